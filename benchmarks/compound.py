@@ -25,9 +25,9 @@ def main(argv: list[str]) -> int:
     off = 0
     for name in argv:
         title, rows = known[name]
-        told = list(rows())
-        off += sum(row.get("target") == "MISSED" for row in told)
-        show(title, told)
+        said = list(rows())
+        off += sum(row.get("target") == "MISSED" for row in said)
+        show(title, said)
     return int(off > 0)
 
 

@@ -205,7 +205,10 @@ def pools_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
 
 
 def variants(seed: int) -> Instance:
-    """One to three applications, each with two or three variants of its own, on machines paid by the instance."""
+    """One to three applications, each with two or three variants of its own, on machines paid by the instance.
+
+    Of every other seed the tables have several batches, and the plan chooses among them.
+    """
     rng = random.Random(f"variants {seed}")
     profile: Json = {
         "format": "hetplan/profile/1.0", "hardware": {"cpu": {"kind": "cpu"}, "gpu": {"kind": "gpu"}},
@@ -223,6 +226,13 @@ def variants(seed: int) -> Instance:
             run = {"hardware": rng.choice(["cpu", "gpu"]), "latency": name, "at": {"batch": batch},
                    "saturation_qps": round(qps, 3), "price_per_hour": f"{qps * rng.uniform(0.6, 1.4) / 100:.3f}",
                    "needs": {}}  # fmt: skip
+            if seed % 2:
+                sizes, alone = [1, 4, 8, 16][: rng.randint(2, 4)], rng.uniform(0.3, 0.9)
+                means = [ms / batch * (alone + (1.0 - alone) * size) for size in sizes]
+                profile["tables"][name] |= {"axes": {"batch": sizes}, "mean": [round(one, 3) for one in means]}
+                fastest, most = min(fastest, means[0]), max(most, 1000.0 * sizes[-1] / means[-1])
+                price = f"{sizes[-1] / means[-1] * rng.uniform(6.0, 14.0):.3f}"
+                run = {"hardware": run["hardware"], "latency": name, "price_per_hour": price, "needs": {}}
             profile["variants"][name] = {"task": "t", "family": f"f{number}", "runs": [run]}
         apps[f"a{number}"] = {
             "runs": {"families": [f"f{number}"]},

@@ -8,7 +8,7 @@ until one fails: first those that found the mutants before it, then the quickest
 `--every 1`, the default, tries every mutant.
 
 On a mutant a test may take five seconds of CPU time and ten times what it takes on the code as it is. A mutant whose
-test takes more does not end, which nobody overlooks: it counts as found, and how many there were is told.
+test takes more does not end, which nobody overlooks: it counts as found, and how many there were is reported.
 """
 
 from __future__ import annotations

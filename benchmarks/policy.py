@@ -2,7 +2,7 @@
 
     python benchmarks/policy.py [--json] [--quick]
 
-CPU seconds of one thread, median of five, compiled code warm; what compiling takes at the first call stands apart. The
+CPU seconds of one thread, median of five, compiled code warm; what compiling takes has its own row. The
 nine published models are used where they are at hand (`../shared/data`, or HETPLAN_DATA), else nine made-up ones of the
 same shape. QuantEcon and mdpsolver take part where they are installed; they get the same process as an explicit matrix.
 """
@@ -297,8 +297,8 @@ def _quantecon(mdp: Mdp, mine: float) -> list[Row]:
     for method in ("modified_policy_iteration", "policy_iteration", "value_iteration"):
         result = ddp.solve(method=method, epsilon=1e-8, max_iter=10_000)
         seconds = cpu_s(lambda method=method: ddp.solve(method=method, epsilon=1e-8, max_iter=10_000), 3)
-        told = f"value {result.v[mdp.start]:.10f}"
-        rows.append(Row(f"QuantEcon {method} on it", seconds, None, told, f"{seconds / mine:.1f} x"))
+        said = f"value {result.v[mdp.start]:.10f}"
+        rows.append(Row(f"QuantEcon {method} on it", seconds, None, said, f"{seconds / mine:.1f} x"))
     return rows
 
 
@@ -321,8 +321,8 @@ def _mdpsolver(mdp: Mdp, mine: float) -> list[Row]:
             model.solve(algorithm=algorithm, tolerance=1e-8, parallel=False)
 
         seconds = cpu_s(work, 3)
-        told = f"value {model.getValue(mdp.start):.10f}"
-        rows.append(Row(f"mdpsolver {algorithm} on it", seconds, None, told, f"{seconds / mine:.1f} x"))
+        said = f"value {model.getValue(mdp.start):.10f}"
+        rows.append(Row(f"mdpsolver {algorithm} on it", seconds, None, said, f"{seconds / mine:.1f} x"))
     return rows
 
 
@@ -377,10 +377,10 @@ def alone() -> list[Row]:
     ):
         script = ALONE.format(root=str(ROOT), work=work)
         command = [sys.executable, "-c", script]
-        told = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
-        peak = float(told[1])
+        said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
+        peak = float(said[1])
         kept = f" (wanted 300: {'ok' if peak < 300 else 'MISSED'})" if work.startswith("from") else ""
-        rows.append(Row(what, float(told[0]), None, f"peak {peak:.0f} MB{kept}"))
+        rows.append(Row(what, float(said[0]), None, f"peak {peak:.0f} MB{kept}"))
     return rows
 
 

@@ -77,7 +77,7 @@ class Spent:
     hand_over_ms: Times
     beside_ms: Times
 
-    def told(self) -> dict[str, dict[str, float]]:
+    def reported(self) -> dict[str, dict[str, float]]:
         """Mean and percentiles of each part; `ways_ms` is all that is neither waiting nor service.
 
         `between_ms` is what the router takes beyond service: where nobody queues, its decision and the hand-over.
@@ -156,7 +156,9 @@ def _simulated(plan: Plan, inputs: Inputs, how: dict[str, Any], app: str) -> dic
     return {key: (one.value, one.low, one.high) for key, one in (*figures, *percentiles)}
 
 
-def told_of(files: Sequence[str], endpoint: str, *, seconds: float, runs: int, hand_over_ms: float) -> dict[str, Any]:
+def reported_of(
+    files: Sequence[str], endpoint: str, *, seconds: float, runs: int, hand_over_ms: float
+) -> dict[str, Any]:
     """Send, simulate, compare: a report as `hetplan load` makes it, the replays, and what times went into."""
     ask_for_short_turns()
     plan, alone = read_plan(Path(files[0])), load_inputs([files[1]], files[2])
@@ -165,7 +167,7 @@ def told_of(files: Sequence[str], endpoint: str, *, seconds: float, runs: int, h
     went = spent(sent)
     lost = len(sent.due_s) - len(went.answered)
     if len(files) < 5:
-        return {"went": went.told(), "lost": lost}
+        return {"went": went.reported(), "lost": lost}
     through = load_inputs([files[3]], files[4])
     app, warm_up = demand.app, demand.warm_up(len(sent.due_s))
     measured = figures_of(sent, slo_ms=demand.slo_ms, warm_up=warm_up)
@@ -180,7 +182,7 @@ def told_of(files: Sequence[str], endpoint: str, *, seconds: float, runs: int, h
         "alone": Replay(*(by_itself[app, name, at][0] for name, at in figures)),
     }
     played = {name: asdict(one) for name, one in replays.items()}
-    return {"went": went.told(), "lost": lost, "report": report.as_dict(), "replays": played}
+    return {"went": went.reported(), "lost": lost, "report": report.as_dict(), "replays": played}
 
 
 def main() -> None:
@@ -192,7 +194,7 @@ def main() -> None:
     parser.add_argument("--hand-over", type=float, default=0.0, help="milliseconds that it usually takes")
     asked = parser.parse_args()
     how = {"seconds": asked.seconds, "runs": asked.runs, "hand_over_ms": asked.hand_over}
-    print(json.dumps(told_of(asked.files, asked.endpoint, **how)), flush=True)
+    print(json.dumps(reported_of(asked.files, asked.endpoint, **how)), flush=True)
 
 
 if __name__ == "__main__":

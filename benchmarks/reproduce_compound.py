@@ -54,14 +54,14 @@ def run(data: Path, *, json: bool, quick: bool = False, threads: int = 1) -> int
     del data, threads
     off = 0
     for title, rows in sections(quick=quick).values():
-        told = []
+        said = []
         for row in rows():
             off += row.get("target") == "MISSED"
-            told.append(row)
+            said.append(row)
             if json:
                 print(json_text.dumps({"section": title, **row}, default=float), flush=True)
         if not json:
-            show(title, told)
+            show(title, said)
     return int(off > 0)
 
 

@@ -99,23 +99,23 @@ def _program(data: Path, quick: bool) -> list[Row]:
             )
         rows.append(
             Row("program", f"{demand} qps", "%", ours, code=published, source="theirs_gurobi_traffic.json",
-                told=f"paper form {paper:.4f}", checks=tuple(checks))
+                said=f"paper form {paper:.4f}", checks=tuple(checks))
         )  # fmt: skip
     return rows
 
 
 def _paths(data: Path) -> list[Row]:
     """What Algorithm 1 loses on the plans of the program."""
-    told = json_text.loads((data / "loki/maf_on_milp_plans.json").read_text())
-    clean = sum(1 for row in told if row["unserved_pct"] <= 1e-6 and row["slo_infeasible_pct"] <= 1e-6)
+    said = json_text.loads((data / "loki/maf_on_milp_plans.json").read_text())
+    clean = sum(1 for row in said if row["unserved_pct"] <= 1e-6 and row["slo_infeasible_pct"] <= 1e-6)
     kept = 0
-    for row in told:
+    for row in said:
         files = loki.traffic_chain(row["D"], data=data)
         outcome = hp.solve(*files, options={**PLANNED, "routing": "most-accurate-first"})
         kept += not any(notice.code == "W-routing" for notice in outcome.require().warnings)
     note = "plans of equal value differ, and with them what a routing blind to paths makes of them"
-    return [Row("paths", f"plans of {len(told)} that it keeps", "plans", float(kept), code=float(clean),
-                source="maf_on_milp_plans.json", checks=(Check("some, not all", 1, len(told) - 1, note),))]  # fmt: skip
+    return [Row("paths", f"plans of {len(said)} that it keeps", "plans", float(kept), code=float(clean),
+                source="maf_on_milp_plans.json", checks=(Check("some, not all", 1, len(said) - 1, note),))]  # fmt: skip
 
 
 def _day(figure: str, files: Any, ends: tuple[float, float], quick: bool, threads: int) -> list[Row]:
@@ -151,10 +151,10 @@ def _day(figure: str, files: Any, ends: tuple[float, float], quick: bool, thread
             servers += sum(worker.count for worker in outcome.plan.workers)
         found[name] = (right / answered if answered else 0.0, late / sum(rates), servers / steps, failed)
     for name, (quality, violated, count, failed) in found.items():
-        told = f"accuracy {100 * quality:.2f}%, {count:.1f} servers on the mean" + (
+        said = f"accuracy {100 * quality:.2f}%, {count:.1f} servers on the mean" + (
             f", {failed} failed" if failed else ""
         )
-        rows.append(Row(figure, f"{name}: not in time or not served", "%", 100 * violated, told=told))
+        rows.append(Row(figure, f"{name}: not in time or not served", "%", 100 * violated, said=said))
     best = found["loki"][1]
     for other in ("inferline", "proteus"):
         ratio = found[other][1] / max(best, 1e-9)
@@ -184,14 +184,14 @@ def _dropping(data: Path, quick: bool, threads: int) -> list[Row]:
                               duration_s=30 if quick else 40, noise="p50", threads=threads)  # fmt: skip
             figures = report.apps["cars"].figures
             shares[late] = figures["violations"].value
-            told = f"accuracy {100 * figures['served_accuracy'].value:.2f}%"
-            rows.append(Row("Fig. 7", f"{late}, {rush:g} x the demand", "% violated", 100 * shares[late], told=told))
+            said = f"accuracy {100 * figures['served_accuracy'].value:.2f}%"
+            rows.append(Row("Fig. 7", f"{late}, {rush:g} x the demand", "% violated", 100 * shares[late], said=said))
         for worse, better in pairwise(order):
             ratio = shares[better] / max(shares[worse], 1e-9)
             # Below, next to nothing is late, and whoever drops by budgets drops in vain; above, nothing is left over.
             checks = (at_most("the paper's order", 1.0, "the same arrivals"),) if rush in (1.3, 1.4) else ()
             rows.append(
-                Row("Fig. 7", f"{better} / {worse}, {rush:g} x", "x", ratio, told="paper: below 1", checks=checks)
+                Row("Fig. 7", f"{better} / {worse}, {rush:g} x", "x", ratio, said="paper: below 1", checks=checks)
             )
     return rows
 
@@ -208,7 +208,7 @@ def _limits(data: Path, quick: bool, threads: int) -> list[Row]:
         )
         violated = report.apps["cars"].figures["violations"].value
         checks = (at_least("a tighter limit", before, "more time never costs accuracy"),) if before >= 0 else ()
-        rows.append(Row("Fig. 8", f"{slo_ms} ms", "%", ours, told=f"{100 * violated:.2f}% violated", checks=checks))
+        rows.append(Row("Fig. 8", f"{slo_ms} ms", "%", ours, said=f"{100 * violated:.2f}% violated", checks=checks))
         before = ours - 1e-6
     return rows
 

@@ -1,12 +1,12 @@
 """Router and worker under load: requests per second, and what they add to the service time, litserve beside them.
 
     python benchmarks/router.py [--seconds 6] [--rates 1000,3000,4000] [--workers 2,4] [--litserve VENV/bin/python]
-    python benchmarks/router.py --seconds 3 --beside VENV/bin/python     # the cost of a request beside other chains
+    python benchmarks/router.py --seconds 3 --beside [--fastapi PYTHON] [--litserve PYTHON] [--ray PYTHON]
 
 A plan of one pool (rule matching/1) with so many sleep models of `--service-ms`, applied on this machine. An
 open-loop client of one process sends Poisson arrivals on schedule over `--connections` connections, whether answers
 come or not; latency counts from the scheduled moment, so a client that falls behind hides nothing. Overhead is latency
-less service time; how late the client itself was is told beside it.
+less service time; how late the client itself was is reported beside it.
 litserve serves the same sleep (its own worker, batch of 1) from an environment of its own, where one is named.
 """
 
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Serve, Worker
 
+AT_ONCE_MS = 1e-6
+"""A model of this time answers at once."""
 FOLDER: list[str] = []
 """The state folder of the deployment that is measured, for its processes' CPU time."""
 
@@ -262,19 +264,22 @@ def wait_for(port: int, limit_s: float = 60.0) -> None:
     raise TimeoutError("the server does not come up")
 
 
-def beside(python: str, seconds: float) -> None:
-    """What a request costs here and elsewhere, in one run."""
+def beside(pythons: Mapping[str, str], seconds: float) -> None:
+    """What a request costs here and elsewhere, in one run; `pythons` are those of environments of others."""
     print(router_beside.HEAD, flush=True)
     first: dict[int, router_beside.Found] = {}
     for rule in ("shares/1", "matching/1"):
-        with ours(1, 0.01, at_once=64, rule=rule) as port:
+        with ours(1, AT_ONCE_MS, at_once=64, rule=rule) as port:
             pids = serving(Path(FOLDER[0]))
             for connections in (1, 16, 64):
                 found = router_beside.closed_loop(port, connections=connections, seconds=seconds, pids=pids)
                 first.setdefault(connections, found)
                 print(router_beside.row(f"hetplan, {rule}", connections, found, first[connections]), flush=True)
     for kind in router_beside.CHAINS:
-        with router_beside.chain(kind, python) as (port, pids):
+        if kind in pythons and not pythons[kind]:
+            print(f"{kind}: left out (no Python was named that has it)", file=sys.stderr)
+            continue
+        with router_beside.chain(kind, pythons.get(kind, sys.executable)) as (port, pids):
             for connections in (1, 16, 64):
                 found = router_beside.closed_loop(port, connections=connections, seconds=seconds, pids=pids)
                 print(router_beside.row(kind, connections, found, first[connections]), flush=True)
@@ -294,11 +299,15 @@ def main() -> None:
     parser.add_argument("--workers", default="2,4")
     parser.add_argument("--service-ms", type=float, default=0.2)
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--beside", default="", help="the Python of an environment that has uvicorn[standard], fastapi")
+    parser.add_argument("--beside", action="store_true", help="what a request costs here, and through other chains")
+    parser.add_argument(
+        "--fastapi", default="", help="the Python of an environment with uvicorn[standard], fastapi, httpx"
+    )
     parser.add_argument("--litserve", default="", help="the Python of an environment that has litserve")
+    parser.add_argument("--ray", default="", help="the Python of an environment that has ray[serve]")
     given = parser.parse_args()
     if given.beside:
-        beside(given.beside, given.seconds)
+        beside({"fastapi": given.fastapi, "litserve": given.litserve, "ray": given.ray}, given.seconds)
         return
     rates = [float(rate) for rate in given.rates.split(",")]
     counts = [int(count) for count in given.workers.split(",")]

@@ -4,23 +4,30 @@ Each chain is two processes, one hop: who takes requests, and who answers them. 
 request at once. Clients ask in a closed loop over so many connections; counted are CPU microseconds per request of the
 chain (the client's are left out), the time that a request takes, and requests per second.
 
-    hetplan      the router and a worker of a plan, whose model takes 0.01 ms
+    hetplan      the router and a worker of a plan, whose model answers at once
     fastapi      uvicorn with FastAPI that forwards by httpx, in front of uvicorn with FastAPI
+    litserve     its server and one worker
+    ray          Ray Serve's proxy and one replica, with all other processes of Ray
+    parsed       a relay of asyncio's protocols that reads HTTP with httptools, in front of a server of the same kind
     streams      a relay of asyncio's streams that reads heads and bodies, in front of a server of the same kind
     bytes        a relay of asyncio's protocols that passes bytes on unread, in front of a server that reads nothing
+
+`bytes` is a tunnel: each client has its own connection to the server, no byte is looked at, and nothing else could be
+served, refused or counted. A relay of requests does at least what `streams` or `parsed` do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
@@ -30,7 +37,9 @@ BODY = b'{"at": {"batch": 1}}'
 REPLY = b'{"outcome": "served"}'
 REQUEST = b"POST /v1/pool HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nhetplan-reply: brief\r\n"
 REQUEST += b"content-length: %d\r\n\r\n" % len(BODY) + BODY
-CHAINS = ("fastapi", "streams", "bytes")
+CHAINS = ("fastapi", "litserve", "ray", "parsed", "streams", "bytes")
+"""Chains beside ours; the first three where an environment is named that has them."""
+_MARK = "HETPLAN_BENCHMARK_CHAIN"
 
 FASTAPI_WORKER = """
 from fastapi import FastAPI, Request
@@ -89,6 +98,80 @@ async def main():
     server = await asyncio.start_server(relay if len(sys.argv) > 2 else answer, "127.0.0.1", int(sys.argv[1]))
     await server.serve_forever()
 asyncio.run(main())
+"""
+PARSED = """
+import asyncio, sys
+from collections import deque
+from httptools import HttpRequestParser, HttpResponseParser
+REPLY = b'{"outcome": "served"}'
+HEAD = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n"
+class Reads(asyncio.Protocol):
+    kind = HttpRequestParser
+    def connection_made(self, transport):
+        self.transport, self.parser, self.body, self.headers = transport, self.kind(self), b"", {}
+    def data_received(self, data): self.parser.feed_data(data)
+    def on_url(self, url): self.url = url
+    def on_header(self, name, value): self.headers[name.lower()] = value
+    def on_body(self, body): self.body += body
+    def on_message_complete(self):
+        self.whole()
+        self.body, self.headers = b"", {}
+class Answer(Reads):
+    def whole(self): self.transport.write(HEAD % len(REPLY) + REPLY)
+class Behind(Reads):
+    kind = HttpResponseParser
+    def whole(self):
+        self.front.transport.write(HEAD % len(self.body) + self.body)
+        idle.append(self)
+idle = deque()
+class Relay(Reads):
+    def whole(self):
+        data = b"POST %b HTTP/1.1\\r\\nhost: behind\\r\\ncontent-type: %b\\r\\ncontent-length: %d\\r\\n\\r\\n" % (
+            self.url, self.headers.get(b"content-type", b"-"), len(self.body)) + self.body
+        if idle:
+            self.to(idle.popleft(), data)
+        else:
+            self.task = asyncio.get_running_loop().create_task(self.open(data))
+    def to(self, behind, data):
+        behind.front = self
+        behind.transport.write(data)
+    async def open(self, data):
+        loop = asyncio.get_running_loop()
+        _, behind = await loop.create_connection(Behind, "127.0.0.1", int(sys.argv[2]))
+        self.to(behind, data)
+async def main():
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Relay if len(sys.argv) > 2 else Answer, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+asyncio.run(main())
+"""
+LITSERVE = """
+import sys
+import litserve as ls
+class Answer(ls.LitAPI):
+    def setup(self, device): pass
+    def decode_request(self, request): return request
+    def predict(self, x): return x
+    def encode_response(self, output): return {"outcome": "served"}
+if __name__ == "__main__":
+    ls.LitServer(Answer(api_path="/v1/pool"), accelerator="cpu", workers_per_device=1).run(
+        port=int(sys.argv[1]), log_level="error", generate_client_file=False
+    )
+"""
+RAY = """
+import sys, time
+import ray
+from ray import serve
+from starlette.requests import Request
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[1])})
+@serve.deployment(max_ongoing_requests=256, ray_actor_options={"num_cpus": 0.5})
+class Answer:
+    async def __call__(self, request: Request):
+        asked = await request.json()
+        return {"outcome": "served"}
+serve.run(Answer.bind(), route_prefix="/v1/pool")
+time.sleep(1e6)
 """
 BYTES = """
 import asyncio, sys
@@ -152,7 +235,7 @@ class _Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.data += data
         head, end, body = self.data.partition(b"\r\n\r\n")
-        if not end or len(body) < int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]):
+        if not end or not _whole(head.lower(), body):
             return
         if not head.startswith(b"HTTP/1.1 200"):
             raise RuntimeError(f"it answers {head[:60]!r}")
@@ -163,6 +246,12 @@ class _Client(asyncio.Protocol):
             self.ask()
         elif not self.over.done():
             self.over.set_result(None)
+
+
+def _whole(head: bytes, body: bytes) -> bool:
+    if b"transfer-encoding: chunked" in head:
+        return body.endswith(b"0\r\n\r\n")
+    return len(body) >= int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
 
 
 def closed_loop(port: int, *, connections: int, seconds: float, pids: Sequence[int]) -> Found:
@@ -195,32 +284,47 @@ def _cpu_s(pids: Sequence[int]) -> float:
     return total
 
 
+def _words(kind: str, python: str, folder: Path, front: int, behind: int) -> list[tuple[int, list[str]]]:
+    """The commands of a chain, and the port on which each listens; who answers first, who takes requests last."""
+    if kind == "fastapi":
+        (folder / "worker.py").write_text(FASTAPI_WORKER)
+        (folder / "proxy.py").write_text(FASTAPI_PROXY.format(port=behind))
+        how = ["--log-level", "error", "--no-access-log"]
+        served = ((behind, "worker"), (front, "proxy"))
+        return [(port, [python, "-m", "uvicorn", f"{what}:app", "--port", str(port), *how]) for port, what in served]
+    if kind in ("litserve", "ray"):
+        (folder / "serve.py").write_text(LITSERVE if kind == "litserve" else RAY)
+        return [(front, [python, "serve.py", str(front)])]
+    (folder / "relay.py").write_text({"parsed": PARSED, "streams": STREAMS, "bytes": BYTES}[kind])
+    relay = [sys.executable, "relay.py"]
+    return [(behind, [*relay, str(behind)]), (front, [*relay, str(front), str(behind)])]
+
+
 @contextmanager
 def chain(kind: str, python: str) -> Iterator[tuple[int, list[int]]]:
-    """The port of a chain that is not ours, and its processes."""
-    ports = [_free_port(), _free_port()]
+    """The port of a chain that is not ours, and its processes, those that its processes started with them."""
+    front, behind = _free_port(), _free_port()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if kind == "fastapi":
-            (folder / "worker.py").write_text(FASTAPI_WORKER)
-            (folder / "proxy.py").write_text(FASTAPI_PROXY.format(port=ports[1]))
-            words = [
-                [python, "-m", "uvicorn", f"{what}:app", "--port", str(port), "--log-level", "error", "--no-access-log"]
-                for what, port in (("worker", ports[1]), ("proxy", ports[0]))
-            ]
-        else:
-            (folder / "relay.py").write_text(STREAMS if kind == "streams" else BYTES)
-            words = [[sys.executable, "relay.py", *rest] for rest in ([str(ports[1])], [str(ports[0]), str(ports[1])])]
-        running = []
+        mark = {_MARK: f"{os.getpid()}-{front}"}
         try:
-            for one, port in zip(words, reversed(ports), strict=True):
-                running.append(subprocess.Popen(one, cwd=folder))
-                _wait_for(port)
-            yield ports[0], [process.pid for process in running]
+            for port, words in _words(kind, python, Path(name), front, behind):
+                subprocess.Popen(words, cwd=name, env={**os.environ, **mark}, stdout=subprocess.DEVNULL)
+                _wait_for(front, port)
+            yield front, _with(mark[_MARK])
         finally:
-            for process in running:
-                process.kill()
-                process.wait()
+            for process in _with(mark[_MARK]):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+
+def _with(mark: str) -> list[int]:
+    """The processes that were started with this mark."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if f"{_MARK}={mark}".encode() in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                found.append(int(entry))
+    return found
 
 
 def _free_port() -> int:
@@ -228,15 +332,21 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _wait_for(port: int) -> None:
-    until = time.monotonic() + 60.0
+def _wait_for(front: int, port: int) -> None:
+    """Until this port answers: by what is asked for at the front, elsewhere by any connection."""
+    until = time.monotonic() + 120.0
     while time.monotonic() < until:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            with socket.create_connection(("127.0.0.1", port), timeout=1.0) as line:
+                if port != front:
+                    return
+                line.settimeout(5.0)
+                line.sendall(REQUEST)
+                if line.recv(65536).startswith(b"HTTP/1.1 200"):
+                    return
         except OSError:
-            time.sleep(0.1)
-        else:
-            return
+            pass
+        time.sleep(0.1)
     raise TimeoutError("the server does not come up")
 
 

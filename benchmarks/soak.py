@@ -232,7 +232,7 @@ def soak(folder: Path, seconds: float, *, streams: bool = False) -> dict[str, ob
             clients = Soak((host, int(port)), streams=streams)
             with urlopen(f"{endpoint}/healthz", timeout=60) as answer:
                 router = int(json.loads(answer.read())["pid"])
-            memory: list[float] = []
+            memory, before = list[float](), rss_mib(router)
             clients.run(seconds, lambda: memory.append(rss_mib(router)))
             assert not clients.wrong, f"good clients got {dict(clients.wrong)}"
             assert clients.good > seconds, f"only {clients.good} answers"
@@ -241,8 +241,11 @@ def soak(folder: Path, seconds: float, *, streams: bool = False) -> dict[str, ob
             half = len(memory) // 2
             first, second = max(memory[:half]), max(memory[half:])
             assert second < first + 40.0, f"memory grew from {first:.0f} to {second:.0f} MiB"
-            assert second < 320.0, f"{second:.0f} MiB"
-            return {"good": clients.good, "bad": dict(clients.bad), "MiB, most": [round(first), round(second)]}
+            # Bodies that are held may come to 192 MiB; the rest is for connections and what is on its way.
+            most = max(first, second)
+            assert most < before + 240.0, f"{most:.0f} MiB, and {before:.0f} without clients"
+            mib = {"without clients": round(before), "most, by halves": [round(first), round(second)]}
+            return {"good": clients.good, "bad": dict(clients.bad), "MiB": mib}
         finally:
             deployment.down(wait_s=60.0)
 

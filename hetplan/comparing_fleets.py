@@ -3,27 +3,32 @@
 Whoever serves a day without such a plan rents machines on demand, by the hour: static peaks and autoscalers are played
 so, and need not survive a failure. Fleets planned again for each hour's rates may rent spot machines too, and survive
 what the plan does. What no way can be below is planned with every machine at its lowest price, and without failures.
+
+`replanned_fleet` plays fleets that are planned anew all the time, for the rates that a forecast says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import of_period, period_at
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import Survive
-from hetplan.replanned import Recipes
+from hetplan.replanned import Recipes, play_recipes
 from hetplan.serving.price import machine_price, times
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import System
 from hetplan.simulator.following import Names
 from hetplan.simulator.planned import planned_systems
+from hetplan.simulator.report import SimulationReport
 
-__all__ = ["FleetPlayed"]
+__all__ = ["FleetPlayed", "replanned_fleet"]
 
 GRID = 0.15
 """Fleets for other rates are planned for rates this far apart."""
@@ -125,6 +130,26 @@ class FleetPlayed:
             ahead = own if own is not None else times(price, 1.0 - (offer.commit.discount or 0.0))
             price = min(price, int(ahead + offer.commit.upfront * 3600.0 / offer.commit.term_s))
         return offer.model_copy(update={"commit": None, "per": None, "price_per_hour": price})
+
+
+def replanned_fleet(
+    plan: Plan, inputs: Inputs, *, every_s: float, beside: Callable[..., Any] | None = None, **how: Any
+) -> dict[str, SimulationReport]:
+    """Fleets planned anew every so often for the rates foreseen, with what they start and end; loads are the series'.
+
+    They rent by the hour, on demand and spot, and survive what the plan does; what it paid for ahead is not used.
+    `beside` plays the baselines, of machines on demand.
+    """
+    if texts := [name for name, part in (plan.parts or {}).items() if part.question == "llm"]:
+        raise InputError.one(
+            file="plan", path="$.parts", value=", ".join(texts),
+            why="machines that make text do not come and go while they are played",
+            remedy="Leave --replan out: the day is played as it is planned; or compare its perfect foresight.",
+        )  # fmt: skip
+    fleet = FleetPlayed(plan, inputs, how.get("noise", "table"))
+    recipes = fleet.recipes(fleet.by_the_hour)
+    found = {"plan": play_recipes(fleet.busiest, fleet.by_the_hour, recipes, every_s, how)}
+    return found | (beside(fleet.busiest, fleet.on_demand, **how) if beside is not None else {})
 
 
 def _spot(offer: Offer) -> bool:

@@ -160,9 +160,7 @@ def plan_for(
     try_repairs: bool = True,
 ) -> Outcome:
     """`solve` for inputs that are read already; repairs are tried before they are handed back."""
-    previous = None
-    if start is not None:
-        previous = read_plan(start)
+    previous = read_plan(start) if start is not None else None
     choice = choose(inputs, question=question, formulation=formulation, options=options)
     engines = registry.Engines()
     _known(engines, solver, "--solver")

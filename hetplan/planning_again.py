@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
@@ -58,7 +59,10 @@ class Planner:
         profile = self.loaded
         inputs = load_inputs(profile, slo, state=state, measured=measured)
         if demand:
-            inputs = load_inputs(profile, _with_demand(inputs.slo, demand), state=state, measured=measured)
+            asked = _with_demand(inputs.slo, demand)
+            # The file's traces are beside the file.
+            folder = Path(slo).parent if isinstance(slo, str | Path) else None
+            inputs = load_inputs(profile, asked, state=state, measured=measured, folder=folder)
         limits = choices.pop("limits", None) or self.limits
         return plan_for(
             inputs,

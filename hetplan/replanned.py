@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hetplan.serving.system import System
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["PLAYED", "Recipes", "at_any_moment", "play_replanned"]
+__all__ = ["PLAYED", "Recipes", "at_any_moment", "play_recipes", "play_replanned"]
 
 PLAYED = ("pool", "pipeline", "policy", "variants")
 """The questions whose plans are played query by query, one after another."""
@@ -169,18 +169,25 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
         report = autoscale(
             plan, inputs, plan_for, series=series, period_s=inputs.slo.horizon.period_s, every_s=every_s, **how
         )
-        asked, missing = len(carried), carried.count(False)
-    else:
-        report = _played(plan, inputs, recipes, every_s, how)
-        asked, missing = recipes.asked, recipes.missing
-    if missing:
-        text = f"at {missing} of {asked} looks no plan carried the rates seen, and the last one stayed in force"
-        report = replace(report, warnings=(*report.warnings, ("W-no-plan", "slo.apps", text)))
-    return report
+        return _noted(report, len(carried), carried.count(False))
+    return play_recipes(plan, inputs, recipes, every_s, how)
 
 
-def _played(plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any]) -> SimulationReport:
-    """Plans of a question without a state, one after another, for the rates that are foreseen."""
+def _noted(report: SimulationReport, asked: int, missing: int) -> SimulationReport:
+    """The report, with a warning where no plan carried what was seen."""
+    if not missing:
+        return report
+    text = f"at {missing} of {asked} looks no plan carried the rates seen, and the last one stayed in force"
+    return replace(report, warnings=(*report.warnings, ("W-no-plan", "slo.apps", text)))
+
+
+def play_recipes(
+    plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any]
+) -> SimulationReport:
+    """Plans of a question without a state, one after another, for the rates that are foreseen.
+
+    `plan` is any one plan of one period: it says which applications are served.
+    """
     from hetplan.simulator.following import Foresight, follow, start_s
     from hetplan.simulator.report import lines_of
     from hetplan.simulator.simulate import demands_of, simulate_system
@@ -194,7 +201,8 @@ def _played(plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: M
         first, demands, control=control, percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked), **how
     )
     lines = lines_of(plan.model_copy(update={"promises": ()}), inputs, report)
-    return replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)
+    report = replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)
+    return _noted(report, recipes.asked, recipes.missing)
 
 
 def _limit_s(demands: Any) -> float:

@@ -7,10 +7,12 @@ no two processes compile the same.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -62,3 +64,29 @@ def pytest_collection_finish() -> None:
     """What was collected stays to the end: the garbage collector need not look through it again and again."""
     gc.collect()
     gc.freeze()
+
+
+INTERPRETED = (
+    "hetplan.dispatch.matching_kernels",
+    "hetplan.dispatch.rule_kernels",
+    "hetplan.simulator.pool_kernels",
+)
+
+
+@pytest.fixture(scope="session")
+def interpreted() -> dict[str, ModuleType]:
+    """The kernel modules by their last name, imported as if numba were absent, beside the compiled ones."""
+    for name in INTERPRETED:
+        importlib.import_module(name)
+    compiled = {name: sys.modules.pop(name) for name in INTERPRETED}
+    numba = sys.modules.pop("numba")
+    sys.modules["numba"] = None  # type: ignore[assignment]
+    try:
+        loaded = {name.rpartition(".")[2]: importlib.import_module(name) for name in INTERPRETED}
+    finally:
+        sys.modules["numba"] = numba
+        for name, module in compiled.items():
+            package, _, leaf = name.rpartition(".")
+            sys.modules[name] = module
+            setattr(sys.modules[package], leaf, module)
+    return loaded

@@ -131,6 +131,7 @@ def test_parts_take_the_types_that_they_say_and_numbers_divide_as_in_numpy() -> 
     assert _halved(3, 4) == (1.5, 5), "Python calls the function itself"
 
 
+@pytest.mark.slow
 @needs_numba
 def test_a_kernel_is_ready_once_it_was_compiled(tmp_path: Path) -> None:
     source = tmp_path / "readiness.py"

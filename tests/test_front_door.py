@@ -48,6 +48,17 @@ def test_a_planner_plans_again_and_again_and_demand_replaces_the_files(slo: dict
     assert costs[0] < costs[-1]
 
 
+def test_demand_replaces_the_rate_of_files_that_name_others_beside_them(slo: dict, tmp_path: Path) -> None:
+    changed = with_rate(slo, 15.0)
+    (name,) = changed["apps"]
+    changed["apps"][name]["demand"]["trace"] = {"file": "arrivals.csv"}
+    (tmp_path / "arrivals.csv").write_text("arrival_s\n" + "".join(f"{n / 50}\n" for n in range(1, 100)))
+    (tmp_path / "slo.json").write_text(json.dumps(changed))
+    outcome = hp.Planner(PROFILE).plan(tmp_path / "slo.json", demand={name: 20.0}, options=PLANNED)
+    assert outcome.exit_code == 0
+    assert outcome.require().inputs.traces
+
+
 def test_demand_for_an_unknown_application_is_an_input_error(slo: dict) -> None:
     with pytest.raises(hp.InputError, match="no such application"):
         hp.Planner(PROFILE).plan(slo, demand={"nobody": 5.0})

@@ -78,6 +78,7 @@ def test_where_one_is_not_enough_what_is_missing_is_said_together() -> None:
     )
 
 
+@pytest.mark.slow
 def test_stock_that_is_not_there_is_named() -> None:
     from cases.pool import files
 
@@ -125,6 +126,7 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(build_app(), list(arguments))
 
 
+@pytest.mark.slow
 def test_a_repair_is_written_into_the_slo_file(tmp_path: Path) -> None:
     profile, slo = too_fast_and_too_cheap()
     for name, document in (("profile", profile), ("slo", slo)):

@@ -155,7 +155,7 @@ def test_the_more_specific_question_wins() -> None:
 
 
 def test_machines_at_a_price_are_no_policy() -> None:
-    """Who states a budget chooses machines; who has them and wants a policy is told that the budget is in the way."""
+    """Who states a budget chooses machines; who has them and wants a policy hears that the budget is in the way."""
     profile, slo = files("variants/")
     slo["limits"] = {"instances": {"cpu": [0, 9], "gpu": [0, 4]}, "cost_per_hour": "9"}
     slo["apps"] = {"faces": slo["apps"]["faces"] | {"runs": {"task": "classify"}}}

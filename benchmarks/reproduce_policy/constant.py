@@ -39,15 +39,15 @@ def constant(task: str, slo_ms: int, data: Path, *, quick: bool) -> list[Row]:
     for i, load in enumerate(LOADS):
         at = {way: found[way][i] for way in WAYS}
         what = f"{task} {slo_ms} ms, {load} qps"
-        told = ", ".join(f"{CALLED[way]} {at[way].accuracy:.4f}" for way in WAYS[1:])
-        rows.append(Row("Fig. 6", f"{what}: RAMSIS", "", at["paper"].accuracy, told=told))
+        said = ", ".join(f"{CALLED[way]} {at[way].accuracy:.4f}" for way in WAYS[1:])
+        rows.append(Row("Fig. 6", f"{what}: RAMSIS", "", at["paper"].accuracy, said=said))
         carried = at["paper"].violation < PLOTTED
         checks = [at_least("RAMSIS's goodput", at["paper"].goodput - 5e-4, NEVER_WORSE)] if carried else []
         others = ", ".join(f"{CALLED[way]} {at[way].goodput:.4f}" for way in ("paper", *WAYS[2:]))
-        rows.append(Row("Fig. 6, goodput", f"{what}: hetplan", "", at["ours"].goodput, told=others, checks=checks))
+        rows.append(Row("Fig. 6, goodput", f"{what}: hetplan", "", at["ours"].goodput, said=others, checks=checks))
         paper = late_cell([stated[way][i] for way in ("paper", *WAYS[2:])]) if stated else ""
         late = ", ".join(f"{CALLED[way]} {at[way].violation:.3%}" for way in WAYS[1:])
-        rows.append(Row("Table 4", f"{what}: RAMSIS", "%", 100 * at["paper"].violation, paper=paper, told=late))
+        rows.append(Row("Table 4", f"{what}: RAMSIS", "%", 100 * at["paper"].violation, paper=paper, said=late))
     rows += _words(task, slo_ms, found)
     if (task, slo_ms) == ("image", 150):
         found.update({way: [lab.served(way, float(load)) for load in LOADS] for way in ARTIFACTS.values()})
@@ -87,7 +87,7 @@ def _words(task: str, slo_ms: int, found: Mapping[str, Sequence[Any]]) -> list[R
                     "points",
                     ours[0],
                     paper=Claim(words, f"{mean:g}"),
-                    told=f"most {ours[1]:.2f}, the paper {most:g}",
+                    said=f"most {ours[1]:.2f}, the paper {most:g}",
                 )
             )
     return rows
@@ -110,5 +110,5 @@ def artifact_rows(
             what = f"RAMSIS over {CALLED[way]}, {name}"
             rows.append(Row(figure, what, "points", mine, paper=f"{theirs:.2f}", checks=[check]))
         mean, highest = gains(found["ours"], found[way], most)
-        rows.append(Row(figure, f"hetplan over {CALLED[way]}, mean", "points", mean, told=f"highest {highest:.2f}"))
+        rows.append(Row(figure, f"hetplan over {CALLED[way]}, mean", "points", mean, said=f"highest {highest:.2f}"))
     return rows

@@ -56,18 +56,18 @@ def _artifact(data: Path) -> list[Row]:
 def _of_workers(task: str, slo_ms: int, count: int, at: Mapping[str, PolicyRun], ours: PolicyRun | None) -> list[Row]:
     what = f"{task} {slo_ms} ms, {count} workers"
     shown = {**at, **({"ours": ours} if ours is not None else {})}
-    told = ", ".join(f"{CALLED[way]} {shown[way].accuracy:.4f}" for way in WAYS[1:] if way in shown)
-    rows = [Row("Fig. 5", f"{what}: RAMSIS", "", at["paper"].accuracy, told=told)]
+    said = ", ".join(f"{CALLED[way]} {shown[way].accuracy:.4f}" for way in WAYS[1:] if way in shown)
+    rows = [Row("Fig. 5", f"{what}: RAMSIS", "", at["paper"].accuracy, said=said)]
     if ours is not None:
         carried = at["paper"].violation < PLOTTED
         checks = [at_least("RAMSIS's goodput", at["paper"].goodput - 2e-3, NEVER_WORSE)] if carried else []
         others = ", ".join(f"{CALLED[way]} {run.goodput:.4f}" for way, run in at.items())
-        rows.append(Row("Fig. 5, goodput", f"{what}: hetplan", "", ours.goodput, told=others, checks=checks))
+        rows.append(Row("Fig. 5, goodput", f"{what}: hetplan", "", ours.goodput, said=others, checks=checks))
     stated = TRACE_LATE[task, slo_ms]
     row = TRACE_WORKERS.index(count)
     late = ", ".join(f"{CALLED[way]} {shown[way].violation:.3%}" for way in WAYS[1:] if way in shown)
     paper = late_cell([stated[way][row] for way in ("paper", *WAYS[2:])])
-    rows.append(Row("Table 3", f"{what}: RAMSIS", "%", 100 * at["paper"].violation, paper=paper, told=late))
+    rows.append(Row("Table 3", f"{what}: RAMSIS", "%", 100 * at["paper"].violation, paper=paper, said=late))
     return rows
 
 
@@ -77,15 +77,15 @@ def _words(task: str, slo_ms: int, workers: Sequence[int], found: Mapping[str, S
         ours = gains(found["paper"], found[baseline])
         words = f"{task}: over workers and SLOs on average {mean:g}%, up to {most:g}%"
         what = f"{task} {slo_ms} ms: RAMSIS over {CALLED[baseline]}, mean"
-        told = f"most {ours[1]:.2f}, the paper {most:g}"
-        rows.append(Row("Sec. 7.1", what, "points", ours[0], paper=Claim(words, f"{mean:g}"), told=told))
+        said = f"most {ours[1]:.2f}, the paper {most:g}"
+        rows.append(Row("Sec. 7.1", what, "points", ours[0], paper=Claim(words, f"{mean:g}"), said=said))
     for baseline, (mean, most) in FEWER_WORKERS[task].items():
         saved = _saved(workers, found["paper"], found[baseline])
         words = f"{task}: the same accuracy with on average {mean:g}%, up to {most:g}% fewer workers"
         what = f"{task} {slo_ms} ms: workers saved at {CALLED[baseline]}'s accuracy, mean"
-        told = f"most {max(saved, default=0.0):.1f}, the paper {most:g}"
+        said = f"most {max(saved, default=0.0):.1f}, the paper {most:g}"
         average = float(np.mean(saved)) if saved else 0.0
-        rows.append(Row("Sec. 7.1, workers", what, "%", average, paper=Claim(words, f"{mean:g}"), told=told))
+        rows.append(Row("Sec. 7.1, workers", what, "%", average, paper=Claim(words, f"{mean:g}"), said=said))
     return rows
 
 

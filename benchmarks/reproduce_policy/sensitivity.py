@@ -31,12 +31,12 @@ def fidelity(data: Path, *, quick: bool) -> list[Row]:
             assert measures is not None
             what = f"{workers} workers, {load} qps"
             empirical = at_least("expected goodput", measures.goodput - 3e-4, "held in every case measured; no bound")
-            told = f"expected {measures.goodput:.5f}"
-            rows.append(Row("Fig. 7", f"{what}: goodput", "", solved.goodput, told=told, checks=[empirical]))
-            told = f"expected {measures.accuracy_by_query:.5f}"
-            rows.append(Row("Fig. 7, accuracy", f"{what}: accuracy", "", run.accuracy, told=told))
-            told = f"expected {measures.violation_by_query:.3%}"
-            rows.append(Row("Fig. 7, violations", f"{what}: violations", "%", 100 * run.violation, told=told))
+            said = f"expected {measures.goodput:.5f}"
+            rows.append(Row("Fig. 7", f"{what}: goodput", "", solved.goodput, said=said, checks=[empirical]))
+            said = f"expected {measures.accuracy_by_query:.5f}"
+            rows.append(Row("Fig. 7, accuracy", f"{what}: accuracy", "", run.accuracy, said=said))
+            said = f"expected {measures.violation_by_query:.3%}"
+            rows.append(Row("Fig. 7, violations", f"{what}: violations", "%", 100 * run.violation, said=said))
     return rows
 
 
@@ -48,12 +48,12 @@ def sixty_models(data: Path, *, quick: bool) -> list[Row]:
         few, many = nine.served("paper", float(load)), sixty.served("paper", float(load))
         switching = [lab.served("modelswitching", float(load)).accuracy for lab in (nine, sixty)]
         ours = nine.served("ours", float(load)).accuracy
-        told = (
+        said = (
             f"60 models {many.accuracy:.4f}; hetplan {ours:.4f}; "
             f"ModelSwitching {switching[0]:.4f}, 60 models {switching[1]:.4f}"
         )
         close = at_least("60 models", many.accuracy - 0.015, "the paper: negligible; a point and a half")
-        rows.append(Row("Fig. 8", f"{load} qps: RAMSIS with 9 models", "", few.accuracy, told=told, checks=[close]))
+        rows.append(Row("Fig. 8", f"{load} qps: RAMSIS with 9 models", "", few.accuracy, said=said, checks=[close]))
     return rows
 
 
@@ -66,14 +66,14 @@ def three_models(data: Path, *, quick: bool) -> list[Row]:
         all_mine, all_fish = nine.served("paper", float(load)), nine.served("jellyfish", float(load))
         carried = fish.violation < PLOTTED
         checks = [at_least("Jellyfish+ with 3", fish.goodput - 1e-3, NEVER_WORSE)] if carried else []
-        told = f"Jellyfish+ {fish.goodput:.4f}; 9 models {all_mine.goodput:.4f}, Jellyfish+ {all_fish.goodput:.4f}"
+        said = f"Jellyfish+ {fish.goodput:.4f}; 9 models {all_mine.goodput:.4f}, Jellyfish+ {all_fish.goodput:.4f}"
         rows.append(
             Row(
                 "Fig. 12",
                 f"{load} qps: RAMSIS with 3 models, goodput",
                 "",
                 mine.goodput,
-                told=told,
+                said=said,
                 checks=checks,
             )
         )
@@ -92,8 +92,8 @@ def runtimes(data: Path, *, quick: bool) -> list[Row]:
         if not rows:
             seconds = _solve_s(form)
         stated = f"{paper:g} s" if paper is not None else "> 86400 s"
-        told = f"{(paper or 86400.0) / seconds:.0f} x"
-        rows.append(Row("Table 2", f"{grid}, {batching}, {models} models", "s", seconds, paper=stated, told=told))
+        said = f"{(paper or 86400.0) / seconds:.0f} x"
+        rows.append(Row("Table 2", f"{grid}, {batching}, {models} models", "s", seconds, paper=stated, said=said))
     return rows
 
 

@@ -13,7 +13,7 @@ __all__ = ["rows"]
 
 UP_TO_2X = Claim("up to 2X throughput (i.e., RM2 model)", "2")
 MORE_THAN = Claim("more than 1.25X in all cases", "> 1.25")
-WHY_LEAST = "the paper's own word for all five services, taken as it stands"
+WHY_LEAST = "the paper's own word for all five services, taken as it is"
 WHY_TWO = "a rounded figure: 2X is what rounds to 2 in steps of a quarter"
 
 NOISY_PICK = (
@@ -43,7 +43,7 @@ def rows(bench: Bench) -> Iterator[Row]:
                 paper=paper,
                 code=_stored_gain(bench, service) if setting is EXPONENTIAL else None,
                 source=f"sim_{service.model}_exp_noise.json",
-                told=f"{spelled(pick)}; not scaled {gain * bench.homogeneous(service)[1]:.3f}",
+                said=f"{spelled(pick)}; not scaled {gain * bench.homogeneous(service)[1]:.3f}",
                 checks=checks,
             )
             yield row.noted_if_off(NOISY_PICK if service.model == "mtwnd" else "")
@@ -61,7 +61,7 @@ def _rates(bench: Bench, service: Service) -> Iterator[Row]:
             rate.median,
             code=known,
             source=f"sim_{service.model}_exp_noise.json",
-            told=f"{spelled(counts)}  [{rate.min:.4g}, {rate.max:.4g}]",
+            said=f"{spelled(counts)}  [{rate.min:.4g}, {rate.max:.4g}]",
             checks=checks,
         )
 

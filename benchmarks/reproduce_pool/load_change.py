@@ -22,7 +22,7 @@ HIGHER = Claim("its final throughput is slightly higher than Kairos")
 WITHIN = Claim("Kairos and Kairos+ are within 15% of the Oracle", "> 0.85")
 
 WHY_TWICE = "a figure read off a curve of single evaluations, and the paper's Gaussian is not known: a quarter"
-WHY_STATED = "the paper's own figure, taken as it stands"
+WHY_STATED = "the paper's own figure, taken as it is"
 WHY_SEED = "an order without a figure; 2% for rates found to 0.5% and few seeds"
 
 GAUSSIAN = (
@@ -42,7 +42,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         f"rm2, {service.label}: KAIROS' pool, without trying anything",
         "qps",
         one_shot,
-        told=f"{spelled(pick)}, Eq. 15 says {estimate:.4g}; before the change {spelled(bench.pick(before))}",
+        said=f"{spelled(pick)}, Eq. 15 says {estimate:.4g}; before the change {spelled(bench.pick(before))}",
     )
     yield from _tried_by_others(bench, service, pick)
     plus = searched(Trail(bench.rates, service), "kairos-plus", bound="eq15", prune_sub=True)
@@ -52,12 +52,12 @@ def rows(bench: Bench) -> Iterator[Row]:
         "tried",
         len(plus.tried),
         paper=EIGHTH,
-        told=f"with the fluid rate as bound {len(searched(Trail(bench.rates, service), 'kairos-plus').tried)}",
+        said=f"with the fluid rate as bound {len(searched(Trail(bench.rates, service), 'kairos-plus').tried)}",
         checks=[at_most("paper", 8, WHY_STATED)],
     )
     best, rate = bench.rates.best(service, [pick, plus.best[0]], "kairos")
     checks = [at_least("paper", 0.98, WHY_SEED)]
-    yield Row("12", "Kairos+ / KAIROS", "x", rate / one_shot, paper=HIGHER, told=spelled(best), checks=checks)
+    yield Row("12", "Kairos+ / KAIROS", "x", rate / one_shot, paper=HIGHER, said=spelled(best), checks=checks)
     finalists = bench.rates.finalists(service, affordable(service), "oracle")
     top, oracle = bench.rates.best(service, finalists, "oracle")
     yield Row(
@@ -66,7 +66,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         "x",
         one_shot / oracle,
         paper=WITHIN,
-        told=f"{oracle:.4g} at {spelled(top)}",
+        said=f"{oracle:.4g} at {spelled(top)}",
         checks=[at_least("paper", 0.85, WHY_STATED)],
     )
 
@@ -88,7 +88,7 @@ def _tried_by_others(bench: Bench, service: Service, pick: Counts) -> Iterator[R
             "x",
             quick / during,
             paper=TWICE if rule != "clkwrk" else "",
-            told=f"its best {best:.4g} after {first:g}",
+            said=f"its best {best:.4g} after {first:g}",
             checks=[at_least("paper", 2.0 * 0.75, WHY_TWICE)] if rule != "clkwrk" else [],
         )
         row = Row(
@@ -97,7 +97,7 @@ def _tried_by_others(bench: Bench, service: Service, pick: Counts) -> Iterator[R
             "x",
             best / quick,
             paper=NINE if rule == "clkwrk" else "",
-            told=f"reached after {first:g} evaluations",
+            said=f"reached after {first:g} evaluations",
             checks=[at_least("paper", 0.98, WHY_SEED)] if rule == "clkwrk" else [],
         )
         yield row.noted_if_off(GAUSSIAN)

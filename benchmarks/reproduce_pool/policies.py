@@ -54,7 +54,7 @@ def _on_one_pool(bench: Bench, service: Service) -> Iterator[Row]:
     for rule, name in NAMES.items():
         known, checks = bench.stored(service, counts, rule)
         rate = bench.rates.of(service, counts, rule)
-        told = f"{spelled(counts)}  [{rate.min:.4g}, {rate.max:.4g}]"
+        said = f"{spelled(counts)}  [{rate.min:.4g}, {rate.max:.4g}]"
         yield Row(
             "9a",
             f"{service.model}: {name}",
@@ -62,7 +62,7 @@ def _on_one_pool(bench: Bench, service: Service) -> Iterator[Row]:
             rate.median,
             code=known,
             source=f"sim_{service.model}_exp_noise.json",
-            told=told if rate.threshold is None else f"{told}  threshold {rate.threshold:g}",
+            said=said if rate.threshold is None else f"{said}  threshold {rate.threshold:g}",
             checks=checks,
         )
 
@@ -104,7 +104,7 @@ def _compared(all_bests: list[_Bests], gaps: str) -> Iterator[Row]:
                 "x",
                 mine / rate,
                 paper=AROUND if rule == "fcfs" else "",
-                told=f"{mine:.4g} at {spelled(pick)} / {rate:.4g} at {spelled(pool)}",
+                said=f"{mine:.4g} at {spelled(pick)} / {rate:.4g} at {spelled(pool)}",
                 checks=checks,
             )
             yield row.noted_if_off(PAPERS_ARRIVALS if figure == "9b" else SMALL_TARGET if model == "ncf" else "")
@@ -115,7 +115,7 @@ def _compared(all_bests: list[_Bests], gaps: str) -> Iterator[Row]:
             "x",
             best[1] / mine,
             paper=SLIGHTLY,
-            told=spelled(best[0]),
+            said=spelled(best[0]),
             checks=[
                 between("paper", 1.0 - 0.005, 1.15, "'slightly': within the 15% of the oracle that both are said to be")
             ],
@@ -126,7 +126,7 @@ def _compared(all_bests: list[_Bests], gaps: str) -> Iterator[Row]:
             "x",
             mine / top[1],
             paper=CLOSE,
-            told=f"{top[1]:.4g} at {spelled(top[0])}",
+            said=f"{top[1]:.4g} at {spelled(top[0])}",
         )
     ribbon = [bests.own["fcfs"][1] for bests in all_bests]
     for rule in ("drs", "clkwrk"):
@@ -167,8 +167,8 @@ def _up_to_44(all_bests: list[_Bests], figure: str) -> Iterator[Row]:
         "x",
         value,
         paper=UP_TO_44,
-        told=who,
+        said=who,
         checks=[near("paper 1.44", 1.44, 0.07, WHY_44)] if figure == "9c" else [],
     ).noted_if_off(TWO_READINGS)
     value, who = max(own)
-    yield Row(figure, "most of KAIROS / DRS or CLKWRK, each at its own best pool", "x", value, told=who)
+    yield Row(figure, "most of KAIROS / DRS or CLKWRK, each at its own best pool", "x", value, said=who)

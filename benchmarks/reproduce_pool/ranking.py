@@ -23,7 +23,7 @@ UB_LOWER = Claim("upper bound (UB) is lower than but close to the Oracle through
 UB_CLOSE = Claim("(UB) and Kairos's ... throughput are close to each other")
 FAR = Claim("the actual throughput will yield far from expectation (loose bound)")
 
-WHY_TOP = "the paper's own figure, taken as it stands"
+WHY_TOP = "the paper's own figure, taken as it is"
 WHY_PICK = "the stored rates say what the same pool gives up; 4% for two simulators (golden case G12)"
 WHY_TREND = "a trend without a figure: a positive rank correlation"
 WHY_LOWER = "an order; half a percent is how exactly rates are found"
@@ -59,7 +59,7 @@ def _ranks(bench: Bench, service: Service) -> Iterator[Row]:
         paper=TOP_10,
         code=theirs.index(stored_best) + 1,
         source=f"kairos_code_upperbounds_budget2.5.json with exhaustive_{service.model}.json",
-        told=spelled(best),
+        said=spelled(best),
         checks=[at_most("paper", 10, WHY_TOP)],
     )
     pick = bench.pick(service)
@@ -72,7 +72,7 @@ def _ranks(bench: Bench, service: Service) -> Iterator[Row]:
         paper=NEAR,
         code=lost,
         source=f"kairos_code_upperbounds_budget2.5.json with exhaustive_{service.model}.json",
-        told=f"{spelled(pick)}; the published code takes {spelled(their_pick)}",
+        said=f"{spelled(pick)}; the published code takes {spelled(their_pick)}",
         checks=[near("stored", lost, 0.04, WHY_PICK)],
     )
     exact, _ = fluid_rate(service)
@@ -81,7 +81,7 @@ def _ranks(bench: Bench, service: Service) -> Iterator[Row]:
         f"{service.model}: fluid-milp's pool / the best pool",
         "x",
         bench.rates.of(service, exact).median / top,
-        told=spelled(exact),
+        said=spelled(exact),
         checks=[between("golden", 0.97, 1.0, WHY_MILP)],
     )
     pools, estimates = [counts for counts, _ in ours], [estimate for _, estimate in ours]
@@ -148,6 +148,6 @@ def _one(bench: Bench, service: Service, counts: Counts, rule: str, estimates: d
         rate.median,
         code=known,
         source="sim_rm2_exp_noise.json",
-        told=f"[{rate.min:.4g}, {rate.max:.4g}]  Eq. 15 {estimates[counts]:.4g}",
+        said=f"[{rate.min:.4g}, {rate.max:.4g}]  Eq. 15 {estimates[counts]:.4g}",
         checks=checks,
     )

@@ -34,7 +34,7 @@ UNSTEADY = ("fcfs", "clkwrk")
 
 @dataclass(frozen=True)
 class Efforts:
-    """How well what is found: what is told, what is looked up by the searches, what only ranks 331 pools."""
+    """How well what is found: what is said, what is looked up by the searches, what only ranks 331 pools."""
 
     full: Effort
     search: Effort

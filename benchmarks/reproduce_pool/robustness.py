@@ -57,7 +57,7 @@ def rows(bench: Bench) -> Iterator[Row]:
                 f"{service.model}: gain, misprediction of variance 0.05 (22%)",
                 "x",
                 bench.gain(service, pick, far),
-                told="the other reading of '5% variance'",
+                said="the other reading of '5% variance'",
             )
 
 
@@ -71,7 +71,7 @@ def _budget(bench: Bench, service: Service, budget: str) -> Row:
         "x",
         bench.gain(service, pick, budget=budget),
         paper=SUBSTANTIAL,
-        told=f"{spelled(pick)}: {rate:.5g} qps, {rate / estimate:.3f} of Eq. 15; {spelled(alone)}",
+        said=f"{spelled(pick)}: {rate:.5g} qps, {rate / estimate:.3f} of Eq. 15; {spelled(alone)}",
         checks=[at_least("paper", 1.1, WHY_SUBSTANTIAL)],
     )
 
@@ -79,12 +79,12 @@ def _budget(bench: Bench, service: Service, budget: str) -> Row:
 def _similar(figure: str, what: str, bench: Bench, service: Service, gain: float, pick: Counts, paper: Claim) -> Row:
     before = bench.gain(service, bench.pick(service))
     checks = [near("Fig. 8", before, 0.1, WHY_SIMILAR)]
-    row = Row(figure, what, "x", gain, paper=paper, told=f"{spelled(pick)}; Fig. 8: {before:.3f}", checks=checks)
+    row = Row(figure, what, "x", gain, paper=paper, said=f"{spelled(pick)}; Fig. 8: {before:.3f}", checks=checks)
     return row.noted_if_off(TIGHT if figure == "16b" and service.model == "mtwnd" else "")
 
 
 def _gaussian(bench: Bench, service: Service) -> Iterator[Row]:
-    """The Gaussian of the published mix's mean and deviation; and, told only, one around the middle of the sizes."""
+    """The Gaussian of the published mix's mean and deviation; and, said only, one around the middle of the sizes."""
     mix = gaussian(service)
     pick, estimate = kairos_pick(mix)
     rate = bench.rates.of(mix, pick).median
@@ -95,7 +95,7 @@ def _gaussian(bench: Bench, service: Service) -> Iterator[Row]:
         "x",
         gain,
         paper=SIGNIFICANT,
-        told=f"{spelled(pick)}: {rate:.4g} qps, {rate / estimate:.3f} of Eq. 15",
+        said=f"{spelled(pick)}: {rate:.4g} qps, {rate / estimate:.3f} of Eq. 15",
         checks=[at_least("paper", 1.1, WHY_SUBSTANTIAL)],
     ).noted_if_off(FAR_OFF if service.model == "mtwnd" else "")
     for other in [mix] if bench.quick else [mix, gaussian(service, 500)]:
@@ -105,5 +105,5 @@ def _gaussian(bench: Bench, service: Service) -> Iterator[Row]:
             f"{service.model}: gain of fluid-milp's pool, sizes {other.label}",
             "x",
             bench.gain(other, exact),
-            told=spelled(exact),
+            said=spelled(exact),
         )

@@ -18,7 +18,7 @@ __all__ = ["Check", "Claim", "Row", "as_json", "at_least", "at_most", "between",
 
 @dataclass(frozen=True)
 class Check:
-    """Ours must lie in [low, high]; `against` says what that stands for, `why` where the width comes from."""
+    """Ours must lie in [low, high]; `against` says what that is, `why` where the width comes from."""
 
     against: str
     low: float
@@ -67,8 +67,8 @@ class Claim:
 class Row:
     """One figure: what the paper's text says of it, a stored value of code or data with its file, and ours.
 
-    `paper` is a figure as text, or a `Claim`, whose words are told beneath the table.
-    `told` is what stands beside ours without being checked (a pool, a spread).
+    `paper` is a figure as text, or a `Claim`, whose words are said beneath the table.
+    `said` is what is shown beside ours without being checked (a pool, a spread).
     """
 
     figure: str
@@ -78,7 +78,7 @@ class Row:
     paper: Claim | str = ""
     code: float | None = None
     source: str = ""
-    told: str = ""
+    said: str = ""
     checks: Sequence[Check] = field(default_factory=tuple)
     note: str = ""
 
@@ -112,7 +112,7 @@ class Row:
             "code": self.code,
             "code_source": self.source if self.code is not None else None,
             "ours": self.ours,
-            "told": self.told or None,
+            "said": self.said or None,
             "verdict": self.verdict,
             "checks": [{"against": c.against, "holds": c.holds(self.ours), "why": c.why} for c in self.checks],
             "note": self.note or None,
@@ -143,7 +143,7 @@ def _table(rows: Sequence[Row]) -> Iterable[str]:
     for row in rows:
         within = "; ".join(check.against for check in row.checks)
         value = f"{number(row.ours)} {row.unit}".strip()
-        cells.append((row.what, row.claim.figure, number(row.code), value, row.told, within, row.verdict))
+        cells.append((row.what, row.claim.figure, number(row.code), value, row.said, within, row.verdict))
     wide = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     for line in cells:
         placed = enumerate(zip(line, wide, strict=True))
@@ -152,18 +152,18 @@ def _table(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def _beneath(rows: Sequence[Row]) -> Iterable[str]:
-    told: set[str] = set()
+    said: set[str] = set()
     for row in rows:
-        if row.claim.words and row.claim.words not in told:
-            told.add(row.claim.words)
+        if row.claim.words and row.claim.words not in said:
+            said.add(row.claim.words)
             yield f'    paper: "{row.claim.words}"'
     for row in rows:
         for check in row.checks:
-            if check.why not in told:
-                told.add(check.why)
+            if check.why not in said:
+                said.add(check.why)
                 yield f"    width: {check.why}"
-        if row.note and row.note not in told:
-            told.add(row.note)
+        if row.note and row.note not in said:
+            said.add(row.note)
             yield f"    {row.what}: {row.note}"
 
 

@@ -27,7 +27,7 @@ LESS_THAN_1 = Claim("consistently evaluates less than 1% of the search space for
 OFTEN_5_30 = Claim("Ribbon and DRS often need to evaluate 5%-30% of the search space", "5-30")
 MORE = Claim("competing methods still require significantly more online evaluations than Kairos+")
 
-WHY_1 = "the paper's own figure, taken as it stands"
+WHY_1 = "the paper's own figure, taken as it is"
 WHY_5_30 = "the paper's own figure; it says 'often'"
 WHY_MORE = "an order without a figure: more than once and a half"
 WHY_SAME = "both searches prove their result with the same bounds and rates: they must agree"
@@ -70,13 +70,13 @@ def _by_rule(bench: Bench) -> Iterator[Row]:
                 paper=LESS_THAN_1 if kairos else "",
                 code=_on_stored(service) if kairos else None,
                 source=f"kairos_code_upperbounds_budget2.5.json with exhaustive_{service.model}.json",
-                told=_trail_told(trail),
+                said=_trail_said(trail),
                 checks=[at_most("paper", 1.0, WHY_1)] if kairos else [],
             ).noted_if_off(NOT_YET)
         trail = searched(Trail(bench.rates, service), "kairos-plus")
         shown = 100.0 * len(trail.tried) / total
         yield Row(
-            "10", f"{service.model}: KAIROS, bound by the fluid rate: proved", "%", shown, told=_trail_told(trail)
+            "10", f"{service.model}: KAIROS, bound by the fluid rate: proved", "%", shown, said=_trail_said(trail)
         )
     for rule in ("fcfs", "drs") if len(bench.services) > 1 else ():
         yield Row(
@@ -85,12 +85,12 @@ def _by_rule(bench: Bench) -> Iterator[Row]:
             "%",
             median(share[rule]),
             paper=OFTEN_5_30,
-            told=f"{min(share[rule]):.1f} to {max(share[rule]):.1f}",
+            said=f"{min(share[rule]):.1f} to {max(share[rule]):.1f}",
             checks=[between("paper", 5.0, 30.0, WHY_5_30)],
         )
 
 
-def _trail_told(trail: Trail) -> str:
+def _trail_said(trail: Trail) -> str:
     return f"{len(trail.tried)} tried, best as number {trail.until_best}: {spelled(trail.best[0])}"
 
 
@@ -122,7 +122,7 @@ def _by_search(bench: Bench, service: Service) -> Iterator[Row]:
         f"{service.model}: Kairos+, to the best",
         "tried",
         plus.until_best,
-        told=f"{len(plus.tried)} until proved",
+        said=f"{len(plus.tried)} until proved",
     )
     for name, engine in SEARCHES.items():
         if not bench.quick:
@@ -134,7 +134,7 @@ def _by_search(bench: Bench, service: Service) -> Iterator[Row]:
                 "tried",
                 median(reached),
                 paper=MORE if name != "anneal" else "",
-                told=f"{min(reached)} to {max(reached)} over {len(walks)} seeds; {_all_tried(walks):g} in all",
+                said=f"{min(reached)} to {max(reached)} over {len(walks)} seeds; {_all_tried(walks):g} in all",
                 checks=[at_least("Kairos+", 1.5 * plus.until_best, WHY_MORE)],
             )
         trails = [searched(Trail(bench.rates, service), name, seed=seed) for seed in list(seeds)[:3]]
@@ -143,7 +143,7 @@ def _by_search(bench: Bench, service: Service) -> Iterator[Row]:
             f"{service.model}: {name} with the fluid rate as bound, to the best",
             "tried",
             median(trail.until_best for trail in trails),
-            told=f"{_all_tried(trails):g} until proved",
+            said=f"{_all_tried(trails):g} until proved",
         )
         for trail in trails:
             if trail.best[1] != plus.best[1]:
@@ -172,7 +172,7 @@ def _everything(bench: Bench, service: Service) -> Iterator[Row]:
         trail.best[1],
         code=stored[best]["kairos_sim"],
         source=f"exhaustive_{service.model}.json",
-        told=f"{spelled(trail.best[0])} of {len(trail.tried)} tried; stored: {best}",
+        said=f"{spelled(trail.best[0])} of {len(trail.tried)} tried; stored: {best}",
         checks=[near("stored", stored[best]["kairos_sim"], 0.04, WHY_STORED)],
     )
     pairs = [(found, stored[spelled(counts)]["kairos_sim"]) for counts, found in trail.tried]
@@ -185,7 +185,7 @@ def _everything(bench: Bench, service: Service) -> Iterator[Row]:
         median(ratios),
         code=1.0,
         source=f"exhaustive_{service.model}.json",
-        told=f"{len(ratios)} pools; a tenth below {low:.3f}, a tenth above {high:.3f}",
+        said=f"{len(ratios)} pools; a tenth below {low:.3f}, a tenth above {high:.3f}",
         checks=[near("stored", 1.0, 0.04, WHY_STORED)],
     )
     plus = searched(Trail(bench.rates, service), "kairos-plus")

@@ -94,7 +94,7 @@ class Service:
 
 
 def service(model: str, data: Path) -> Service:
-    """A published service as it stands."""
+    """A published service as it is."""
     instance = cast("Json", read("kairos/kairos_instance.json", data))
     mix = read("kairos/batch_size_pmf.json", data)["kairos"]
     types = tuple(instance["types"])

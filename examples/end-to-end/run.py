@@ -103,7 +103,7 @@ class Example:
         try:
             self.hetplan(*words)
         except SystemExit:
-            # What stands in the way, and which wish would do, is on the page for people.
+            # What is in the way, and which wish would do, is on the page for people.
             command = [str(Path(sys.executable).with_name("hetplan")), *words]
             print(subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False).stdout)
             raise
@@ -143,9 +143,9 @@ class Example:
             promised = "-" if line["promised"] is None else f"{line['relation']} {line['promised']:.5g}"
             simulated = _number((line["simulated"] or {}).get("value"))
             measured, interval = line["measured"]["value"], line["measured"]["interval"]
-            told = f"{_number(interval[0])} .. {_number(interval[1])}"
+            between = f"{_number(interval[0])} .. {_number(interval[1])}"
             app = line["app"] or "-"
-            print(ROW.format(name, app, quantity, promised, simulated, _number(measured), told, line["verdict"]))
+            print(ROW.format(name, app, quantity, promised, simulated, _number(measured), between, line["verdict"]))
 
 
 def _number(value: float | None) -> str:

@@ -131,7 +131,7 @@ def load(
             return
         demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
         targets = _targets(demands, endpoint, duration, seed, _template(body), _fields(header or ()))
-        asking = _asking(demands, targets, _Wanted(profiles, learn, labelled, scorer))
+        asking = _asking(demands, targets, _Wanted(profiles, learn, labelled, scorer, seed))
         if simulations:
             # What cannot be simulated is said before minutes of load, not after.
             planned_systems(tried, inputs)
@@ -279,6 +279,7 @@ class _Wanted:
     learn: Path | None
     labelled: Path | None
     scorer: str
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -366,7 +367,8 @@ def _asking(demands: Sequence[AppDemand], targets: list[Target], wanted: _Wanted
 
         labelled = read_labelled_set(wanted.labelled)
         check_scorer(wanted.scorer, wanted.labelled.parent)
-        made = [with_labelled(target, of, labelled) for target, of in zip(targets, points, strict=True)]
+        asked = zip(targets, points, strict=True)
+        made = [with_labelled(target, of, labelled, seed=wanted.seed) for target, of in asked]
         targets, labels = [one.target for one in made], [one.labels for one in made]
         points = [[dict(point) for point in one.points] for one in made]
     return _Asking(wanted, targets, points, labels)

@@ -11,7 +11,7 @@ import typer
 from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import number
+from hetplan.cli.page import Page, number
 from hetplan.cli.plan_page import show_plan
 from hetplan.cli.policy_page import draw_policies, write_svg
 from hetplan.errors import InputError
@@ -45,17 +45,40 @@ MOST_SHOWN = 12
 def show(plan: PlanFile, svg: Svg = None, load: Load = None, as_json: AsJson = False) -> None:
     """Show a plan file as tables.
 
-    What runs, what is promised, how good it is and what limits it; of a policy also which model answers which queue.
+    What runs, what is promised, how good it is, what limits it, and the steps to it; of a policy also which model
+    answers which queue.
     PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
         found = plan_from(plan, warn=out.warn)
         out.end(Exit.OK, "done", plan=found.model_dump(mode="json", by_alias=True, exclude_none=True))
         show_plan(found, out.people)
+        _show_actions(found, out.people)
         draw_policies(found, out.people, load_qps=load)
         if svg is not None:
             write_svg(found, svg, load_qps=load)
             out.note(f"\ndrawn into {svg}")
+
+
+def _show_actions(plan: Plan, page: Page) -> None:
+    """The steps from what runs to the plan; of a plan with periods also what starts and stops before each of them."""
+    rows = [
+        (one.id, one.do, one.load or one.worker or "-", one.count or "-", one.host or "-",
+         ", ".join(map(str, one.after)) or "-")
+        for one in plan.actions
+    ]  # fmt: skip
+    if rows:
+        page.heading("From what runs")
+        page.table(("step", "do", "what", "count", "host", "after step"), rows, right=["step", "count"])
+    changes = [
+        (period.id, one.do, one.worker or "-", one.count or "-", "-" if one.ahead_s is None else number(one.ahead_s))
+        for period in plan.periods
+        for one in period.actions or ()
+    ]
+    if changes:
+        page.heading("What starts and stops for each period")
+        columns = ("period", "do", "worker", "count", "seconds ahead")
+        page.table(columns, changes, right=["count", "seconds ahead"])
 
 
 def verify(
@@ -74,7 +97,8 @@ def verify(
 
     By code that never saw how the plan was made. Exit 6 when a promise is broken, or a bound that is called certified
     is not what the plan's own proof shows. Which bounds were proved again is said claim by claim; the others are their
-    writer's word. --prove solves the question anew for them: then exit 6 when a bound cannot be so.
+    writer's word. --prove solves the question anew for them: then exit 6 when a bound cannot be so. A bound that is
+    called certified, and whose proof the plan had no room for, is always solved anew.
 
     --require-proof asks that every bound is proved again, one way or the other, and --gap how near it is to its value:
     else exit 4. PLAN may be - for stdin.
@@ -101,7 +125,7 @@ def verify(
         code = Exit.OK if not report.violations and (allow_unchecked or not report.unchecked) else Exit.CHECK_FAILED
         said = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
         claims = report.claims
-        if prove or (require_proof and _open(given, claims)):
+        if prove or (require_proof and _open(given, claims)) or _left_out(given, claims):
             again = _solved_anew(out, given, profiles, slo, state=state, measured=measured)
             claims = tuple(_better(*both) for both in zip(claims, again.claims, strict=True)) or again.claims
             if again.refuted:
@@ -121,6 +145,21 @@ def _open(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
     words = {one.at: one.word for one in claims}
     bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
     return any(words.get(at) is not Word.PROVED for at in bound)
+
+
+def _left_out(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
+    """Whether a bound is called certified by a proof that the plan says it has no room for.
+
+    That is a proof that is too long, or one of several programs that were solved together.
+    """
+    from hetplan.verifier.report import Word
+
+    proved = {one.at for one in claims if one.word is Word.PROVED}
+    absent = {solve.id for solve in plan.solves if solve.count > 1 or "left_out" in (solve.proof or {})}
+    return any(
+        claim.vouched == "certified" and claim.solve in absent and f"claims[{place}]" not in proved
+        for place, claim in enumerate(plan.claims)
+    )
 
 
 def _better(checked: ClaimAgain, anew: ClaimAgain) -> ClaimAgain:

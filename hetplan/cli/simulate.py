@@ -117,10 +117,10 @@ def simulate(
         if svg is not None:
             _check_writable(svg)
         tried = plan_from(plan, warn=out.warn)
-        if tried.parts is not None:
+        if tried.parts is not None and replan is None:
             from hetplan.cli.simulate_day import simulate_day
 
-            others = {"--svg": svg, "--replan": replan, "--baselines": baselines, **beside}
+            others = {"--svg": svg, "--baselines": baselines, **beside}
             simulate_day(out, tried, (profiles, slo, state), how, fail=fail, spot=spot, others=others)
             return
         spread = _spread(jobs, on, baselines=baselines)
@@ -150,7 +150,10 @@ def _refuse_of_days(fail: list[str] | None, spot: list[str] | None) -> None:
     for name, given in (("--fail", fail), ("--spot", spot)):
         if given:
             raise InputError.one(
-                file=name, value=given[0], why="this is played of a plan with periods", remedy="Leave it out."
+                file=name,
+                value=given[0],
+                why="this is played of a plan with periods, hour by hour",
+                remedy="Leave it out.",
             )
 
 
@@ -173,6 +176,11 @@ def _run(
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
 
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
+        if replan is not None and tried.parts is not None:
+            from hetplan.comparing_fleets import replanned_fleet
+
+            also = beside if baselines else None
+            return replanned_fleet(tried, inputs, every_s=replan, beside=also, on_event=show, cancel=cancel, **how)
         if replan is not None:
             from hetplan.replanned import play_replanned
 

@@ -3,8 +3,8 @@
 Demand is forecast by the moving average of `demand_monitor`. What keeps the decision from flapping:
 
 * a plan is made for the highest forecast of the last `hold_s`: a rise counts at once, a fall only when it has lasted;
-* demand within `change` of what was planned for is no reason, and a plan that is due by its age alone is made for
-  the same demand as before, so that noise never moves a worker;
+* demand within `change` of what was planned for is no reason: a plan that is due by its age alone is made for
+  the same demand as before. So noise never moves a worker;
 * after a plan, nothing is due for `settle_s`; after a failure, for a time that doubles up to `period_s`.
 """
 

@@ -147,6 +147,10 @@ class Machines(Model):
         return self.machines.get(hardware, 0) if isinstance(self.machines, dict) else self.machines
 
 
+_IN_AN_ANSWER = r"^[^.\s]+(\.[^.\s]+)*$"
+_OUTCOME = "where an answer in JSON says what it comes to: verdict, choices.0.finish_reason"
+
+
 class _Match(Model):
     """Which loads a rule is for; a list left empty holds for all."""
 
@@ -213,6 +217,7 @@ class HttpModel(_Match):
     protocol: Literal["plain", "openai", "kserve-v2"] = "plain"
     ready: str | None = Field(default=None, pattern="^/", description="the path that answers 200 once it is ready")
     route: str | None = Field(default=None, pattern="^/", description='the path of requests; "{variant}" is filled')
+    outcome: str | None = Field(default=None, pattern=_IN_AN_ANSWER, description=_OUTCOME)
     timeout_s: Positive = 60.0
     environment: dict[str, str] = Field(default_factory=dict)
 
@@ -260,6 +265,7 @@ class ApiModel(_Match):
     key_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
     key_env: str | None = Field(default=None, description="the variable of the environment that holds the key")
     header: str = Field(default="authorization", pattern="^[A-Za-z0-9-]+$")
+    outcome: str | None = Field(default=None, pattern=_IN_AN_ANSWER, description=_OUTCOME)
     at_once: PositiveCount = Field(default=64, description="so many calls of an operator are under way at most")
     timeout_s: Positive = Field(default=60.0, description="a call without an answer by then has failed")
 

@@ -57,6 +57,9 @@ def served_by(
                 made = _http(rule, {**names, "knobs": load.knobs}, at)
             else:
                 made = _command(rule, {**names, "knobs": load.knobs}, at)
+            _says_outcomes(rule, load, at)
+            said = getattr(rule, "outcome", None)
+            made = {**made, "outcome": said} if said is not None else made
             return made if rule.retry else {**made, "retry": False}
     wanted = ", ".join(f'{name} = "{value}"' for name, value in names.items() if value is not None)
     raise InputError.one(
@@ -64,6 +67,16 @@ def served_by(
         remedy='Add [[models]] with kind = "sleep", "onnx", "http", "openai", "api" or "command" '
         f"that fits {wanted}.",
     )  # fmt: skip
+
+
+def _says_outcomes(rule: ModelRule, load: Load, at: str) -> None:
+    """Where what follows depends on what an answer comes to, the model says that."""
+    if load.outcomes and getattr(rule, "outcome", "") is None:
+        raise InputError.one(
+            file="hosts.toml", path=f"{at}.outcome", value=load.id,
+            why=f"the plan's answers of it come to {', '.join(load.outcomes)}, and nothing says which an answer is",
+            remedy="Name the place in the answer that says it: outcome = \"verdict\".",
+        )  # fmt: skip
 
 
 def _text(

@@ -319,11 +319,11 @@ class _Process:
             process.stdin.flush()
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
-            raise EvaluationFailed(f"no answer within {timeout_s:g} s{self._told()}") from None
-        except (OSError, ValueError) as error:
-            raise EvaluationFailed(f"the command ended: {error}{self._told(wait=True)}") from None
+            raise EvaluationFailed(f"no answer within {timeout_s:g} s{self._said()}") from None
+        except (OSError, ValueError):  # it reads no more
+            line = None
         if line is None:
-            raise EvaluationFailed(f"the command ended without an answer{self._told(wait=True)}")
+            raise EvaluationFailed(f"the command ended without an answer{self._said(wait=True)}")
         try:
             return json.loads(line)
         except ValueError:
@@ -350,7 +350,7 @@ class _Process:
             if process.stdin is not None:
                 process.stdin.close()
 
-    def _told(self, *, wait: bool = False) -> str:
+    def _said(self, *, wait: bool = False) -> str:
         """The last lines that it wrote to standard error."""
         if wait:
             self._listeners[1].join(SETTLE_S)

@@ -227,7 +227,7 @@ class Profiler:
             timeout_s=self.timeout_s, cancel=self.cancel, until=self._until, way=self.setup.way,
         )  # fmt: skip
         self._lock = threading.Lock()
-        self._told = time.monotonic()
+        self._reported_s = time.monotonic()
 
     def measure(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> Measured:
         """Sample until the rule stops; a configuration that cannot be measured is set aside with the reason.
@@ -263,8 +263,8 @@ class Profiler:
             raise Cancelled(f"cancelled while measuring {self.setup.app}")
         if time.monotonic() >= self._until:
             raise OutOfTime(f"no time is left for measuring {self.setup.app}")
-        if self.on_event is not None and time.monotonic() - self._told >= TELL_S:
-            self._told = time.monotonic()
+        if self.on_event is not None and time.monotonic() - self._reported_s >= TELL_S:
+            self._reported_s = time.monotonic()
             settings = ", ".join(f"{knob} {value}" for knob, value in knobs.items())
             self.on_event(Event("sampled", f"{self.setup.app}: {samples} samples of {settings}"))
 

@@ -1,7 +1,7 @@
 """What a real load says of service times, written into a new profile: `hetplan load --learn`.
 
-The router's reply names, for each step of a query, which load served it, how long it waited in the router and in the
-worker, how long its batch took, and how large that was. What is left of the query's time are hand-overs: a worker that
+For each step of a query the router's reply names which load served it and how long it waited in router and worker. It
+names how long its batch took, and how large that was. What is left of the query's time are hand-overs: a worker that
 is taken for a query is taken for these too. So a sample of a table is the time of a batch and the hand-over of its
 query, each batch counted once.
 

@@ -1,7 +1,7 @@
 """A load with labelled inputs: what queries carry, and how good the answers to them are.
 
 The labelled set is an .npz file, an array `labels` and one array per input. A query of a class that carries a batch
-carries so many samples, taken in turn. Its answer is judged by a scorer:
+carries so many samples, taken in turn in an order that the load's seed draws. Its answer is judged by a scorer:
 
 - `top1`: whether the highest output of each sample is its label (the first output of the last step);
 - `module:function`, of a module beside the labelled set: called with the reply's `outputs` (parsed JSON) and the labels
@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +69,11 @@ class Carried:
     points: Sequence[At]
 
 
-def with_labelled(target: Target, points: Sequence[At], labelled: Labelled) -> Carried:
-    """The same queries with labelled inputs."""
+def with_labelled(target: Target, points: Sequence[At], labelled: Labelled, *, seed: int) -> Carried:
+    """The same queries with labelled inputs, in an order that the seed draws: the first of a file are no sample."""
     import numpy as np
 
+    random = np.random.default_rng(seed)
     bodies: list[bytes] = []
     fields: list[str] = []
     labels: list[NDArray[Any]] = []
@@ -86,11 +88,8 @@ def with_labelled(target: Target, points: Sequence[At], labelled: Labelled) -> C
             labels.append(labelled.labels[places])
             classes.append(point)
     ends = [*first[1:], len(bodies)]
-    turns = [0] * len(points)
-    kinds = np.empty(len(target.kinds), np.int32)
-    for place, kind in enumerate(target.kinds.tolist()):
-        kinds[place] = first[kind] + turns[kind] % (ends[kind] - first[kind])
-        turns[kind] += 1
+    orders = [cycle((begin + random.permutation(end - begin)).tolist()) for begin, end in zip(first, ends, strict=True)]
+    kinds = np.array([next(orders[kind]) for kind in target.kinds.tolist()], np.int32)
     single = len(labelled.inputs) == 1
     headers = tuple((name, value) for name, value in target.headers if name != "hetplan-reply")
     content_type = "application/octet-stream" if single else "application/json"

@@ -1,8 +1,8 @@
 """An open-loop load: requests go out when they are due, however late the replies to earlier ones are.
 
 Whoever waits for a reply before sending the next leaves out just the requests that would have met the worst of a slow
-server (coordinated omission). So the times to send are fixed beforehand, each request has a connection of its own until
-its reply is there, and response times count from when a request was due, not from when it was sent. How late the sender
+server (coordinated omission). So the times to send are fixed beforehand, and each request has its connection until
+its reply is there. Response times count from when a request was due, not from when it was sent. How late the sender
 itself was is measured too: where that is not small, the machine that sends is the bottleneck.
 """
 

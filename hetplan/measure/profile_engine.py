@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +34,13 @@ _DECODES, _BESIDE = 24, 3
 _SHORTEST_MS = 0.05
 _PAUSE = 3
 """Iterations between two such prompts."""
+_PATIENCE = 20
+"""Streams are asked for so many times the tokens that are watched, where there is room: a busy machine looks late."""
+_BUNCHES = "{} sends its tokens in bunches: ask the server itself, not a proxy that holds them back"
+_TOO_SOON = (
+    "{} had sent {} of {} tokens and ended before it was watched: it must send each token as it is made, not in "
+    "bunches, and keep to ignore_eos"
+)
 
 
 @dataclass
@@ -104,7 +112,9 @@ def measure_engines(
         if len(mine.iterations) >= _LEAST and not mine.why:
             mine.law = fit(mine.iterations)
         elif not mine.why and found.complete:
-            mine.why = "too few cells fit into its KV room and context; name shorter input_tokens or fewer streams"
+            mine.why = (
+                "too few iterations were seen: name shorter input_tokens or fewer streams, of which more cells fit"
+            )
     return found
 
 
@@ -126,8 +136,8 @@ def measure_cell(engine: MeasuredEngine, cell: Cell) -> list[Iteration]:
 class _Stream(StreamedConnection):
     """A stream, and when each of its tokens came."""
 
-    def __init__(self) -> None:
-        self.times: list[float] = []
+    def __init__(self, asked: int) -> None:
+        self.asked, self.times = asked, list[float]()
         self.over: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         super().__init__(self._done)
 
@@ -155,12 +165,15 @@ class _Cell:
         beside = [one for one in self.engine.input_tokens if one + self.streams <= self.engine.most_tokens]
         most = _DECODES + len(beside) * _BESIDE * (_PAUSE + 2) + 1
         try:
-            running = [await self._start(self.length, 2 * most) for _ in range(self.streams)]
+            room = (self.engine.kv_tokens - max(self.engine.input_tokens)) // self.streams
+            output = min(_PATIENCE * most, min(room, self.engine.longest) - self.length)
+            running = [await self._start(self.length, output) for _ in range(self.streams)]
             await self._until(lambda: all(one.times for one in running))
             found = [await self._decodes(running)]
             for length in beside:
-                tried = sorted([await self._beside(running, length) for _ in range(_BESIDE)], key=lambda one: one.ms)
-                found.append(tried[_BESIDE // 2])
+                tried = [seen for _ in range(_BESIDE) if (seen := await self._beside(running, length)) is not None]
+                tried.sort(key=lambda seen: seen.ms)
+                found += tried[len(tried) // 2 :][:1]
         finally:
             for one in self.open:
                 one.close()
@@ -171,16 +184,16 @@ class _Cell:
         first = [len(one.times) for one in running]
         await self._until(lambda: all(len(one.times) >= at + _DECODES for one, at in zip(running, first, strict=True)))
         gaps = sorted(
-            1e3 * (one.times[at + place + 1] - one.times[at + place])
-            for one, at in zip(running, first, strict=True)
-            for place in range(_DECODES - 1)
+            gap for one, at in zip(running, first, strict=True) for gap in gaps_ms(one.times[at : at + _DECODES])
         )
+        if len(gaps) < _DECODES // 2:
+            raise MeasurementFailed(_BUNCHES.format(self.engine.url))
         middle = gaps[len(gaps) // 4 : -(len(gaps) // 4)]
         read = sum(self.length + at + _DECODES / 2 for at in first)
         return Iteration(self.streams, read, self.streams, 0.0, sum(middle) / len(middle))
 
-    async def _beside(self, running: Sequence[_Stream], length: int) -> Iteration:
-        """The iteration in which a prompt is computed beside the decodes."""
+    async def _beside(self, running: Sequence[_Stream], length: int) -> Iteration | None:
+        """The iteration in which a prompt is computed beside the decodes, where a stream shows how long it took."""
         prompt = await self._start(length, 1)
         await self._until(lambda: bool(prompt.times))
         at = prompt.times[0]
@@ -193,8 +206,9 @@ class _Cell:
             place = _nearest(one.times, at)
             gaps.append(1e3 * (one.times[place] - one.times[place - 1]))
             read += self.length + place
-        # Two tokens that came in one read have no time between them.
-        gaps = sorted(gap for gap in gaps if gap > _SHORTEST_MS) or [_SHORTEST_MS]
+        gaps = sorted(gap for gap in gaps if gap > _SHORTEST_MS)  # tokens of one read have no time between them
+        if not gaps:
+            return None
         return Iteration(
             self.streams + length, read, self.streams, length * length / 2.0, gaps[len(gaps) // 2]
         )  # fmt: skip
@@ -206,7 +220,7 @@ class _Cell:
             "max_tokens": output, "min_tokens": output, "ignore_eos": True, "temperature": 0, "stream": True,
         }).encode()  # fmt: skip
         loop = asyncio.get_running_loop()
-        _, stream = await loop.create_connection(_Stream, parts.hostname or "", parts.port or 80)
+        _, stream = await loop.create_connection(lambda: _Stream(output), parts.hostname or "", parts.port or 80)
         head = [f"POST {parts.path} HTTP/1.1", f"host: {parts.netloc}", "content-type: application/json"]
         head += [f"{name}: {value}" for name, value in engine.headers.items()]
         stream.send(0, "\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode() + body)
@@ -216,12 +230,30 @@ class _Cell:
     async def _until(self, done: Callable[[], bool]) -> None:
         while not done():
             for one in self.open:
-                reply = one.over.result() if one.over.done() else None
                 if one.over.done() and not one.times:
+                    reply = one.over.result()
                     status = reply.status if reply is not None else 0
                     said = f"status {status}" if status else "the connection broke"
                     raise MeasurementFailed(f"{self.engine.url} made no token: {said}")
+                if one.over.done() and one.asked > 1:
+                    raise MeasurementFailed(_TOO_SOON.format(self.engine.url, len(one.times), one.asked))
             await asyncio.sleep(0.002)
+
+
+def gaps_ms(times: Sequence[float]) -> list[float]:
+    """The time per token between moments in seconds; tokens that came in one read share the time since the last read.
+
+    >>> [round(one) for one in gaps_ms([0.0, 0.010, 0.040, 0.040, 0.040, 0.050])]
+    [10, 10, 10, 10, 10]
+    """
+    reads: list[tuple[float, int]] = []
+    for before, after in pairwise(times):
+        gap = 1e3 * (after - before)
+        if gap > _SHORTEST_MS:
+            reads.append((gap, 1))
+        elif reads:
+            reads[-1] = reads[-1][0] + gap, reads[-1][1] + 1
+    return [gap / tokens for gap, tokens in reads for _ in range(tokens)]
 
 
 def _nearest(times: Sequence[float], at: float) -> int:

@@ -201,16 +201,9 @@ class Asking:
                 continue
             faults = [fault for certificate in certificates for fault in certificate.faults]
             if not faults:
-                record = Record(
-                    len(self.records) + 1,
-                    forms[0],
-                    engine.name,
-                    about,
-                    limits.gap,
-                    answers,
-                    certificates,
-                    refused=refused,
-                )
+                number = len(self.records) + 1
+                record = Record(number, forms[0], engine.name, about, limits.gap, answers, certificates)
+                record.refused = refused
                 self.records.append(record)
                 self._check_again(record, forms, limits)
                 return record

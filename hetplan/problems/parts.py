@@ -56,6 +56,8 @@ class Asked(ABC):
     options: Mapping[str, Any]
     solve: Solve
     settled: dict[tuple[float, tuple[tuple[str, int], ...]], Settled] = field(default_factory=dict)
+    members: Mapping[str, float] = field(default_factory=dict)
+    """Applications that share these machines, each with its rate where the rate of all is 1; none: `app` alone."""
 
     @abstractmethod
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
@@ -80,7 +82,7 @@ class Asked(ABC):
 
     def files(self, rate: float, machines: Mapping[str, tuple[int, int]], stock: Mapping[str, int] | None) -> Inputs:
         """The files of the question for this application alone, with so many machines, of these offers."""
-        own = inputs_of_part(self.inputs, {self.app: rate})
+        own = inputs_of_part(self.inputs, self.rates(rate))
         listed = self.question != "llm"  # which refuses that field: there, what may not be used is none at most
         instances = dict(machines) if listed else {**dict.fromkeys(self.hardware, (0, 0)), **machines}
         limits = own.slo.limits.model_copy(update={"instances": instances, "only_listed": listed})
@@ -89,6 +91,10 @@ class Asked(ABC):
         if stock is not None:
             offers = {name: offers[name].model_copy(update={"stock": count}) for name, count in stock.items() if count}
         return replace(own, slo=slo, profile=own.profile.model_copy(update={"offers": offers, "hosts": {}}))
+
+    def rates(self, rate: float) -> dict[str, float]:
+        """The rate of each application that is served."""
+        return {name: rate * one for name, one in self.members.items()} or {self.app: rate}
 
     def asked(self, files: Inputs) -> Plan | str:
         """The question's own plan, or why there is none."""
@@ -111,7 +117,7 @@ class Asked(ABC):
                 machines[self.inputs.profile.offers[name].hardware] += count
             plan = self.asked(self.files(rate, {h: (n, n) for h, n in machines.items() if n}, bought))
             self.settled[key] = (
-                Settled(None, plan) if isinstance(plan, str) else Settled(named_apart(plan, self.app, rate))
+                Settled(None, plan) if isinstance(plan, str) else Settled(named_apart(plan, self.app, self.rates(rate)))
             )
         return self.settled[key]
 
@@ -243,12 +249,12 @@ def _below(one: Sequence[int], other: Sequence[int]) -> bool:
     return all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def named_apart(plan: Plan, app: str, rate: float) -> PlanPart:
-    """A question's plan as a part: workers named by application and offer, so that names are alike in all periods."""
+def named_apart(plan: Plan, whose: str, rates: Mapping[str, float]) -> PlanPart:
+    """A question's plan as a part: workers named by `whose` they are and offer, so that all periods name them alike."""
     names, groups = dict[str, str](), dict[str, str]()
     workers, used = [], dict[str, int]()
     for worker in plan.workers:
-        stem = f"{app}-{worker.offer or worker.hardware}"[:50]
+        stem = f"{whose}-{worker.offer or worker.hardware}"[:50]
         used[stem] = used.get(stem, 0) + 1
         own = stem if used[stem] == 1 else f"{stem}-{used[stem]}"
         groups[worker.id] = own
@@ -270,7 +276,8 @@ def named_apart(plan: Plan, app: str, rate: float) -> PlanPart:
     data = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
     return PlanPart.model_validate(
         {
-            "question": plan.question, "method": plan.method, "rate_qps": {app: float(rate)}, "valid": plan.valid,
+            "question": plan.question, "method": plan.method, "valid": plan.valid,
+            "rate_qps": {app: float(one) for app, one in rates.items()},
             "workers": tuple(workers), "routing": renamed(data["routing"]), "dispatch": renamed(data["dispatch"]),
             "policies": policies or plan.policies, "tables": plan.tables, "promises": plan.promises,
             "warnings": tuple(one for one in plan.warnings if one.code in KEPT),

@@ -73,17 +73,18 @@ def load_inputs(
     *,
     state: Given | None = None,
     measured: Given | None = None,
+    folder: Path | None = None,
 ) -> Inputs:
     """Everything that a question is asked about; each source is a path, the bytes of a file, a document or a model.
 
-    Paths in an SLO (of traces) are relative to its file, or to the working directory where there is none.
+    Paths in an SLO (of traces) are relative to `folder`: by default that of its file, or the working directory.
     """
     with collector_at_rest():
-        return _load_inputs(profiles, slo, state, measured)
+        return _load_inputs(profiles, slo, state, measured, folder)
 
 
 def _load_inputs(
-    profiles: Given | Sequence[Given] | Loaded[Profile], slo: Given, state: Given | None, measured: Given | None
+    profiles: Given | Sequence[Given] | Loaded[Profile], slo: Given, state: Any, measured: Any, folder: Path | None
 ) -> Inputs:
     profile = profiles if isinstance(profiles, Loaded) else read_kind(profiles, "profile", Profile)
     read_slo = read_kind([slo], "slo", Slo)
@@ -100,7 +101,7 @@ def _load_inputs(
     if read_slo.model is not None and any(app.demand.trace for app in read_slo.model.apps.values()):
         from hetplan.profiles.traces import read_traces
 
-        folder = Path(slo).parent if isinstance(slo, str | os.PathLike) else Path.cwd()
+        folder = folder or (Path(slo).parent if isinstance(slo, str | os.PathLike) else Path.cwd())
         faults += read_traces(read_slo.model, folder, read_slo.name, traces, hashes)
     measured_document = None
     if measured is not None:

@@ -31,14 +31,15 @@ def refuse_malformed_measurements(inputs: Inputs) -> None:
         app = inputs.slo.apps.get(name)
         pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs is not None else None) or "")
         steps = tuple(pipeline.nodes) if pipeline is not None else ()
+        exits = pipeline is not None and pipeline.has_outcomes
         for number, entry in enumerate(entries):
             at = f"$.apps.{name}[{number}]"
-            faults += [Fault(file, f"{at}{path}", "", why, REMEDY) for path, why in _entry(entry, steps)]
+            faults += [Fault(file, f"{at}{path}", "", why, REMEDY) for path, why in _entry(entry, steps, exits)]
     if faults:
         raise InputError(faults)
 
 
-def _entry(entry: Any, steps: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _entry(entry: Any, steps: tuple[str, ...], exits: bool) -> Iterator[tuple[str, str]]:
     """What is wrong with one measured setting: (where below it, why)."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("knobs"), Mapping):
         yield "", "an object with the knobs of a setting"
@@ -55,6 +56,8 @@ def _entry(entry: Any, steps: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             yield f".{key}", "a number of every operator, 0 or more"
     if "runs" in entry:
         yield from _runs(entry["runs"], steps)
+    elif exits:
+        yield ".runs", "what each sample took of every operator: queries end early at some"
 
 
 def _runs(runs: Any, steps: tuple[str, ...]) -> Iterator[tuple[str, str]]:

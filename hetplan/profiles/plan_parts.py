@@ -17,7 +17,7 @@ from hetplan.profiles.plan_sections import Claim, Dispatch, Method, Notice, Prom
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
-__all__ = ["SHARED", "Bill", "BillLine", "Commitment", "Lever", "Part"]
+__all__ = ["SHARED", "SHARED_TOO", "Bill", "BillLine", "Commitment", "Lever", "Part"]
 
 
 class Part(Model):
@@ -74,7 +74,8 @@ SHARED = (
     "machines of an offer that are paid for ahead are shared out over the applications in proportion to the machines "
     "that they use in a period; those that nobody uses are on a line of their own"
 )
-"""How a bill shares machines out."""
+SHARED_TOO = f"{SHARED}; a machine on which several applications run is shared out over them in equal parts"
+"""How a bill shares machines out; the second where parts have several applications."""
 
 
 class Bill(Model):

@@ -1,8 +1,8 @@
 """What a load of a plan uses: the run that it names, that run's table and law, and what its worker costs.
 
-Runs of a variant on one hardware that differ by `at.batch` alone, each with a table of that one batch, are measurements
-of one thing, and are read together as one table along ``batch`` (`table_of`). So a load planned at batch 8 also knows
-what smaller batches take.
+A variant may have runs on one hardware that differ by `at.batch` alone, each with a table of that one batch. They are
+measurements of one thing, and are read together as one table along ``batch`` (`table_of`). So a load planned at
+batch 8 also knows what smaller batches take.
 """
 
 from __future__ import annotations

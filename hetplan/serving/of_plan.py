@@ -12,6 +12,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import SHARED
+from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App as WantedApp
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
@@ -44,6 +45,18 @@ class PlannedSystem:
     end_s: float | None
     system: System
     notes: tuple[tuple[str, str, str], ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a period's groups are made from, and what is noticed meanwhile."""
+
+    plan: Plan
+    inputs: Inputs
+    served: Mapping[str, WantedApp]
+    noise: NoiseName
+    services: Mapping[str, Service | Operator]
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 def of_plan(
@@ -82,7 +95,6 @@ def _refuse_dangling(plan: Plan, inputs: Inputs, *, named: Mapping[str, Service]
 def _system(
     plan: Plan, inputs: Inputs, period: str, noise: NoiseName, services: Mapping[str, Service | Operator]
 ) -> tuple[System, tuple[tuple[str, str, str], ...]]:
-    notes: list[tuple[str, str, str]] = []
     workers = [worker for worker in plan.workers if worker.period == period]
     served = {app_id: inputs.slo.apps[app_id] for app_id in served_apps(plan, inputs)}
     if not served and any(getattr(rule, "candidate", None) is not None for rule in plan.dispatch.values()):
@@ -101,10 +113,8 @@ def _system(
         )
     tiers = inputs.profile.tiers if inputs.profile.links else ()
     apps = tuple(_app(plan, inputs, app_id, wanted, workers, tiers) for app_id, wanted in served.items())
-    groups = tuple(
-        _group(plan, inputs, worker, served, noise, services, notes, f"$.workers[{number}]")
-        for number, worker in enumerate(workers)
-    )
+    reading = _Reading(plan, inputs, served, noise, services)
+    groups = tuple(_group(reading, worker, f"$.workers[{number}]") for number, worker in enumerate(workers))
     if inputs.profile.apis:
         from hetplan.serving.calls import with_calls  # few plans call APIs
 
@@ -119,7 +129,7 @@ def _system(
 
         groups, routes = with_exits(plan, inputs, apps, groups, routes)
     links = tuple(_link(link) for link in inputs.profile.links)
-    return System(apps, groups, routes, tiers=tuple(tiers), links=links), tuple(dict.fromkeys(notes))
+    return System(apps, groups, routes, tiers=tuple(tiers), links=links), tuple(dict.fromkeys(reading.notes))
 
 
 def served_apps(plan: Plan, inputs: Inputs) -> list[str]:
@@ -173,19 +183,11 @@ def _link(link: Any) -> Link:
 # Groups
 
 
-def _group(
-    plan: Plan,
-    inputs: Inputs,
-    worker: Worker,
-    served: Mapping[str, WantedApp],
-    noise: NoiseName,
-    services: Mapping[str, Service | Operator],
-    notes: list[tuple[str, str, str]],
-    at: str,
-) -> Group:
+def _group(reading: _Reading, worker: Worker, at: str) -> Group:
+    plan, inputs = reading.plan, reading.inputs
     loads, ready_s = [], 0.0
     for number, load in enumerate(worker.loads):
-        made, load_s = _load(plan, inputs, worker, load, served, noise, services, notes, f"{at}.loads[{number}]")
+        made, load_s = _load(reading, worker, load, f"{at}.loads[{number}]")
         if made is not None:
             loads.append(made)
         ready_s = max(ready_s, load_s)
@@ -206,17 +208,8 @@ def _group(
     )
 
 
-def _load(
-    plan: Plan,
-    inputs: Inputs,
-    worker: Worker,
-    load: PlannedLoad,
-    served: Mapping[str, WantedApp],
-    noise: NoiseName,
-    services: Mapping[str, Service | Operator],
-    notes: list[tuple[str, str, str]],
-    at: str,
-) -> tuple[Load | None, float]:
+def _load(reading: _Reading, worker: Worker, load: PlannedLoad, at: str) -> tuple[Load | None, float]:
+    plan, inputs, served = reading.plan, reading.inputs, reading.served
     apps = (
         [load.app]
         if load.app is not None
@@ -231,7 +224,7 @@ def _load(
         "max_wait_ms": load.serve.max_wait_ms,
         "servers": load.instances * load.serve.concurrency,
     }
-    given = services.get(load.id)
+    given = reading.services.get(load.id)
     if isinstance(given, Operator):
         laws = {app: times_of(plan, inputs, app, given, max_batch=load.serve.max_batch) for app in apps}
         return Load(services=laws, bytes_out=given.bytes_out, quality=given.quality, **shared), 0.0
@@ -239,7 +232,7 @@ def _load(
         return Load(services=dict.fromkeys(apps, given), **shared), 0.0
     run = run_of(inputs.profile, load, worker.hardware, path=at)
     if run.rate is not None:
-        notes.append(
+        reading.notes.append(
             (
                 "W-rate-table",
                 at,
@@ -250,7 +243,7 @@ def _load(
     variant = inputs.profile.variants[load.variant or ""]
     quality = variant.quality.value if variant.quality is not None else 1.0
     made = Load(
-        services={app: _service(plan, inputs, worker, load, run, served[app], noise, app) for app in apps},
+        services={app: _service(reading, worker, load, run, app) for app in apps},
         quality=quality * weight_of(inputs.profile, served[apps[0]], load.node),
         slowdown=slowdown_of(inputs.profile, load, run),
         fanout={edge.to: edge.sent_by(load.variant) for edge in _edges_from(inputs, served[apps[0]], load.node)},
@@ -260,22 +253,15 @@ def _load(
     return made, run.load_s
 
 
-def _service(
-    plan: Plan,
-    inputs: Inputs,
-    worker: Worker,
-    load: PlannedLoad,
-    run: Any,
-    wanted: WantedApp,
-    noise: NoiseName,
-    app: str,
-) -> Service:
+def _service(reading: _Reading, worker: Worker, load: PlannedLoad, run: Run, app: str) -> Service:
+    plan = reading.plan
     predict = getattr(plan.dispatch.get(app), "predict", {})
     believed: Table | None = plan.tables.get(predict.get(f"{load.variant}@{worker.hardware}", ""))
     # Policies plan with batches beyond their tables, extrapolated, and say so (W-extrapolated).
     extended = app in plan.policies
-    points = points_of(wanted.demand.mix)
-    return service_of(inputs.profile, load, run, points, noise=noise, believed=believed, extended=extended)
+    points = points_of(reading.served[app].demand.mix)
+    profile, noise = reading.inputs.profile, reading.noise
+    return service_of(profile, load, run, points, noise=noise, believed=believed, extended=extended)
 
 
 def _edges_from(inputs: Inputs, wanted: WantedApp, node: str | None) -> tuple[Edge, ...]:

@@ -25,7 +25,6 @@ from hetplan.simulator.figures import HIGHEST_PERCENTILE, queries_needed, run_le
 from hetplan.simulator.simulation import Stream
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [
@@ -50,8 +49,6 @@ def seeded(seed: int, *names: int) -> np.random.Generator:
     >>> seeded(1, 2).integers(100) == seeded(1, 2).integers(100)
     np.True_
     """
-    import numpy as np
-
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed & 0xFFFFFFFFFFFFFFFF, *names])))
 
 
@@ -71,8 +68,6 @@ def arrival_times(
     >>> arrival_times(fixed, rate_qps=2.0, duration_s=2.0, random=seeded(0)).tolist()
     [0.0, 0.5, 1.0, 1.5]
     """
-    import numpy as np
-
     if rate_qps <= 0 or duration_s <= 0:
         return np.zeros(0)
     if arrivals.process == "poisson":
@@ -94,8 +89,6 @@ def arrival_times(
 
 def _renewal(random: np.random.Generator, rate_qps: float, duration_s: float, shape: float) -> NDArray[np.float64]:
     """Independent gamma gaps of mean 1/rate; shape 1 is Poisson, larger is smoother, smaller is burstier."""
-    import numpy as np
-
     if shape < LEAST_SHAPE:
         raise InputError.one(
             path="demand.arrivals.shape",
@@ -123,8 +116,6 @@ def _thinned(
     accept: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
     """A Poisson process whose rate is `accept(times)` times the highest, by thinning."""
-    import numpy as np
-
     times = _renewal(random, most_qps, duration_s, 1.0)
     return np.asarray(times[random.random(len(times)) < accept(times)])
 
@@ -133,8 +124,6 @@ def _diurnal(
     arrivals: Arrivals, rate_qps: float, duration_s: float, random: np.random.Generator
 ) -> NDArray[np.float64]:
     """A sine over the day from (2 - peak) to `peak` times the mean, lowest at the start; above 2 the valley is flat."""
-    import numpy as np
-
     peak, day = arrivals.peak or 1.0, arrivals.period_s or duration_s
     phase = np.arange(4096) / 4096
     swing, bend = peak - 1.0, 1.0
@@ -155,8 +144,6 @@ def _diurnal(
 
 def _mmpp(arrivals: Arrivals, rate_qps: float, duration_s: float, random: np.random.Generator) -> NDArray[np.float64]:
     """Poisson arrivals whose rate jumps between states in turn, each held for an exponential time."""
-    import numpy as np
-
     rates, stay = np.asarray(arrivals.relative_rates or (1.0,)), np.asarray(arrivals.stay_s or (duration_s,))
     changes, states = [0.0], [int(random.choice(len(stay), p=stay / stay.sum()))]
     while changes[-1] < duration_s:
@@ -184,8 +171,6 @@ def scaled_trace(
     >>> len(twice), bool((np.diff(twice) >= 0).all())
     (200, True)
     """
-    import numpy as np
-
     recorded = np.sort(np.asarray(trace_s, dtype=np.float64))
     count = len(recorded)
     span = float(recorded[-1] - recorded[0])
@@ -207,8 +192,6 @@ def scaled_trace(
 
 def draw_kinds(mix: Mix | None, count: int, random: np.random.Generator) -> NDArray[np.int32]:
     """The class (bin of the mix) of each of `count` queries, drawn by the shares."""
-    import numpy as np
-
     if mix is None:
         return np.zeros(count, np.int32)
     edges = np.cumsum(count_into_bins(mix).share or (1.0,))

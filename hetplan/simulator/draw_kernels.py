@@ -1,6 +1,6 @@
 """Random numbers by name instead of by turn: each is a function of (seed, query, serial, purpose).
 
-A query meets the same luck whatever the workers, the rule or the order of events, so two plans are compared on the
+A query meets the same luck whatever the workers, the rule or the order of events. So two plans are compared on the
 same draws, and no thread count or relabelling of workers changes a result.
 """
 

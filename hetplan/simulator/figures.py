@@ -1,10 +1,10 @@
 """Figures of a run, and what several runs say together: means with intervals, percentiles, warm-up, run length.
 
 **Run length.** A percentile is only as good as the queries beyond it. A run has at least 200 queries beyond the
-highest percentile asked for (20,000 for p99; a share of 0.001 that may be late is p99.9), spans at least 200 times
-the latency limit (so that it cannot be over before its queues have grown), is as long as utilisation and accuracy
-need (`runs`), and, where the rate itself varies, ten stays in every state or one whole day. No run is lengthened for
-percentiles above p99.99: where too few queries lie beyond them, the report warns.
+highest percentile asked for (20,000 for p99; a share of 0.001 that may be late is p99.9). It spans at least 200 times
+the latency limit, so that it cannot be over before its queues have grown, and is as long as utilisation and accuracy
+need (`runs`). Where the rate itself varies, it holds ten stays in every state or one whole day. No run is lengthened
+for percentiles above p99.99: where too few queries lie beyond them, the report warns.
 
 **Warm-up.** A run starts empty, so its first queries are luckier than later ones. Left out are the first 1,000, or
 the first 20 latency limits' worth where that is more, never more than a fifth. Where the load follows a day or a

@@ -230,7 +230,7 @@ def play_transition(
         demand.app: _on_the_way([run[demand.app] for run in runs], demand.percentile, (played_s - seconds) / _STRETCHES)
         for demand in demands
     }
-    steps = tuple((scene.at_s, ", ".join(_told(action) for action in scene.done)) for scene, _ in systems[1:])
+    steps = tuple((scene.at_s, ", ".join(_said(action) for action in scene.done)) for scene, _ in systems[1:])
     return TransitionReport(seconds, played_s, steps, apps)
 
 
@@ -275,6 +275,6 @@ def _share(values: Sequence[float]) -> Estimate:
     return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0)) if found.value >= 0.0 else found
 
 
-def _told(action: Action) -> str:
+def _said(action: Action) -> str:
     of = action.worker or action.load or action.host or ""
     return " ".join(part for part in (action.do, str(action.count or ""), of) if part)

@@ -7,6 +7,8 @@ more waiting than the table tells apart.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,6 +43,15 @@ QUERIES, LATE, DROPPED, ACCURACY, DECISIONS, BUSY, OVER = 0, 1, 2, 3, 4, 5, 6
 _ON_TIME_S = 1e-9
 
 
+class Batch(NamedTuple):
+    """Queries that end together: the first of them, how many, by which model, and when."""
+
+    first: int
+    size: int
+    model: int
+    end_s: float
+
+
 @part
 def choose(
     waiting: int, slack_s: float, which: int, grid_s: Floats, model: Integers, batch: Integers, most: int
@@ -62,29 +73,20 @@ def service_s(latency_s: Floats, spread: Floats, draws: Floats, m: int, b: int, 
 
 
 @part
-def settle(
-    arrivals: Floats,
-    first: int,
-    taken: int,
-    end_s: float,
-    slo_s: float,
-    accuracy: float,
-    warm_s: float,
-    tally: Floats,
-    response_s: Floats,
-    serial: int,
-) -> int:
+def settle(arrivals: Floats, batch: Batch, timing: Timing, clock: Clock, counts: Counts, serial: int) -> int:
     """Counts a batch that ends now; returns how many responses were written down."""
-    for i in range(first, first + taken):
-        if arrivals[i] < warm_s:
+    accuracy, slo_s = timing[3], timing[4]
+    tally, _, response_s = counts
+    for i in range(batch.first, batch.first + batch.size):
+        if arrivals[i] < clock[2]:
             continue
         tally[QUERIES] += 1.0
-        if end_s - arrivals[i] > slo_s + _ON_TIME_S:
+        if batch.end_s - arrivals[i] > slo_s + _ON_TIME_S:
             tally[LATE] += 1.0
         else:
-            tally[ACCURACY] += accuracy
+            tally[ACCURACY] += accuracy[batch.model]
         if serial < response_s.size:
-            response_s[serial] = end_s - arrivals[i]
+            response_s[serial] = batch.end_s - arrivals[i]
             serial += 1
     return serial
 
@@ -92,10 +94,10 @@ def settle(
 @kernel
 def run_worker(arrivals: Floats, timing: Timing, tables: Tables, clock: Clock, counts: Counts, serial: int) -> int:
     """One worker with its own queue; `serial` responses are written down already."""
-    latency_s, spread, draws, accuracy, slo_s = timing
+    latency_s, spread, draws, _, slo_s = timing
     grid_s, model, batch, most = tables
     which, tick_s, warm_s = clock
-    tally, served, response_s = counts
+    tally, served, _ = counts
     head, upto, free_s, decision = 0, 0, 0.0, 0
     total = arrivals.size
     while head < total:
@@ -122,7 +124,7 @@ def run_worker(arrivals: Floats, timing: Timing, tables: Tables, clock: Clock, c
         if counted:
             tally[BUSY] += took_s
             served[m] += b
-        serial = settle(arrivals, head, b, free_s, slo_s, accuracy[m], warm_s, tally, response_s, serial)
+        serial = settle(arrivals, Batch(head, b, m, free_s), timing, clock, counts, serial)
         head += b
     return serial
 
@@ -163,10 +165,10 @@ def run_shortest(
 
     `watched` are two rows by queue length n: arrivals during services that began with n waiting, and their time.
     """
-    latency_s, spread, draws, accuracy, slo_s = timing
+    latency_s, spread, draws, _, slo_s = timing
     grid_s, model, batch, most = tables
     which, tick_s, warm_s = clock
-    tally, served, response_s = counts
+    tally, served, _ = counts
     came, stayed_s = watched
     queues = np.zeros((workers, 4 * model.shape[1] + 64))
     length, first = np.zeros(workers, dtype=np.int64), np.zeros(workers, dtype=np.int64)
@@ -198,7 +200,7 @@ def run_shortest(
                     note_decision(tally, length[w] > model.shape[1], b == 0, took_s)
                     served[m] += b
                 if b > 0:
-                    serial = settle(line, 0, b, free_s[w], slo_s, accuracy[m], warm_s, tally, response_s, serial)
+                    serial = settle(line, Batch(0, b, m, free_s[w]), timing, clock, counts, serial)
                 first[w] = (first[w] + taken) % queues.shape[1]
                 length[w] -= taken
             if length[w] < fewest:
@@ -221,9 +223,9 @@ def run_shared(
     arrivals: Floats, workers: int, timing: Timing, model: Integers, cap: Integers, clock: Clock, counts: Counts
 ) -> int:
     """One queue for all; a free worker takes at once up to `cap` of what waits, by the model in force."""
-    latency_s, spread, draws, accuracy, slo_s = timing
+    latency_s, spread, draws, _, _ = timing
     which, tick_s, warm_s = clock
-    tally, served, response_s = counts
+    tally, served, _ = counts
     total = arrivals.size
     free_s = np.zeros(workers)
     head, upto, serial, decision = 0, 0, 0, 0
@@ -241,6 +243,6 @@ def run_shared(
             tally[DECISIONS] += 1.0
             tally[BUSY] += took_s
             served[m] += b
-        serial = settle(arrivals, head, b, free_s[w], slo_s, accuracy[m], warm_s, tally, response_s, serial)
+        serial = settle(arrivals, Batch(head, b, m, free_s[w]), timing, clock, counts, serial)
         head += b
     return serial

@@ -3,8 +3,8 @@
 The share of late queries need not grow with the rate (a pool with a noisy type can be worse at a trickle than at a
 stream), so plain bisection would be wrong: twelve rates up to 1.1 times the fluid bound are tried from the top, and
 only the cell above the highest that passes is bisected. A run that has more late queries than allowed stops at once.
-Where only a pool that beats a known rate is wanted (`above`), a seed's search ends when all that is left of it lies
-below, and the pool's when most of its seeds have ended so. What beats the rate is found as if nothing were left out.
+Where only a pool that beats a known rate is wanted (`above`), a seed's search ends when all that is left of it is
+below. The pool's ends when most of its seeds have ended so. What beats the rate is found as if nothing were left out.
 
 The fluid bound, the highest rate that any dispatch could serve, is a small linear program.
 """

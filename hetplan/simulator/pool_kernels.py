@@ -1,13 +1,13 @@
 """Discrete-event loops of a pool in which an instance serves one query at a time; they compile.
 
-Queries are numbered in order of arrival. Row ``rows[i]`` of `actual_ms` holds what query i really takes on each type,
-and of `predicted_ms` what the dispatch believes; with mean service times rows are batch-size bins, with noise they
-are queries. At equal times completions come first, then all arrivals, then one dispatch. Each loop fills `response_ms`
-and `served_by`, and stops as soon as more than `allowed` queries are late; it returns how many were late, how many were
-served and when the last ended.
+Queries are numbered in order of arrival. At equal times completions come first, then all arrivals, then one dispatch.
+Each loop fills `response_ms` and `served_by`, and stops as soon as more than `allowed` queries are late; it returns how
+many were late, how many were served and when the last ended.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,30 +16,35 @@ from hetplan.compiled import kernel, part
 from hetplan.dispatch.matching_kernels import IDLE, Costs, Scratch, Seen, pair_off
 from hetplan.dispatch.rule_kernels import earliest_completion, first_free
 
-__all__ = ["run_earliest", "run_matching", "run_queues"]
+__all__ = ["Play", "run_earliest", "run_matching", "run_queues"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+class Play(NamedTuple):
+    """The queries, the instances, what is late, and where the answers go."""
+
+    arrival_ms: Floats
+    rows: Integers
+    """Row ``rows[i]`` of a table of times is that of query i: of its size, or with noise of itself."""
+    actual_ms: Floats
+    """What a query really takes on each type."""
+    kind: Integers
+    late_ms: float
+    allowed: int
+    response_ms: Floats
+    served_by: Integers
+
+
 @kernel
-def run_queues(
-    arrival_ms: Floats,
-    rows: Integers,
-    actual_ms: Floats,
-    kind: Integers,
-    group: Integers,
-    bounds: Integers,
-    late_ms: float,
-    allowed: int,
-    response_ms: Floats,
-    served_by: Integers,
-) -> tuple[int, int, float]:
+def run_queues(play: Play, group: Integers, bounds: Integers) -> tuple[int, int, float]:
     """First come, first served, in as many separate queues as `bounds` makes groups of instances.
 
     Query i joins the queue of group ``group[i]``, served by instances ``bounds[g] <= j < bounds[g + 1]`` in order of
     preference. Because starts within a queue never overtake, each query is settled when it arrives.
     """
+    arrival_ms, rows, actual_ms, kind, late_ms, allowed, response_ms, served_by = play
     free_ms = np.zeros(kind.shape[0])
     late, end_ms = 0, 0.0
     for query in range(arrival_ms.shape[0]):
@@ -62,24 +67,14 @@ def run_queues(
 
 
 @kernel
-def run_earliest(
-    arrival_ms: Floats,
-    rows: Integers,
-    actual_ms: Floats,
-    predicted_ms: Floats,
-    kind: Integers,
-    lead_ms: float,
-    tail_ms: float,
-    late_ms: float,
-    allowed: int,
-    response_ms: Floats,
-    served_by: Integers,
-) -> tuple[int, int, float]:
+def run_earliest(play: Play, predicted_ms: Floats, lead_ms: float, tail_ms: float) -> tuple[int, int, float]:
     """Each arriving query joins the queue of the instance expected to complete it first.
 
-    The dispatch corrects its expectation of an instance whenever that completes a query, and never expects a query
-    that is overdue to have ended before now. `lead_ms` passes before a query reaches its instance, `tail_ms` after.
+    `predicted_ms` is what the dispatch believes that a query takes on each type. It corrects its expectation of an
+    instance whenever that completes a query, and never expects a query that is overdue to have ended before now.
+    `lead_ms` passes before a query reaches its instance, `tail_ms` after.
     """
+    arrival_ms, rows, actual_ms, kind, late_ms, allowed, response_ms, served_by = play
     count, queries = kind.shape[0], arrival_ms.shape[0]
     free_ms, expected_ms, head_ms = np.zeros(count), np.zeros(count), np.zeros(count)
     head, last = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
@@ -134,18 +129,7 @@ def free_instances(now_ms: float, ends_ms: Floats, expected_ms: Floats) -> tuple
 
 @kernel
 def run_matching(
-    arrival_ms: Floats,
-    rows: Integers,
-    actual_ms: Floats,
-    predicted_ms: Floats,
-    first: Integers,
-    kind: Integers,
-    costs: Costs,
-    late_ms: float,
-    allowed: int,
-    room: Scratch,
-    response_ms: Floats,
-    served_by: Integers,
+    play: Play, predicted_ms: Floats, first: Integers, costs: Costs, room: Scratch
 ) -> tuple[int, int, float]:
     """Waiting queries are matched with instances at every event; those matched with an idle instance start.
 
@@ -153,6 +137,7 @@ def run_matching(
     order, so that two counters (`behind`, `arrived`) hold them. Queries before `overdue` have missed their target if
     they are not answered yet; those that still wait are `doomed` and count as late when a run is stopped.
     """
+    arrival_ms, rows, actual_ms, kind, late_ms, allowed, response_ms, served_by = play
     count, queries = kind.shape[0], arrival_ms.shape[0]
     ends_ms, expected_ms = np.full(count, np.inf), np.full(count, IDLE)
     window, mates = np.zeros(2 * count, np.int64), np.zeros(2 * count, np.int64)

@@ -105,12 +105,11 @@ def _loop(
 
     # Where instances fetch queries, an overhead keeps the instance itself; in queues at instances it does not.
     extra_ms = 0.0 if isinstance(rule, Earliest) else overheads.occupied_ms
-    given = (queries.arrival_ms, queries.rows, layout.table(queries.actual_ms, extra_ms))
-    judged = (pool.qos_ms * (1.0 + LATE_SLACK), allowed)
+    actual, late_ms = layout.table(queries.actual_ms, extra_ms), pool.qos_ms * (1.0 + LATE_SLACK)
+    play = pool_kernels.Play(queries.arrival_ms, queries.rows, actual, layout.kind, late_ms, allowed, *into)
     if isinstance(rule, Earliest):
         believed = layout.table(queries.predicted_ms, extra_ms)
-        way = (overheads.lead_ms, overheads.tail_ms)
-        return pool_kernels.run_earliest(*given, believed, layout.kind, *way, *judged, *into)
+        return pool_kernels.run_earliest(play, believed, overheads.lead_ms, overheads.tail_ms)
     if isinstance(rule, Matching):
         from hetplan.dispatch.matching_kernels import scratch
 
@@ -118,7 +117,7 @@ def _loop(
         weight = np.asarray(rule.weight, dtype=np.float64)[order]
         costs = (weight, rule.late_cost()[order], rule.limit_ms, rule.merges)
         room = scratch(layout.kind.size, 2 * layout.kind.size)
-        return pool_kernels.run_matching(*given, believed, layout.first, layout.kind, costs, *judged, room, *into)
+        return pool_kernels.run_matching(play, believed, layout.first, costs, room)
     if isinstance(rule, Threshold):
         small = (np.asarray(pool.sizes) <= rule.threshold).astype(np.int64)
         group, bounds = small[queries.bins], layout.first[[0, 1, -1]]
@@ -128,7 +127,7 @@ def _loop(
         raise InputError.one(
             file="simulation", path="rule", value=rule.name, why="has no fast path", remedy="Use the general engine."
         )
-    return pool_kernels.run_queues(*given, layout.kind, group, bounds, *judged, *into)
+    return pool_kernels.run_queues(play, group, bounds)
 
 
 def simulate_pool(

@@ -25,7 +25,6 @@ from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, Estimate, estimate, estimate_of_one, figures_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
     from pandas import DataFrame
 
@@ -123,6 +122,8 @@ def judge(found: Estimate, relation: str, promised: float) -> Verdict:
     sign = -1.0 if relation == ">=" else 1.0
     over, surely = sign * (found.value - promised), sign * ((found.low if sign > 0 else found.high) - promised)
     if relation == "=":
+        if math.isnan(found.low):
+            return Verdict.KEPT if abs(found.value - promised) <= slack else Verdict.UNDECIDED
         inside = found.low - slack <= promised <= found.high + slack
         return Verdict.KEPT if inside else Verdict.BROKEN
     if over <= slack:

@@ -112,6 +112,11 @@ def run_all(
                 on_event(Event(what, f"{count} of {len(futures)} runs", done=share, seconds=time.monotonic() - started))
     if cancel is not None and cancel.is_set():
         raise Cancelled("the simulation was cancelled")
+    # Runs that were stopped because another failed say only that they were: the reason is the other's.
+    failed = [future.exception() for future in futures if not future.cancelled()]
+    for error in failed:
+        if error is not None and not isinstance(error, Cancelled):
+            raise error
     return [future.result() for future in futures]
 
 

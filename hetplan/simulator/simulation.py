@@ -285,6 +285,8 @@ class Simulation:
         """A broken worker is back."""
         crew = self._builder.crews[group]
         self.world.parts["worker"][crew.workers[worker]]["up"] = 1
+        # What it had was sent elsewhere: nothing is expected of it any more.
+        self.world.parts["station"]["free_at"][crew.stations[worker]] = self.now_ms
         self._refresh(crew.stations[worker])
 
     def arrived(self) -> dict[str, int]:

@@ -184,7 +184,7 @@ def _send_late(world: World, job: int, route: int, behind_ms: float, tier: int, 
 def _spawn(world: World, parent: int, edge: int, place: int, count: int, load: int, then: int) -> None:
     """`count` jobs of the edge's far node, each with its share of the parent's weight, by the routes at `then`.
 
-    Where an edge is not always followed, the jobs that do follow it count for those that do not, so that the mean
+    Where an edge is not always followed, the jobs that do follow it count for those that do not. So the mean
     quality over queries is the mean over sinks, however rarely one of them is reached.
     """
     reached = min(1.0, world.numbers[world.parts[load]["load"]["fan0"] + place])

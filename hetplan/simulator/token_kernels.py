@@ -12,13 +12,15 @@ of those that no later one exceeds answers that at its end.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import bare_kernel, part
 from hetplan.dispatch.token_kernels import by_shares, least_work, next_in_turn
 
-__all__ = ["play"]
+__all__ = ["Rules", "World", "play"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,6 +35,52 @@ UNTIL, TICKED, BUSY, LINK = range(4)
 # Types.
 ROOM, CHUNK, SEQS, PREFILL_FIRST, RESERVES, ROLE = range(6)
 MIXED, PREFILL, DECODE = range(3)
+
+
+class World(NamedTuple):
+    """Requests and machines while they are played, and what a machine of each type can do."""
+
+    asked: Integers
+    times: Floats
+    state: Integers
+    clock: Floats
+    work: Floats
+    """Milliseconds outstanding at each machine, as the router counts them."""
+    law: Floats
+    room: Integers
+    link_ms: Floats
+    sooner: Floats
+    """Work until the first token, per request and type."""
+    later: Floats
+    """Work after it."""
+    calendar: Integers
+    """Per machine and iteration (a ring): the first of the sequences that end there."""
+    want_gaps: bool
+    ends: Floats
+    """When the last iterations of a machine ended (a ring, as `ticks` and `gaps`: the stack of longest gaps)."""
+    ticks: Integers
+    gaps: Floats
+    handed: Floats
+    """When a request arrives over its link."""
+    heap: Integers
+    """The requests on a link, the next to arrive first."""
+    course: Floats
+
+
+class Rules(NamedTuple):
+    """How a request gets its machine."""
+
+    rule: int
+    takes: Integers
+    """A row of types for what arrives, and one for what comes over links."""
+    kind: Integers
+    alone: Floats
+    """The emptiest prefill, per request and type."""
+    limit_ms: Floats
+    new_ms: Floats
+    """Room for the work of one request, per type."""
+    drawn: Floats
+    share: Floats
 
 
 @part
@@ -71,8 +119,9 @@ def stop_running(asked: Integers, state: Integers, j: int, r: int) -> None:
 
 
 @part
-def enter_calendar(asked: Integers, state: Integers, calendar: Integers, j: int, r: int) -> None:
+def enter_calendar(world: World, j: int, r: int) -> None:
     """Note at which iteration a sequence will have made its last token."""
+    asked, state, calendar = world.asked, world.state, world.calendar
     tick = state[j, TICK] + asked[r, OUTPUT] - asked[r, MADE]
     slot = tick % calendar.shape[1]
     first = calendar[j, slot]
@@ -85,8 +134,9 @@ def enter_calendar(asked: Integers, state: Integers, calendar: Integers, j: int,
 
 
 @part
-def leave_calendar(asked: Integers, calendar: Integers, j: int, r: int) -> None:
+def leave_calendar(world: World, j: int, r: int) -> None:
     """Take a sequence out of the calendar before its end."""
+    asked, calendar = world.asked, world.calendar
     before, after = asked[r, C_BEFORE], asked[r, C_AFTER]
     if before >= 0:
         asked[before, C_AFTER] = after
@@ -97,8 +147,9 @@ def leave_calendar(asked: Integers, calendar: Integers, j: int, r: int) -> None:
 
 
 @part
-def note_gap(state: Integers, j: int, now: float, gap: float, ends: Floats, ticks: Integers, gaps: Floats) -> None:
+def note_gap(world: World, j: int, now: float, gap: float) -> None:
     """Keep the gap of this iteration on the stack, and drop those that it exceeds or that are too old to matter."""
+    state, ends, ticks, gaps = world.state, world.ends, world.ticks, world.gaps
     size, tick = ticks.shape[1], state[j, TICK]
     low, high = state[j, LOW], state[j, HIGH]
     while low < high and ticks[j, low % size] <= tick - size + 1:
@@ -112,15 +163,14 @@ def note_gap(state: Integers, j: int, now: float, gap: float, ends: Floats, tick
 
 
 @part
-def longest_gap(
-    asked: Integers, times: Floats, state: Integers, j: int, r: int, ends: Floats, ticks: Integers, gaps: Floats
-) -> float:
+def longest_gap(world: World, j: int, r: int) -> float:
     """The longest gap of a sequence since it began to decode."""
+    asked, state, ends, ticks, gaps = world.asked, world.state, world.ends, world.ticks, world.gaps
     size, joined = ticks.shape[1], asked[r, JOINED]
     if state[j, TICK] <= joined:
         return 0.0
     # Its first gap begins at its own first token, which may be later than the iteration before.
-    longest = float(ends[j, (joined + 1) % size] - times[r, LAST])
+    longest = float(ends[j, (joined + 1) % size] - world.times[r, LAST])
     low, high = state[j, LOW], state[j, HIGH]
     stop = high
     while low < high:
@@ -135,11 +185,9 @@ def longest_gap(
 
 
 @part
-def make_room(
-    asked: Integers, times: Floats, state: Integers, clock: Floats, room: Integers, calendar: Integers, j: int,
-    want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats,
-) -> None:  # fmt: skip
+def make_room(world: World, j: int) -> None:
     """Let those admitted last give way until every running sequence has room for its next token."""
+    asked, times, state, room = world.asked, world.times, world.state, world.room
     kind = state[j, KIND]
     while state[j, HELD] + state[j, DECODES] > room[kind, ROOM] and state[j, NEWEST] >= 0:
         r = state[j, NEWEST]
@@ -148,16 +196,16 @@ def make_room(
             state[j, HELD] -= asked[r, INPUT] + asked[r, MADE]
             state[j, PROMPT] = -1
         else:
-            if want_gaps:
-                times[r, GAP] = max(times[r, GAP], longest_gap(asked, times, state, j, r, ends, ticks, gaps))
-            leave_calendar(asked, calendar, j, r)
+            if world.want_gaps:
+                times[r, GAP] = max(times[r, GAP], longest_gap(world, j, r))
+            leave_calendar(world, j, r)
             asked[r, MADE] += state[j, TICK] - asked[r, JOINED]
             stored = asked[r, INPUT] + asked[r, MADE] - 1
             state[j, HELD] -= stored
             state[j, READ] -= stored
             state[j, DECODES] -= 1
             if state[j, TICK] > asked[r, JOINED]:
-                times[r, LAST] = clock[j, TICKED]
+                times[r, LAST] = world.clock[j, TICKED]
         asked[r, LOST] += 1
         asked[r, NEXT] = state[j, HEAD]
         state[j, HEAD] = r
@@ -178,10 +226,9 @@ def ready_at_end(asked: Integers, state: Integers, j: int, r: int) -> None:
 
 
 @part
-def take_prompts(
-    asked: Integers, state: Integers, room: Integers, j: int, budget: int, running: int
-) -> tuple[int, float]:
+def take_prompts(world: World, j: int, budget: int, running: int) -> tuple[int, float]:
     """Fill what is left of the batch with prompts: their tokens, and the pairs of prefill attention."""
+    asked, state, room = world.asked, world.state, world.room
     kind, n, q = state[j, KIND], 0, 0.0
     growing = running if room[kind, RESERVES] == 0 else 0
     others = state[j, DECODES] + (1 if state[j, PROMPT] >= 0 else 0)
@@ -222,25 +269,21 @@ def take_prompts(
 
 
 @part
-def begin_iteration(
-    asked: Integers, times: Floats, state: Integers, clock: Floats, law: Floats, room: Integers, calendar: Integers,
-    j: int, now: float, want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats, course: Floats,
-) -> None:  # fmt: skip
+def begin_iteration(world: World, j: int, now: float) -> None:
     """Choose what the next iteration computes, and when it ends; a machine with nothing to do ends never."""
+    state, clock, room, course = world.state, world.clock, world.room, world.course
     kind = state[j, KIND]
     if room[kind, RESERVES] == 0:
-        make_room(asked, times, state, clock, room, calendar, j, want_gaps, ends, ticks, gaps)
+        make_room(world, j)
     decodes = state[j, DECODES]
-    n, q = take_prompts(
-        asked, state, room, j, room[kind, CHUNK] - (0 if room[kind, PREFILL_FIRST] else decodes), decodes
-    )
+    n, q = take_prompts(world, j, room[kind, CHUNK] - (0 if room[kind, PREFILL_FIRST] else decodes), decodes)
     state[j, RAN] = decodes
     if room[kind, PREFILL_FIRST] != 0 and n > 0:
         state[j, RAN] = decodes = 0
     if n + decodes == 0 and state[j, READY] < 0:
         clock[j, UNTIL] = np.inf
         return
-    ms = iteration_ms(law, kind, n + decodes, state[j, READ] + decodes if decodes > 0 else 0, decodes, q)
+    ms = iteration_ms(world.law, kind, n + decodes, state[j, READ] + decodes if decodes > 0 else 0, decodes, q)
     if n + decodes == 0:
         ms = 0.0
     else:
@@ -259,52 +302,46 @@ def begin_iteration(
 
 
 @part
-def finish(
-    asked: Integers, times: Floats, state: Integers, work: Floats, later: Floats, j: int, r: int, now: float
-) -> None:
+def finish(world: World, j: int, r: int, now: float) -> None:
     """The last token of a request."""
-    times[r, DONE] = now
-    asked[r, MADE] = asked[r, OUTPUT]
-    stop_running(asked, state, j, r)
-    work[j] -= later[r, state[j, KIND]]
+    world.times[r, DONE] = now
+    world.asked[r, MADE] = world.asked[r, OUTPUT]
+    stop_running(world.asked, world.state, j, r)
+    world.work[j] -= world.later[r, world.state[j, KIND]]
 
 
 @part
-def end_decodes(
-    asked: Integers, times: Floats, state: Integers, clock: Floats, room: Integers, calendar: Integers, work: Floats,
-    later: Floats, j: int, now: float, want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats,
-) -> int:  # fmt: skip
+def end_decodes(world: World, j: int, now: float) -> int:
     """One more token of every decoding sequence; those with their last token leave. How many left."""
+    asked, times, state, clock, calendar = world.asked, world.times, world.state, world.clock, world.calendar
     state[j, TICK] += 1
-    reserves = room[state[j, KIND], RESERVES] != 0
+    reserves = world.room[state[j, KIND], RESERVES] != 0
     state[j, READ] += state[j, DECODES]
     if not reserves:
         state[j, HELD] += state[j, DECODES]
-    if want_gaps:
-        note_gap(state, j, now, now - clock[j, TICKED], ends, ticks, gaps)
+    if world.want_gaps:
+        note_gap(world, j, now, now - clock[j, TICKED])
     clock[j, TICKED] = now
     slot = state[j, TICK] % calendar.shape[1]
     r, left = calendar[j, slot], 0
     calendar[j, slot] = -1
     while r >= 0:
         after = asked[r, C_AFTER]
-        if want_gaps:
-            times[r, GAP] = max(times[r, GAP], longest_gap(asked, times, state, j, r, ends, ticks, gaps))
+        if world.want_gaps:
+            times[r, GAP] = max(times[r, GAP], longest_gap(world, j, r))
         state[j, READ] -= asked[r, INPUT] + asked[r, OUTPUT] - 1
         state[j, HELD] -= asked[r, INPUT] + asked[r, OUTPUT] - (0 if reserves else 1)
         state[j, DECODES] -= 1
-        finish(asked, times, state, work, later, j, r, now)
+        finish(world, j, r, now)
         left += 1
         r = after
     return left
 
 
 @part
-def end_prompts(
-    asked: Integers, times: Floats, state: Integers, clock: Floats, room: Integers, calendar: Integers, work: Floats,
-    sooner: Floats, later: Floats, link_ms: Floats, handed: Floats, heap: Integers, heap_size: int, j: int, now: float,
-) -> tuple[int, int]:  # fmt: skip
+def end_prompts(world: World, heap_size: int, j: int, now: float) -> tuple[int, int]:
     """Every prompt that is done makes a token, and decodes here or elsewhere. The size of the heap; how many left."""
+    asked, times, state, clock, room = world.asked, world.times, world.state, world.clock, world.room
     r, left, kind = state[j, READY], 0, state[j, KIND]
     state[j, READY] = -1
     while r >= 0:
@@ -319,26 +356,26 @@ def end_prompts(
             asked[r, MADE] += 1
             times[r, LAST] = now
         if asked[r, MADE] == 1 and not came:
-            work[j] -= sooner[r, kind]
+            world.work[j] -= world.sooner[r, kind]
             times[r, FIRST] = now
         kept = asked[r, INPUT] + asked[r, OUTPUT] if room[kind, RESERVES] != 0 else stored
         if asked[r, MADE] >= asked[r, OUTPUT]:
             state[j, HELD] -= kept
-            finish(asked, times, state, work, later, j, r, now)
+            finish(world, j, r, now)
             left += 1
         elif room[kind, ROLE] == PREFILL:
             # Off over the link of this machine, which sends one after the other; the first token comes with it.
-            clock[j, LINK] = max(clock[j, LINK], now) + link_ms[kind] * asked[r, INPUT]
+            clock[j, LINK] = max(clock[j, LINK], now) + world.link_ms[kind] * asked[r, INPUT]
             times[r, FIRST] = times[r, LAST] = clock[j, LINK]
             state[j, HELD] -= kept
-            work[j] -= later[r, kind]
+            world.work[j] -= world.later[r, kind]
             stop_running(asked, state, j, r)
-            heap_size = push(handed, heap, heap_size, r, clock[j, LINK])
+            heap_size = push(world.handed, world.heap, heap_size, r, clock[j, LINK])
         else:
             asked[r, JOINED] = state[j, TICK]
             state[j, DECODES] += 1
             state[j, READ] += stored
-            enter_calendar(asked, state, calendar, j, r)
+            enter_calendar(world, j, r)
         r = after
     return heap_size, left
 
@@ -372,8 +409,9 @@ def pop(handed: Floats, heap: Integers, size: int) -> int:
 
 
 @part
-def enqueue(asked: Integers, state: Integers, work: Floats, sooner: Floats, later: Floats, j: int, r: int) -> None:
+def enqueue(world: World, j: int, r: int) -> None:
     """To the end of a machine's queue."""
+    asked, state = world.asked, world.state
     asked[r, MACHINE] = j
     asked[r, NEXT] = -1
     if state[j, TAIL] >= 0:
@@ -383,24 +421,28 @@ def enqueue(asked: Integers, state: Integers, work: Floats, sooner: Floats, late
     state[j, TAIL] = r
     state[j, WAITING] += 1
     if asked[r, MADE] == 0:
-        work[j] += sooner[r, state[j, KIND]]
-    work[j] += later[r, state[j, KIND]]
+        world.work[j] += world.sooner[r, state[j, KIND]]
+    world.work[j] += world.later[r, state[j, KIND]]
+
+
+@part
+def machine_for(world: World, rules: Rules, r: int, turn: int, over_link: bool) -> int:
+    """The machine that a request goes to, `turn` being where the last one went; -1 where none takes it."""
+    takes = rules.takes[1 if over_link else 0]
+    if rules.rule == 0 or over_link:
+        for own in range(rules.new_ms.shape[0]):
+            rules.new_ms[own] = world.later[r, own] if over_link else world.sooner[r, own] + world.later[r, own]
+        return least_work(world.work, rules.kind, takes, rules.alone[r], rules.limit_ms, rules.new_ms)
+    if rules.rule == 1:
+        return next_in_turn(turn, rules.kind, takes)
+    return by_shares(rules.drawn[r], rules.kind, takes, rules.share)
 
 
 @bare_kernel
-def play(
-    asked: Integers, times: Floats, state: Integers, clock: Floats, work: Floats, kind: Integers,
-    law: Floats, room: Integers, link_ms: Floats, takes: Integers,
-    alone: Floats, sooner: Floats, later: Floats, limit_ms: Floats, new_ms: Floats, drawn: Floats, share: Floats,
-    rule: int, calendar: Integers, want_gaps: bool, ends: Floats, ticks: Integers, gaps: Floats,
-    handed: Floats, heap: Integers, course: Floats, most_rounds: int,
-) -> int:  # fmt: skip
-    """Serve all requests; returns how many were served, fewer where so many iterations did not suffice.
-
-    `takes` has a row of types for what arrives, and one for what comes over links. `alone`, `sooner` and `later` are,
-    per request and type: the emptiest prefill, and the work until and after the first token.
-    """
-    count, machines, served, coming, heap_size, rounds, turn = asked.shape[0], kind.shape[0], 0, 0, 0, 0, -1
+def play(world: World, rules: Rules, most_rounds: int) -> int:
+    """Serve all requests; returns how many were served, fewer where so many iterations did not suffice."""
+    times, state, clock, handed, heap = world.times, world.state, world.clock, world.handed, world.heap
+    count, machines, served, coming, heap_size, rounds, turn = times.shape[0], state.shape[0], 0, 0, 0, 0, -1
     while served < count and rounds < most_rounds:
         j, first = 0, float(clock[0, UNTIL])
         for other in range(1, machines):
@@ -411,44 +453,30 @@ def play(
         if arrives <= first or comes <= first:
             over_link = comes < arrives
             if over_link:
-                r, now, row = pop(handed, heap, heap_size), comes, 1
+                r, now = pop(handed, heap, heap_size), comes
                 heap_size -= 1
             else:
-                r, now, row = coming, arrives, 0
+                r, now = coming, arrives
                 coming += 1
-            if rule == 0 or over_link:
-                for own in range(new_ms.shape[0]):
-                    new_ms[own] = later[r, own] if over_link else sooner[r, own] + later[r, own]
-                j = least_work(work, kind, takes, row, alone, r, limit_ms, new_ms)
-            elif rule == 1:
-                j = turn = next_in_turn(turn, kind, takes, row)
-            else:
-                j = by_shares(drawn[r], kind, takes, row, share)
+            j = machine_for(world, rules, r, turn, over_link)
             if j < 0:
                 return served
-            enqueue(asked, state, work, sooner, later, j, r)
+            if not over_link:
+                turn = j
+            enqueue(world, j, r)
             if clock[j, UNTIL] == np.inf:
                 clock[j, TICKED] = now
-                begin_iteration(
-                    asked, times, state, clock, law, room, calendar, j, now, want_gaps, ends, ticks, gaps, course
-                )
+                begin_iteration(world, j, now)
         else:
             if first == np.inf:
                 return served
             rounds += 1
             if state[j, RAN] > 0:
-                served += end_decodes(
-                    asked, times, state, clock, room, calendar, work, later, j, first, want_gaps, ends, ticks, gaps
-                )
+                served += end_decodes(world, j, first)
             if state[j, READY] >= 0:
                 if state[j, DECODES] == 0:
                     clock[j, TICKED] = first
-                heap_size, left = end_prompts(
-                    asked, times, state, clock, room, calendar, work, sooner, later, link_ms, handed, heap, heap_size,
-                    j, first,
-                )  # fmt: skip
+                heap_size, left = end_prompts(world, heap_size, j, first)
                 served += left
-            begin_iteration(
-                asked, times, state, clock, law, room, calendar, j, first, want_gaps, ends, ticks, gaps, course
-            )
+            begin_iteration(world, j, first)
     return served

@@ -36,7 +36,11 @@ REQUESTS = 6000
 MOST_REQUESTS = 20_000_000
 _SHOWN = (50.0, 90.0, 95.0, 99.0)
 _BUCKETS = 120
-_NOT_PLAYED = {"misprediction": 0.0, "learn": False, "failures": (), "replan": None, "services": None}
+_NOT_PLAYED: dict[str, Any] = {
+    "misprediction": 0.0, "learn": False, "failures": (), "replan": None, "services": None, "queries_seed": None,
+}  # fmt: skip
+"""What `simulate` plays other plans with, and the value of each that asks for nothing."""
+_OF_NO_MATTER = ("threads", "replan_every_s")
 
 
 def simulate_tokens(
@@ -59,13 +63,17 @@ def simulate_tokens(
     `duration_s` defaults to what takes 6,000 requests, twice the time to fill the fleet, or a cycle of the arrivals:
     the longest. `trace` replaces when requests come, `arrivals` the process.
     """
-    _refuse(noise, others)
+    _refuse(noise, seeds, others)
     app, wanted = next(iter(inputs.slo.apps.items()))
     fleet, demand = fleet_of_plan(plan, inputs, app), demand_of(wanted, rate_of(plan, app, wanted.demand.rate_qps))
     if arrivals is not None:
         demand = replace(demand, arrivals=arrivals_named(arrivals))
     recorded = trace.get(app) if isinstance(trace, Mapping) else trace
     recorded = checked_trace(recorded, app=app) if recorded is not None else None
+    if demand.rate_qps <= 0:
+        raise InputError.one(
+            path="demand", value=0, why="no load to simulate: the rate is 0", remedy="Give a rate."
+        )  # fmt: skip
     settles_s = settling_s(demand, limits_of(wanted), [group.law for group in fleet.groups])
     usual = max(REQUESTS, math.ceil(max(2.0 * settles_s, demand.arrivals.cycle_s) * demand.rate_qps))
     count = usual if duration_s is None else round(demand.rate_qps * duration_s)
@@ -104,14 +112,18 @@ def play_once(
     return {"run": play(fleet, coming, gaps=True, seed=task["seed"], buckets=_BUCKETS)}
 
 
-def _refuse(noise: str, others: Mapping[str, Any]) -> None:
-    """What other plans are played with, and these are not."""
+def _refuse(noise: str, seeds: int, others: Mapping[str, Any]) -> None:
+    """What other plans are played with, and these are not; and what nobody knows."""
+    if seeds < 1:
+        raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
     if noise != "table":
         raise InputError.one(
             file="--noise", value=noise, why="iterations take what their law says; no noise is played on it",
             remedy="Leave it out, or make the law slower.",
         )  # fmt: skip
     for name, value in others.items():
+        if name not in _NOT_PLAYED and name not in _OF_NO_MATTER:
+            raise TypeError(f"simulate() got an unexpected keyword argument {name!r}")
         if name in _NOT_PLAYED and value not in (None, _NOT_PLAYED[name], []):
             raise InputError.one(
                 file=f"--{name}",

@@ -144,18 +144,23 @@ def play(
     if buckets:
         course[0, 0] = max(float(arrival_ms[-1]), 1e-6) / buckets
     rings = ring if gaps else 1
-    served = k.play(
-        asked, times, state, clock, np.zeros(machines), kind, law, room,
-        np.array([fleet.link_ms_per_token] * len(groups)), _takes(groups),
-        alone, sooner, later, np.array([group.limit * fleet.ttft_ms for group in groups]), np.zeros(len(groups)),
-        np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule == "shares/1" else np.zeros(count),
-        np.array([group.share for group in groups], dtype=np.float64), RULES.index(fleet.rule),
+    world = k.World(
+        asked, times, state, clock, np.zeros(machines), law, room,
+        np.array([fleet.link_ms_per_token] * len(groups)), sooner, later,
         np.full((machines, ring), -1, dtype=np.int64), gaps,
         np.zeros((machines, rings)), np.zeros((machines, rings), dtype=np.int64), np.zeros((machines, rings)),
-        np.zeros(count), np.zeros(count + 1, dtype=np.int64), course, most_rounds,
+        np.zeros(count), np.zeros(count + 1, dtype=np.int64), course,
     )  # fmt: skip
+    rules = k.Rules(
+        RULES.index(fleet.rule), _takes(groups), kind, alone,
+        np.array([group.limit * fleet.ttft_ms for group in groups]), np.zeros(len(groups)),
+        np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule == "shares/1" else np.zeros(count),
+        np.array([group.share for group in groups], dtype=np.float64),
+    )  # fmt: skip
+    served = k.play(world, rules, most_rounds)
     steps = requests.output - 1
     done, first = times[:, k.DONE], times[:, k.FIRST]
+    end_ms = float(np.nanmax(done)) if served else 0.0
     return Played(
         arrival_ms=arrival_ms,
         ttft_ms=first - arrival_ms,
@@ -164,11 +169,9 @@ def play(
         gap_ms=times[:, k.GAP] if gaps else None,
         lost=asked[:, k.LOST],
         machine=asked[:, k.MACHINE],
-        waiting=_waiting(
-            asked[:, k.MACHINE], first - arrival_ms, alone, kind, float(np.nanmax(done)) if served else 1.0
-        ),
+        waiting=_waiting(asked[:, k.MACHINE], first - arrival_ms, alone, kind, end_ms or 1.0),
         served=int(served),
-        end_ms=float(np.nanmax(done)) if served else 0.0,
+        end_ms=end_ms,
         busy=clock[:, k.BUSY],
         rounds=state[:, k.ROUNDS],
         tokens=state[:, k.TOKENS],

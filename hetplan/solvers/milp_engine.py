@@ -1,8 +1,8 @@
 """What every engine for the Milp form shares: the conversation around the one call that differs.
 
 An engine writes `_run`: hand the form to its package and say what came back as a `Found`. Around it `MilpEngine`
-refuses what the engine cannot take, answers forms that need no engine, keeps one deadline over a family, settles
-"infeasible or unbounded", finds the ray that proves it, puts integers on integers and never returns less than the
+refuses what the engine cannot take, answers forms that need no engine and keeps one deadline over a family. It settles
+"infeasible or unbounded", finds the ray that proves it and puts integers on integers. It never returns less than the
 start it was given. So each engine's own file holds only what is peculiar to that engine.
 """
 

@@ -71,19 +71,12 @@ def _sparse_product(data: Floats, place: NDArray[np.int32], values: Floats) -> f
 
 
 @part
-def _cross(
-    counts: Floats,
-    low: int,
-    land_first: Integers,
-    land_low: Integers,
-    land: Floats,
-    land_over: Floats,
-    line: Floats,
-    by_queue: Floats,
-    over: float,
-    out: Floats,
-) -> None:
+def _cross(tables: Tables, stretch: int, line: Floats, by_queue: Floats, over: float, out: Floats) -> None:
     """out[x] = the worth of the rest of a service at the beginning of a stretch; `out` may be the head of `line`."""
+    counts, low = tables.wait[tables.wait_first[stretch] : tables.wait_first[stretch + 1]], tables.wait_low[stretch]
+    rows = slice(stretch * tables.stages, (stretch + 1) * tables.stages)
+    land, land_low, land_over = tables.land, tables.land_low[rows], tables.land_over[rows]
+    land_first = tables.land_first[stretch * tables.stages :]
     for x in range(land_over.size):
         numbers = land[land_first[x] : land_first[x + 1]]
         settled = land_over[x] * over + _dot_product(numbers, by_queue[land_low[x] :])
@@ -99,8 +92,6 @@ def _backward(
     queue, slacks, stages = tables.queue, tables.slacks, tables.stages
     buckets = tables.rates * (slacks - 1)
     over = values[queue * slacks]
-    wait, wait_first, wait_low = tables.wait, tables.wait_first, tables.wait_low
-    land, land_first, land_low, land_over = tables.land, tables.land_first, tables.land_low, tables.land_over
     for rate in range(tables.rates):
         line[:stages] = values[tables.after_idling]
         for j in range(slacks - 2, -1, -1):
@@ -115,19 +106,7 @@ def _backward(
                     if not wanted[service]:
                         continue
                     stretch, out = buckets + service, future[service]
-                rows = slice(stretch * stages, (stretch + 1) * stages)
-                _cross(
-                    wait[wait_first[stretch] : wait_first[stretch + 1]],
-                    wait_low[stretch],
-                    land_first[stretch * stages :],
-                    land_low[rows],
-                    land,
-                    land_over[rows],
-                    line,
-                    by_queue,
-                    over,
-                    out,
-                )
+                _cross(tables, stretch, line, by_queue, over, out)
 
 
 @part
@@ -220,20 +199,13 @@ def _load_services(tables: Tables, mass: Floats, chosen: Integers, load: Floats,
 
 
 @part
-def _cross_back(
-    counts: Floats,
-    low: int,
-    land_first: Integers,
-    land_low: Integers,
-    land: Floats,
-    land_over: Floats,
-    mass: Floats,
-    line: Floats,
-    landed: Floats,
-) -> None:
+def _cross_back(tables: Tables, stretch: int, mass: Floats, line: Floats, landed: Floats) -> None:
     """The transpose of `_cross`: adds to `line` where nobody came, to `landed` where somebody did."""
-    stages = land_over.size
-    for x in range(stages):
+    counts, low = tables.wait[tables.wait_first[stretch] : tables.wait_first[stretch + 1]], tables.wait_low[stretch]
+    rows = slice(stretch * tables.stages, (stretch + 1) * tables.stages)
+    land, land_low, land_over = tables.land, tables.land_low[rows], tables.land_over[rows]
+    land_first = tables.land_first[stretch * tables.stages :]
+    for x in range(land_over.size):
         here = mass[x]
         if here != 0.0:
             numbers = land[land_first[x] : land_first[x + 1]]
@@ -255,8 +227,6 @@ def push(tables: Tables, mass: Floats, chosen: Integers, result: Floats) -> floa
     result[:] = 0.0
     _load_services(tables, mass, chosen, load, result)
     line, ahead, landed = np.zeros(stages), np.zeros(stages), np.zeros(queue + 2)
-    wait, wait_first, wait_low = tables.wait, tables.wait_first, tables.wait_low
-    land, land_first, land_low, land_over = tables.land, tables.land_first, tables.land_low, tables.land_over
     for rate in range(tables.rates):
         line[:] = 0.0
         for j in range(slacks - 1):
@@ -269,18 +239,7 @@ def push(tables: Tables, mass: Floats, chosen: Integers, result: Floats) -> floa
                 if k < end:
                     service = tables.service_order[k]
                     stretch, source = buckets + service, load[service]
-                rows = slice(stretch * stages, (stretch + 1) * stages)
-                _cross_back(
-                    wait[wait_first[stretch] : wait_first[stretch + 1]],
-                    wait_low[stretch],
-                    land_first[stretch * stages :],
-                    land_low[rows],
-                    land,
-                    land_over[rows],
-                    source,
-                    ahead,
-                    landed,
-                )
+                _cross_back(tables, stretch, source, ahead, landed)
             line[:] = ahead
             for n in range(1, queue + 1):
                 result[(n - 1) * slacks + j] += landed[n]
@@ -296,17 +255,10 @@ def push(tables: Tables, mass: Floats, chosen: Integers, result: Floats) -> floa
 
 @summing_kernel
 def land_rows(
-    count_low: int,
-    probability: Floats,
-    queue: int,
-    stages: int,
-    settled: int,
-    table: Floats,
-    first: Integers,
-    last: Integers,
+    count_low: int, probability: Floats, stages: int, settled: int, table: Floats, first: Integers, last: Integers
 ) -> None:
     """Row i: the distribution of floor((settled + i + arrivals) / K). Probabilities are summed from the nearer end."""
-    size = probability.size
+    size, queue = probability.size, table.shape[1] - 2
     upto, beyond = np.zeros(size + 1), np.zeros(size + 1)
     for i in range(size):
         upto[i + 1] = upto[i] + probability[i]

@@ -180,5 +180,5 @@ def _landed(form: QueueProcess, arrivals: Window, rows: int, settled: int) -> tu
     """Row i: the distribution of floor((settled + i + arrivals) / K), N + 1 and more in one; first and last entries."""
     table = np.zeros((rows, form.queue + 2))
     first, last = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    land_rows(arrivals.low, arrivals.probability, form.queue, form.stages, settled, table, first, last)
+    land_rows(arrivals.low, arrivals.probability, form.stages, settled, table, first, last)
     return table, first, last

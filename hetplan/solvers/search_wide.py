@@ -10,8 +10,8 @@ What is believed: the accuracy of a setting is a Gaussian process over its row o
 c is 1 for equal levels, 0 for others, and falls with the distance of levels in order. Weights, r and the noise are the
 likeliest of a short list. Seconds and bytes of an operator are processes over the knobs that it reads.
 
-What is asked for: candidates are drawn at random, made of the best so far by changing one knob or two and by crossing
-two of them, and improved by climbing from one to the best of its neighbours; the best of them by the same score as in
+Candidates are drawn at random, or made of the best so far by changing one knob or two or by crossing two of them.
+They are improved by climbing from one to the best of its neighbours. The best of them by the same score as in
 `hetplan.solvers.search` is measured. Only the likeliest are placed, on every placement, by arithmetic.
 """
 

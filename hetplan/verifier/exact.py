@@ -47,6 +47,7 @@ from hetplan.verifier.pipeline import Paths
 from hetplan.verifier.promises import Computed, plain_name
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
+from hetplan.verifier.variants import batches_of
 
 __all__ = ["WARNINGS", "check_exactly"]
 
@@ -210,9 +211,11 @@ def _loads(facts: Facts) -> Iterator[Violation]:
     }
     for name, seat in facts.seats.items():
         before = running.get(name)
-        batch = int(seat.run.at.get("batch", 1.0)) if seat.run is not None else seat.load.serve.max_batch
-        if seat.load.serve.max_batch != batch and (before is None or before.serve != seat.load.serve):
-            text = f"takes {seat.load.serve.max_batch} at a time, its run was measured with {batch}"
+        profile, taken = facts.inputs.profile, seat.load.serve.max_batch
+        variant = profile.variants[seat.load.variant or ""]
+        known = [taken] if seat.run is None else batches_of(profile, facts.inputs.slo, variant, seat.run)
+        if taken not in known and (before is None or before.serve != seat.load.serve):
+            text = f"takes {taken} at a time, its run was measured with {', '.join(map(str, known))}"
             yield Violation("variants-serve", seat.at, text)
         users = [app for app, routes in facts.plan.routing.items() if any(name in route.to for route in routes)]
         if seat.load.app is None and users and len(_may_use(facts, seat)) == 1 and (before is None or before.app):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from hetplan.profiles.plan import Period
-from hetplan.profiles.plan_parts import SHARED, BillLine
+from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, BillLine
 from hetplan.verifier.exact import WARNINGS
 from hetplan.verifier.fleet_parts import Fleet, same
 from hetplan.verifier.report import Violation
@@ -64,7 +64,8 @@ def _bill(fleet: Fleet) -> Iterator[Violation]:
     ):
         if not same(stated, found):
             yield Violation("bill", f"bill.{field}", f"{stated:.9g}, and its lines are {found:.9g}")
-    if bill.currency != fleet.inputs.slo.limits.currency or bill.shared != SHARED:
+    several = any(len(part.rate_qps) > 1 for part in fleet.parts.values())
+    if bill.currency != fleet.inputs.slo.limits.currency or bill.shared != (SHARED_TOO if several else SHARED):
         yield Violation("bill", "bill", "its currency or what it says of sharing is not that of a fleet")
 
 
@@ -86,8 +87,8 @@ def _shared_out(
     fleet: Fleet, period: Period, offer: str, starting: float
 ) -> dict[str | None, tuple[float, float, float, float]]:
     """Machines paid ahead and rented, all that they cost, and what of it is for starting: by application."""
-    used = {app: counts[offer] for app, counts in fleet.used(period.parts or ()).items() if counts[offer]}
-    total, ahead = sum(used.values()), fleet.ahead.get(offer, 0)
+    used = {app: counts[offer] for app, counts in fleet.shares(period.parts or ()).items() if counts.get(offer)}
+    total, ahead = round(sum(used.values()), 6), fleet.ahead.get(offer, 0)
     by_the_hour = max(total - ahead, 0)
     dear, cheap = fleet.price(offer), fleet.price_ahead(offer) if ahead else 0.0
     found: dict[str | None, tuple[float, float, float, float]] = {}

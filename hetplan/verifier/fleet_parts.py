@@ -16,6 +16,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Variant
 from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
+from hetplan.profiles.workers import Worker
 
 __all__ = ["Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant", "same"]
 
@@ -59,13 +60,25 @@ class Fleet:
         }
 
     def used(self, names: tuple[str, ...]) -> dict[str, Counter[str]]:
-        """Machines of each offer that these parts take, by application."""
+        """Machines of each offer that these parts take, by application; by all of those that share them."""
         found: dict[str, Counter[str]] = {}
         for name in names:
             part = self.parts[name]
             for worker in part.workers:
-                for app in part.rate_qps:
-                    found.setdefault(app, Counter())[worker.offer or ""] += worker.count + worker.standby
+                own = found.setdefault(", ".join(sorted(part.rate_qps)), Counter())
+                own[worker.offer or ""] += worker.count + worker.standby
+        return found
+
+    def shares(self, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+        """The same by application alone: a machine that several of them use is as much of it to each."""
+        found: dict[str, dict[str, float]] = {}
+        for name in names:
+            part = self.parts[name]
+            for worker in part.workers:
+                offer, users = worker.offer or "", _users(part, worker) or set(part.rate_qps)
+                for app in users:
+                    own = found.setdefault(app, {})
+                    own[offer] = own.get(offer, 0.0) + (worker.count + worker.standby) / len(users)
         return found
 
     def price(self, offer: str) -> float:
@@ -86,11 +99,20 @@ class Fleet:
     @cached_property
     def totals(self) -> dict[str, Counter[str]]:
         """Machines of each offer that are had in each period, used or not, as the bill says."""
-        found: dict[str, Counter[str]] = {period.id: Counter() for period in self.plan.periods}
+        found: dict[str, dict[str, float]] = {period.id: {} for period in self.plan.periods}
         for line in self.plan.bill.lines if self.plan.bill is not None else ():
             if line.period in found:
-                found[line.period][line.offer] += round(line.committed + line.rented, 6)  # type: ignore[assignment]
-        return found
+                own = found[line.period]
+                own[line.offer] = own.get(line.offer, 0.0) + line.committed + line.rented
+        whole = {period: {offer: round(count, 6) for offer, count in own.items()} for period, own in found.items()}
+        return {period: Counter(own) for period, own in whole.items()}
+
+
+def _users(part: Part, worker: Worker) -> set[str]:
+    """The applications that have loads on a worker, or send queries to them."""
+    held = {load.id for load in worker.loads}
+    sent = {app for app, routes in part.routing.items() if any(not held.isdisjoint(one.to) for one in routes)}
+    return sent | {load.app for load in worker.loads if load.app is not None}
 
 
 def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:

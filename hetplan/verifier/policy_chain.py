@@ -1,6 +1,6 @@
 r"""What a policy earns in the long run, recomputed with two-sided bounds.
 
-With P the transitions between decisions under the policy and r what a decision earns, the smallest and the largest
+P are the transitions between decisions under the policy, r is what a decision earns. The smallest and the largest
 entry of P^k r enclose the long-run average for every k, and close in on it. So the averages of queries, queries in
 time, accuracy and so on are found together by applying P again and again, backwards, from nothing but the table: no
 distribution, no gain and no values are taken from whoever made the policy.

@@ -41,8 +41,8 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Action, Plan
-from hetplan.profiles.profile import Run
-from hetplan.profiles.slo import App
+from hetplan.profiles.profile import Profile, Run, Variant
+from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Seat, gather, run_of
@@ -50,7 +50,7 @@ from hetplan.verifier.readings import read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
-__all__ = ["Held", "Reading", "change_s", "check", "is_whole", "part_of", "price_of", "weight_of_loading"]
+__all__ = ["Held", "Reading", "batches_of", "change_s", "check", "is_whole", "part_of", "price_of", "weight_of_loading"]
 
 _WITHOUT_SLACK = ("greedy", "replicate-only", "static")
 """Formulations that serve what they can; what they cannot is said to be unserved."""
@@ -555,3 +555,22 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     reading = Reading(plan, inputs)
     found = [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_at_once(reading)]
     return [*found, *_words(reading), *_way(reading)]
+
+
+def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[int]:
+    """The batches that instances of a run may take (question variants): its own, or each that was measured.
+
+    Its own where it says one, or a saturation; where queries come in sizes; and where other runs on the same hardware
+    with the same settings may say theirs.
+    """
+    sized = any(app.demand.mix is not None and "batch" in app.demand.mix.axes for app in slo.apps.values())
+    knobs = {axis: value for axis, value in run.at.items() if axis != "batch"}
+    alike = [
+        other
+        for other in variant.runs
+        if other.hardware == run.hardware and {a: v for a, v in other.at.items() if a != "batch"} == knobs
+    ]
+    if "batch" in run.at or run.saturation_qps is not None or sized or len(alike) > 1:
+        return [int(run.at.get("batch", 1))]
+    axis = profile.tables[run.latency].axes.get("batch", ()) if run.latency is not None else ()
+    return [int(batch) for batch in axis if batch >= 1 and batch == int(batch)] or [1]

@@ -35,14 +35,23 @@ from hetplan.planner.next_state import USED
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Plan, Solve
-from hetplan.profiles.profile import Hardware, Run, Variant
+from hetplan.profiles.profile import Hardware
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, Seat
 from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
-from hetplan.verifier.variants import Held, Reading, change_s, is_whole, part_of, price_of, weight_of_loading
-from hetplan.verifier.waiting_room import most_busy
+from hetplan.verifier.variants import (
+    Held,
+    Reading,
+    batches_of,
+    change_s,
+    is_whole,
+    part_of,
+    price_of,
+    weight_of_loading,
+)
+from hetplan.verifier.waiting_room import LARGEST, most_busy, most_busy_by_law
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -159,7 +168,7 @@ class _Counts:
             variant = self.profile.variants[name]
             for run in variant.runs:
                 for kind in (one for one in self.types if one.hardware == run.hardware and run.latency is not None):
-                    for batch in self._batches(variant, run):
+                    for batch in batches_of(self.profile, self.slo, variant, run):
                         load = Load(id="any", variant=name, at=dict(run.at), serve=Serve(max_batch=batch))
                         worker = Worker(id="any", hardware=kind.hardware, offer=kind.offer, loads=(load,))
                         (held,) = self.reading.held(worker)
@@ -169,20 +178,6 @@ class _Counts:
                             raise NotRebuilt(f"{name} has two runs of the same settings on {kind.hardware}")
                         if self._fits(kind, needs, whole=whole):
                             yield _Kind(held, kind, batch, needs, dict(self._rates(held)))
-
-    def _batches(self, variant: Variant, run: Run) -> list[int]:
-        """The batch that a run says; where nothing speaks of one, each that was measured."""
-        sized = any(app.demand.mix is not None and "batch" in app.demand.mix.axes for app in self.slo.apps.values())
-        knobs = {axis: value for axis, value in run.at.items() if axis != "batch"}
-        alike = [
-            other
-            for other in variant.runs
-            if other.hardware == run.hardware and {a: v for a, v in other.at.items() if a != "batch"} == knobs
-        ]
-        if "batch" in run.at or run.saturation_qps is not None or sized or len(alike) > 1:
-            return [int(run.at.get("batch", 1))]
-        axis = self.profile.tables[run.latency or ""].axes.get("batch", ())
-        return [int(batch) for batch in axis if batch >= 1 and batch == int(batch)] or [1]
 
     def _fits(self, kind: _Type, needs: dict[str, float], *, whole: bool) -> bool:
         about: Hardware = self.profile.hardware[kind.hardware]
@@ -211,11 +206,20 @@ class _Counts:
         """The share of its saturation that an instance may be asked for, by the queue of the plan."""
         wish = self.slo.apps[app]
         classes = classes_of(wish)
-        service = service_of(self.reading.facts, Seat(held.worker, held.load, held.run), classes)
-        slowest = max(ms for ms, share in zip(service.latency_ms, classes.share, strict=True) if share > 0)
+
+        def slowest_of(size: int) -> float:
+            load = held.load.model_copy(update={"serve": Serve(max_batch=size)})
+            service = service_of(self.reading.facts, Seat(held.worker, load, held.run), classes)
+            return max(ms for ms, share in zip(service.latency_ms, classes.share, strict=True) if share > 0)
+
+        sizes = range(1, batch + 1) if batch <= LARGEST and "batch" not in classes.axes else (batch,)
+        times = np.maximum.accumulate([slowest_of(size) for size in sizes])
+        slowest = float(times[-1])
         targets = [(ms - wish.network_ms_per_hop, left) for ms, left in response_targets(wish)]
         use = min(
-            most_busy(time_ms=slowest, batch=batch, limit_ms=limit, left=left)
+            most_busy_by_law(tuple(times.tolist()), limit_ms=limit, left=left)
+            if times[0] < slowest and math.isfinite(limit)
+            else most_busy(time_ms=slowest, batch=batch, limit_ms=limit, left=left)
             for limit, left in targets or [(math.inf, 0.01)]
         )
         at_once = max(1, round(qps * slowest / 1000.0 / batch))

@@ -26,7 +26,9 @@ def test_default_plans_keep_their_word(question: str) -> None:
     assert sum(one.kept for one in plans) >= KEPT_AT_LEAST * len(plans), [one for one in plans if not one.kept]
 
 
-@pytest.mark.parametrize("question", sorted(kept.QUESTIONS))
+@pytest.mark.parametrize(
+    "question", [pytest.param(one, marks=[pytest.mark.slow] * (one == "policy")) for one in sorted(kept.QUESTIONS)]
+)
 def test_instances_are_drawn_alike_and_are_sound(question: str) -> None:
     first, again = (kept.QUESTIONS[question].make(3) for _ in range(2))
     assert first == again

@@ -3,6 +3,7 @@
 import doctest
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import reality_cells
-from benchmarks.reality_cells import RealCell, heading, write_page
+from benchmarks.reality_cells import Cell, RealCell, heading, write_page
 from benchmarks.reality_replay import replayed, spent
 from benchmarks.stalls import StallWatch
 from hetplan.measure.load_send import Sent
@@ -55,6 +56,7 @@ def cell(measured_ms: Times, due_ms: Times, took_ms: Times) -> RealCell:
         "onnx", "fcfs", "60%", QUERIES, (from_profile.p99_ms, p99_ms), (from_profile.p99_ms, from_profile.p99_ms),
         (from_profile.p50_ms, p50_ms), (from_profile.violations, late), (0.9, 0.9), 0.1, StallWatch(),
         replays={"served": served, "alone": from_profile}, longer=(0.2, 2.0), ways_ms=(1.0, 1.0),
+        deadline_ms=3.1 * p99_ms,
     )  # fmt: skip
 
 
@@ -70,7 +72,26 @@ def test_longer_services_are_a_cause() -> None:
     due_ms, took_ms = sent_and_taken()
     found = cell(responses(due_ms, took_ms), due_ms, took_ms)
     assert not found.holds()
-    assert found.verdict() == "by service times: +20 % (p99 +200 %)"
+    assert found.verdict() == "no: service times +20 %, p99 +200 %"
+
+
+@pytest.mark.parametrize(
+    ("runs_ms", "verdict"),
+    [
+        ((112.0, 104.0, 98.0, 101.0, 99.0), "yes, by repeats: 97.4 .. 108.2"),
+        ((112.0, 113.0, 114.0, 111.0, 115.0), "no (111.5 .. 114.5)"),
+        ((112.0, 160.0, 90.0, 70.0, 140.0), "too noisy: 79.7 .. 149.1"),
+    ],
+)
+def test_a_cell_that_is_off_once_is_judged_by_five_runs(runs_ms: tuple[float, ...], verdict: str) -> None:
+    first, *others = (
+        Cell("pool", "fcfs", "60%", 1000, (100.0, ms), (95.0, 105.0), (9.0, 9.0), (0.0, 0.0), (0.9, 0.9), 0.1,
+             StallWatch(), deadline_ms=300.0) for ms in runs_ms
+    )  # fmt: skip
+    assert not first.holds()
+    assert first.repeated(others).verdict() == verdict
+    late = [replace(one, violations=(0.0, 0.03)) for one in others]
+    assert not first.repeated(late).verdict().startswith("yes")
 
 
 @pytest.mark.parametrize("fault", [{"wait_ms": 8.0}, {"at_random": True}])
@@ -88,7 +109,7 @@ def test_what_a_response_went_into_and_one_that_was_lost() -> None:
     assert (found.answered.tolist(), found.due_ms.tolist()) == ([1], [1000.0])
     parts = {"waiting_ms": 6.5, "service_ms": 12.0, "hand_over_ms": 1.5, "beside_ms": 3.0}
     parts |= {"ways_ms": 4.5, "between_ms": 8.0}
-    assert {name: one["p99"] for name, one in found.told().items()} == parts
+    assert {name: one["p99"] for name, one in found.reported().items()} == parts
     with pytest.raises(ValueError, match="no query was answered"):
         spent(Sent(**{**vars(sent), "response_ms": np.full(2, np.inf), "bodies": [b"", b""]}))
 
@@ -102,7 +123,8 @@ def test_the_page_keeps_the_rows_of_other_sets(tmp_path: Path) -> None:
     page.write_text(f"Words.\n\n<!-- table -->\n\nold\n\n{tables}")
     write_page(page, [found], "Per hop.")
     text = page.read_text()
-    assert text.startswith("Words.\n\n<!-- table -->\n\n1 of 2 cells hold, 1 with the service times")
+    assert text.startswith("Words.\n\n<!-- table -->\n\n1 of 2 cells hold (50%), 0 of them by their repeats; 0 too")
+    assert "above that: onnx, fcfs, 60%." in text
     assert pool in text
     assert found.row() in text
     assert "gone" not in text

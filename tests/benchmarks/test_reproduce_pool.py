@@ -111,7 +111,7 @@ def test_a_gaussian_mix_has_the_published_mean_and_deviation_but_for_the_cut() -
     assert sum(mix.pmf) == pytest.approx(1.0)
     centred = gaussian(like, 500)
     mean = sum(size * share for size, share in zip(centred.sizes, centred.pmf, strict=True))
-    # A size stands for the ten up to it, so the mean is half a bin above the centre.
+    # A size is that of the ten up to it, so the mean is half a bin above the centre.
     assert mean == pytest.approx(505, abs=2)
     assert mix.key != like.key != centred.key
 

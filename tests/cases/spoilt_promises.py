@@ -21,7 +21,7 @@ TOLD: list[Change] = [
      "plan/valid": {}, "plan/claims": [], "plan/status": "heuristic"}, ""),
     ("more promised than can be carried", {"plan/promises/1/value": FLUID * 1.00001},
      "promise @ promises[1]; derate @ promises"),
-    ("promised as exactly as it can be told", {"plan/promises/1/value": FLUID * 1.0000005}, ""),
+    ("promised as exactly as it can be said", {"plan/promises/1/value": FLUID * 1.0000005}, ""),
     ("more planned than can be carried", {"plan/promises/0/value": 86, "plan/promises/1/value": 86 / 0.8},
      "capacity @ workers.w1; capacity @ workers.w2; promise @ promises[0]; promise @ promises[1]; "
      "claim @ claims[0]"),
@@ -68,7 +68,7 @@ TOLD: list[Change] = [
      "promise-twice @ promises[3]; promise-model @ promises[3]"),
     ("a second rate, at a percentile", {"plan/promises/3": promise("rate_qps", ">=", 1e9, "simulation/1", "rank",
      percentile=99, interval=[1e9, 2e9], seeds=5)}, "promise-model @ promises[3]"),
-    ("a rate measured, told of", {"plan/promises/0": promise("rate_qps", ">=", 62.0, "measured", "rank", basis="a run"),
+    ("a rate measured", {"plan/promises/0": promise("rate_qps", ">=", 62.0, "measured", "rank", basis="a run"),
      "plan/valid": {}, "plan/claims": [], "plan/status": "heuristic"}, ""),
     ("a rate measured, with the inputs", {"plan/promises/0": promise("rate_qps", ">=", 62.0, "measured", "rank"),
      "plan/inputs/measured": "sha256:05", "digests/measured": "sha256:05", "plan/valid": {}, "plan/claims": [],

@@ -181,6 +181,18 @@ def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
     assert shown.code == 0
     assert "base-od" in shown.out
     assert run("show", "-", stdin=files.plan.read_text()).out == shown.out
+    plan = json.loads(files.plan.read_text())
+    assert [line.split()[1] for line in _under("From what runs", shown.out)] == [one["do"] for one in plan["actions"]]
+    plan["periods"][0]["actions"] = [{"id": 1, "do": "stop", "worker": "w7", "count": 2}]
+    changed = run("show", "-", stdin=json.dumps(plan)).out
+    assert [line.split() for line in _under("What starts and stops for each period", changed)] == [
+        [plan["periods"][0]["id"], "stop", "w7", "2", "-"]
+    ]
+
+
+def _under(heading: str, text: str) -> list[str]:
+    """The rows of a table."""
+    return text.split(f"{heading}\n")[1].split("\n\n")[0].splitlines()[1:]
 
 
 def test_a_plan_against_other_inputs_fails_verification(files: Any, run: Callable[..., Any]) -> None:

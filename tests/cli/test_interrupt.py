@@ -35,6 +35,7 @@ def interrupted(process: subprocess.Popen[str], ready: Path, *, times: int = 1) 
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_the_best_plan_so_far_is_written(files: Any, spawn: Callable[..., Any], tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     arguments = ("solve", files.profile, files.slo, "--solver", "sleepy", "-o", files.plan)

@@ -121,6 +121,7 @@ def wait_for(ready: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     pytest.fail("the measuring never began")
 
 
+@pytest.mark.slow
 def test_an_interrupt_packs_what_was_found_and_keeps_the_journal(
     asked: Callable[..., list[object]], tmp_path: Path, spawn: Callable[..., Any]
 ) -> None:

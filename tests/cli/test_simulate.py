@@ -145,6 +145,7 @@ def test_what_is_undecided_is_not_called_kept(plan: str) -> None:
     assert printed["exit"]["reason"] == f"nothing broken, {len(undecided)} undecided"
 
 
+@pytest.mark.slow
 def test_the_way_from_a_state_is_played_and_reported(plan: str, tmp_path: Path) -> None:
     (first, *_rest) = json.loads(Path(plan).read_text())["workers"]
     state, target = tmp_path / "state.json", tmp_path / "next.json"

@@ -43,6 +43,7 @@ def played(files: tuple[str, str], *more: str) -> dict[str, Any]:
     return last(result.stdout)["report"]
 
 
+@pytest.mark.slow
 def test_who_plans_anew_follows_the_load(files: tuple[str, str]) -> None:
     fixed, follows = played(files), played(files, "--replan", "2")
     late = [report["apps"]["thumbnails"]["figures"]["violations"]["value"] for report in (fixed, follows)]
@@ -98,6 +99,45 @@ def test_a_pool_follows_its_demand_too(tmp_path: Path) -> None:
         cost.append(report["cost_per_hour"]["value"])
     assert late[1] < 0.6 * late[0]
     assert cost[1] > 1.2 * cost[0]
+
+
+@pytest.mark.slow
+def test_a_fleet_follows_its_demand_and_text_is_refused(tmp_path: Path) -> None:
+    """Machines by the hour for what is foreseen, with their starts; beside it what autoscalers do."""
+    run_on = {"gpu": {"kind": "gpu", "startup_s": 20}}
+    profile = {
+        "format": "hetplan/profile/1.3", "hardware": run_on, "tasks": {"rank": {}},
+        "offers": {"gpu": {"hardware": "gpu", "price_per_hour": "1", "stock": 20}},
+        "variants": {"m": {"task": "rank", "runs": [{"hardware": "gpu", "latency": "t"}]}},
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
+    }  # fmt: skip
+    mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
+    apps = {
+        name: {"question": "pool", "runs": {"variants": ["m"]}, "latency": [{"percentile": 95, "max_ms": 80}],
+               "demand": {"series": series, "mix": mix}}
+        for name, series in (("rank", [30.0, 300.0, 300.0]), ("sort", [30.0, 30.0, 30.0]))
+    }  # fmt: skip
+    slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 200, "periods": 3}, "apps": apps}
+    files = [tmp_path / name for name in ("profile.json", "slo.json", "plan.json")]
+    for path, held in zip(files, (profile, slo), strict=False):
+        path.write_text(json.dumps(held))
+    assert run("solve", *files[:2], "--set", "levers=false", "-o", files[2]).exit_code == 0
+    asked = ["simulate", files[2], *files[:2], "--seeds", "1", "--noise", "mean"]
+    result = run(*asked, "--replan", "10", "--baselines", "--json")
+    assert result.exit_code in (0, 6), result.output
+    said = [json.loads(line) for line in result.stdout.splitlines()]
+    report, beside = said[-1]["report"], {one["baseline"]: one["report"] for one in said if "baseline" in one}
+    assert set(beside) == {"static-peak", "cheapest-type", "autoscaled"}
+    assert 0.5 * beside["static-peak"]["cost_per_hour"]["value"] < report["cost_per_hour"]["value"]
+    late = {name: one["figures"]["violations"]["value"] for name, one in report["apps"].items()}
+    assert late["sort"] < 0.01
+    assert 0.0 < late["rank"] < 0.3, "machines that start take their time, and then serve"
+    plan = json.loads(files[2].read_text())
+    next(iter(plan["parts"].values()))["question"] = "llm"
+    files[2].write_text(json.dumps(plan))
+    result = run(*asked, "--replan", "10")
+    assert result.exit_code == 2
+    assert "text" in result.output
 
 
 def test_plans_of_other_questions_are_refused(tmp_path: Path) -> None:

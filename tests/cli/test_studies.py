@@ -66,6 +66,7 @@ def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[...
     }
 
 
+@pytest.mark.slow
 def test_robust_says_margins_and_machines_for_a_box(run: Callable[..., Any], files: Any) -> None:
     ran = run("whatif", files.profile, files.slo, "--robust", "--box", "latency=0.1", "--gamma", "1",
               "--set", "size=planned")  # fmt: skip

@@ -157,6 +157,14 @@ def test_what_cannot_be_called_is_refused_with_a_remedy(change: dict[str, Any], 
         wanted(plan(), read_hosts(said))
 
 
+def test_the_place_of_an_outcome_goes_to_whoever_makes_the_calls(tmp_path: Path) -> None:
+    rule = rules("http://127.0.0.1:1/", key_file="acme.key", outcome="choices.0.verdict")
+    said = {"targets": {"here": {"kind": "local"}}, "hosts": BOX, "models": rule, **files(tmp_path)}
+    made = wanted(plan(), read_hosts(said))
+    kinds = {load.model["kind"]: load.model.get("outcome") for unit in made.units.values() for load in unit.loads}
+    assert kinds == {"api": "choices.0.verdict", "sleep": None}
+
+
 def test_a_key_that_is_not_there_is_named_and_never_shown(tmp_path: Path) -> None:
     (tmp_path / "bad.key").write_text("two\nlines")
     for place in ("none.key", "bad.key"):

@@ -20,11 +20,13 @@ for line in sys.stdin:
     print(json.dumps(given[0] if given else {"outputs": []}), flush=True)
 """
 
+ENDS = "import json, sys; sys.stdin.readline(); print(json.dumps({}), flush=True); sys.stdin.readline(2)"
 
-def answers(folder: Path, *said: Any) -> list[Result]:
+
+def answers(folder: Path, *said: Any, by: str = ECHO) -> list[Result]:
     """What becomes of one query after the other, whose command answers its batch with these."""
     script = folder / "serve.py"
-    script.write_text(ECHO)
+    script.write_text(by)
 
     async def run() -> list[Result]:
         made = {"command": [sys.executable, str(script)], "timeout_s": 60.0, "environment": {}}
@@ -66,3 +68,8 @@ def test_a_wrong_answer_fails_its_batch_and_no_other(tmp_path: Path, wrong: Any)
     assert failed.outcome == FAILED
     assert failed.body
     assert served == Result(SERVED, b"", b'"fine"')
+
+
+def test_a_command_that_ends_while_it_is_asked_is_said_to_have_ended(tmp_path: Path) -> None:
+    (ended,) = answers(tmp_path, "much more than a pipe holds" * 100_000, by=ENDS)
+    assert (ended.outcome, ended.body) == (FAILED, b"the command ended without an answer")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +19,14 @@ from cases.deployments import Client, make_hosts, make_plan, make_worker, proces
 from hetplan.errors import InputError
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.kept_process import marked
+from hetplan.executor.serving.api_model import ApiModel
 from hetplan.executor.serving.frames import FAILED, SERVED
-from hetplan.executor.serving.http_model import HttpModel
+from hetplan.executor.serving.http_client import Upstream, request_bytes, whole
+from hetplan.executor.serving.http_model import HttpModel, OtherServer
 from hetplan.executor.serving.models import Result
 from hetplan.executor.serving.open_inference import joined, split_outputs
 from hetplan.executor.serving.query_body import Query
+from hetplan.executor.serving.stream_router import StreamRouter
 from hetplan.executor.wanted import wanted
 from hetplan.profiles.workers import Worker
 
@@ -111,8 +116,9 @@ def test_a_server_that_ends_is_started_again(serve: Callable[..., tuple[Deployme
     assert not deployment.missing()
 
 
+@pytest.mark.slow
 def test_a_query_that_a_killed_server_never_saw_goes_to_the_next(tmp_path: Path) -> None:
-    """Asked before the worker was told that its server is no more; a query that a server may have seen is not."""
+    """Asked before the worker heard that its server is no more; a query that a server may have seen is not."""
     script = tmp_path / "server.py"
     script.write_text(SERVER)
     command = [sys.executable, str(script), "{port}", "here"]
@@ -139,6 +145,94 @@ def test_a_query_that_a_killed_server_never_saw_goes_to_the_next(tmp_path: Path)
     (again,), (ended,) = asyncio.run(scene())
     assert (again.outcome, json.loads(again.body)["echo"]) == (SERVED, 7)
     assert (ended.outcome, ended.body) == (FAILED, b"the server hung up")
+
+
+def _answering(listener: socket.socket) -> socket.socket:
+    """The next connection, with one request of it answered."""
+    line, _ = listener.accept()
+    line.recv(1000)
+    line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    return line
+
+
+def test_a_server_that_ends_while_it_reads_may_have_seen_the_query() -> None:
+    """A kept connection that breaks is tried anew; where no server is left, the query may be what ended it."""
+
+    async def scene() -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        upstream, asked = Upstream(*listener.getsockname()), request_bytes("POST", "/", "here")
+        first = asyncio.to_thread(_answering, listener)
+        (status, _), kept = await asyncio.gather(whole(upstream, asked), first)
+
+        def ended() -> None:
+            kept.recv(1000)
+            listener.close()
+            kept.close()
+
+        with pytest.raises(OSError, match="the server hung up") as caught:
+            await asyncio.gather(whole(upstream, asked), asyncio.to_thread(ended))
+        assert (status, isinstance(caught.value, ConnectionError)) == (200, False)
+        with pytest.raises(ConnectionError, match="no connection to"):
+            await whole(upstream, asked)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_server_that_hangs_up_is_asked_again_only_with_the_models_word(twice: bool) -> None:
+    """It read the query, and may have carried it out; what listens there now is another, or the same anew."""
+
+    async def scene() -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.settimeout(5.0 if twice else 0.1)
+        upstream = Upstream(*listener.getsockname(), twice=twice)
+        asked = request_bytes("POST", "/", "here")
+        _, kept = await asyncio.gather(whole(upstream, asked), asyncio.to_thread(_answering, listener))
+
+        def ended() -> bool:
+            kept.recv(1000)
+            kept.close()
+            with suppress(TimeoutError):
+                _answering(listener)
+                return True
+            return False
+
+        again = asyncio.create_task(asyncio.to_thread(ended))
+        if twice:
+            assert (await whole(upstream, asked))[0] == 200
+        else:
+            with pytest.raises(OSError, match="the server hung up"):
+                await whole(upstream, asked)
+        assert await again == twice
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("said", [{}, {"retry": False}])
+def test_the_connections_of_a_model_know_its_word(said: dict[str, Any]) -> None:
+    async def scene() -> None:
+        made = {"command": [], "url": "http://127.0.0.1:9", "environment": {}, "timeout_s": 1.0, **said}
+        assert OtherServer(made).upstream.twice == (said == {})
+        api = {"key_env": None, "key_file": None, "api": "x", "retries": 0, **made}
+        assert ApiModel(api, loop=asyncio.get_running_loop())._server.upstream.twice == (said == {})
+        link = SimpleNamespace(address="127.0.0.1", port=9, tls=None)
+        lane = SimpleNamespace(unit="w-0", name="w.a", link=link, retry=said == {})
+        assert StreamRouter({}, None)._instance(lane, 0, {}).upstream.twice == lane.retry  # type: ignore[arg-type]
+
+    asyncio.run(scene())
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_asked() -> None:
+    async def scene() -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        upstream, asked = Upstream(*listener.getsockname()), request_bytes("POST", "/", "here")
+        _, kept = await asyncio.gather(whole(upstream, asked), asyncio.to_thread(_answering, listener))
+        listener.close()
+        kept.close()  # and the loop has not been back to see it
+        with pytest.raises(ConnectionError, match="no connection to"):
+            await whole(upstream, asked)
+
+    asyncio.run(scene())
 
 
 def test_openai_servers_get_the_request_and_the_models_name(serve: Callable[..., tuple[Deployment, Client]]) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import random
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cases.cascades import cascade, random_tree
-from cases.deployments import Client
+from cases.deployments import Client, make_hosts
 from cases.documents import DROP, Json, read, spoil
 
 from hetplan.errors import InputError
@@ -66,6 +68,7 @@ def test_sleep_models_leave_early_as_often_as_the_plan_says(deploy: Callable[...
     assert served["b"]["served"] + served["c"]["served"] == len(on)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("known", [True, False], ids=["with its profile", "by the plan alone"])
 def test_the_models_own_word_decides_and_a_wrong_one_is_an_error(
     deploy: Callable[..., Deployment], tmp_path: Path, known: bool
@@ -91,6 +94,41 @@ def test_the_models_own_word_decides_and_a_wrong_one_is_an_error(
     seen = client.get("/metrics")
     assert seen["apps"]["shop"]["failed"] == 3
     assert (seen["loads"]["a"]["served"], seen["loads"]["a"]["failed"]) == (2, 3)
+
+
+class Verdicts(http.server.BaseHTTPRequestHandler):
+    """Answers each query with its own words as the verdict."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.dumps({"seen": [{"verdict": asked}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Not to the terminal."""
+
+
+def test_the_answer_of_a_server_says_what_it_comes_to(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Verdicts) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        rule = {"kind": "http", "node": "small", "url": f"http://127.0.0.1:{server.server_port}", "ready": "/"}
+        models = [{**rule, "outcome": "seen.0.verdict"}, {"kind": "sleep", "ms": 1.0}]
+        client = Client(deploy(**hosts(models=models)).apply(plan_of(cascade())).endpoint)
+        for said, steps in (("sure", ["small"]), ("unsure", ["small", "large"])):
+            status, text = client.post("shop", {"inputs": said})
+            assert (status, [hop["node"] for hop in text["path"]]) == (200, steps), text
+        assert "no outcome" in client.post("shop", {"inputs": {"no": "word"}})[1]["why"]
+        with pytest.raises(InputError, match=r"models\[0\].outcome.*come to sure, unsure, and nothing says"):
+            wanted(plan_of(cascade()), make_hosts(tmp_path, **hosts(models=[rule, models[1]])))
+        server.shutdown()
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -49,7 +49,7 @@ def test_whole_cores_need_no_cgroup() -> None:
     assert held(unit(whole), host(cores=(0, 1)), LocalMeans()).cores == 2
 
 
-def test_two_shares_in_one_process_cannot_be_told_apart() -> None:
+def test_two_shares_in_one_process_are_not_distinguished() -> None:
     reasons = refusals(unit(GPU, LoadSpec("w1.b")), host(), LocalMeans())
     assert "one process cannot be held to it" in reasons[0]
 

@@ -9,7 +9,7 @@ from typing import Any
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.executor.serving.frames import DROPPED, FAILED, SERVED
 from hetplan.executor.serving.law import ServiceLaw
-from hetplan.executor.serving.models import Result
+from hetplan.executor.serving.models import Result, SleepModel
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.stations import HeldLoad, Job, Lane, Station
 from hetplan.profiles.plan_policy import PolicyTable
@@ -145,3 +145,17 @@ def test_under_a_policy_the_table_chooses_model_and_batch() -> None:
         bench.ask("fast", deadline_s=monotonic() + 900.0)
     bench.model("good").finish()
     assert len(bench.model("fast").batches[0][0]) == 4, "more than the table tells apart: all that wait"
+
+
+def test_a_model_that_answers_at_once_empties_a_long_queue() -> None:
+    """Each answer makes room for the next batch: within one call, not one inside the other."""
+    bench = Bench(held("a"))
+    bench.ask("a")
+    slow = bench.model("a")
+    for _ in range(3000):
+        bench.ask("a")
+    model = SleepModel(ServiceLaw({"ms": 1e-6}), None)  # type: ignore[arg-type]
+    bench.loads["a"].model = model
+    slow.finish()
+    assert bench.ended == [("a", SERVED, 1)] * 3001
+    assert bench.station.idle

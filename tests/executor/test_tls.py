@@ -33,6 +33,7 @@ def own_address() -> str | None:
         return str(found) if not str(found).startswith("127.") else None
 
 
+@pytest.mark.slow
 def test_queries_state_and_streams_go_through_router_and_workers_under_tls(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:

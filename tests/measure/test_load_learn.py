@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -148,9 +149,27 @@ def labelled(tmp_path: Path) -> Path:
     return tmp_path / "set.npz"
 
 
-def test_queries_carry_the_labelled_inputs_in_turn_and_their_answers_are_judged(labelled: Path) -> None:
+def test_labelled_inputs_come_in_turn_in_an_order_of_the_seed(labelled: Path) -> None:
+    """A file is often sorted: its first inputs are no sample of it, and a short load sends no more."""
+    target = Target("app", "http://h", np.arange(12.0), np.array([0, 1] + [0] * 10, np.int32), [b"", b""])
+    orders = []
+    for seed in (1, 1, 2):
+        carried = with_labelled(target, [{"batch": 1.0}, {"batch": 2.0}], read_labelled_set(labelled), seed=seed)
+        first, other, *rest = carried.target.kinds.tolist()
+        assert other in (5, 6, 7)
+        assert sorted([first, *rest[:4]]) == list(range(5))
+        assert rest[4:9] == [first, *rest[:4]]
+        orders.append([first, *rest])
+    assert orders[0] == orders[1] != orders[2]
+    assert [0, 1, 2, 3, 4] not in [order[:5] for order in orders]
+
+
+def test_queries_carry_the_labelled_inputs_and_their_answers_are_judged(
+    labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(np.random, "default_rng", lambda _seed: SimpleNamespace(permutation=np.arange))
     target = Target("app", "http://h", np.arange(4.0), np.array([0, 1, 0, 0], np.int32), [b"", b""])
-    carried = with_labelled(target, [{"batch": 1.0}, {"batch": 2.0}], read_labelled_set(labelled))
+    carried = with_labelled(target, [{"batch": 1.0}, {"batch": 2.0}], read_labelled_set(labelled), seed=0)
     assert [one.tolist() for one in carried.labels] == [[0], [1], [0], [1], [0], [0, 1], [0, 1], [0, 0]]
     assert carried.target.kinds.tolist() == [0, 5, 1, 2]
     assert carried.target.fields[5] == "hetplan-at: batch=2"

@@ -69,7 +69,7 @@ def served_by(protocol: Callable[[], asyncio.Protocol]) -> Iterator[str]:
 
 
 def numbered(answer: Answer) -> Answer:
-    """Answers by which request it is, told by its body: those due at one time may come in any order."""
+    """Answers by which request it is, known by its body: those due at one time may come in any order."""
     return lambda _number, request: answer(int(request.rpartition(b"\r\n\r\n")[2]), request)
 
 

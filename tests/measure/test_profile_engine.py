@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import subprocess
 import sys
@@ -103,11 +104,31 @@ def test_a_server_is_measured_by_its_streams_and_what_is_known_is_not_measured_a
     again.close()
 
 
+def test_tokens_that_come_in_bunches_tell_no_time_of_an_iteration() -> None:
+    """A proxy that holds a stream back until it is whole."""
+
+    class Bunches(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            said = b"".join(b'data: {"choices": [{"text": "x"}]}\n\n' for _ in range(asked["max_tokens"]))
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(said)
+            self.wfile.write(head + said)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bunches) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = measure_engines(wish(server.server_port)).engines["e"]
+        server.shutdown()
+    assert (found.law, found.iterations) == (None, [])
+    assert "in bunches" in found.why
+
+
 def test_what_cannot_be_measured_is_said() -> None:
     nobody = measure_engines(wish(1))
     assert "Connect" in nobody.engines["e"].why
     small = measure_engines(wish(1, kv_tokens=200))
-    assert "too few cells" in small.engines["e"].why
+    assert "too few iterations" in small.engines["e"].why
     for change, part in (
         ({"hardware": "large"}, "no hardware"),
         ({"url": "https://h"}, "url"),

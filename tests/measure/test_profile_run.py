@@ -197,7 +197,7 @@ def test_runs_begin_as_queries_come_and_at_once_where_the_last_took_longer() -> 
 class Endpoint(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     seen: list[Any]
-    told_ms = ""
+    stated_ms = ""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -205,8 +205,8 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         body = json.dumps({"score": 0.25, "fanout": 3}).encode()
         self.send_response(503 if asked.get("n") == 9 else 200)
         self.send_header("content-length", str(len(body)))
-        if self.told_ms:
-            self.send_header("hetplan-ms", self.told_ms)
+        if self.stated_ms:
+            self.send_header("hetplan-ms", self.stated_ms)
         self.end_headers()
         self.wfile.write(body)
 
@@ -216,7 +216,7 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    Endpoint.seen, Endpoint.told_ms = [], ""
+    Endpoint.seen, Endpoint.stated_ms = [], ""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -227,10 +227,10 @@ def endpoint() -> Iterator[str]:
 
 def test_the_time_that_a_router_tells_is_the_time(folder: Path, endpoint: str) -> None:
     variant = f'[variants.remote]\ntask = "t"\nhttp = "{endpoint}"\naxes = {{batch = [2]}}'
-    Endpoint.told_ms = "123456.000"
+    Endpoint.stated_ms = "123456.000"
     assert set(measured(folder, variant)[1].cells[0].samples_ms) == {123456.0}
     for no_time in ("soon", "-1", "inf", "1e3"):
-        Endpoint.told_ms = no_time
+        Endpoint.stated_ms = no_time
         assert max(measured(folder, variant)[1].cells[0].samples_ms) < 123456.0
 
 
@@ -401,6 +401,7 @@ def load():
 """
 
 
+@pytest.mark.slow
 def test_on_a_busy_machine_nothing_is_written_as_if_it_were_measured(folder: Path) -> None:
     """Three others take the model's core: its times are three times as long and more."""
     (folder / "measured_busy.py").write_text(BUSY)

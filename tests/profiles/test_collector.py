@@ -1,4 +1,4 @@
-"""The collector rests while it is told to, whatever happens, and only then."""
+"""The collector rests while it is asked to, whatever happens, and only then."""
 
 import gc
 

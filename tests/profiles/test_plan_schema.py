@@ -1,4 +1,4 @@
-"""The plan's JSON Schema, frozen: a change of the format must be meant, and told in the change log."""
+"""The plan's JSON Schema, frozen: a change of the format must be meant, and be in the change log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that come into force while loads change: what waits for what, who is told what, who keeps serving."""
+"""Plans that come into force while loads change: what waits for what, who hears of what, who keeps serving."""
 
 import pytest
 from cases.variants import machines

@@ -68,6 +68,20 @@ def test_queries_go_on_waiting_through_changes_that_help_nobody(queues: Any, rul
     assert run.run().queries["finish"].tolist() == [15.0, 30.0, 40.0]
 
 
+def test_of_a_worker_that_is_back_the_queue_that_it_had_is_not_expected_any_more(queues: Any) -> None:
+    """100 queries at 0 for two workers of 10 ms; the first breaks for 1 ms, so all are at the second: until 1,000.
+
+    Sixty more at 3 are all served by the first, which is idle: until 603.
+    """
+    system = queues.system(2, rule=Rule.EARLIEST)
+    run = Simulation(system, [Stream("ask", np.concatenate([np.zeros(100), np.full(60, 3.0)]))])
+    run.at(1.0, lambda: run.fail("gpu", 0))
+    run.at(2.0, lambda: run.recover("gpu", 0))
+    finish = run.run().queries["finish"]
+    assert finish[:100].max() == 1000.0
+    assert finish[100:].max() == 603.0
+
+
 def test_queries_that_nothing_ever_serves_stay_unfinished(queues: Any) -> None:
     run = Simulation(queues.system(1), [Stream("ask", np.array([0.0, 20.0]))])
     run.at(15.0, lambda: run.scale("gpu", 0))

@@ -245,7 +245,8 @@ def test_the_command_plays_a_day(tmp_path: Path) -> None:
     assert "spot machines were taken back" in shown.output
     for more, why in (
         (("--spot", "c=x.json"), "offer"),
-        (("--replan", "5"), "--replan"),
+        (("--baselines",), "--baselines"),
+        (("--replan", "5", "--fail", "zone b lost"), "--fail"),
         (("--fail", "a@x"), "number"),
     ):
         refused = CliRunner().invoke(build_app(), [*files, *more])

@@ -258,6 +258,7 @@ def test_verdicts() -> None:
     assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.65) is Verdict.BROKEN
     assert judge(Estimate(0.5, 0.4, 0.6), "=", 0.55) is Verdict.KEPT
     assert judge(Estimate(0.5, 0.4, 0.6), "=", 0.65) is Verdict.BROKEN
+    assert judge(Estimate(0.5, float("nan"), float("nan")), "=", 0.65) is Verdict.UNDECIDED
     assert judge(Estimate(float("inf"), float("inf"), float("inf")), "<=", 100.0) is Verdict.BROKEN
     assert judge(Estimate(float("nan"), float("nan"), float("nan")), "<=", 100.0) is Verdict.NOT_SIMULATED
 
@@ -291,6 +292,22 @@ def test_an_error_in_one_run_ends_all() -> None:
 
     with pytest.raises(ValueError, match="no"):
         run_all([fails, waits], threads=2, cancel=threading.Event())
+
+
+def test_the_reason_is_that_of_the_run_that_failed_not_of_one_that_was_stopped_for_it() -> None:
+    begun = threading.Event()
+
+    def stopped(stop: threading.Event, share: Any) -> None:
+        begun.set()
+        assert stop.wait(20.0)
+        raise Cancelled("stopped")
+
+    def fails(stop: threading.Event, share: Any) -> None:
+        assert begun.wait(20.0)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        run_all([stopped, fails], threads=2, cancel=threading.Event())
 
 
 def test_cancelling_ends_a_run_soon(queues: Any) -> None:
@@ -391,6 +408,6 @@ def test_the_first_run_says_that_the_simulator_is_compiled(monkeypatch: pytest.M
     said: list[str] = []
     for ready in (False, True):
         monkeypatch.setattr(runs, "is_ready", lambda _kernel, ready=ready: ready)
-        run_all([lambda _stop, _told: 1], on_event=lambda event: said.append(event.what))
+        run_all([lambda _stop, _note: 1], on_event=lambda event: said.append(event.what))
     assert said.count("compile") == 1
     assert said[0] == "compile"

@@ -36,6 +36,7 @@ def test_alike_queries_are_refused_as_erlang_says() -> None:
     assert run.most_at_once == 10
 
 
+@pytest.mark.slow
 def test_large_and_small_queries_are_refused_as_kaufman_and_roberts_say() -> None:
     times, lives, rng = poisson(10.0, 2)
     large = rng.random(QUERIES) < 0.2

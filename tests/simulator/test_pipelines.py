@@ -86,7 +86,7 @@ def test_a_server_that_swaps_its_variant_serves_nobody_meanwhile(late: str, in_t
     assert way is not None
     assert way.seconds == 2.0
     assert way.apps["x"].in_time.value == pytest.approx(in_time)
-    assert way.apps["x"].settled_s == pytest.approx(settled_s, abs=0.5)  # told by stretches of half a second
+    assert way.apps["x"].settled_s == pytest.approx(settled_s, abs=0.5)  # measured by stretches of half a second
 
 
 def test_with_room_for_both_the_old_one_serves_until_the_new_one_has_loaded() -> None:

@@ -9,13 +9,21 @@ from hetplan.planner.contract import Solver
 from hetplan.testing import Check, Skipped, solver_checks
 
 ENGINES = registry.solvers()
+TAKES_LONGER = ("ten thousand", "reports progress", "stops for")
+"""Checks that take most of a second; the engines that are used by default have them among the quick tests."""
+DEFAULTS = ("highs", "cp-sat", "queue-structured", "struct")
+
+
+def marks_of(engine: Solver, check: Check) -> list[pytest.MarkDecorator]:
+    """Those that load torch take half a minute, where it is installed."""
+    longer = engine.name not in DEFAULTS and any(words in check.name for words in TAKES_LONGER)
+    return [pytest.mark.slow] if longer or engine.name.endswith("-botorch") else []
 
 
 @pytest.mark.parametrize(
     ("engine", "check"),
     [
-        # Those that load torch take half a minute, where it is installed.
-        pytest.param(engine, check, marks=[pytest.mark.slow] if engine.name.endswith("-botorch") else [])
+        pytest.param(engine, check, marks=marks_of(engine, check))
         for engine in ENGINES
         for check in solver_checks(engine)
     ],

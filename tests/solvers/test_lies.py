@@ -69,7 +69,7 @@ def test_a_false_optimum_shows_where_there_are_duals_and_is_a_claim_elsewhere(en
     if answer.status is not Status.OPTIMAL:
         pytest.skip("it never claims an optimum")
     assert certificate.value is not None
-    assert abs(certificate.value - case.value) > 0.1, "the lie was not told"
+    assert abs(certificate.value - case.value) > 0.1, "the engine did not lie"
     if answer.row_duals is not None and case.certifiable:
         assert certificate.vouched is Vouched.CERTIFIED
         assert certificate.bound is not None

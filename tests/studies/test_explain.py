@@ -28,6 +28,7 @@ def feasible(files: Files, counts: dict[str, int]) -> bool:
     return hp.solve(profile, {**slo, "limits": {"instances": fixed}}, options=PLANNED).plan is not None
 
 
+@pytest.mark.slow
 def test_the_second_best_fleet_is_that_of_all_fleets(small: Files) -> None:
     small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
     plan = made(*small)
@@ -182,6 +183,7 @@ def test_of_a_fleet_prices_are_halved_only_where_that_is_asked_for(small: Files)
     assert len({one.split(" of ")[1].split()[0] for one in whole}) == 1, "one count of what there is to do"
 
 
+@pytest.mark.slow
 def test_of_a_fleet_limits_that_contradict_one_another_are_named(small: Files) -> None:
     """They were a fault of the engine: one machine of an offer is wanted that may not be rented at all."""
     profile, slo = small

@@ -93,7 +93,7 @@ def test_choices_are_judged_on_the_grid(of: Any, one_ms: float, slack_is: float,
     models = {"fast": (0.6, one_ms - 4.0 + slack_is, 4.0), "middle": (0.75, 90.0, 5.0), "slow": (0.85, 95.0, 12.0)}
     inputs = load_inputs(*files(workers=(2, 2), late=late, models=models))
     found = check(of_the_fastest(plan, batch), inputs)
-    # Of several faults the first is told; what is to be judged here comes first.
+    # Of several faults the first is reported; what is to be judged here comes first.
     unlawful = [one for one in found if one.code == "policy-choice" and "at slack 12.5 ms" in one.text]
     assert (unlawful == []) is lawful
 

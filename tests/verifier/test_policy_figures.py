@@ -146,12 +146,12 @@ def test_stated_targets_hold_by_what_the_tables_say() -> None:
     assert named(better, with_target(violations={"max": 0.01})) == []
     half = with_table(plan, simulated={"accuracy": 0.7})
     assert named(half, with_target(violations={"max": 0.01})) == target
-    untold = with_table(plan, expected=None)
-    assert [one.code for one in check(untold, with_target(quality={"min": 0.1}))] == [
+    unsaid = with_table(plan, expected=None)
+    assert [one.code for one in check(unsaid, with_target(quality={"min": 0.1}))] == [
         "policy-expected",
         "policy-target",
     ]
-    assert [one.code for one in check(untold, with_target(violations={"max": 0.01}))] == [
+    assert [one.code for one in check(unsaid, with_target(violations={"max": 0.01}))] == [
         "policy-expected",
         "policy-target",
     ]

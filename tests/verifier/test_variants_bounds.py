@@ -15,11 +15,11 @@ import pytest
 from cases.random_variants import random_shared, random_snapshot
 
 import hetplan as hp
-from hetplan.problems.variants.size import busy_limit
+from hetplan.problems.variants.size import busy_limit, busy_limit_of_law
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.verifier.report import Report, Word
 from hetplan.verifier.variants_bounds import _fillings, _no_more_than_one
-from hetplan.verifier.waiting_room import most_busy
+from hetplan.verifier.waiting_room import most_busy, most_busy_by_law
 
 Document = dict[str, Any]
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "variants"
@@ -163,3 +163,14 @@ def test_both_writings_of_the_queue_find_the_same_use(batch: int, left: float) -
         mine = most_busy(time_ms=20.0, batch=batch, limit_ms=limit_ms, left=left)
         theirs = busy_limit(time_ms=20.0, batch=batch, slo_ms=limit_ms, percentile=100.0 * (1.0 - left))
         assert mine == pytest.approx(theirs, rel=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_writings_of_the_law_find_the_same_use(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for left in (0.1, 0.01):
+        times = tuple(np.sort(random.uniform(1.0, 20.0, int(random.integers(2, 17)))).tolist())
+        limit_ms = times[-1] * float(random.uniform(0.4, 3.0))
+        mine = most_busy_by_law(times, limit_ms=limit_ms, left=left)
+        theirs = busy_limit_of_law(times, slo_ms=limit_ms, percentile=100.0 * (1.0 - left))
+        assert theirs - 0.004 <= mine <= theirs * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""What instances of variants cost, worked out by hand; a cost that is told otherwise is caught.
+"""What instances of variants cost, worked out by hand; a cost that is said otherwise is caught.
 
 Two instances of v run on g1 already: 4 an hour. Planned are, each hour at 0.01 per second of loading and unit of price:
 
@@ -122,7 +122,7 @@ RIGHT = [
      "plan/workers/0/offer": None, "plan/workers/0/host": None, "plan/workers/1/offer": None,
      "plan/workers/1/host": None, "plan/workers/2/offer": None, "plan/workers/4/offer": None, f"{NOW}/offer": None,
      f"{NOW}/host": None})),
-    ("what cannot run where it stands costs nothing", costs(36.56, 32.56, **{"state/workers/1": worker("wz", "k", None,
+    ("what cannot run where it is costs nothing", costs(36.56, 32.56, **{"state/workers/1": worker("wz", "k", None,
      1, load("z", None, "w"))})),
     ("what nobody knows costs nothing", costs(36.56, 32.56, **{"state/workers/1": worker("wz", "k", None, 1,
      load("z", None, "gone"))})),
@@ -130,7 +130,7 @@ RIGHT = [
      "plan/actions/0/count": DROP})),
     ("other knobs count for themselves", costs(36.56 + 1.44, 32.56 + 1.44, **{f"{NOW}/loads/0/knobs": {"size": 2},
      "plan/actions/0/count": DROP})),
-    ("as exactly as can be told", costs(36.56003, 32.56003)),
+    ("as exactly as can be said", costs(36.56003, 32.56003)),
     ("by a plan without hosts as a whole", {"plan/method/options/level": "aggregate", "plan/workers/0/host": None}),
 ]
 WRONG = [

@@ -37,7 +37,8 @@ class ApiModel(HttpModel):
         url = urlsplit(made["url"])
         self._host = url.netloc
         tls = ssl.create_default_context() if url.scheme == "https" else None
-        self._server.upstream = Upstream(url.hostname or "", url.port or (443 if tls else 80), tls)
+        port = url.port or (443 if tls else 80)
+        self._server.upstream = Upstream(url.hostname or "", port, tls, twice=made.get("retry", True))
 
     async def prepare(self) -> None:
         """Read the key; nothing is called before there is a query, as each call is paid for."""

@@ -65,6 +65,7 @@ class Application:
         self.name, self.entry, self.random, self.asks = name, entry, random, asks
         self.dispatch: Mapping[str, Any] = entry["dispatch"]
         self.late: str = entry["late"]
+        self.tells_rate: bool = self.dispatch["rule"] == "queue-slack/1"
         self.slo_s = entry["slo_ms"] / 1000.0 if entry["slo_ms"] is not None else inf
         self.product = entry["combine"] == "product"
         self.paths: Mapping[str, float] = entry["paths"]

@@ -1,8 +1,8 @@
 """Rules under which queries wait in the router until a worker is free: matching, first come first served, two queues
 by size, and one queue for all workers under a policy.
 
-What happens within one turn of the event loop is decided on together, as the simulator decides together on what
-happens at one instant.
+What comes alone is decided on at once, and what comes close together at the end of the event loop's turn, as the
+simulator decides together on what happens at one instant.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ class MatchingChooser(_Central):
         self._times, self._drop = times, drop
         self._columns = np.array([times.types.index(one) for one in ordered], np.int64)
         self._rows_known, self._predicted = -1, np.zeros((0, len(ordered)))
+        self._only_ms: list[float] = []
         count = len(self.lanes)
         self._kind = np.array([ordered.index(times.type_of(lane)) for lane in self.lanes], np.int64)
         self._first = np.searchsorted(self._kind, np.arange(len(ordered) + 1)).astype(np.int64)
@@ -168,27 +169,30 @@ class MatchingChooser(_Central):
         """Match the oldest queries with all workers and send those whose mate is idle."""
         if self._drop is not None:
             self._drop(self.waiting, self.lanes)
-        count = len(self.lanes)
+        now = monotonic()
+        self._refresh()
+        while self._only_ms and self.waiting and all(lane.idle for lane in self.lanes) and self._in_order(1e3 * now):
+            for lane in self.lanes[: len(self.waiting)]:
+                task = self.waiting.popleft()
+                lane.due_s = now + self._only_ms[self._times.row(task)] / 1e3
+                self._send(lane, [task])
         idle = [lane.idle for lane in self.lanes]
-        queries = min(len(self.waiting), 2 * count)
+        queries = min(len(self.waiting), 2 * len(self.lanes))
         if not queries or not any(idle):
             return
-        now = monotonic()
         tasks = list(islice(self.waiting, queries))
         rows = [self._times.row(task) for task in tasks]
-        if self._rows_known != len(self._times.service_ms):
-            self._rows_known = len(self._times.service_ms)
-            self._predicted = np.ascontiguousarray(self._times.service_ms[:, self._columns])
-        mates = self._in_order(rows, tasks, 1e3 * now) if len(self._first) == 2 and all(idle) else None
-        if mates is None:
-            for k, task in enumerate(tasks):
-                self._arrived[k] = 1e3 * task.query.arrived_s
-                self._rows[k] = rows[k]
-            for number, lane in enumerate(self.lanes):
-                self._ends[number] = IDLE if idle[number] else 1e3 * lane.due_s
-            self._match(1e3 * now, queries, self._predicted)
-            mates = self._mates[:queries].tolist()
-        sent = False
+        for k, task in enumerate(tasks):
+            self._arrived[k] = 1e3 * task.query.arrived_s
+            self._rows[k] = rows[k]
+        for number, lane in enumerate(self.lanes):
+            self._ends[number] = IDLE if idle[number] else 1e3 * lane.due_s
+        self._match(1e3 * now, queries, self._predicted)
+        self._send_mates(tasks, rows, idle, now)
+
+    def _send_mates(self, tasks: Sequence[Task], rows: Sequence[int], idle: Sequence[bool], now: float) -> None:
+        """Send the queries whose mate is idle; the others stay in line."""
+        mates, sent = self._mates[: len(tasks)].tolist(), False
         for task, row, mate in zip(tasks, rows, mates, strict=False):
             if mate >= 0 and idle[mate]:
                 lane = self.lanes[mate]
@@ -196,7 +200,7 @@ class MatchingChooser(_Central):
                 task.lane = lane
                 sent = True
         if sent:
-            for _ in range(queries):
+            for _ in tasks:
                 self.waiting.popleft()
             for task in reversed(tasks):
                 if task.lane is None:
@@ -205,17 +209,25 @@ class MatchingChooser(_Central):
                 if task.lane is not None:
                     self._send(task.lane, [task])
 
-    def _in_order(self, rows: Sequence[int], tasks: Sequence[Task], now_ms: float) -> Sequence[int] | None:
-        """Where all workers are idle and of one type: what the kernel would say, without asking it; None where queries
-        are too many and too different for that. Each query costs the same on every worker, so the oldest go in turn.
+    def _refresh(self) -> None:
+        """Know the times of all classes that have come; of one type of worker as a list, which is quicker to read."""
+        if self._rows_known != len(self._times.service_ms):
+            self._rows_known = len(self._times.service_ms)
+            self._predicted = np.ascontiguousarray(self._times.service_ms[:, self._columns])
+            self._only_ms = self._predicted[:, 0].tolist() if len(self._first) == 2 else []
+
+    def _in_order(self, now_ms: float) -> bool:
+        """Whether the kernel would have the oldest served, one by each worker, where all are idle and of one type.
+
+        Each query costs the same on every worker then. It may be otherwise where they are too many and too different.
         """
         count = len(self.lanes)
-        if len(tasks) > count:
-            oldest_ms = 1e3 * min(task.query.arrived_s for task in tasks)
-            alike = all(row == rows[0] for row in rows)
-            if not (alike and float(self._predicted[rows[0], 0]) + (now_ms - oldest_ms) <= self._costs[2]):
-                return None
-        return range(min(len(tasks), count))
+        if len(self.waiting) <= count:
+            return True
+        seen = list(islice(self.waiting, 2 * count))
+        row, oldest_ms = self._times.row(seen[0]), 1e3 * min([task.query.arrived_s for task in seen])
+        alike = all(self._times.row(task) == row for task in seen)
+        return alike and self._only_ms[row] + (now_ms - oldest_ms) <= self._costs[2]
 
     def _match(self, now_ms: float, queries: int, predicted: Any) -> None:
         seen = Seen(

@@ -138,12 +138,14 @@ class ShareChooser(_AtWorkers):
         self._rules: dict[tuple[Any, ...], PathShares] = {}
         self._key = node if named else None
         self._keyed = any(route.prefix for route in self._routes)
+        alone = len(self._groups) == 1 and not sheds and not self._keyed
+        self._only = next(iter(self._groups)) if alone else None
 
     def place(self, task: Task) -> Lane | None:
         """By the shares."""
         if not self._groups:
             raise NoWorker(f"no worker for step {self._node} is up")
-        return self.within(self.group(task))
+        return self.within(self._only or self.group(task))
 
     def group(self, task: Task) -> str:
         """The load whose turn it is."""

@@ -26,6 +26,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 __all__ = [
+    "APART_S",
     "ASK",
     "BATCH",
     "DONE",
@@ -55,10 +56,10 @@ MOST_FRAME = 80 * 1024 * 1024
 
 _HEAD = Struct("!IB")
 PING_FRAME = _HEAD.pack(0, PING)
-_ASK = Struct("!IffffB")
-_BATCH = Struct("!BI")
+_ASK, _ASK_HEAD = Struct("!IffffB"), Struct("!IBIffffB")
+_BATCH, _BATCH_HEAD = Struct("!BI"), Struct("!IBBI")
 _ITEM = Struct("!IffI")
-_DONE = Struct("!IBffIBBI")
+_DONE, _DONE_HEAD = Struct("!IBffIBBI"), Struct("!IBIBffIBBI")
 
 
 class Asked(NamedTuple):
@@ -96,12 +97,11 @@ def ask_frame(
     >>> read_ask(frame[5:])
     Asked(query=7, waited_ms=1.5, slack_ms=50.0, give_up_ms=inf, rate_qps=900.0, load='w1.a', body=b'{}')
     """
-    return b"%b%b%b%b" % (
-        _HEAD.pack(_ASK.size + len(load) + len(body), ASK),
-        _ASK.pack(query, waited_ms, slack_ms, give_up_ms, rate_qps, len(load)),
-        load,
-        body,
-    )
+    named = len(load)
+    head = _ASK_HEAD.pack(
+        _ASK.size + named + len(body), ASK, query, waited_ms, slack_ms, give_up_ms, rate_qps, named
+    )  # fmt: skip
+    return b"".join((head, load, body))
 
 
 def read_ask(content: bytes) -> Asked:
@@ -121,9 +121,11 @@ def batch_frame(load: bytes, items: Iterable[tuple[int, float, float, bytes]]) -
     >>> read_batch(frame[5:])
     ('w1.a', [(1, 0.5, 9.0, b'x'), (2, 0.0, 9.0, b'')])
     """
-    parts = [b"".join((_ITEM.pack(query, waited, slack, len(body)), body)) for query, waited, slack, body in items]
-    content = b"".join((_BATCH.pack(len(load), len(parts)), load, *parts))
-    return _HEAD.pack(len(content), BATCH) + content
+    parts = [load]
+    for query, waited, slack, body in items:
+        parts += (_ITEM.pack(query, waited, slack, len(body)), body)
+    content = b"".join(parts)
+    return _BATCH_HEAD.pack(_BATCH.size + len(content), BATCH, len(load), len(parts) // 2) + content
 
 
 def read_batch(content: bytes) -> tuple[str, list[tuple[int, float, float, bytes]]]:
@@ -146,29 +148,23 @@ def done_frame(answered: Answered) -> bytes:
     >>> read_done(frame[5:])[3:]
     (12.0, 4, 'w1.a', b'', b'[1]', 'unsure')
     """
-    load, said, children, body = (
-        answered.load.encode(),
-        answered.step_outcome.encode(),
-        answered.children,
-        answered.body,
-    )
-    return b"%b%b%b%b%b%b" % (
-        _HEAD.pack(_DONE.size + len(load) + len(said) + len(children) + len(body), DONE),
-        _DONE.pack(*answered[:5], len(load), len(said), len(children)),
-        load,
-        said,
-        children,
-        body,
-    )
+    query, outcome, queue_ms, service_ms, batch, name, children, body, step_outcome = answered
+    load, said = name.encode(), step_outcome.encode()
+    of_load, of_said, of_children = len(load), len(said), len(children)
+    size = _DONE.size + of_load + of_said + of_children + len(body)
+    head = _DONE_HEAD.pack(size, DONE, query, outcome, queue_ms, service_ms, batch, of_load, of_said, of_children)
+    return b"".join((head, load, said, children, body))
 
 
 def read_done(content: bytes) -> Answered:
     """The content of a DONE frame."""
-    query, outcome, queue_ms, service_ms, batch, *sizes = _DONE.unpack_from(content)
-    load, said, children = (slice(_DONE.size + sum(sizes[:n]), _DONE.size + sum(sizes[: n + 1])) for n in range(3))
+    query, outcome, queue_ms, service_ms, batch, of_load, of_said, of_children = _DONE.unpack_from(content)
+    said_at = _DONE.size + of_load
+    children_at = said_at + of_said
+    body_at = children_at + of_children
     return Answered(
-        query, outcome, queue_ms, service_ms, batch, content[load].decode(), content[children],
-        content[children.stop :], content[said].decode(),
+        query, outcome, queue_ms, service_ms, batch, content[_DONE.size : said_at].decode(),
+        content[children_at:body_at], content[body_at:], content[said_at:children_at].decode() if of_said else "",
     )  # fmt: skip
 
 
@@ -230,7 +226,7 @@ class FrameWriter:
             self._out.append(frame)
             return
         now = monotonic()
-        if self._alone and now - self._wrote_s > _APART_S:
+        if self._alone and now - self._wrote_s > APART_S:
             self._wrote_s = now
             if transport is not None:
                 transport.write(frame)
@@ -245,4 +241,5 @@ class FrameWriter:
             transport.write(b"".join(out))
 
 
-_APART_S = 0.0001
+APART_S = 0.0001
+"""What comes so long after the one before it has come alone."""

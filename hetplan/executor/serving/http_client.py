@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
 from collections.abc import Iterable
@@ -11,10 +12,13 @@ from typing import Any, Protocol
 
 from httptools import HttpParserError, HttpResponseParser
 
+from hetplan.executor.serving.process import Receiver
+
 __all__ = ["Call", "Taker", "Upstream", "request_bytes", "whole"]
 
 _MOST_IDLE = 64
 _CONNECT_S = 5.0
+_HUNG_UP = "the server hung up"
 
 
 class Taker(Protocol):
@@ -79,10 +83,14 @@ class Call:
 
 
 class Upstream:
-    """Connections to one address, a request at a time on each; idle ones are kept and used again."""
+    """Connections to one address, a request at a time on each; idle ones are kept and used again.
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self.host, self.port, self._tls = host, port, tls
+    A request on a kept connection that the server closes without a word is sent again on a new one only where it may be
+    served twice (`twice`): the server may have closed an idle connection, or have died of this very request.
+    """
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None, *, twice: bool = True) -> None:
+        self.host, self.port, self._tls, self.twice = host, port, tls, twice
         self._loop = asyncio.get_running_loop()
         self._idle: list[_Line] = []
 
@@ -91,9 +99,10 @@ class Upstream:
         call = Call(data, taker)
         while self._idle:
             line = self._idle.pop()
-            if not line.transport.is_closing():
+            if line.open:
                 line.send(call)
                 return call
+            line.transport.abort()
         call._task = self._loop.create_task(self._open(call))
         return call
 
@@ -109,7 +118,8 @@ class Upstream:
                 _, line = await self._loop.create_connection(lambda: _Line(self), self.host, self.port, ssl=self._tls)
         except (OSError, TimeoutError) as error:
             call._task = None
-            call.taker.lost(f"no connection to {self.host}:{self.port}: {error or 'it took too long'}")
+            none = f"no connection to {self.host}:{self.port}: {error or 'it took too long'}"
+            call.taker.lost(_HUNG_UP if call.sent else none)
             return
         call._task = None
         line.send(call)
@@ -121,12 +131,11 @@ class Upstream:
             line.transport.abort()
 
     def _again(self, call: Call) -> None:
-        """The server had closed a kept connection meanwhile: the same on a new one."""
-        call.sent = False
+        """The server closed a kept connection meanwhile: the same on a new one. It may have seen the request."""
         call._task = self._loop.create_task(self._open(call))
 
 
-class _Line(asyncio.Protocol):
+class _Line(Receiver):
     """One connection."""
 
     def __init__(self, upstream: Upstream) -> None:
@@ -137,6 +146,15 @@ class _Line(asyncio.Protocol):
         self._measured = self._said = False
         self._parser: HttpResponseParser | None = None
         self._headers: dict[str, str] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether an idle connection may be used: not one that the server closed, seen by asyncio already or not."""
+        if self.transport.is_closing():
+            return False
+        look = select.poll()
+        look.register(self.transport.get_extra_info("socket"), select.POLLIN)
+        return not look.poll(0)
 
     def send(self, call: Call) -> None:
         """Send the request of a call."""
@@ -171,11 +189,11 @@ class _Line(asyncio.Protocol):
             self.upstream._idle.remove(self)
         if call is not None and self._said and not self._measured and exc is None:
             self.on_message_complete()
-        elif call is not None and self._served and not self._said:
+        elif call is not None and self._served and not self._said and self.upstream.twice:
             self.call = call._line = None
             self.upstream._again(call)
         else:
-            self._lose("the server hung up")
+            self._lose(_HUNG_UP)
         self._parser = None  # it holds this connection, and would keep it in memory
 
     def _lose(self, why: str) -> None:

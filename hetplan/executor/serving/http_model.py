@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from hetplan.executor.serving.frames import FAILED, SERVED
 from hetplan.executor.serving.http_client import Upstream, request_bytes, whole
 from hetplan.executor.serving.http_server import Exchange
-from hetplan.executor.serving.models import Done, Result
+from hetplan.executor.serving.models import Done, Result, as_outcome
 from hetplan.executor.serving.open_inference import joined, split_outputs
 from hetplan.executor.serving.openai_words import Asked
 from hetplan.executor.serving.query_body import Query
@@ -40,7 +40,8 @@ class OtherServer:
         self._process: asyncio.subprocess.Process | None = None
         self._starting = asyncio.Lock()
         url = urlsplit(made["url"] or "http://127.0.0.1:0")
-        self.upstream = Upstream(url.hostname or "127.0.0.1", url.port or 80)
+        self._twice: bool = made.get("retry", True)
+        self.upstream = Upstream(url.hostname or "127.0.0.1", url.port or 80, twice=self._twice)
 
     @property
     def ended(self) -> bool:
@@ -48,7 +49,7 @@ class OtherServer:
         return self._process is not None and self._process.returncode is not None
 
     async def gone(self) -> bool:
-        """Whether it was ours and is no more, be it that its end has not been told yet."""
+        """Whether it was ours and is no more, even where its end was not reported yet."""
         if self._process is None:
             return False
         with suppress(TimeoutError):
@@ -61,7 +62,7 @@ class OtherServer:
             if self.made["command"] and (self._process is None or self.ended):
                 port = self.made["port"] or _free_port()
                 self.upstream.close()
-                self.upstream = Upstream("127.0.0.1", port)
+                self.upstream = Upstream("127.0.0.1", port, twice=self._twice)
                 words = [word.replace("{port}", str(port)) for word in self.made["command"]]
                 self._process = await asyncio.create_subprocess_exec(
                     *words, stdin=asyncio.subprocess.DEVNULL, env={**os.environ, **self._environment}
@@ -163,7 +164,14 @@ class HttpModel:
         body = inputs if isinstance(inputs, bytes) else json.dumps(inputs).encode()
         if isinstance(inputs, bytes):
             kind = "application/octet-stream"
-        return _as_result(*await self._request(body, kind))
+        return self._judged(_as_result(*await self._request(body, kind)))
+
+    def _judged(self, result: Result) -> Result:
+        """A result with what it comes to, where what follows depends on it."""
+        place = self._made.get("outcome")
+        if place is None or result.outcome != SERVED:
+            return result
+        return result._replace(step_outcome=as_outcome(_found_at(json.loads(result.body), place)))
 
     async def _infer(self, queries: Sequence[Query]) -> Sequence[Result]:
         asked, rows = joined([query.inputs for query in queries])
@@ -171,7 +179,7 @@ class HttpModel:
         if status != 200:
             return [_as_result(status, content)] * len(queries)
         answers = split_outputs(json.loads(content), rows)
-        return [Result(SERVED, b"", json.dumps(answer).encode()) for answer in answers]
+        return [self._judged(Result(SERVED, b"", json.dumps(answer).encode())) for answer in answers]
 
     async def _request(self, body: bytes, kind: str) -> tuple[int, bytes]:
         try:
@@ -186,6 +194,22 @@ class HttpModel:
 def as_model(asked: Asked, name: str, body: bytes) -> bytes:
     """The body with the name by which the server knows its model."""
     return body if asked.model == name else json.dumps({**asked.said, "model": name}).encode()
+
+
+def _found_at(answer: Any, place: str) -> Any:
+    """What an answer says at a place; None where it has no such place.
+
+    >>> _found_at({"choices": [{"finish_reason": "stop"}]}, "choices.0.finish_reason"), _found_at({"a": 1}, "a.b")
+    ('stop', None)
+    """
+    for name in place.split("."):
+        if isinstance(answer, Mapping):
+            answer = answer.get(name)
+        elif isinstance(answer, list) and name.isdecimal() and int(name) < len(answer):
+            answer = answer[int(name)]
+        else:
+            return None
+    return answer if isinstance(answer, str | int | float) else None
 
 
 def _as_result(status: int, content: bytes) -> Result:

@@ -24,12 +24,14 @@ from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
+from hetplan.executor.serving.process import Receiver
+
 __all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen", "listen_for_keeper"]
 
 _REASON = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 BACKLOG = 1024
 _LARGE = 256 * 1024
-"""A body of more bytes is gathered in one piece."""
+"""So many bytes of a body are joined into one piece; an answer of more waits for its client."""
 _WHO = b"www-authenticate: Bearer\r\n"
 _RETRY = b"retry-after: 1\r\n"
 _RESERVE = 64
@@ -74,7 +76,8 @@ class _Refused(Exception):
 
 class _Head(NamedTuple):
     method: str
-    target: bytes
+    path: str
+    query: str
     headers: dict[str, str]
     version: str
     length: int
@@ -103,15 +106,11 @@ class Exchange:
         "refused",
     )
 
-    def __init__(
-        self, connection: HttpConnection, method: str, target: bytes, headers: dict[str, str], body: bytes, version: str
-    ) -> None:
-        self.connection, self.method, self.headers, self.body = connection, method, headers, body
-        self.path, self.query = _target(target)
-        self.keeps = self.refused = False
-        self._version = version
+    def __init__(self, connection: HttpConnection, head: _Head, body: bytes, *, keeps: bool = False) -> None:
+        self.connection, self.body, self.keeps = connection, body, keeps
+        self.method, self.path, self.query, self.headers, self._version, _ = head
+        self.refused = self._open = False
         self._answer: bytes | None = None
-        self._open = False
         self.on_gone: Callable[[], None] | None = None
         self.on_room: Callable[[], None] | None = None
 
@@ -171,7 +170,7 @@ class Exchange:
         return b"connection: close\r\n\r\n"
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(Receiver):
     """One client; every whole request is handed to the server's function as an `Exchange`."""
 
     def __init__(self, server: HttpServer) -> None:
@@ -209,6 +208,7 @@ class HttpConnection(asyncio.Protocol):
         """What is still to be answered is answered into the void."""
         self.transport = None
         self.server.forget(self, self._read + sum(len(exchange.body) for exchange in self._pending))
+        self._drop_body()
         waiting = [exchange.on_gone for exchange in self._pending if exchange.on_gone is not None]
         self._pending.clear()
         del self._parser  # it holds this connection, and would keep it in memory
@@ -235,7 +235,10 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take every whole request out of what came."""
-        if self._state is _IDLE and self._receive is None and not self._ending:
+        if self._receive is not None:
+            self._receive(data)
+            return
+        if self._state is _IDLE and not self._ending:
             exchange = self._known(data)
             if exchange is not None:
                 self._take(exchange)
@@ -253,9 +256,7 @@ class HttpConnection(asyncio.Protocol):
         if before is None or len(data) - end != before.length or self.server.held > self.limits.held_bytes // 2:
             return None
         self.server.held += len(data) - end
-        exchange = Exchange(self, before.method, before.target, before.headers, data[end:], before.version)
-        exchange.keeps = True
-        return exchange
+        return Exchange(self, before, data[end:], keeps=True)
 
     def _remember(self, data: bytes) -> None:
         """Remember the head of a request that came at once, and alone; those that ask for more are parsed each time."""
@@ -266,7 +267,8 @@ class HttpConnection(asyncio.Protocol):
             heads = self.server.heads
             if len(heads) >= _MOST_KEPT:
                 heads.clear()
-            heads[data[:end]] = _Head(exchange.method, self._url, exchange.headers, self._version, len(exchange.body))
+            about = exchange.method, exchange.path, exchange.query, exchange.headers
+            heads[data[:end]] = _Head(*about, self._version, len(exchange.body))
 
     def _parse(self, data: bytes) -> bytes:
         """Feed the parser; what is left over belongs to another protocol, or to a parser that begins anew."""
@@ -330,8 +332,8 @@ class HttpConnection(asyncio.Protocol):
         self._url = self._method = b""
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
-        self._large: bytearray | None = None
-        self._head = self._read = self._stuck = 0
+        self._joined: list[bytes] = []
+        self._head = self._read = self._loose = self._stuck = 0
 
     def on_url(self, piece: bytes) -> None:
         """A part of the target."""
@@ -375,13 +377,13 @@ class HttpConnection(asyncio.Protocol):
         self._may_hold(size)
         self._read += size
         self.server.held += size
-        if self._read <= _LARGE:
-            self._body.append(piece)
-            return
-        # In one piece of memory, which goes back to the system whole.
-        if self._large is None:
-            self._large, self._body = bytearray().join(self._body), []
-        self._large += piece
+        self._body.append(piece)
+        self._loose += size
+        if self._loose >= _LARGE:
+            # Pieces of this size go back to the system whole, and hold no more than what was read.
+            self._joined.append(b"".join(self._body))
+            self._body.clear()
+            self._loose = 0
 
     def on_message_complete(self) -> None:
         """A request is whole; one that asks for an upgrade and has a body is not: the parser stops before its body."""
@@ -392,13 +394,12 @@ class HttpConnection(asyncio.Protocol):
             return
         self._state, self._continue, self._moved = _IDLE, False, True
         whole = body[0] if len(body) == 1 else b"".join(body)
-        if self._large is not None:
-            whole = bytes(self._large)
+        if self._joined:
+            whole = b"".join([*self._joined, whole])
         self._drop_body()
-        method = parser.get_method().decode("ascii")
-        exchange = Exchange(self, method, self._url, self._headers, whole, self._version)
-        exchange.keeps = parser.should_keep_alive()
-        self._come.append(exchange)
+        method, (path, query) = parser.get_method().decode("ascii"), _target(self._url)
+        head = _Head(method, path, query, self._headers, self._version, len(whole))
+        self._come.append(Exchange(self, head, whole, keeps=parser.should_keep_alive()))
 
     def _without_upgrade(self) -> bytes:
         """The head again, for a new parser that reads the body: nobody upgrades on a request with a body."""
@@ -412,7 +413,7 @@ class HttpConnection(asyncio.Protocol):
         return compare_digest(said, self.server.guard) or _target(self._url)[0] in self.limits.always
 
     def _drop_body(self) -> None:
-        self._read, self._body, self._large = 0, [], None
+        self._read, self._loose, self._body, self._joined = 0, 0, [], []
 
     def _may_hold(self, size: int) -> None:
         if self._read + size > self.limits.body_bytes:
@@ -520,7 +521,7 @@ class HttpConnection(asyncio.Protocol):
         self._refusal, self._ending = refusal, True
         self.server.held -= self._read
         self._drop_body()
-        exchange = Exchange(self, "GET", b"/", {}, b"", "1.1")
+        exchange = Exchange(self, _Head("GET", "/", "", {}, "1.1", 0), b"")
         exchange.refused = True
         self._pending.append(exchange)
         exchange.answer(refusal.status, f"{refusal.why}\n".encode(), kind=b"text/plain", fields=refusal.fields)

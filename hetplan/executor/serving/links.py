@@ -22,6 +22,7 @@ from hetplan.executor.serving.frames import (
     read_done,
 )
 from hetplan.executor.serving.law import OffTable, ServiceLaw
+from hetplan.executor.serving.process import Receiver
 from hetplan.executor.serving.query_tree import Task
 
 __all__ = ["Lane", "Link"]
@@ -82,7 +83,7 @@ def _has_mean(law: Mapping[str, Any] | None) -> bool:
     return law is not None and ("mean" in law or "ms" in law)
 
 
-class Link(asyncio.Protocol):
+class Link(Receiver):
     """A connection to one worker, opened again whenever it breaks.
 
     `on_done` gets every answer, `on_ready` an open link, `on_lost` the queries that a broken one left

@@ -85,6 +85,11 @@ class Steps:
         """Whether there is one step only."""
         return len(self.nodes) == 1
 
+    @cached_property
+    def alone(self) -> bool:
+        """Whether there is one step only, and nothing depends on what its answer comes to."""
+        return self.single and not any(node.edges or node.worth for node in self.nodes.values())
+
 
 def _after(name: str, edges: Mapping[str, tuple[Edge, ...]], outcomes: Mapping[str, Any], outcome: str) -> int:
     """To how many ends at most the jobs of a step come that have this outcome; 0 where nothing follows."""

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count, takewhile
 from math import inf
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.applications import Application, Asks
 from hetplan.executor.serving.choosers import NoWorker
-from hetplan.executor.serving.frames import FAILED, SERVED, Answered
+from hetplan.executor.serving.frames import APART_S, FAILED, SERVED, Answered
 from hetplan.executor.serving.http_server import Exchange, listen, listen_for_keeper
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane, Link
@@ -59,6 +59,7 @@ class Router:
         self.refused = ""
         self.since_s = monotonic()
         self._numbers = count()
+        self._decided_s = 0.0
         self._random = Random(0)
         self._loop: asyncio.AbstractEventLoop
         self._queries: dict[int, QueryState] = {}
@@ -125,7 +126,7 @@ class Router:
                 self.loads.setdefault(load["id"], dict.fromkeys(_PER_LOAD, 0.0))
         self.lanes, self.routes = lanes, routes
         policies = {unit["worker"]: unit["policies"] for unit in routes["units"]}
-        asks = Asks(self._send, self._give_up, self._loop.call_soon)
+        asks = Asks(self._send, self._give_up, self._soon)
         old, self.apps = self.apps, {}
         for name, said in routes["apps"].items():
             known = old.get(name)
@@ -285,6 +286,18 @@ class Router:
         if lane is not None:
             self._ask(task, lane)
 
+    def _soon(self, decide: Callable[[], None]) -> None:
+        """Decide at once where nothing was decided just now, else on all that this turn of the event loop brings.
+
+        To wait for its end costs a lone query more than the decision.
+        """
+        now = monotonic()
+        if now - self._decided_s > APART_S:
+            self._decided_s = now
+            decide()
+        else:
+            self._loop.call_soon(decide)
+
     def _ask(self, task: Task, lane: Lane) -> None:
         now = monotonic()
         query = task.query
@@ -294,7 +307,7 @@ class Router:
         task.lane, task.asked_s = lane, now
         self.loads[lane.name]["arrived"] += 1
         slack_ms = 1e3 * (query.deadline_s - now)
-        rate_qps = app.rate_qps(lane) if app.dispatch["rule"] == "queue-slack/1" else 0.0
+        rate_qps = app.rate_qps(lane) if app.tells_rate else 0.0
         times = (1e3 * (now - task.entered_s), slack_ms, 1e3 * (give_up_s - now), rate_qps)
         lane.link.ask(next(self._numbers) & 0xFFFFFFFF, task, lane, times)
 
@@ -359,6 +372,13 @@ class Router:
             self._end(task, "lost", "the plan in force has no such step")
             return
         query.judged = query.judged or lane.judged
+        if app.steps.alone and not app.paths:
+            # One step that nothing follows, whatever its answer comes to.
+            query.quality += task.weight * (task.quality * lane.quality if app.product else task.quality + lane.quality)
+            if not query.brief and answered.body:
+                query.outputs.append((task.node, answered.body))
+            self._close(query)
+            return
         task.quality = task.quality * lane.quality if app.product else task.quality + lane.quality
         if query.meetings is not None:
             meeting = query.meeting(task.node)

@@ -87,10 +87,11 @@ class Lane:
     waiting: deque[Job] = field(default_factory=deque)
     rate_qps: float = 0.0
 
-    @property
-    def only(self) -> HeldLoad:
+    def __post_init__(self) -> None:
+        self.only = next(iter(self.loads.values()))
         """The load of a lane without a policy."""
-        return next(iter(self.loads.values()))
+        self.at_once = self.selector is None and (self.only.max_wait_s <= 0.0 or self.only.max_batch == 1)
+        """Whether a query that nobody is before is served by itself, where a server is free."""
 
     def ripe_s(self) -> float:
         """When its oldest query stops waiting for others to join it."""
@@ -105,32 +106,44 @@ class Station:
 
     def __init__(self, servers: int, lanes: Sequence[Lane], wake_at: Callable[..., None]) -> None:
         self.servers, self.lanes, self.busy = servers, list(lanes), 0
+        self._starting = False
         self._wake_at = wake_at
 
     def put(self, lane: Lane, job: Job, load: HeldLoad) -> None:
         """A query joins a lane."""
         load.counters.arrived += 1
+        free = self.busy < self.servers
+        if free and len(self.lanes) == 1 and not lane.waiting and lane.at_once and job.give_up_s == inf:
+            self.serve(load, [job])
+            return
         lane.waiting.append(job)
-        if self.busy < self.servers:
+        if free:
             self.start()
 
     def start(self) -> None:
         """Give every free server a batch, as far as lanes have one."""
-        while self.busy < self.servers:
-            now = monotonic()
-            lane = self._ready(now)
-            if lane is None:
-                return
-            chosen = self._by_policy(lane, now) if lane.selector is not None else self._in_order(lane, now)
-            if chosen is not None:
-                self.serve(*chosen)
+        if self._starting:
+            return  # a model answered within the call: whoever made it goes on
+        self._starting = True
+        try:
+            while self.busy < self.servers:
+                now = monotonic()
+                lane = self._ready(now)
+                if lane is None:
+                    return
+                chosen = self._by_policy(lane, now) if lane.selector is not None else self._in_order(lane, now)
+                if chosen is not None:
+                    self.serve(*chosen)
+        finally:
+            self._starting = False
 
     def serve(self, load: HeldLoad, jobs: list[Job]) -> None:
         """Run these queries as one batch now."""
         began = monotonic()
         self.busy += 1
         load.counters.batches += 1
-        load.counters.queue_ms += 1000.0 * sum(began - job.entered_s for job in jobs)
+        for job in jobs:
+            load.counters.queue_ms += 1000.0 * (began - job.entered_s)
 
         def done(results: Sequence[Result]) -> None:
             took = monotonic() - began

@@ -62,7 +62,7 @@ class StreamRouter:
         address, port = lane.link.address, lane.link.port
         if found is None or (found.upstream.host, found.upstream.port) != (address, port):
             found = Instance(lane, number, Upstream(address, port, lane.link.tls))
-        found.lane = lane
+        found.lane, found.upstream.twice = lane, lane.retry
         self._instances[key] = found
         return found
 

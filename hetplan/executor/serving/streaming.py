@@ -115,26 +115,26 @@ class Streaming:
             return None
         work = [Work()] * len(may) if not self._costs or asked is None else [costs.of(asked) for costs in self._costs]
         rule = self._least_work if decodes else self._rule
-        place = rule(np.array([may], dtype=np.int64), work)
+        place = rule(np.array(may, dtype=np.int64), work)
         return (self.instances[place], work[place]) if place >= 0 else None
 
     def _least_work(self, open_to: NDArray[np.int64], work: Sequence[Work]) -> int:
         table, before = np.array(work), np.array([one.work_ms for one in self.instances])
         new = table[:, 1] + table[:, 2]
-        return least_work(before, self._kind, open_to, 0, table[None, :, 0], 0, self._limit_ms, new)
+        return least_work(before, self._kind, open_to, table[:, 0], self._limit_ms, new)
 
     def _next(self, open_to: NDArray[np.int64], work: Sequence[Work]) -> int:
         del work
-        self._turn = next_in_turn(self._turn, self._kind, open_to, 0)
+        self._turn = next_in_turn(self._turn, self._kind, open_to)
         return self._turn
 
     def _share(self, open_to: NDArray[np.int64], work: Sequence[Work]) -> int:
         del work
-        return by_shares(self._random.random(), self._kind, open_to, 0, self._shares)
+        return by_shares(self._random.random(), self._kind, open_to, self._shares)
 
     def _fewest(self, open_to: NDArray[np.int64], work: Sequence[Work]) -> int:
         del work
-        up = [place for place in range(len(self.instances)) if open_to[0, place]]
+        up = [place for place in range(len(self.instances)) if open_to[place]]
         return min(up, key=lambda place: self.instances[place].under_way)
 
 

@@ -135,7 +135,7 @@ class Columns(Form[Vector]):
     def price(self, prices: Vector, *, costs: bool = True) -> Priced:
         """The cheapest column of every block at these prices; without `costs` only the prices count.
 
-        Where a block has so many items of nearly one rate that its cheapest column is not found in some thousand steps,
+        In a block with many items of nearly one rate the cheapest column may not be found in some thousand steps. Then
         the best one found takes its place, and the bound is that of what was not looked at.
         """
         worth = prices @ self.use

@@ -8,7 +8,7 @@ through every sum, which is what makes the loops fast.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,42 @@ _LOG_NOTHING = -48.0
 """Log of the probability P(Binomial = h - 1) beyond which an edge has all or nothing below it."""
 _UNLIKELY = 1e-22
 """Phases that are less likely do not count."""
+
+
+class Process(NamedTuple):
+    """What all partial actions with so many waiting have in common."""
+
+    waiting: int
+    queue: int
+    stages: int
+    grid: Floats
+    weights: Floats
+    log_factorial: Floats
+    log_left: Floats
+    tables: Floats
+
+
+class Chosen(NamedTuple):
+    """Partial actions, and where the numbers of each begin in `Process.tables`."""
+
+    slack: Integers
+    taken: Integers
+    service: Integers
+    latency: Floats
+    first: Integers
+    low: Integers
+    width: Integers
+
+
+class Edges(NamedTuple):
+    """The edges of an action's buckets: v / (1 - v), P(Binomial = h - 1), and room for terms and tails."""
+
+    grid: Floats
+    log_factorial: Floats
+    odds: Floats
+    before: Floats
+    term: Floats
+    tail: Floats
 
 
 def compiled_rows(form: QueueModel, action: Integers) -> csr_array:
@@ -65,13 +101,12 @@ def compiled_rows(form: QueueModel, action: Integers) -> csr_array:
         code = _code(form, form.rates_by_queue[n], model, batch)
         service = np.where(batch > 0, service_of[model, batch - 1], services.size)
         latency = np.append(services, 0.0)[service]
-        process = (n, form.queue, form.stages, form.grid_s, weights, log_factorial, log_left, tables)
-        parts = (slacks[waiting == n], np.maximum(batch, 1), service, latency, *(x[code] for x in joins))
+        process = Process(n, form.queue, form.stages, form.grid_s, weights, log_factorial, log_left, tables)
+        parts: Any = (slacks[waiting == n], np.maximum(batch, 1), service, latency, *(x[code] for x in joins))
         done = 0
         while done < here.size:
             columns, data = rows.room()
-            given: Any = (*process, *(part[done:] for part in parts), most, columns, data)
-            counts, used = _compute_rows(*given)
+            counts, used = _compute_rows(process, Chosen(*(part[done:] for part in parts)), most, columns, data)
             rows.took(counts, used)
             done += counts.size
     begins, columns, data = rows.all()
@@ -156,22 +191,14 @@ def _joins(form: QueueModel, action: Integers) -> tuple[Floats, Integers, Intege
 
 @part
 def _edges_between(
-    grid: Floats,
-    start: float,
-    waited: float,
-    log_left: Floats,
-    k_least: int,
-    k_most: int,
-    h: int,
-    log_factorial: Floats,
-    odds: Floats,
-    before: Floats,
+    edges: Edges, start: float, waited: float, log_left: Floats, k_least: int, k_most: int, h: int
 ) -> tuple[int, int]:
     """The edges between which the new head comes, whatever the phase; P(Binomial(k, v) = h - 1) and v / (1 - v) there.
 
     `start` is the slack' of a new head that came with the old one; k = `k_least`. `log_left` is that of 1 - v, times
     the wait.
     """
+    grid, log_factorial, odds, before = edges.grid, edges.log_factorial, edges.odds, edges.before
     last = grid.size - 1
     if waited <= 0.0:
         bottom = 0
@@ -207,13 +234,12 @@ def _edges_between(
 
 
 @part
-def _binomial_tails(
-    bottom: int, top: int, k: int, h: int, odds: Floats, before: Floats, term: Floats, tail: Floats
-) -> None:
+def _binomial_tails(edges: Edges, bottom: int, top: int, k: int, h: int) -> None:
     """tail[e] = P(Binomial(k, v) >= h) between two edges, from P(Binomial(k, v) = h - 1): all edges term by term.
 
     Summed from the end on which there is less; the edge in the middle is the last to settle.
     """
+    odds, before, term, tail = edges.odds, edges.before, edges.term, edges.tail
     split = bottom + 1
     while split < top and odds[split] * (k - h) < h:
         split += 1
@@ -244,21 +270,14 @@ def _binomial_tails(
 
 @part
 def _mix_phases(
-    bottom: int,
-    top: int,
-    k: int,
-    h: int,
-    weights: Floats,
-    table: Floats,
-    odds: Floats,
-    before: Floats,
-    tail: Floats,
-    below: Floats,
+    edges: Edges, between: tuple[int, int], k: int, h: int, weights: Floats, table: Floats, below: Floats
 ) -> None:
     """below[a, e] = sum over phases r of w(r) P(slack' below edge e | k + r) P(a | r); the last column: below infinity.
 
     `weights` and `table` begin with the first phase that counts.
     """
+    bottom, top = between
+    odds, before, tail = edges.odds, edges.before, edges.tail
     width, last = below.shape[0], below.shape[1] - 1
     for a in range(width):
         below[a, last] = 0.0
@@ -282,11 +301,10 @@ def _mix_phases(
 
 
 @part
-def _write_row(
-    below: Floats, bottom: int, top: int, left: int, queue: int, slacks: int, columns: Places, data: Floats
-) -> int:
+def _write_row(below: Floats, between: tuple[int, int], left: int, queue: int, columns: Places, data: Floats) -> int:
     """The states that the masses between edges belong to, `left` and more waiting; returns how many it wrote."""
-    used, lost = 0, 0.0
+    bottom, top = between
+    slacks, used, lost = below.shape[1] - 1, 0, 0.0
     for a in range(below.shape[0]):
         number = left + a
         if number > queue:
@@ -308,48 +326,29 @@ def _write_row(
 
 
 @summing_kernel
-def _compute_rows(
-    n: int,
-    queue: int,
-    stages: int,
-    grid: Floats,
-    weights: Floats,
-    log_factorial: Floats,
-    log_left: Floats,
-    tables: Floats,
-    slack: Integers,
-    taken: Integers,
-    service: Integers,
-    latency: Floats,
-    first_of: Integers,
-    low_of: Integers,
-    width_of: Integers,
-    most: int,
-    columns: Places,
-    data: Floats,
-) -> tuple[Integers, int]:
+def _compute_rows(process: Process, chosen: Chosen, most: int, columns: Places, data: Floats) -> tuple[Integers, int]:
     """Rows of the partial actions with n > 1 waiting, while there is room for another; entries per row, and in all."""
-    slacks, k_least = grid.size, (n - 1) * stages
-    counts = np.zeros(slack.size, dtype=np.int64)
-    below = np.zeros((width_of.max(), slacks + 1))
+    grid, stages = process.grid, process.stages
+    slacks, k_least = grid.size, (process.waiting - 1) * stages
+    counts = np.zeros(chosen.slack.size, dtype=np.int64)
+    below = np.zeros((chosen.width.max(), slacks + 1))
     odds, before, term, tail = np.zeros(slacks), np.zeros(slacks), np.zeros(slacks), np.zeros(slacks)
-    used = 0
-    for i in range(slack.size):
+    edges, used = Edges(grid, process.log_factorial, odds, before, term, tail), 0
+    for i in range(counts.size):
         if used + most > columns.size:
             return counts[:i], used
-        h, width, phases = taken[i] * stages, width_of[i], weights[slack[i]]
+        h, width, phases = chosen.taken[i] * stages, chosen.width[i], process.weights[chosen.slack[i]]
         low = 0
         while phases[low] < _UNLIKELY:
             low += 1
-        start, waited = grid[slack[i]] - latency[i], grid[slacks - 1] - grid[slack[i]]
-        first = k_least + low
-        bottom, top = _edges_between(
-            grid, start, waited, log_left[service[i]], first, k_least + stages - 1, h, log_factorial, odds, before
-        )
-        _binomial_tails(bottom, top, first, h, odds, before, term, tail)
-        table = tables[first_of[i] + low * width : first_of[i] + stages * width]
-        _mix_phases(bottom, top, first, h, phases[low:], table, odds, before, tail, below[:width])
-        left = n - taken[i] + low_of[i]
-        counts[i] = _write_row(below[:width], bottom, top, left, queue, slacks, columns[used:], data[used:])
+        waited = grid[slacks - 1] - grid[chosen.slack[i]]
+        start, first = grid[chosen.slack[i]] - chosen.latency[i], k_least + low
+        log_left = process.log_left[chosen.service[i]]
+        between = _edges_between(edges, start, waited, log_left, first, k_least + stages - 1, h)
+        _binomial_tails(edges, between[0], between[1], first, h)
+        table = process.tables[chosen.first[i] + low * width : chosen.first[i] + stages * width]
+        _mix_phases(edges, between, first, h, phases[low:], table, below[:width])
+        left = process.waiting - chosen.taken[i] + chosen.low[i]
+        counts[i] = _write_row(below[:width], between, left, process.queue, columns[used:], data[used:])
         used += counts[i]
     return counts, used

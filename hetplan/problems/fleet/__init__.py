@@ -27,11 +27,12 @@ With a state that has s_o machines, r_ao of them of a, the first period follows 
 `repeats` times that it comes, once ``sum_o c_o start_o (R_o + N_o0 - s_o)+`` is paid, and ``sum (x_ao0 - r_ao)+`` is at
 most `limits.moves`.
 
-A machine serves one application, and keeps it when others fail.
+A machine serves one application, and keeps it when others fail. Applications of the question `variants` may share
+machines afterwards (`together`).
 
 The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),
 `alike` (zones and periods that are alike), `menus` (the cheapest machines of one application), `master` (limits and
 prices), `search` (prices, menus and the bound), `descent` and `whole` (whole machines), `ways` (the conversation),
-`bill`, `draft` (the plan), `why` (no plan, and what would give one). One period alone: `once` (exactly), `between`
-(other wishes than the cost).
+`together` (machines that are shared), `bill`, `draft` (the plan), `why` (no plan, and what would give one). One period
+alone: `once` (exactly), `between` (other wishes than the cost).
 """

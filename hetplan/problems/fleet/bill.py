@@ -9,23 +9,27 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.search import Fleet
+from hetplan.problems.fleet.together import used_in
 from hetplan.problems.fleet.ways import Found, searched
 from hetplan.problems.fleet.whole import cost_of, starts_of
 from hetplan.problems.fleet.wish import MONTH_HOURS, Wish
-from hetplan.profiles.plan_parts import SHARED, Bill, BillLine, Lever
+from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, Bill, BillLine, Lever
 
-__all__ = ["billed", "levers_of"]
+__all__ = ["billed", "levers_of", "of_sharing"]
 
 LEVER_ROUNDS = 8
+DIGITS = 6
+"""Parts of machines are added up to so many digits, so that whole machines stay whole."""
 
 
-def _lines(wish: Wish, fleet: Fleet) -> Iterator[BillLine]:
+def _lines(found: Found) -> Iterator[BillLine]:
+    wish, fleet = found.wish, found.fleet
     starts = starts_of(wish, fleet)
     for p in range(wish.periods):
+        taken = used_in(found, p)
         for place, offer in enumerate(wish.offers):
-            used = {app.name: fleet.choices[app.name, p].machines[place] for app in wish.apps}
-            total, ahead = sum(used.values()), fleet.committed[place]
+            used = {name: counts[place] for name, counts in taken.items()}
+            total, ahead = round(sum(used.values()), DIGITS), fleet.committed[place]
             rented = fleet.rented[p][place]
             starting = float(starts[p][place]) * offer.price / wish.hours
             for app, count in used.items():
@@ -49,7 +53,7 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
     wish, fleet = found.wish, found.fleet
     hours = wish.hours * wish.periods
     mean = cost_of(wish, fleet) / hours
-    lines = tuple(_lines(wish, fleet))
+    lines = tuple(_lines(found))
     weight = 1.0 / wish.periods
     apps = {app.name: sum(line.cost_per_hour for line in lines if line.app == app.name) * weight for app in wish.apps}
     offers = {
@@ -71,7 +75,7 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
         starts_per_hour=sum(line.starts_per_hour for line in lines) * weight,
         lines=lines,
         levers=levers,
-        shared=SHARED,
+        shared=SHARED_TOO if found.together else SHARED,
     )
 
 
@@ -103,6 +107,15 @@ def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever,
     last = "commitments" if sold["ahead"] else "spot" if sold["spot"] else "this plan"
     levers.append(_lever(last, "this plan", mean, before))
     return tuple(levers)
+
+
+def of_sharing(levers: tuple[Lever, ...], found: Found) -> tuple[Lever, ...]:
+    """The same, where applications share machines: the last of them is before that, and then comes this plan."""
+    if not levers or not found.together:
+        return levers
+    cost = cost_of(found.wish, found.fleet) / (found.wish.hours * found.wish.periods)
+    before = levers[-1].model_copy(update={"about": "no machine is shared by applications"})
+    return (*levers[:-1], before, _lever("shared", "this plan", cost, before.cost_per_hour))
 
 
 def _lever(name: str, about: str, cost: float | None, before: float | None) -> Lever:

@@ -51,8 +51,9 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
     for p in range(wish.periods):
         names, failures = [], dict[str, tuple[str, ...]]()
         for app in wish.apps:
-            if (app.name, p) in found.parts:
-                names.append(kept.id_of(app.name, found.parts[app.name, p]))
+            part = found.parts.get((app.name, p))
+            if part is not None and app.name == next(iter(part.rate_qps)):  # one that is shared comes once
+                names.append(kept.id_of(_whose(part), part))
             promises += _promises(found, app.name, p)
         for situation in wish.situations[1:]:
             failures[situation.name] = tuple(_after(found, parts, p, situation, kept))
@@ -72,10 +73,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
     mean = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
     promises.append(Promise(quantity="cost_per_hour", relation="=", value=mean, model="no-queueing"))
     bound = min(found.bound / (wish.hours * wish.periods), mean)
-    note = (
-        f"bound of {found.rounds} rounds of prices, without the costs of starting: whole machines, each application on "
-        "machines of its own, which keep it after a failure"
-    )
+    note = _about_the_bound(found)
     commitments = tuple(
         Commitment.model_validate(
             {"offer": offer.name, "count": count, "term_s": offer.term_s, "upfront": money_text(offer.upfront),
@@ -101,6 +99,15 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         sections=sections,
         extensions={PRICES: list(found.prices)} if found.prices else {},
     )
+
+
+def _about_the_bound(found: Found) -> str:
+    note = (
+        f"bound of {found.rounds} rounds of prices, without the costs of starting: whole machines, each application on "
+        "machines of its own, which keep it after a failure"
+    )
+    sharers = dict.fromkeys(name for one in found.together.values() for name in one.part.rate_qps)
+    return f"{note}; {', '.join(sharers)} share machines, and count as free in it" if sharers else note
 
 
 def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:
@@ -178,8 +185,12 @@ def _promises(found: Found, app: str, p: int) -> Iterator[Promise]:
 
 def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation, kept: _Parts) -> Iterator[str]:
     """The parts that run after a failure: each application on what is left of its machines, at the rate kept."""
-    wish = found.wish
+    wish, together = found.wish, found.together.get(p)
+    if together is not None and (part := together.after.get(situation.name)) is not None:
+        yield kept.id_of(_whose(part), part)
     for app in wish.apps:
+        if together is not None and app.name in together.part.rate_qps:
+            continue
         choice = found.fleet.choices[app.name, p]
         offers = left_of(wish, parts[app.name], choice.machines, situation)
         if not offers:
@@ -187,6 +198,11 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
         settled = parts[app.name].settle(offers, wish.rate(app, p) * situation.keep)
         if settled.part is not None:
             yield kept.id_of(app.name, settled.part)
+
+
+def _whose(part: PlanPart) -> str:
+    """The applications of a part, as its name says them."""
+    return "-".join(part.rate_qps)
 
 
 def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:

@@ -9,7 +9,7 @@ dearer) and with y continuous::
     sum_choices y_ap = 1                                        every application and period
     limits over T_op = R_o + N_op: stock, quotas, budget, resources, instances, offers
 
-For any prices that no column R or N undercuts, the sum over applications and periods of the cheapest choice at these
+Take any prices that no column R or N undercuts. The sum over applications and periods of the cheapest choice at these
 prices, with what the limits are worth, is no more than any fleet costs: the bound. It is true for whole machines,
 because each cheapest choice is whole.
 """

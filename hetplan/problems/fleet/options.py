@@ -28,5 +28,8 @@ class FleetOptions(Options):
     programs: int = Field(
         default=500, ge=1, description="programs of one application in one period, after which prices are as they are"
     )
+    share: bool = Field(
+        default=True, description="whether applications of the question variants may share machines where loads fit"
+    )
     levers: bool = Field(default=True, description="whether the bill says what each way to buy saves")
     recipes: int = Field(default=400, ge=1, description="the most plans of one part at one rate that a table looks at")

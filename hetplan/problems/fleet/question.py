@@ -53,22 +53,24 @@ class FleetQuestion:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasible
         from hetplan.problems.fleet.between import answered, is_between
-        from hetplan.problems.fleet.bill import levers_of
+        from hetplan.problems.fleet.bill import levers_of, of_sharing
         from hetplan.problems.fleet.draft import drafted
         from hetplan.problems.fleet.room import with_room
-        from hetplan.problems.fleet.ways import part_of, parts_of, searched
+        from hetplan.problems.fleet.together import with_sharing
+        from hetplan.problems.fleet.ways import part_of, parts_of, roomier, searched
 
         between = is_between(self.wish)
         parts = {} if between else parts_of(self.wish, self.tools)
 
-        def answer(wish: Wish) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+        def answer(wish: Wish, before: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-            found = searched(wish, parts, ask)
+            found = (roomier(before, wish, ask) if before is not None else None) or searched(wish, parts, ask)
             return found if isinstance(found, Infeasible) else (found, parts)
 
         best = with_room(self.wish, answer)
         if isinstance(best, Infeasible):
             return best
         levers = levers_of(*best, ask) if self.wish.options.levers and self.wish.periods > 1 else ()
-        return drafted(best[0], levers, best[1])
+        joined = with_sharing(*best)
+        return drafted(joined, of_sharing(levers, joined), best[1])

@@ -13,7 +13,7 @@ from dataclasses import replace
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.ways import Found
+from hetplan.problems.fleet.ways import Found, settled_anew
 from hetplan.problems.fleet.wish import Wish
 from hetplan.problems.parts import Cone
 from hetplan.profiles.plan import Notice
@@ -29,19 +29,25 @@ ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
 """So often at most, in one period (by then four times its rate) and over several, where a search takes seconds."""
 
 
-def with_room(wish: Wish, answered: Callable[[Wish], Answer]) -> Answer:
-    """A fleet in which every pool has room to wait by its formula, as far as there is such a fleet."""
-    first = best = answered(wish)
+def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer]) -> Answer:
+    """A fleet in which every pool has room to wait by its formula, as far as there is such a fleet.
+
+    `answered` is handed the wish, and the fleet before it where there was one.
+    """
+    first = best = answered(wish, None)
     answers: Answers = {}
     rounds = ROUNDS if wish.periods == 1 else ROUNDS_OF_SEVERAL
     for _ in range(rounds if wish.options.size == "estimated" else 0):
         if isinstance(best, Infeasible) or not (short := {_key(*one, best[0]) for one in _short(*best, answers)}):
             break
         wish = replace(wish, room={**wish.room, **{key: STEP * wish.room.get(key, 1.0) for key in short}})
-        more = answered(wish)
+        more = answered(wish, best[0])
         if isinstance(more, Infeasible):
             break
         best = more
+    if not isinstance(best, Infeasible):
+        found = settled_anew(best[0])
+        best = (found, best[1]) if found is not None else answered(wish, None)
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
     found = _with_warnings(*best, answers)
@@ -52,7 +58,7 @@ def with_room(wish: Wish, answered: Callable[[Wish], Answer]) -> Answer:
             goal = replace(
                 goal, bound=first[0].goal.bound, scope="relaxation", note=f"{goal.note}; it leaves out waiting"
             )
-        found = replace(found, bound=first[0].bound, goal=goal, prices=first[0].prices)
+        found = replace(found, bound=first[0].bound, goal=goal, prices=first[0].prices, served=first[0].served)
     return found, best[1]
 
 

@@ -266,6 +266,14 @@ class Search:
         served = sum(value * wish.length(p) for (value, _), (_, p) in zip(cheapest, self.pairs, strict=True))
         return served + limits + float(undercut.sum()), self.known > before
 
+    def served(self) -> dict[str, float]:
+        """How much of the best bound each application is: its cheapest machines at the prices of that bound."""
+        hourly, total = np.minimum(self.hourly(), MISSING), dict[str, float]()
+        cheapest = self.menus.price(self.ask, [(app, self.wish.rate(app, p), hourly[p]) for app, p in self.pairs])
+        for (value, _), (app, p) in zip(cheapest, self.pairs, strict=True):
+            total[app.name] = total.get(app.name, 0.0) + value * self.wish.length(p)
+        return total
+
     @property
     def done(self) -> float | None:
         """How far the search is, in programs of one application: from it the time that is left is reckoned."""

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.menus import Counts, left_of
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Search
-from hetplan.problems.fleet.whole import best_fleet
+from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.serving.runs import variants_of
 
-__all__ = ["Found", "part_of", "parts_of", "searched", "settled_by"]
+__all__ = ["Found", "Together", "part_of", "parts_of", "roomier", "searched", "settled_anew", "settled_by"]
 
 CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
 PLANNED: Mapping[str, Mapping[str, Any]] = {
@@ -38,6 +40,15 @@ PASSES = 4
 
 
 @dataclass(frozen=True)
+class Together:
+    """What several applications run on machines that they share in a period: their plan, and those after failures."""
+
+    machines: Counts
+    part: PlanPart
+    after: Mapping[str, PlanPart]
+
+
+@dataclass(frozen=True)
 class Found:
     """A whole fleet, its settled parts by application and period, and the bound that the search proved."""
 
@@ -51,6 +62,14 @@ class Found:
     notices: tuple[Notice, ...] = ()
     prices: tuple[Mapping[str, Any], ...] = ()
     """Prices that show the bound, as a plan carries them."""
+    served: Mapping[str, float] = field(default_factory=dict)
+    """How much of the bound each application is, over the horizon."""
+    together: Mapping[int, Together] = field(default_factory=dict)
+    """Machines that applications share, by period."""
+    search: Search | None = field(default=None, repr=False, compare=False)
+    """The search over all rates that gave the bound: its prices, and the choices known."""
+    unsettled: Search | None = field(default=None, repr=False, compare=False)
+    """The search that found machines for which parts are still to be settled."""
 
 
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
@@ -137,12 +156,56 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool 
         settled, refused = settled_by(search, fleet)
         if not refused:
             prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
-            return Found(wish, fleet, settled, search.bound, search.rounds, prices=prices)
+            served = each.served() if each.best is not None else {}
+            return Found(
+                wish, fleet, settled, search.bound, search.rounds, prices=prices, served=served, search=each
+            )  # fmt: skip
         ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
         for (name, p), _ in refused.items():
             search.menus.drop(name, p, fleet.choices[name, p])
     why = ("machines that carry the rates by their rows do not settle into plans", *dict.fromkeys(refused.values()))
     return Infeasible(why=why, proved=False)
+
+
+def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
+    """A fleet for more room than one before, at the prices that gave its bound; None: it has to be searched for whole.
+
+    Only whole machines are looked for anew: what is dear is the search for prices, and those hardly change. Its parts
+    are not settled yet (`settled_anew`).
+    """
+    old = before.search
+    if old is None or old.best is None or wish.inputs.slo.limits.moves is not None or len(before.parts) <= FEW_PAIRS:
+        return None
+    search = Search(wish, ask, replace(old.menus, wish=wish, counted=[0]), limits=old.limits)
+    each = search.over(search.same)
+    each.best, each.bound = old.best, old.bound
+    each.worth(each.bare, old.best)
+    fleet = _cheapest(search, each, before.fleet)
+    return replace(before, wish=wish, fleet=fleet, search=each, unsettled=search) if fleet is not None else None
+
+
+def settled_anew(found: Found) -> Found | None:
+    """The same with its parts settled, by other machines where some of them do not."""
+    search, fleet = found.unsettled, found.fleet
+    if search is None or found.search is None:
+        return found
+    for _ in range(MOST_RETRIES):
+        settled, refused = settled_by(search, fleet)
+        if not refused:
+            return replace(found, fleet=fleet, parts=settled, unsettled=None)
+        for name, p in refused:
+            search.menus.drop(name, p, fleet.choices[name, p])
+        other = _cheapest(search, found.search, fleet)
+        if other is None:
+            break
+        fleet = other
+    return None
+
+
+def _cheapest(search: Search, each: Search, before: Fleet) -> Fleet | None:
+    """The cheapest of the whole fleets that begin with what one before committed."""
+    fleets = polished(search, each, np.array(before.committed, dtype=float))
+    return min(fleets, key=lambda one: cost_of(search.wish, one), default=None)
 
 
 def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:

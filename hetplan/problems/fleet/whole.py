@@ -15,7 +15,7 @@ from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.search import Fleet, Relaxed, Search
 from hetplan.problems.fleet.wish import Wish
 
-__all__ = ["best_fleet", "cost_of", "starts_of"]
+__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "starts_of"]
 
 Floats = NDArray[np.float64]
 TRIES = 4
@@ -102,7 +102,11 @@ def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> I
     tried = [one for one in map(coarse.found, _tries(like, relaxed)) if one is not None]
     if not tried:
         return
-    committed = min(tried, key=lambda one: one[0])[1]
+    yield from polished(search, each, min(tried, key=lambda one: one[0])[1])
+
+
+def polished(search: Search, each: Search, committed: Floats) -> Iterator[Fleet]:
+    """Fleets by descent from what is committed, each time with choices that fit what was committed before."""
     place = {p: number for number, periods in enumerate(search.same) for p in periods}
     for turn in range(POLISHES + 1):
         search.ask.note(Event("fleet", detail=f"whole machines, pass {turn + 1}", bound=each.bound, done=each.done))

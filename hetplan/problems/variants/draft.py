@@ -97,8 +97,8 @@ def _with_idle(v: Snapshot, x: Integers, placed: Placed, claim: Reported) -> Rep
     if claim.value is not None:
         claim = replace(claim, value=claim.value + (placed.shared_nanos - assumed) / NANO)
     more = placed.idle_nanos / NANO - v.idle_of_whole(x)
-    if more <= 0 or claim.value is None:
-        return claim
+    if more <= 0 or claim.value is None:  # fewer are idle where packed ones are more than their least number
+        return claim if claim.value is None else replace(claim, value=claim.value + more)
     scope: Scope = "relaxation" if claim.scope == "problem" else claim.scope
     return replace(claim, value=claim.value + more, scope=scope, note="bounded without the machines that stay idle")
 
@@ -207,7 +207,7 @@ def _unlimited(v: Snapshot) -> list[Notice]:
     lacking = sorted(taken - limited)
     if not lacking:
         return []
-    text = f"nothing says how much {', '.join(lacking)} there is: taken as unlimited"
+    text = f"nothing limits {', '.join(lacking)}: as much as is wanted is taken to be there"
     return [Notice(code="W-unlimited", at="slo.limits.resources", text=text)]
 
 

@@ -21,8 +21,8 @@ AIBrix writes one object per GPU, as a file, a list or one per line::
 Here a row of `tputs` is an output size, a column an input size, and `indexes` holds [output tokens, input tokens];
 `slos` (seconds) says under which targets it was measured. There is no workload in it, so there is no SLO either.
 
-Both become rate tables over `input_tokens` x `output_tokens`, one variant `llm` with a run per GPU, one offer per GPU
-("<gpu>-od"), and, where a workload is given, an SLO that asks for the least cost at the total rate.
+Both become rate tables over `input_tokens` x `output_tokens`, one variant `llm` with a run per GPU, and one offer per
+GPU ("<gpu>-od"). Where a workload is given, an SLO asks for the least cost at the total rate.
 """
 
 from __future__ import annotations

@@ -74,6 +74,7 @@ def changes(cluster: Any) -> list[str]:
     return said
 
 
+@pytest.mark.slow
 def test_new_workers_are_up_before_queries_move_and_old_ones_go(deployment: Deployment, cluster: Any) -> None:
     deployment.apply(plan(("w1", 2)))
     assert changes(cluster) == ["apply prod-w1", "apply prod-router"]

@@ -114,7 +114,7 @@ def test_workers_run_there_outlive_the_connection_and_are_gone_after_down(
     again.down(drain_s=1)
     assert marked(far(sshd)) == []
     again.close()
-    # ssh has told its shared connection to end, and does not wait until it has.
+    # ssh has asked its shared connection to end, and does not wait until it has.
     until = time.monotonic() + 60
     while (left := list(control_folder().glob(f"{os.getpid()}-*"))) and time.monotonic() < until:
         time.sleep(0.02)

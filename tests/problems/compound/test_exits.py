@@ -129,7 +129,7 @@ def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[
     assert played.figures["accuracy"].value == pytest.approx(promised(plan, "quality"), abs=1e-9)
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("quality", [0.7, 0.85])
 @pytest.mark.parametrize("limit_ms", [420, 540, 900, 300, 480, 700])
 def test_the_cheapest_way_on_is_that_of_brute_force(measured: dict[str, Any], quality: float, limit_ms: float) -> None:
@@ -310,3 +310,14 @@ def test_branches_that_meet_again_share_the_step_that_follows_both(measured: dic
     for rate, late in ((6, False), (1.2 * busiest, True)):
         report = hp.simulate(plan, profile, at_a_rate(rate), measured=document, seeds=1, seed=3, duration_s=100)
         assert (report.as_dict()["apps"]["q"]["figures"]["violations"]["value"] > 0.1) is late
+
+
+def test_measurements_that_do_not_say_which_operators_ran_are_refused_by_name(measured: dict[str, Any]) -> None:
+    wish = slo(quality=0.7)
+    plan = hp.solve(PROFILE, wish, measured=measured).require()
+    without = json.loads(json.dumps(measured))
+    for entry in without["apps"]["q"]:
+        entry.pop("runs", None)
+    for ask in (hp.verify, hp.simulate):
+        with pytest.raises(InputError, match=r"\$\.apps\.q\[0\]\.runs"):
+            ask(plan, PROFILE, wish, measured=without)

@@ -91,12 +91,14 @@ def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int):
     assert (best[0].cost if best else np.inf) == pytest.approx(least, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_rate_costs_more_as_it_grows():
     plans = {rate: solve(rated(rate), options=FORMULA).require() for rate in (0.5, 100)}
     assert cost(plans[0.5]) < cost(plans[100])
     assert counts(plans[100])["track"] > counts(plans[0.5])["track"]
 
 
+@pytest.mark.slow
 def test_a_plan_is_played_until_it_is_kept_by_seeds_that_chose_nothing():
     slo = rated(10, 90)
     plan = solve(slo).require()

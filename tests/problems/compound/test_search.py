@@ -398,6 +398,7 @@ def test_the_default_search_begins_in_the_middle():
     assert form.configurations[asked[0]].tolist() in ([4, 5], [4, 6], [5, 5], [5, 6])
 
 
+@pytest.mark.slow
 def test_a_plan_over_a_link_that_is_not_there_fails_its_verification():
     query, journal = draw("DVC", 0), Journal()
     tools = hp.Tools(evaluate=measuring(query, journal=journal))

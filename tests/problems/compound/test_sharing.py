@@ -87,6 +87,7 @@ def test_what_is_played_before_it_is_promised_shares_as_well() -> None:
     assert max(shown.values()) <= 0.06, shown
 
 
+@pytest.mark.slow
 def test_what_shares_waits_for_the_same_replicas_in_a_simulation(several: tuple[Files, hp.Plan]) -> None:
     of, plan = several
     more = {**of[1], "apps": {**of[1]["apps"], "dock": {**of[1]["apps"]["dock"], "demand": {"rate_qps": 40}}}}

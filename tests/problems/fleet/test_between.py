@@ -60,6 +60,7 @@ def cheapest(rate: float, share: float, speed: float = 1.0) -> float:
     return min(money(*n) for n in EVERY if _carried(*n, share) * speed >= rate - 1e-9)
 
 
+@pytest.mark.slow
 def test_two_pools_on_one_budget_or_by_how_much_it_is_too_small() -> None:
     apps = one(100.0), one(60.0, 0.9)
     least = cheapest(100.0, 0.5) + cheapest(60.0, 0.9)

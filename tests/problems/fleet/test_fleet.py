@@ -281,6 +281,7 @@ def test_commitments_pay_where_machines_run_all_day() -> None:
         solved(short, profile)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_names_period_failure_and_stock() -> None:
     outcome = solved(wish(app([90.0, 2000.0]), periods=2))
     assert outcome.plan is None
@@ -327,6 +328,7 @@ def test_the_verifier_sees_what_was_changed_by_hand() -> None:
     assert [(one.at, one.word) for one in honest.claims] == [("claims[0]", Word.PROVED)]
 
 
+@pytest.mark.slow
 def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     free = solved(wish(app([90.0, 40.0]), periods=2))
     still = solved(wish(app([90.0, 40.0]), periods=2, limits={"moves": 0}))
@@ -344,6 +346,7 @@ def test_without_moves_machines_stay_and_limits_are_kept(monkeypatch: pytest.Mon
         assert sum(n for offer, n in machines_of(quota.require(), name).items() if offer.endswith("-a")) <= 1
 
 
+@pytest.mark.slow
 def test_a_share_of_spot_is_kept_and_its_loss_survived() -> None:
     profile = copy.deepcopy(PROFILE)
     spot = {"price_per_hour": "0.1", "interruptions_per_hour": 0.1}
@@ -411,3 +414,30 @@ def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once
     with pytest.raises(hp.InputError) as caught:
         solved(slo)
     assert caught.value.faults[0].path.startswith(path), caught.value.faults
+
+
+@pytest.mark.slow
+def test_room_to_wait_is_found_at_the_prices_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large fleet is not searched anew for the room of its pools: only its whole machines are."""
+    slo = wish(app([90.0, 220.0]), app([60.0, 110.0], small=0.9), periods=2)
+    searched: list[str] = []
+
+    def noted(event: Event) -> None:
+        if event.what == "fleet" and event.detail.startswith("round"):
+            searched.append(event.detail)
+
+    counts, costs, bounds = [], [], []
+    for few in (72, 0):
+        for place in ("whole", "ways"):
+            monkeypatch.setattr(f"hetplan.problems.fleet.{place}.FEW_PAIRS", few)
+        searched.clear()
+        outcome = hp.solve(PROFILE, slo, question="fleet", options={"levers": False}, on_event=noted)
+        plan = outcome.require()
+        assert not [one for one in plan.warnings if one.code == "W-queueing"]
+        assert plan.claims[0].scope == "relaxation"
+        counts.append(searched.count("round 1"))
+        costs.append(cost(outcome))
+        bounds.append(plan.claims[0].bound)
+    assert counts[0] > counts[1] == 1
+    assert costs[1] <= 1.1 * costs[0]
+    assert bounds[1] == pytest.approx(bounds[0], rel=0.02)

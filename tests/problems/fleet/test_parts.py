@@ -55,7 +55,7 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
     [
         ("pool", Cone, {}),
         ("llm", Cone, {}),
-        ("variants", Table, {}),
+        pytest.param("variants", Table, {}, marks=pytest.mark.slow),
         pytest.param("pipeline", Table, {}, marks=pytest.mark.slow),
         pytest.param("policy", Table, {"simulate": False, "queue_max": 6}, marks=pytest.mark.slow),
     ],
@@ -80,7 +80,7 @@ def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, op
         ("pool", 700.0),
         ("llm", 10.0),
         pytest.param("llm", 31.0, marks=pytest.mark.slow),
-        ("variants", 600.0),
+        pytest.param("variants", 600.0, marks=pytest.mark.slow),
         pytest.param("variants", 1700.0, marks=pytest.mark.slow),
         pytest.param("pipeline", 150.0, marks=pytest.mark.slow),
         pytest.param("policy", 150.0, marks=pytest.mark.slow),

@@ -135,6 +135,7 @@ def test_a_search_that_would_take_too_long_scales_mixes_up(monkeypatch: pytest.M
     assert {worker.hardware for worker in scarce.plan.workers} == {"small"} if scarce.plan is not None else scarce.why
 
 
+@pytest.mark.slow
 def test_a_large_fleet_is_sized_as_several_alike_and_kept_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found for a third of the requests and played together costs as much as what is found for all of them."""
     profile, slo = texts.profile(), texts.slo(60.0)
@@ -214,6 +215,7 @@ def test_alike_classes_merged_and_a_type_split_in_two_change_nothing() -> None:
     assert cost_of(solved(merged(texts.profile()), slo)) == pytest.approx(cost)
 
 
+@pytest.mark.slow
 def test_money_falls_in_steps_as_limits_are_loosened() -> None:
     by_tpot = [cost_of(solved(texts.profile(), texts.slo(25.0, tpot_ms=limit))) for limit in (15.0, 30.0, 60.0, 100.0)]
     by_ttft = [cost_of(solved(texts.profile(), texts.slo(25.0, ttft_ms=limit))) for limit in (150.0, 400.0, 2000.0)]
@@ -450,6 +452,10 @@ def test_what_is_not_built_is_refused_by_name() -> None:
     inputs = load_inputs(texts.profile(), texts.slo())
     with pytest.raises(InputError, match="not text by laws"):
         compare(plan, inputs)
-    for how in ({"noise": "p95"}, {"learn": True}, {"misprediction": 0.2}):
+    for how in ({"noise": "p95"}, {"learn": True}, {"misprediction": 0.2}, {"queries_seed": 3}, {"seeds": 0}):
         with pytest.raises(InputError):
-            hp.simulate(plan, texts.profile(), texts.slo(), seeds=1, **how)
+            hp.simulate(plan, texts.profile(), texts.slo(), **{"seeds": 1, **how})
+    with pytest.raises(TypeError, match="sedes"):
+        hp.simulate(plan, texts.profile(), texts.slo(), sedes=1)
+    with pytest.raises(InputError, match="the rate is 0"):
+        hp.simulate(plan, texts.profile(), texts.slo(0.0))

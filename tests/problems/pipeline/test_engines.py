@@ -49,6 +49,7 @@ def test_a_constraint_solver_that_is_named_answers_the_shipped_pool_and_the_boun
     assert (mine.vouched, mine.gap) == ("certified", pytest.approx(0.0, abs=1e-4))
 
 
+@pytest.mark.slow
 def test_a_constraint_solver_that_is_named_answers_a_shipped_pipeline_and_claims_no_more_than_is_proved():
     pytest.importorskip("ortools")
     files = (EXAMPLES / "pipeline" / "social-profile.json", EXAMPLES / "pipeline" / "social-slo.json")

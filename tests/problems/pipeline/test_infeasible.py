@@ -264,6 +264,7 @@ def test_no_smaller_change_would_do(seed):
         assert exits(slo["limits"], "instances", rest) == 3
 
 
+@pytest.mark.slow
 def test_fewer_servers_than_steps_of_a_large_tree():
     outcome = fluid(*loki_generator.inputs(loki_generator.T5, servers=4, utilisation=1.5, variants=5))
     assert "5 steps need a server each" in outcome.why[0]

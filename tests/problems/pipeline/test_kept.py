@@ -43,7 +43,7 @@ def to_the_brim(app):
     return fluid(*files)
 
 
-@pytest.fixture(params=sorted(SHIPPED))
+@pytest.fixture(params=[pytest.param("cameras", marks=pytest.mark.slow), "posts"])
 def shipped(request):
     return request.param, by_default(request.param)
 
@@ -188,6 +188,7 @@ def test_where_fresh_seeds_leave_it_open_more_of_them_are_played():
     assert [round(length * 589.6, -2) for *_, seeds, _, length in asked if seeds == 5] == [10_000, 30_000]
 
 
+@pytest.mark.slow
 def test_a_plan_with_much_to_spare_is_followed_by_one_with_less_room():
     outcome, asked = played(lambda spare, *_: 0.002 if spare >= 0.12 else 0.03)
     assert outcome.exit_code == 0

@@ -69,6 +69,7 @@ def test_the_order_of_the_file_does_not_matter(seed, chance):
     assert accuracy(fluid(turned, slo)) == pytest.approx(accuracy(fluid(profile, slo)), abs=2e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(seeds)
 def test_units_do_not_matter(seed):

@@ -339,6 +339,7 @@ def test_an_accuracy_that_no_model_has() -> None:
     assert outcome.repairs[0].to == pytest.approx(0.85)
 
 
+@pytest.mark.slow
 def test_an_accuracy_that_no_model_has_is_lowered_to_what_is_reached() -> None:
     profile, slo = files(workers=(2, 2), quality={"min": 0.9}, rate_qps=160.0)
     outcome = solve(profile, slo, batching="max")
@@ -378,6 +379,7 @@ def test_one_model_one_worker_queue_of_one() -> None:
 # --- baselines -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_baselines_and_what_they_lose() -> None:
     """Greedy and single serve the same queues, so the best policy is no worse; the others say their discipline."""
     pair = files(rate_qps=150.0)

@@ -71,6 +71,7 @@ def test_counts_that_cannot_keep_a_rate_are_no_plan() -> None:
     assert any("not kept" in why for why in outcome.why)
 
 
+@pytest.mark.slow
 def test_the_same_files_give_the_same_plan() -> None:
     first, second = (hp.solve(*small(budget=3)).require() for _ in range(2))
     assert first.digest == second.digest

@@ -204,6 +204,7 @@ def test_a_rare_class_is_served_however_rare() -> None:
         assert outcome.require().claims[0].value == pytest.approx(1.3, abs=0.11)
 
 
+@pytest.mark.slow
 def test_a_loop_may_ask_for_little() -> None:
     slo = json.loads((EXAMPLES / "slo.json").read_text())
     del slo["limits"]["cost_per_hour"]

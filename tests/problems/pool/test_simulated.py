@@ -390,6 +390,7 @@ def test_one_machine_and_four_keep_what_was_promised_of_them(model: str, budget:
 # Other rules.
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("formulation", ["fluid-milp", "kairos-plus"])
 @pytest.mark.parametrize("dispatch", ["threshold", "earliest"])
 def test_plans_of_other_rules_verify_and_promise_what_their_simulation_shows(dispatch: str, formulation: str) -> None:

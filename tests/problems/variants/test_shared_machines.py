@@ -187,6 +187,7 @@ def test_a_budget_counts_machines() -> None:
     assert solved(files).plan is None
 
 
+@pytest.mark.slow
 def test_many_loads_on_large_machines_are_counted_in_total() -> None:
     ways = {f"m{k}": [("node", 100.0, {"gpu": 0.1 + 0.03 * k})] for k in range(12)}
     files = sharing({"node": (8.0, {"gpu": 8})}, ways, dict.fromkeys(ways, 1000.0))

@@ -9,19 +9,19 @@ from cases.variants import counts, money, solve, table2
 import hetplan as hp
 from hetplan.planner.contract import Tools
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.problems.variants.size import busy_limit, leaving_room_to_wait
+from hetplan.problems.variants.size import busy_limit, busy_limit_of_law, leaving_room_to_wait
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 
 
-def share_late(use, batch, ratio, *, queries=40_000, seed=0):
-    """Queries of a Poisson stream through one server that takes up to a batch at once, in time 1."""
+def share_late(use, batch, ratio, *, times=None, queries=40_000, seed=0):
+    """Queries of a Poisson stream through one server that takes up to a batch at once, in time 1 or less."""
     arrivals = np.cumsum(np.random.default_rng(seed).exponential(1.0 / (use * batch), queries))
     late, first, free = 0, 0, 0.0
     while first < queries:
         start = max(free, arrivals[first])
         last = min(int(np.searchsorted(arrivals, start, side="right")), first + batch)
-        free = start + 1.0
+        free = start + (1.0 if times is None else times[last - first - 1])
         late += int((free - arrivals[first:last] > ratio * (1 + 1e-9)).sum())
         first = last
     return late / queries
@@ -32,6 +32,19 @@ def test_at_the_limit_as_many_are_late_as_may_be(batch, ratio):
     use = busy_limit(time_ms=1.0, batch=batch, slo_ms=ratio, percentile=95)
     assert share_late(use, batch, ratio) == pytest.approx(0.05, abs=0.02)
     assert share_late(0.6 * use, batch, ratio) < 0.06
+
+
+@pytest.mark.parametrize(
+    ("batch", "least", "ratio"), [(8, 0.36, 1.4), (8, 0.36, 3.0), (32, 0.11, 0.45), (32, 0.5, 1.5), (1, 1.0, 2.0)]
+)
+def test_where_small_batches_take_less_the_law_decides(batch, least, ratio):
+    times = tuple(np.linspace(least, 1.0, batch).tolist())
+    use = busy_limit_of_law(times, slo_ms=ratio, percentile=95)
+    assert share_late(use, batch, ratio, times=times) == pytest.approx(0.05, abs=0.02)
+    assert share_late(0.6 * use, batch, ratio, times=times) < 0.05
+    assert use >= busy_limit(time_ms=1.0, batch=batch, slo_ms=ratio, percentile=95) - 0.01
+    alike = busy_limit_of_law((1.0,) * batch, slo_ms=3.0, percentile=95)
+    assert alike == pytest.approx(busy_limit(time_ms=1.0, batch=batch, slo_ms=3.0, percentile=95), abs=0.03)
 
 
 def test_more_room_more_use():

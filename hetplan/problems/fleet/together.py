@@ -1,0 +1,152 @@
+"""Machines that applications share, found once each has machines of its own.
+
+A machine of the question `variants` holds what fits by all that its loads need, of several applications too. So those
+applications are asked as one, period by period, for a plan on all their machines, then on one fewer, and one fewer
+again, the dearest first, as long as their question carries all rates on them, and after each failure what is kept.
+What is rented, and what is paid for ahead, follows.
+
+Nothing is shared beside a state, limits on moves, and least counts or shares of machines, which fewer machines may
+break. The bound of a fleet without sharing says nothing of one that shares: in it those applications count as free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hetplan.planner.part import Part
+from hetplan.problems.fleet.menus import Counts, left_of
+from hetplan.problems.fleet.search import Fleet
+from hetplan.problems.fleet.ways import Found, Together
+from hetplan.problems.fleet.whole import cost_of
+from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.parts import Table
+from hetplan.profiles.plan_parts import Part as PlanPart
+
+__all__ = ["used_in", "with_sharing"]
+
+NAME = 40
+"""Names of all applications are joined up to so many letters, to name the machines that they share."""
+
+
+def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
+    """The fleet with fewer machines, where applications can share them and that costs less; else as it is."""
+    wish, apps = found.wish, _sharers(found, parts)
+    if len(apps) < 2:
+        return found
+    known: dict[object, Together | None] = {}
+    together: dict[int, Together] = {}
+    for p in range(wish.periods):
+        rates = {app.name: wish.rate(app, p) for app in apps if (app.name, p) in found.parts}
+        taken = [found.fleet.choices[name, p].machines for name in rates]
+        machines = tuple(sum(counts) for counts in zip(*taken, strict=True))
+        key = (machines, *rates.items())
+        if key not in known:
+            known[key] = _fewer(wish, _joined(parts, rates), machines) if len(rates) > 1 else None
+        if (one := known[key]) is not None:
+            together[p] = one
+    fleet = _bought(wish, replace(found, together=together))
+    if cost_of(wish, fleet) > cost_of(wish, found.fleet) - 1e-9:
+        return found
+    own = {(name, p): one.part for p, one in together.items() for name in one.part.rate_qps}
+    free = sum(found.served.get(name, found.bound) for name in {name for name, _ in own})
+    return replace(
+        found, fleet=fleet, parts={**found.parts, **own}, together=together, bound=max(found.bound - free, 0.0)
+    )
+
+
+def used_in(found: Found, p: int) -> dict[str, list[float]]:
+    """Machines of each offer that each application uses in a period; of a machine that is shared, equal parts."""
+    wish, one = found.wish, found.together.get(p)
+    used = {app.name: [float(n) for n in found.fleet.choices[app.name, p].machines] for app in wish.apps}
+    if one is not None:
+        used |= {name: [0.0] * len(wish.offers) for name in one.part.rate_qps}
+        for worker in one.part.workers:
+            loads = {load.id for load in worker.loads}
+            whose = {load.app for load in worker.loads if load.app is not None}
+            whose |= {app for app, routes in one.part.routing.items() for to in routes if loads & to.to.keys()}
+            for name in whose or one.part.rate_qps:
+                used[name][wish.place[worker.offer or ""]] += worker.count / len(whose or one.part.rate_qps)
+    return used
+
+
+def _sharers(found: Found, parts: Mapping[str, Part]) -> list[Application]:
+    """The applications that may share: of the question `variants`, asked in the same way."""
+    wish, limits = found.wish, found.wish.inputs.slo.limits
+    least = any(low for low, _ in limits.instances.values())
+    least |= any(one.least or one.share is not None for one in limits.offers.values())
+    if not wish.options.share or wish.stated or wish.goal != "cost" or limits.moves is not None or least:
+        return []
+    own = [app for app in wish.apps if app.question == "variants" and isinstance(parts[app.name], Table)]
+    asked = [wish.options.parts.get(app.name, {}) for app in own]
+    return own if all(one == asked[0] for one in asked) else []
+
+
+def _joined(parts: Mapping[str, Part], rates: Mapping[str, float]) -> Table:
+    """These applications as one, at their rates."""
+    first, name = parts[next(iter(rates))], "-".join(rates)
+    assert isinstance(first, Table)
+    return Table(
+        app=name if len(name) <= NAME and name not in parts else "shared-by-several",
+        question=first.question,
+        hardware=tuple(dict.fromkeys(hardware for app in rates for hardware in parts[app].hardware)),
+        inputs=first.inputs,
+        options=first.options,
+        solve=first.solve,
+        members=rates,
+    )
+
+
+def _fewer(wish: Wish, part: Table, machines: Counts) -> Together | None:
+    """Fewer machines that carry all of them, as far as one after the other can be taken away; None: all are needed."""
+    order = sorted(range(len(machines)), key=lambda n: (-wish.prices[n], n))
+    best: Together | None = None
+    for place in order:
+        while machines[place]:
+            less = tuple(count - (n == place) for n, count in enumerate(machines))
+            plans = _settled(wish, part, less)
+            if plans is None:
+                break
+            best, machines = Together(less, plans[0], plans[1]), less
+    return best
+
+
+def _settled(wish: Wish, part: Table, machines: Counts) -> tuple[PlanPart, dict[str, PlanPart]] | None:
+    """What runs on these machines, and after each failure; None where some rate is not carried."""
+    plans = dict[str, PlanPart]()
+    for situation in wish.situations:
+        if situation.keep <= 0:
+            continue
+        offers = left_of(wish, part, machines, situation)
+        plan = part.settle(offers, situation.keep).part if offers else None
+        if plan is None:
+            return None
+        plans[situation.name] = plan
+    return plans.pop(wish.situations[0].name), plans
+
+
+def _bought(wish: Wish, found: Found) -> Fleet:
+    """The machines that are used then, bought in the cheaper of two ways: as many ahead as before, or fewer."""
+    used = [np.rint(np.sum(list(used_in(found, p).values()), axis=0)) for p in range(wish.periods)]
+    before = np.array(found.fleet.committed, dtype=float)
+    ways = [before]
+    if wish.inputs.slo.limits.cost_per_hour is None:
+
+        def cost(place: int, ahead: int) -> float:
+            each = float(wish.committed[place]) * ahead if ahead else 0.0
+            rented = sum(max(float(one[place]) - ahead, 0.0) for one in used)
+            return each * wish.periods + rented * float(wish.prices[place])
+
+        fewest = [min(range(int(most) + 1), key=lambda n, at=at: cost(at, n)) for at, most in enumerate(before)]  # type: ignore[misc]
+        ways.append(np.array(fewest, dtype=float))
+    fleets = [
+        Fleet(_whole(ahead), found.fleet.choices, tuple(_whole(np.maximum(one - ahead, 0.0)) for one in used))
+        for ahead in ways
+    ]
+    return min(fleets, key=lambda fleet: cost_of(wish, fleet))
+
+
+def _whole(counts: Sequence[float] | np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[int, ...]:
+    return tuple(int(n) for n in counts)

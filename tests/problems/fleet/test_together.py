@@ -1,0 +1,146 @@
+"""Machines that applications of a fleet share: fewer than each needs alone, checked, played and paid in parts."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.planner.outcome import Outcome
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan_file import with_digest
+from hetplan.simulator.day import HowPlayed, play_day
+from hetplan.verifier.report import Word
+
+Json = dict[str, Any]
+
+
+def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> tuple[Json, Json]:
+    """Applications with a model each; one instance takes a part of a card, and 100 queries a second."""
+    profile = {
+        "format": "hetplan/profile/1.3",
+        "hardware": {"card": {"kind": "gpu", "provides": {"gpu": 1}}},
+        "offers": {f"card-{zone}": {"hardware": "card", "zone": zone, "price_per_hour": "1", "stock": 9,
+                                    "commit": {"term_s": 86400, "discount": 0.4}} for zone in "ab"},
+        "tasks": {name: {} for name in rates},
+        "variants": {f"of-{name}": {"task": name, "runs": [
+            {"hardware": "card", "at": {"batch": 1}, "latency": "t", "needs": {"gpu": gpu}, "saturation_qps": 100}]}
+            for name in rates},
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
+    }  # fmt: skip
+    slo = {
+        "format": "hetplan/slo/1.2",
+        "limits": limits,
+        "horizon": {"period_s": 3600, "periods": len(next(iter(rates.values()))), "repeats": 24},
+        "apps": {name: {"question": "variants", "runs": {"variants": [f"of-{name}"]},
+                        "latency": [{"percentile": 95, "max_ms": 200}], "demand": {"series": series}}
+                 for name, series in rates.items()},
+    }  # fmt: skip
+    return profile, slo
+
+
+def _solved(files: tuple[Json, Json], **options: Any) -> Outcome:
+    return hp.solve(*files, question="fleet", options={"size": "planned", "gap": 0.0, **options})
+
+
+def _cost(outcome: Outcome) -> float:
+    bill = outcome.require().bill
+    assert bill is not None
+    return float(bill.cost_per_hour)
+
+
+SLACK = 1.05
+"""What the question leaves free of an instance."""
+FACES = {"faces": [90.0, 90.0], "plates": [80.0, 10.0]}
+
+
+def test_loads_that_fit_together_share_a_machine_and_the_bill_says_what_that_saves() -> None:
+    """Either needs a part of a card: one of the cards is left out, in every hour."""
+    files = _files(FACES)
+    own, plan = _solved(files, share=False).require(), _solved(files).require()
+    assert own.bill is not None
+    assert plan.bill is not None
+    assert (own.bill.cost_per_hour, plan.bill.cost_per_hour) == pytest.approx((1.2, 0.6))
+    assert [one.name for one in plan.bill.levers][-1] == "shared"
+    assert plan.bill.levers[-1].saves_per_hour == pytest.approx(0.6)
+    assert plan.bill.apps == pytest.approx({"faces": 0.3, "plates": 0.3})
+    assert hp.verify(plan, *files).ok
+    (claim,) = plan.claims
+    assert claim.bound is not None
+    assert claim.bound <= 0.6
+    assert [one.word for one in hp.verify(plan, *files).claims] == [Word.PROVED]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
+    """Three instances fill a card, whosever they are."""
+    chance = random.Random(seed)
+    rates = {name: [chance.uniform(20.0, 700.0)] for name in ("one", "two", "three")}
+    files = _files(rates)
+    for offer in files[0]["offers"].values():
+        del offer["commit"]
+    instances = sum(math.ceil(SLACK * rate / 100.0) for (rate,) in rates.values())
+    assert _cost(_solved(files)) == pytest.approx(math.ceil(instances / 3))
+
+
+def test_what_a_failure_leaves_carries_all_that_share_and_so_it_is_played() -> None:
+    """A zone may be lost: a card in each zone for both, where each alone has one in each."""
+    files = _files({"faces": [60.0], "plates": [50.0]}, survive={"zones": 1, "keep": 0.9})
+    assert _cost(_solved(files, share=False)) == pytest.approx(2.4)
+    plan = _solved(files).require()
+    (names,) = {period.failures["zone a lost"] for period in plan.periods if period.failures is not None}
+    parts = plan.parts or {}
+    assert [parts[name].rate_qps for name in names] == [pytest.approx({"faces": 54.0, "plates": 45.0})]
+    assert [worker.offer for name in names for worker in parts[name].workers] == ["card-b"]
+    day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=5e3))
+    assert day.ok
+    assert {app for one in day.failures for app in one.after} == {"faces", "plates"}
+    assert all(found.value > 0.99 for found in day.in_time.values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda slo: slo["limits"].update(moves=9),
+        lambda slo: slo["limits"].update(offers={"spot": {"share": [0, 1]}}),
+        lambda slo: slo["limits"].update(offers={"on-demand": {"least": 2}}),
+        lambda slo: slo["limits"].update(instances={"card": [2, 9]}),
+    ],
+)
+def test_beside_limits_that_fewer_machines_may_break_nothing_is_shared(change: Any) -> None:
+    profile, slo = _files(FACES)
+    change(slo)
+    assert all(
+        len(part.rate_qps) == 1 for part in (_solved((profile, slo), levers=False).require().parts or {}).values()
+    )
+
+
+def test_two_that_do_not_fit_on_a_card_have_one_each() -> None:
+    assert _cost(_solved(_files(FACES, gpu=0.6))) == pytest.approx(1.2)
+
+
+def _forged(plan: Json, what: str) -> None:
+    part = plan["parts"]["faces-plates-1"]
+    if what == "load":
+        part["workers"][0]["loads"].pop()
+    elif what == "bill":
+        for line in plan["bill"]["lines"]:
+            line["cost_per_hour"] *= 1.5 if line["app"] == "faces" else 0.5
+        plan["bill"]["apps"] = {"faces": 0.45, "plates": 0.15}
+    elif what == "bound":
+        plan["claims"][0] |= {"bound": 0.5, "gap": 1 / 6}
+    else:
+        plan["bill"]["shared"] = plan["bill"]["shared"].split(";")[0]
+
+
+@pytest.mark.parametrize("what", ["load", "bill", "bound", "words"])
+def test_the_verifier_sees_what_is_wrong_of_machines_that_are_shared(what: str) -> None:
+    files = _files(FACES)
+    said = json.loads(_solved(files).require().model_dump_json(by_alias=True, exclude_none=True))
+    assert hp.verify(with_digest(hp.Plan.model_validate(said)), *files).ok
+    _forged(said, what)
+    assert not hp.verify(with_digest(hp.Plan.model_validate(said)), *files).ok
