@@ -334,7 +334,7 @@ class _Day:
         run = Simulation(
             first, streams, seed=run_seed, noise=noise_of(self.how.noise), horizon_ms=1000.0 * (lead_s + sample_s)
         )
-        self._break(run, before, segment.before.down, 0.0)
+        self._begin_without(run, before, segment.before.down)
         scheduled([(lead_s, replace(after, apps=first.apps))])(run)
         follow_load(run, after)
         if segment.situation is not None:
@@ -410,13 +410,10 @@ class _Day:
             )
         return streams
 
-    def _break(self, run: Simulation, system: System, down: Down, at_ms: float | None) -> None:
-        """So many machines of each offer are gone."""
+    def _begin_without(self, run: Simulation, system: System, down: Down) -> None:
+        """So many machines of each offer are gone from the beginning."""
         for group, worker in self._gone_of(system, down):
-            if at_ms is None:
-                run.fail(group, worker)
-            else:
-                run.at(at_ms, lambda group=group, worker=worker: run.fail(group, worker))  # type: ignore[misc]
+            run.at(0.0, lambda group=group, worker=worker: run.fail(group, worker))  # type: ignore[misc]
 
     def _go_over(self, run: Simulation, system: System, down: Down, had: set[tuple[str, int]]) -> None:
         """These machines are gone now; of those that were, the others are back."""
@@ -453,13 +450,18 @@ class _Day:
                 offer = self.inputs.profile.offers.get(self.offer[group.id])
                 if offer is None or offer.zone not in zones:
                     survivors[self.offer[group.id]] += group.count
-        gone = []
+        gone = list[tuple[str, int]]()
         for group in after.groups:
             stay = min(survivors[self.offer[group.id]], group.count)
             survivors[self.offer[group.id]] -= stay
-            gone.append((self.offer[group.id], group.count - stay))
-        down: Down = tuple((offer, count) for offer, count in gone if count > 0)
-        run.at(1000.0 * lead_s + 1.0, lambda: self._break(run, after, down, None))
+            # The last ones: a group that shrinks keeps its first.
+            gone += [(group.id, worker) for worker in range(stay, group.count)]
+
+        def broken() -> None:
+            for group_id, worker in gone:
+                run.fail(group_id, worker)
+
+        run.at(1000.0 * lead_s + 1.0, broken)
         if left is not None:
             settled = replace(self._as_it_comes(after, left), apps=first.apps)
             run.at(1000.0 * (lead_s + self.how.notice_s) + 1.0, lambda: run.change(settled))

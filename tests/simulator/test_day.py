@@ -124,6 +124,19 @@ def test_the_worst_hour_of_a_failure_is_found() -> None:
         play_day(*day(), HowPlayed(situations=("flood",)))
 
 
+def test_a_machine_that_a_failure_leaves_idle_takes_none_that_works() -> None:
+    """Without zone b five machines are left; the plan uses four, whichever those are: all four serve."""
+    made, inputs = day(((1, 1), (1, 1), (5, 1), (1, 1)))
+    held = made.model_dump(mode="json", exclude={"digest"})
+    held["parts"]["left"] = part(300.0, 4, 0)
+    held["periods"][2]["failures"] = {"zone b lost": ["left"]}
+    how = HowPlayed(seeds=2, queries=4e4, situations=("zone b lost",), hour=2)
+    lost = play_day(Plan.model_validate(held), inputs, how).failures[0]
+    assert lost.after["rank"].value > 0.95
+    held["parts"]["left"] = part(300.0, 3, 0)
+    assert play_day(Plan.model_validate(held), inputs, how).failures[0].after["rank"].value < 0.5
+
+
 def test_spot_machines_come_and_go_as_recorded(tmp_path: Path) -> None:
     """The one spot machine is gone for the busy hour: three machines carry 300 a second worse than four."""
     file = tmp_path / "spot.json"
