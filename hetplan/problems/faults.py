@@ -27,15 +27,15 @@ class Faults:
 
     def in_slo(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of the SLO file."""
-        self._add(Fault(self.slo, path, str(value), why, remedy))
+        self.found.append(Fault(self.slo, path, str(value), why, remedy))
 
     def in_profile(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of the profile."""
-        self._add(Fault(self.profile, path, str(value), why, remedy))
+        self.found.append(Fault(self.profile, path, str(value), why, remedy))
 
     def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of an option."""
-        self._add(Fault("options", name, str(value), why, remedy))
+        self.found.append(Fault("options", name, str(value), why, remedy))
 
     def obstacles(self, found: Iterable[Obstacle]) -> None:
         """What keeps the files from asking a question that was named; raises at once where anything does."""
@@ -46,15 +46,9 @@ class Faults:
 
     def also(self, error: InputError) -> None:
         """The faults that something read on the way has raised."""
-        for fault in error.faults:
-            self._add(fault)
-
-    def _add(self, fault: Fault) -> None:
-        """A fault that comes of several batches or loads is one fault."""
-        if fault not in self.found:
-            self.found.append(fault)
+        self.found.extend(error.faults)
 
     def settle(self) -> None:
-        """Raise what was found, if anything was."""
+        """Raise what was found, if anything was: a fault of several batches or loads once."""
         if self.found:
-            raise InputError(self.found)
+            raise InputError(dict.fromkeys(self.found))
