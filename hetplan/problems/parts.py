@@ -58,6 +58,8 @@ class Asked(ABC):
     settled: dict[tuple[float, tuple[tuple[str, int], ...]], Settled] = field(default_factory=dict)
     members: Mapping[str, float] = field(default_factory=dict)
     """Applications that share these machines, each with its rate where the rate of all is 1; none: `app` alone."""
+    otherwise: Asked | None = None
+    """Who settles what this one does not."""
 
     @abstractmethod
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
@@ -119,7 +121,8 @@ class Asked(ABC):
             self.settled[key] = (
                 Settled(None, plan) if isinstance(plan, str) else Settled(named_apart(plan, self.app, self.rates(rate)))
             )
-        return self.settled[key]
+        found = self.settled[key]
+        return self.otherwise.settle(offers, rate) if found.part is None and self.otherwise is not None else found
 
 
 @dataclass

@@ -229,7 +229,7 @@ class _Day:
 
     def _spot_steps(self, number: int, period: Period) -> list[tuple[float, Down]]:
         """(from when, what is gone) within a period."""
-        machines = self._machines(number)
+        machines = self._rented(self.plan.periods[number].parts or ())
         if self.how.spot:
             gap = min(record.gap_s for record in self.how.spot.values())
             times = [period.start_s, *np.arange(np.ceil((period.start_s + 1e-9) / gap) * gap, _end(period), gap)]
@@ -264,14 +264,6 @@ class _Day:
                     known = self.inputs.profile.offers.get(offer)
                     ready_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
                     found[f"{name}/{worker_id}"] = (ready_s, count - kept)
-        return found
-
-    def _machines(self, number: int) -> Counter[str]:
-        parts = self.plan.parts or {}
-        workers = [worker for name in self.plan.periods[number].parts or () for worker in parts[name].workers]
-        found = Counter[str]()
-        for worker in workers:
-            found[worker.offer or worker.hardware] += worker.count
         return found
 
     def _gone(self, machines: Counter[str], at_s: float) -> Down:
@@ -323,7 +315,7 @@ class _Day:
         if after is None:
             return _Counts({}, {})
         before = before or after
-        after = self._as_it_comes(before, after)
+        after = self._as_it_comes(before, after, self._rented(segment.before.parts))
         lead_s = SPARE_S + max((group.ready_ms for group in after.groups), default=0.0) / 1000.0
         run_seed = seed_of(self.how.seed, seed)
         keep = self.inputs.slo.limits.survive.keep if segment.situation is not None else 1.0
@@ -370,8 +362,12 @@ class _Day:
                 found[app] = (MILLION, round(MILLION * self.text.share(name, wanted[app], +gone, seed)))
         return found
 
-    def _as_it_comes(self, before: System, after: System) -> System:
-        """The later system, where machines that stay and only go over to another batch or share are ready at once."""
+    def _as_it_comes(self, before: System, after: System, machines: Counter[str]) -> System:
+        """The later system, where machines that stay are ready sooner.
+
+        Those that only go over to another batch or share are ready at once. Those that hold other models then, or held
+        none, run already: they take the time to load, and not the time to start.
+        """
         had, names = Counter[tuple[str, tuple[str, ...]]](), {group.id for group in before.groups}
         for group in before.groups:
             had[self.offer[group.id], self.held[group.id]] += group.count
@@ -382,7 +378,29 @@ class _Day:
             if stays:
                 had[kind] -= group.count
             groups.append(replace(group, ready_ms=0.0) if stays else group)
+        spare = Counter(machines)
+        for group in groups:
+            known = {one.id: one.count for one in before.groups}.get(group.id, 0)
+            spare[self.offer[group.id]] -= group.count if group.ready_ms == 0.0 else min(known, group.count)
+        for place, group in enumerate(groups):
+            offer = self.offer[group.id]
+            if group.ready_ms > 0.0 and group.id not in names and spare[offer] >= group.count:
+                spare[offer] -= group.count
+                started_ms = 1000.0 * self.inputs.profile.hardware[self._hardware(offer)].startup_s
+                groups[place] = replace(group, ready_ms=max(group.ready_ms - started_ms, 0.0))
         return replace(after, groups=tuple(groups))
+
+    def _hardware(self, offer: str) -> str:
+        """The hardware of an offer; machines without an offer are named by theirs."""
+        known = self.inputs.profile.offers.get(offer)
+        return known.hardware if known is not None else offer
+
+    def _rented(self, parts: Sequence[str]) -> Counter[str]:
+        """Machines of each offer that these parts have, those that hold nothing too."""
+        found = Counter[str]()
+        for worker in (worker for name in parts for worker in (self.plan.parts or {})[name].workers):
+            found[worker.offer or worker.hardware] += worker.count
+        return found
 
     def _streams(
         self, before: System, segment: _Segment, lead_s: float, sample_s: float, seed: int, keep: float
@@ -463,7 +481,7 @@ class _Day:
 
         run.at(1000.0 * lead_s + 1.0, broken)
         if left is not None:
-            settled = replace(self._as_it_comes(after, left), apps=first.apps)
+            settled = replace(self._as_it_comes(after, left, self._rented(segment.now.parts)), apps=first.apps)
             run.at(1000.0 * (lead_s + self.how.notice_s) + 1.0, lambda: run.change(settled))
 
     # The whole

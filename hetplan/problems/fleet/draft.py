@@ -117,7 +117,7 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
         names = sorted({name for name, _ in found.wish.room})
         most = {one: max(more for (name, _), more in found.wish.room.items() if name == one) for one in names}
         roomy = ", ".join(f"up to {more:.3g} times the rate of {name}" for name, more in most.items())
-        scope, note = "relaxation", f"{note}; it leaves out waiting: planned was for {roomy}, by the pool's formula"
+        scope, note = "relaxation", f"{note}; it leaves out waiting: planned was for {roomy}, as queues ask for"
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)

@@ -14,10 +14,11 @@ __all__ = ["FleetOptions"]
 class FleetOptions(Options):
     """How a fleet is planned."""
 
-    size: Literal["planned", "estimated", "auto"] = Field(
-        default="estimated",
+    size: Literal["planned", "estimated", "simulated", "auto"] = Field(
+        default="auto",
         description="planned: parts by the programs of their questions; estimated: variants, pipelines and pools leave "
-        "room to wait; auto: as each question sizes itself by default",
+        "room to wait, by formulas; auto: so too, and variants and pipelines are played on their machines; simulated: "
+        "each question sizes itself, whatever it is asked",
     )
     headroom: float = Field(default=0.0, ge=0, le=10, description="more rate than stated, for every application")
     parts: dict[str, dict[str, Any]] = Field(

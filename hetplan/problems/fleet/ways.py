@@ -34,6 +34,8 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
 }
 ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
 """Pools get room later, by their formula (`room`); policies keep to their tables; text has no formula."""
+SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": ESTIMATED}
+"""What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
 MOST_RETRIES = 12
 PASSES = 4
 """So often every application in every period is asked where prices came from groups of periods, about."""
@@ -81,7 +83,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     """An application as a part, by its question."""
     inputs, options = wish.inputs, wish.options
     own = dict(options.parts.get(app.name, {}))
-    sizes: Mapping[str, Mapping[str, Any]] = {"planned": PLANNED, "estimated": ESTIMATED}.get(options.size, {})
+    sizes: Mapping[str, Mapping[str, Any]] = SIZES.get(options.size, {})
     planned = {**sizes.get(app.question, {}), **own}
     solve = tools.extra.get("plan_for")
     if solve is None:

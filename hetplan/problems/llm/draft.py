@@ -138,7 +138,7 @@ def _basis(wish: Wish) -> str:
 def _queueing(wish: Wish) -> Notice:
     text = (
         f"sized by the program with headroom {wish.options.rate_headroom:g}: no queue was played, so no percentile is "
-        "promised; hetplan simulate shows them, and --set size=auto sizes by them"
+        "promised; hetplan simulate shows them, and its own option size=auto sizes by them"
     )
     return Notice(code="W-queueing", at="promises", text=text)
 

@@ -1,0 +1,27 @@
+"""Random fleets that make text: kept on fresh seeds, and by a simulation written apart."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from benchmarks.kept_text import case, judged
+
+FEW = (0, 1, 3, 10, 15)
+
+
+def test_a_case_is_the_same_each_time_and_cases_differ() -> None:
+    assert case(3).slo == case(3).slo
+    assert case(3).slo != case(4).slo
+
+
+@pytest.mark.slow
+def test_default_fleets_of_text_keep_their_word() -> None:
+    found = [judged(case(seed), search=False) for seed in FEW]
+    assert all(one.kept for one in found), found
+    assert sum(one.by_judge is not None for one in found) >= 3
+    assert all(one.by_judge is not False for one in found), found
