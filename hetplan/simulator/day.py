@@ -378,14 +378,14 @@ class _Day:
             if stays:
                 had[kind] -= group.count
             groups.append(replace(group, ready_ms=0.0) if stays else group)
-        spare = Counter(machines)
-        for group in groups:
-            known = {one.id: one.count for one in before.groups}.get(group.id, 0)
-            spare[self.offer[group.id]] -= group.count if group.ready_ms == 0.0 else min(known, group.count)
-        for place, group in enumerate(groups):
+        spare, known = Counter(machines), {group.id: group.count for group in before.groups}
+        more = [0 if group.ready_ms == 0.0 else max(group.count - known.get(group.id, 0), 0) for group in groups]
+        for group, count in zip(groups, more, strict=True):
+            spare[self.offer[group.id]] -= group.count - count
+        for place, (group, count) in enumerate(zip(groups, more, strict=True)):
             offer = self.offer[group.id]
-            if group.ready_ms > 0.0 and group.id not in names and spare[offer] >= group.count:
-                spare[offer] -= group.count
+            if 0 < count <= spare[offer]:
+                spare[offer] -= count
                 started_ms = 1000.0 * self.inputs.profile.hardware[self._hardware(offer)].startup_s
                 groups[place] = replace(group, ready_ms=max(group.ready_ms - started_ms, 0.0))
         return replace(after, groups=tuple(groups))

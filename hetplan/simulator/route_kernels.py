@@ -222,6 +222,19 @@ def _by_share(world: World, route: int, query: int, serial: int) -> tuple[int, i
     below = world.parts[chosen - 1]["target"]["upto"] if chosen > first else 0.0
     width = world.parts[chosen]["target"]["upto"] - below
     inside = (draw - below) / width if width > 0.0 else 0.0
+    # A group that has grown has a target for each time that it did, one after the other: they are one group.
+    begin, end, way = chosen, chosen + 1, world.parts[chosen]["target"]["way"]
+    if world.parts[chosen]["target"]["inner"] != INNER_RANDOM:
+        while begin > first and world.parts[begin - 1]["target"]["way"] == way:
+            begin -= 1
+        while end < first + count and world.parts[end]["target"]["way"] == way:
+            end += 1
+    if end - begin > 1:
+        shortest = world.parts[chosen]["target"]["inner"] != INNER_ROUND
+        lane, target, following = _next_of(world, begin, end, world.parts[begin]["target"]["cursor"], shortest)
+        world.parts[begin]["target"]["cursor"] = following
+        if lane >= 0:
+            return int(lane), int(target)
     for step in range(count):
         # When a whole group is closed its share goes to the next one that is open.
         target = chosen + step
@@ -234,16 +247,13 @@ def _by_share(world: World, route: int, query: int, serial: int) -> tuple[int, i
 
 
 @part
-def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
-    record = world.parts[route]["route"]
-    first, count = record["target0"], record["targets"]
+def _next_of(world: World, first: int, end: int, start: int, shortest: bool) -> tuple[int, int, int]:
+    """The next open lane of several targets, or the shortest of all; its target; where the next search begins."""
     total = 0
-    for target in range(first, first + count):
+    for target in range(first, end):
         total += world.parts[target]["target"]["lanes"]
-    start = record["cursor"]
     if start >= total:
         start = 0
-    record["cursor"] = start + 1
     target, place = first, start
     while place >= world.parts[target]["target"]["lanes"]:
         place -= world.parts[target]["target"]["lanes"]
@@ -253,8 +263,8 @@ def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
         lane = world.parts[target]["target"]["lane0"] + place * world.parts[target]["target"]["stride"]
         if is_open(world, lane):
             if not shortest:
-                record["cursor"] = start + step + 1 if start + step + 1 < total else start + step + 1 - total
-                return int(lane), int(target)
+                following = start + step + 1
+                return int(lane), int(target), int(following if following < total else following - total)
             # Of lanes with unlike numbers of servers, the one with fewest queries per server, the next one counted.
             servers = world.parts[world.parts[lane]["lane"]["station"]]["station"]["servers"]
             if best < 0 or (world.parts[lane]["lane"]["bound"] + 1) * most < fewest * servers:
@@ -265,8 +275,16 @@ def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
         place += 1
         if place >= world.parts[target]["target"]["lanes"]:
             place = 0
-            target = target + 1 if target + 1 < first + count else first
-    return int(best), int(best_target)
+            target = target + 1 if target + 1 < end else first
+    return int(best), int(best_target), int(start + 1)
+
+
+@part
+def _in_turn(world: World, route: int, shortest: bool) -> tuple[int, int]:
+    record = world.parts[route]["route"]
+    first, cursor = record["target0"], record["cursor"]
+    lane, target, record["cursor"] = _next_of(world, first, first + record["targets"], cursor, shortest)
+    return int(lane), int(target)
 
 
 @part

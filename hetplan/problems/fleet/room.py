@@ -14,7 +14,7 @@ from dataclasses import replace
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.ways import Found, settled_anew
+from hetplan.problems.fleet.ways import PLAYED, Found, settled_anew
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
@@ -27,7 +27,6 @@ Answers = dict[str, dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
 SIZED = ("estimated", "auto")
-PLAYED = ("variants", "pipeline")
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
 """So often at most, in one period (by then four times its rate) and over several, where a search takes seconds."""
 

@@ -36,6 +36,10 @@ ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": 
 """Pools get room later, by their formula (`room`); policies keep to their tables; text has no formula."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": ESTIMATED}
 """What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
+PLAYED = ("variants", "pipeline")
+"""Questions whose parts are played on their machines, with `auto`."""
+MOST_OF_ONE = 64
+"""Machines of each hardware with which a formula should find some plan."""
 MOST_RETRIES = 12
 PASSES = 4
 """So often every application in every period is asked where prices came from groups of periods, about."""
@@ -75,8 +79,14 @@ class Found:
 
 
 def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
-    """Each application as a part, by its question."""
-    return {app.name: part_of(wish, app, tools) for app in wish.apps}
+    """Each application as a part, by its question; where a formula finds no machines at all, by simulation alone."""
+    found = {app.name: part_of(wish, app, tools) for app in wish.apps}
+    for app in wish.apps if wish.options.size == "auto" else ():
+        part = found[app.name]
+        if app.question in PLAYED and isinstance(part, Table) and part.options.get("size") == "estimated":
+            if not part.carries([MOST_OF_ONE] * len(part.hardware), max(app.rates)):
+                found[app.name] = replace(part, options={**part.options, "size": "auto"}, answers={})
+    return found
 
 
 def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
