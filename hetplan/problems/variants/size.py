@@ -24,7 +24,7 @@ in time, the target is missed, and the outcome says so. Plans and queries are co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -60,8 +60,8 @@ LEAST = 0.002
 """An instance is never taken for less useful than this share of its saturation."""
 MOST_SHRINKINGS = 20
 """So often less is asked before another plan comes of it."""
-BUSIER = 3
-"""So many plans that ask more are played, where the formula's own is in time."""
+BUSIER = 6
+"""So many plans that ask more are played, at most, once one is in time."""
 TAIL = 40
 """Queries that may be late, of each application in each simulation of `auto`."""
 MOST_PLAYED = 200_000
@@ -180,26 +180,30 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     check_simulator(tools)
     tries = _Tries(v, ask, way, tools, formulation)
     made = first = tries.first()
+    asked, corrected_for = tries.v, set[str]()
     if isinstance(made, Infeasible) or isinstance(first, Infeasible) or not made.routing:
         return made
     best: tuple[Draft, Shown] | None = None
-    while tries.turn < v.options.evaluations and ask.remaining > 0:
+    while tries.may_go_on():
         shown = tries.shown(made)
         if best is None or len(shown.late) < len(best[1].late):
             best = made, shown
         if not shown.late:
             break
+        corrected_for.update(shown.late)
         following = tries.less_busy(made, shown.late)
         if following is None:
             break
         made = following
     if best is None:
         return _said(v, made, best, tries.turn)
-    if best[0] is not first or best[1].late:
-        found = _said(v, made, best, tries.turn)
-        return found if best[0] is first else _bounded_by(first, found)
-    best = tries.busier(*best) if v.options.size == "auto" else best
-    return _said(v, made, best, 1 if best[0] is first else tries.turn)
+    corrected = best[0] is not first
+    if v.options.size == "auto" and not best[1].late:
+        best = tries.busier(*best, frozenset(corrected_for))
+        if corrected and isinstance(least := tries.at_most(asked), Draft):
+            first = least
+    found = _said(v, made, best, 1 if best[0] is first else tries.turn)
+    return _bounded_by(first, found) if corrected else found
 
 
 def _bounded_by(first: Draft, made: Draft) -> Draft:
@@ -276,36 +280,53 @@ class _Tries:
         self.ask.note(Event("simulated", f"applications late: {len(shown.late)}", done=done))
         return shown
 
-    def busier(self, made: Draft, shown: Shown) -> tuple[Draft, Shown]:
+    def busier(self, made: Draft, shown: Shown, late: frozenset[str]) -> tuple[Draft, Shown]:
         """A plan that costs less, asks more of its instances and is in time as well; else the same again.
 
-        The formula is careful: instances that share a queue wait less. Between what it asks and saturation a few plans
-        are played, of those that cost less.
+        The formula is careful: instances that share a queue wait less. What each application asks is halved between
+        the formula's and saturation, by whether it was late; those in `late` were so at less, and stay as they are.
         """
-        asked, low, high, played = self.v, 0.0, 1.0, 0
+        asked = chosen = self.v
+        low = {one.id: 0.0 for one in asked.asked if one.id not in late}
+        high, played, missed = dict.fromkeys(low, 1.0), 0, False
 
-        def at(part: float) -> Draft | None:
-            self.v = replace(asked, serves=tuple(_busier(pair, 1.0 - part) for pair in asked.serves))
+        def at(parts: Mapping[str, float]) -> Draft | None:
+            busy = tuple(_busier(pair, 1.0 - parts.get(asked.asked[pair.app].id, 0.0)) for pair in asked.serves)
+            self.v = replace(asked, serves=busy)
             found = self.way(self.v, self.ask)
-            cheaper = isinstance(found, Draft) and _cost(found) < _cost(made) * (1.0 - 1e-9)
-            return found if isinstance(found, Draft) and cheaper else None
+            return found if isinstance(found, Draft) and _cost(found) < _cost(made) * (1.0 - 1e-9) else None
 
-        if at(high) is None:
-            return made, shown
-        for _ in range(HALVINGS):
-            if played == BUSIER or self.ask.remaining <= 0 or self.turn >= self.v.options.evaluations:
+        def tried(following: Draft) -> Shown:
+            nonlocal made, shown, chosen
+            seen = self.shown(following)
+            if not seen.late:
+                made, shown, chosen = following, seen, self.v
+            return seen
+
+        following = at(high)
+        for _ in range(HALVINGS if following is not None else 0):
+            if played == BUSIER - 1 or not self.may_go_on():
                 break
-            part = (low + high) / 2.0
-            following = at(part)
-            seen = self.shown(following) if following is not None else None
+            parts = {name: (low[name] + high[name]) / 2.0 for name in low}
+            following = at(parts)
+            seen = tried(following) if following is not None else None
             played += seen is not None
-            if following is None or seen is None:
-                low = part
-            elif seen.late:
-                high = part
-            else:
-                made, shown, low = following, seen, part
+            missed |= bool(seen and seen.late)
+            for name, part in parts.items():
+                (high if seen is not None and name in seen.late else low)[name] = part
+        if missed and self.may_go_on() and (following := at(low)) is not None:
+            tried(following)
+        self.v = chosen
         return made, shown
+
+    def may_go_on(self) -> bool:
+        """Whether there is time, and another plan may be played."""
+        return self.ask.remaining > 0 and self.turn < self.v.options.evaluations
+
+    def at_most(self, first: Snapshot) -> Draft | Infeasible:
+        """The plan of the most that is asked of each pair, here or at first: it rules out no plan of either."""
+        pairs = [max(both, key=lambda pair: pair.busy) for both in zip(self.v.serves, first.serves, strict=True)]
+        return self.way(replace(self.v, serves=tuple(pairs)), self.ask)
 
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
         """The next plan that is another one (None: there is none), the late ones asking less of their instances."""
