@@ -1,6 +1,7 @@
 """What measures plans while `hetplan solve` searches: commands of trusted configuration, their journal, the past.
 
-`--evaluate` names evaluators of the `--hosts` file. Every sample is in the `--journal` before it is used, so that
+`--evaluate` names evaluators of the `--hosts` file. `--jobs` candidates are measured beside each other, in processes of
+this machine or (`--on`) of a Ray cluster. Every sample is in the `--journal` before it is used, so that
 Ctrl-C and kill -9 lose none, and the same command goes on where it stopped. The plan names the measurements that it
 was made from: `verify` and `simulate` read the journal as `--measured`.
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hetplan.measure.journal import Journal
     from hetplan.planner.contract import OnEvent, Tools
     from hetplan.planner.outcome import Outcome
+    from hetplan.planner.spread import Cluster
     from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Measurer", "measuring"]
@@ -35,6 +37,20 @@ class Measurer:
     journal: Journal
     past: Mapping[str, Any] | None = None
     _held: int = field(default=0, init=False)
+    _cluster: Cluster | None = field(default=None, init=False)
+
+    def move(self, on: str, at_once: int) -> None:
+        """Have the commands run on a cluster."""
+        from hetplan.measure.evaluator_far import FarCommand
+        from hetplan.planner.spread import Cluster
+
+        try:
+            self._cluster = cluster = Cluster(on)
+            there = {id(one): FarCommand(one, cluster, at_once) for one in dict.fromkeys(self.commands.values())}
+        except InputError:
+            self.close()
+            raise
+        self.commands = {name: there[id(one)] for name, one in self.commands.items()}
 
     def tools(self, cancel: threading.Event, show: OnEvent) -> Tools:
         """What the problem is handed."""
@@ -80,6 +96,8 @@ class Measurer:
         """End the commands and the journal."""
         for command in self.commands.values():
             command.close()
+        if self._cluster is not None:
+            self._cluster.close()
         self.journal.close()
 
 
@@ -92,29 +110,36 @@ def measuring(
     hosts: Path | None,
     journal: Path | None,
     history: Path | None,
+    at: tuple[int, str | None],
     out: Output,
 ) -> Iterator[Measurer | None]:
-    """Whoever measures, for as long as the block runs; None where nobody is named."""
+    """Whoever measures, for as long as the block runs; None where nobody is named.
+
+    `at` says how many at once, and on which cluster.
+    """
+    jobs, on = at
     if not names:
-        _nobody(hosts=hosts, journal=journal, history=history)
+        _nobody(hosts=hosts, journal=journal, history=history, jobs=None if jobs == 1 else jobs, on=on)
         yield None
         return
     from hetplan.profiles.load import load_inputs
 
     inputs = load_inputs(list(profiles), slo)
     measurer = _measurer(inputs, names, hosts, journal, history)
+    if on is not None:
+        measurer.move(on, jobs)
     if journal is None:
         out.note("without --journal the measurements are kept nowhere, and nobody can verify the plan by them")
     try:
         yield measurer
     finally:
         measurer.close()
-        for _, at, text in measurer.journal.warnings:
-            out.warn(f"{at}: {text}")
+        for _, where, text in measurer.journal.warnings:
+            out.warn(f"{where}: {text}")
         out.note(measurer.summary)
 
 
-def _nobody(**given: Path | None) -> None:
+def _nobody(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError.one(

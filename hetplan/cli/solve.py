@@ -78,6 +78,11 @@ History = Annotated[
     Path | None,
     typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
 ]
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", min=1, max=64, metavar="N", help="Candidates measured beside each other (with --evaluate)."),
+]
+On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Measure on a Ray cluster.")]
 FrontTo = Annotated[Path | None, typer.Option("--front", metavar="FOLDER", help="Write a front and its plans here.")]
 ApplyRepair = Annotated[
     int | None,
@@ -101,6 +106,8 @@ def solve(
     hosts: Hosts = None,
     journal: JournalFile = None,
     history: History = None,
+    jobs: Jobs = 1,
+    on: On = None,
     solver: Engine = None,
     recheck: Recheck = None,
     gap: Gap = None,
@@ -141,6 +148,7 @@ def solve(
             require_proof=require_proof,
             allow_unchecked=allow_unchecked,
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history},
+            at=(jobs, on),
         )
         if apply_repair is not None and output is not None:
             from hetplan.cli.solved import repaired
@@ -181,8 +189,9 @@ def _ready(output: str | None, front: Path | None, *, as_json: bool, repair: int
 
 
 def _solve(
-    out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any], **how: Any
-) -> tuple[Outcome, Any]:
+    out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any],
+    at: tuple[int, str | None], **how: Any,
+) -> tuple[Outcome, Any]:  # fmt: skip
     """The outcome, and the measurements that its plan was made from."""
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.front_door import solve as plan
@@ -197,15 +206,26 @@ def _solve(
         from hetplan.cli.given_files import plan_from
 
         how["start"] = plan_from(how["start"])
-    if any(who.values()):
+    if any(who.values()) or at != (1, None):
         from hetplan.cli.measuring import measuring
 
-        at_hand: AbstractContextManager[Measurer | None] = measuring(profiles, slo, **who, out=out)
+        at_hand: AbstractContextManager[Measurer | None] = measuring(profiles, slo, **who, at=at, out=out)
+        how["options"] = _at_once(how["options"], at)
     else:
         at_hand = nullcontext()
     with at_hand as measurer, quiet_engines(out), progress(out) as show:
         outcome = interruptible(work, say=out.note)
         return outcome, how["measured"] if measurer is None else measurer.journal.document()
+
+
+def _at_once(options: dict[str, Any], at: tuple[int, str | None]) -> dict[str, Any]:
+    """The options with how many are measured beside each other."""
+    if "parallel" in options and at != (1, None):
+        raise InputError.one(
+            file="--set parallel", value=options["parallel"], why="--jobs says how many are measured beside each other",
+            remedy="Leave one of them out; with --on, this one.",
+        )  # fmt: skip
+    return options if at[0] == 1 else {**options, "parallel": at[0]}
 
 
 def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None = None) -> None:
