@@ -130,7 +130,9 @@ class Journal:
         self._beside = self._beginning()
         lines, file = self._beside.lines, str(self._beside.path)
         JournalContent.of_lines(None, lines, file=file)  # refuses what is damaged
-        for line in lines:
+        for number, line in enumerate(lines, start=2):
+            if "samples" not in line:
+                raise self._beside.refused("samples that wait for their turn, and nothing else", line=number)
             at, batch = (line["app"], key_of(line["knobs"])), line["samples"]
             known = self._content.samples.setdefault(at, [])
             if all(batch["from"] != one["from"] for one in known):  # else it was let in already

@@ -151,6 +151,33 @@ def test_several_at_once_give_the_same_bytes_wherever_they_are_and_whoever_is_fi
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.slow
+def test_an_evaluator_on_a_cluster_fails_as_one_here_and_room_is_asked_for(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    from hetplan.measure import evaluator_far
+
+    ray.init("local", num_cpus=2, log_to_driver=False, include_dashboard=False)
+    try:
+        ran = run(*asked("bad"), "--set", "steps=12", "--json", "--jobs", 2, "--on", "ray")
+        assert ran.code == 0, ran.err
+        broken = run(*asked("broken", journal="broken.jsonl"), "--jobs", 2, "--on", "ray")
+        monkeypatch.setattr(evaluator_far, "START_S", 3.0)
+        crowded = run(*asked(journal="crowded.jsonl"), "--jobs", 3, "--on", "ray")
+    finally:
+        ray.shutdown()
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    warned = {one["text"] for one in plan["warnings"] if one["code"] == "W-set-aside"}
+    for reason in ("out of memory", "no answer within 1.5 s", "not a finite number", "lacks track", "no such model"):
+        assert any(reason in text for text in warned), (reason, warned)
+    assert broken.code == 1
+    assert "remarks belong on standard error" in broken.err
+    assert crowded.code == 2
+    assert "--jobs (found 3): the cluster has room for 2 processes of the evaluator" in crowded.err
+
+
+@pytest.mark.slow
 def test_a_kill_of_several_at_once_loses_nothing_and_the_journal_becomes_the_same(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, spawn: Callable[..., Any]
 ) -> None:

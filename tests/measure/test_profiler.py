@@ -322,6 +322,77 @@ def test_a_journal_goes_on_where_it_stopped(tmp_path: Path):
     assert Counting.asked == asked
 
 
+def _asked(*sizes: int) -> list[tuple[int, dict[str, object]]]:
+    return [(size, {"size": size, "model": "s"}) for size in sizes]
+
+
+def test_several_are_concluded_in_their_order_whoever_was_faster(tmp_path: Path):
+    written = []
+    for name, last in (("a", 1), ("b", 3)):
+        others, gate = threading.Barrier(3), threading.Event()
+
+        def answer(knobs, stratum, index, last=last, others=others, gate=gate):
+            if index == 0:  # of the first samples; all three are under way
+                others.wait(30)
+                if knobs["size"] == last:
+                    gate.wait(30)
+            return {**GOOD, "score": float((index * knobs["size"]) % 7 < 6)}
+
+        journal = Journal(tmp_path / name)
+        profiler = Profiler(setup(), answer, journal)
+        found = iter(profiler.several(_asked(1, 2, 3)))
+        threading.Timer(0.1, gate.set).start()
+        assert [one.configuration for one in found] == [1, 2, 3]
+        assert not (tmp_path / f"{name}.waiting").exists()
+        journal.close()
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1]
+    lines = [json.loads(line) for line in written[0].splitlines()[1:]]
+    assert [line["knobs"]["size"] for line in lines] == sorted(line["knobs"]["size"] for line in lines)
+
+
+def test_samples_that_waited_when_it_was_killed_are_known_and_take_their_turn(tmp_path: Path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    answer = lambda knobs, stratum, index: {**GOOD, "score": float(index % 7 < 6)}  # noqa: E731
+    journal = Journal(whole, of={"inputs": 1})
+    expected = list(Profiler(setup(), answer, journal).several(_asked(1, 2)))
+    journal.close()
+    head, *lines = whole.read_bytes().splitlines(keepends=True)
+    second = [line for line in lines if b'"size":2' in line and b'"plan"' not in line]
+    # The first was let in half; one line was cut off. Of the second all samples waited, in any order among the others.
+    cut.write_bytes(b"".join([head, *lines[:3], lines[3][:20]]))
+    (tmp_path / "cut.waiting").write_bytes(b"".join([head, *second, *lines[:6]]))
+    asked = []
+    journal = Journal(cut, of={"inputs": 1})
+    again = Profiler(setup(), lambda knobs, *of: asked.append((knobs["size"], *of)) or answer(knobs, *of), journal)
+    assert list(again.several(_asked(1, 2))) == expected
+    journal.close()
+    assert cut.read_bytes() == whole.read_bytes()
+    assert {size for size, *_ in asked} == {1}
+    assert not (tmp_path / "cut.waiting").exists()
+    (tmp_path / "cut.waiting").write_bytes(head + lines[-1])
+    with pytest.raises(InputError, match="samples that wait for their turn, and nothing else"):
+        Journal(cut, of={"inputs": 1})
+
+
+def test_samples_that_waited_and_nobody_asks_for_are_kept(tmp_path: Path):
+    path = tmp_path / "journal"
+    first = Journal(path)
+    with first.beside([("q", {"size": 1}), ("q", {"size": 2})]):
+        batch = {"from": 0, "scores": [1.0], "seconds": {}, "bytes": {}, "input_bytes": 0.0}
+        first.add_samples("q", {"size": 2}, batch)
+        assert path.read_bytes().count(b"\n") == 1
+        held = (tmp_path / "journal.waiting").read_bytes()
+    first.close()
+    path.write_bytes(held.splitlines(keepends=True)[0])
+    (tmp_path / "journal.waiting").write_bytes(held)
+    second = Journal(path)
+    assert second.samples("q", {"size": 2}) == [batch]
+    second.close()
+    assert path.read_bytes() == held
+    assert not (tmp_path / "journal.waiting").exists()
+
+
 def test_a_journal_of_other_inputs_or_damaged_inside_is_refused(tmp_path: Path):
     path = tmp_path / "journal.jsonl"
     Journal(path, of={"inputs": 1}).close()
