@@ -163,7 +163,7 @@ def search() -> None:
         (folder / "slo.json").write_text(json.dumps(slo))
         profile = json.loads((example / "profile.json").read_text())
         (pipeline,) = profile["pipelines"].values()
-        pipeline["knobs"]["size"] = [320, 480, 640, 800, 960, 1280]  # times four models: three times eight
+        pipeline["knobs"]["size"] = [640, 800, 960, 1120, 1280, 1440]  # times four models: three times eight
         (folder / "profile.json").write_text(json.dumps(profile))
         (folder / "measure.py").write_text(EVALUATOR)
         command = json.dumps([sys.executable, "measure.py"])

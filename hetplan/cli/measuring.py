@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hetplan.planner.spread import Cluster
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Measurer", "measuring"]
+__all__ = ["Measurer", "at_once", "measuring"]
 
 
 @dataclass
@@ -101,6 +101,16 @@ class Measurer:
         self.journal.close()
 
 
+def at_once(options: dict[str, Any], who: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with how many are measured beside each other."""
+    if "parallel" in options and (who["jobs"] or who["on"]):
+        raise InputError.one(
+            file="--set parallel", value=options["parallel"], why="--jobs says how many are measured beside each other",
+            remedy="Leave one of them out; with --on, this one.",
+        )  # fmt: skip
+    return {**options, "parallel": who["jobs"] + 1} if who["jobs"] else options
+
+
 @contextmanager
 def measuring(
     profiles: Sequence[Path],
@@ -110,16 +120,16 @@ def measuring(
     hosts: Path | None,
     journal: Path | None,
     history: Path | None,
-    at: tuple[int, str | None],
+    jobs: int,
+    on: str | None,
     out: Output,
 ) -> Iterator[Measurer | None]:
     """Whoever measures, for as long as the block runs; None where nobody is named.
 
-    `at` says how many at once, and on which cluster.
+    `jobs` more are measured beside each one, on a cluster where `on` names it.
     """
-    jobs, on = at
     if not names:
-        _nobody(hosts=hosts, journal=journal, history=history, jobs=None if jobs == 1 else jobs, on=on)
+        _nobody(hosts=hosts, journal=journal, history=history, jobs=jobs + 1 if jobs else None, on=on)
         yield None
         return
     from hetplan.profiles.load import load_inputs
@@ -127,7 +137,7 @@ def measuring(
     inputs = load_inputs(list(profiles), slo)
     measurer = _measurer(inputs, names, hosts, journal, history)
     if on is not None:
-        measurer.move(on, jobs)
+        measurer.move(on, jobs + 1)
     if journal is None:
         out.note("without --journal the measurements are kept nowhere, and nobody can verify the plan by them")
     try:

@@ -78,10 +78,7 @@ History = Annotated[
     Path | None,
     typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
 ]
-Jobs = Annotated[
-    int,
-    typer.Option("--jobs", min=1, max=64, metavar="N", help="Candidates measured beside each other (with --evaluate)."),
-]
+Jobs = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="So many candidates are measured at once.")]
 On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Measure on a Ray cluster.")]
 FrontTo = Annotated[Path | None, typer.Option("--front", metavar="FOLDER", help="Write a front and its plans here.")]
 ApplyRepair = Annotated[
@@ -133,23 +130,12 @@ def solve(
         _ready(output, front, as_json=as_json, repair=apply_repair)
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         outcome, backed = _solve(
-            out,
-            profiles,
-            slo,
+            out, profiles, slo,
             limits={"seconds": time_limit, "work": work_limit, "gap": gap, "seed": seed, "threads": threads},
-            state=state,
-            measured=measured,
-            question=question,
-            formulation=formulation,
-            options=options,
-            start=start,
-            solver=solver,
-            recheck=recheck,
-            require_proof=require_proof,
-            allow_unchecked=allow_unchecked,
-            who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history},
-            at=(jobs, on),
-        )
+            who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
+            state=state, measured=measured, question=question, formulation=formulation, options=options, start=start,
+            solver=solver, recheck=recheck, require_proof=require_proof, allow_unchecked=allow_unchecked,
+        )  # fmt: skip
         if apply_repair is not None and output is not None:
             from hetplan.cli.solved import repaired
 
@@ -189,9 +175,8 @@ def _ready(output: str | None, front: Path | None, *, as_json: bool, repair: int
 
 
 def _solve(
-    out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any],
-    at: tuple[int, str | None], **how: Any,
-) -> tuple[Outcome, Any]:  # fmt: skip
+    out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any], **how: Any
+) -> tuple[Outcome, Any]:
     """The outcome, and the measurements that its plan was made from."""
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.front_door import solve as plan
@@ -206,26 +191,16 @@ def _solve(
         from hetplan.cli.given_files import plan_from
 
         how["start"] = plan_from(how["start"])
-    if any(who.values()) or at != (1, None):
-        from hetplan.cli.measuring import measuring
+    if any(who.values()):
+        from hetplan.cli.measuring import at_once, measuring
 
-        at_hand: AbstractContextManager[Measurer | None] = measuring(profiles, slo, **who, at=at, out=out)
-        how["options"] = _at_once(how["options"], at)
+        how["options"] = at_once(how["options"], who)
+        at_hand: AbstractContextManager[Measurer | None] = measuring(profiles, slo, **who, out=out)
     else:
         at_hand = nullcontext()
     with at_hand as measurer, quiet_engines(out), progress(out) as show:
         outcome = interruptible(work, say=out.note)
         return outcome, how["measured"] if measurer is None else measurer.journal.document()
-
-
-def _at_once(options: dict[str, Any], at: tuple[int, str | None]) -> dict[str, Any]:
-    """The options with how many are measured beside each other."""
-    if "parallel" in options and at != (1, None):
-        raise InputError.one(
-            file="--set parallel", value=options["parallel"], why="--jobs says how many are measured beside each other",
-            remedy="Leave one of them out; with --on, this one.",
-        )  # fmt: skip
-    return options if at[0] == 1 else {**options, "parallel": at[0]}
 
 
 def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None = None) -> None:

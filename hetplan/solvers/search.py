@@ -25,6 +25,7 @@ maximise the utility -(|l - L| / L + |m - A| / A) of latency l and accuracy m.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -185,7 +186,7 @@ class SearchEngine(OneByOne[BlackBox, int]):
             queue = []
             if not plans or (form.aim.cheapest and search.best_value <= 0.0):
                 break
-            measured = form.each([plan // len(form.placements) for plan in plans])
+            measured = _each(form, [plan // len(form.placements) for plan in plans])
             try:
                 for plan, found in zip(plans, measured, strict=True):
                     before = search.best_value
@@ -218,6 +219,23 @@ class SearchEngine(OneByOne[BlackBox, int]):
 def _in_vain(form: BlackBox) -> bool:
     """Whether nothing at all can be measured: so many were tried, and every one was set aside."""
     return len(form.journal) >= MOST_IN_VAIN and len(form.failed) == len(form.journal)
+
+
+def _each(form: BlackBox, configurations: Sequence[int]) -> Iterator[Measured]:
+    """What measuring each of them gives, in their order; those that are new are measured beside each other.
+
+    What the first of them gave is not in the journal before all are measured, so nothing hangs on who was faster.
+    """
+    fresh = [c for c in dict.fromkeys(configurations) if c not in form.journal]
+    if form.together is None or len(fresh) < 2:
+        yield from map(form.observe, configurations)
+        return
+    given = iter(form.together(fresh))
+    for configuration in configurations:
+        if configuration not in form.journal:
+            form.journal[configuration] = next(given)
+        yield form.journal[configuration]
+    next(given, None)  # it ends
 
 
 def _limit(form: BlackBox, limits: Limits, search: Search, began: float, spent: float) -> Stop | None:

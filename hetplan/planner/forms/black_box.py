@@ -21,7 +21,7 @@ the greedy way for many operators; `continuous` is a bound without a grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -283,22 +283,6 @@ class BlackBox(Form[int]):
         if configuration not in self.journal:
             self.journal[configuration] = self.measure(configuration)
         return self.journal[configuration]
-
-    def each(self, configurations: Sequence[int]) -> Iterator[Measured]:
-        """What measuring each of them gives, in their order; those that are new are measured beside each other.
-
-        What the first of them gave is not in the journal before all are measured, so nothing depends on who was faster.
-        """
-        fresh = [c for c in dict.fromkeys(configurations) if c not in self.journal]
-        if self.together is not None and len(fresh) > 1:
-            given = iter(self.together(fresh))
-            for configuration in configurations:
-                if configuration not in self.journal:
-                    self.journal[configuration] = next(given)
-                yield self.journal[configuration]
-            next(given, None)  # it ends
-        else:
-            yield from map(self.observe, configurations)
 
     def latency_s(self, seconds: Vector, bytes_out: Vector, bytes_in: Vector) -> Vector:
         """End to end per (configuration, placement) with whole devices: the longest path through the operators."""
