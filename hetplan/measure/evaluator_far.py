@@ -55,7 +55,8 @@ class FarProcess(Process):
 
     def __init__(self, ray: Any, of: Command, number: int) -> None:
         self.number, self._ray, self._ended = number, ray, False
-        actor = ray.remote(num_cpus=1, num_gpus=of.gpus, max_restarts=0)(_Keeper)
+        # Two calls at a time: it can be ended while it is asked.
+        actor = ray.remote(num_cpus=1, num_gpus=of.gpus, max_restarts=0, max_concurrency=2)(_Keeper)
         self._actor = actor.remote(of.command, of.folder, number)
         self.ready = self._actor.ready.remote()
 

@@ -41,7 +41,10 @@ class _Turn:
 def lanes_of(wish: Wish, nodes: Sequence[Mapping[str, Any]]) -> list[list[_Turn]]:
     """Per machine its nodes in turn, each with the hardware that it is; `InputError` where a node cannot be found."""
     machines: dict[str, dict[str, _Turn]] = {}
+    used = {name for _, name, _ in wish.cells()}
     for name, hardware in wish.hardware.items():
+        if name not in used:
+            continue  # of an engine, which is asked from here
         if hardware.node is None:
             raise _wrong(name, "", "with --on every hardware says which node of the cluster it is", nodes)
         found = [node for node in nodes if node["Alive"] and hardware.node in _names(node)]

@@ -48,7 +48,7 @@ from pathlib import Path
 def load():
     def prepare(point):
         Path(__file__).with_name("begun").open("a").write("x")
-        return lambda: time.sleep(0.002 * point["batch"])
+        return lambda: time.sleep(0.03 * point["batch"])
     return prepare
 
 def broken():
@@ -77,6 +77,9 @@ def test_machines_run_beside_each_other_and_what_is_on_one_machine_in_turn() -> 
         [("id-1", ["a", "d"]), ("id-2", ["c"])],
         [("id-3", ["b", "e", "f"])],
     ]
+    asked = wish(a="t4", engine=None)
+    some = {name: one.model_copy(update={"on": ("a",)}) for name, one in asked.variants.items()}
+    assert len(lanes_of(asked.model_copy(update={"variants": some}), nodes)) == 1, "an engine is asked from here"
 
 
 @pytest.mark.parametrize(
