@@ -39,7 +39,8 @@ class Fault:
     def __str__(self) -> str:
         at = ": ".join(part for part in (self.file, self.path) if part)
         found = f" (found {self.value})" if self.value else ""
-        return f"{at}{found}: {self.why}. {self.remedy}".strip().removeprefix(": ")
+        end = "" if self.why.endswith("?") else "."
+        return f"{at}{found}: {self.why}{end} {self.remedy}".strip().removeprefix(": ")
 
 
 class HetplanError(Exception):

@@ -49,6 +49,6 @@ class Faults:
         self.found.extend(error.faults)
 
     def settle(self) -> None:
-        """Raise what was found, if anything was."""
+        """Raise what was found, if anything was: a fault of several batches or loads once."""
         if self.found:
-            raise InputError(self.found)
+            raise InputError(dict.fromkeys(self.found))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from importlib import import_module
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -40,6 +40,7 @@ __all__ = [
     "Grid",
     "Id",
     "IdOrStar",
+    "Inside",
     "Key",
     "Later",
     "Model",
@@ -212,6 +213,11 @@ Amount = Annotated[NonNegative, AfterValidator(_plausible)]
 Fraction = Annotated[float, Strict(), Field(ge=0, le=1)]
 Count = Annotated[int, Strict(), Field(ge=0), AfterValidator(_countable)]
 PositiveCount = Annotated[int, Strict(), Field(ge=1), AfterValidator(_countable)]
+
+Inside = Annotated[
+    Literal["round_robin", "shortest_queue"] | None,
+    Field(description="which server of a group gets the next query; by default any of them, at random"),
+]
 
 Currency = Annotated[str, Strict(), Field(pattern=r"^[A-Z]{3}$")]
 """A currency's three letters; hetplan never converts between currencies."""

@@ -6,11 +6,11 @@ plans an application got, and where its operators run. The tables of policies ar
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from hetplan.profiles.fields import Count, Fraction, Id, Key, Model, NonNegative, Positive, Real
+from hetplan.profiles.fields import Count, Fraction, Id, Inside, Key, Model, NonNegative, Positive, Real
 
 __all__ = [
     "BackupEntry",
@@ -21,11 +21,6 @@ __all__ = [
     "PathSharesDispatch",
     "QueueSlackDispatch",
     "RoundRobinDispatch",
-]
-
-Inside = Annotated[
-    Literal["round_robin", "shortest_queue"] | None,
-    Field(description="which server of a group gets the next query; by default any of them, at random"),
 ]
 
 

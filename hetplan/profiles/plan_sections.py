@@ -14,6 +14,7 @@ from hetplan.profiles.fields import (
     Count,
     Fraction,
     Id,
+    Inside,
     Key,
     Later,
     Model,
@@ -91,10 +92,11 @@ Xi = Annotated[float, Field(gt=0, le=1, description="the share of the target tha
 
 
 class SharesDispatch(Model):
-    """Queries follow the routing shares at random; nothing else is looked at."""
+    """Queries follow the routing shares at random, and inside a group of servers as `balancing` says."""
 
     rule: Literal["shares/1"] = "shares/1"
     late: str = "serve"
+    balancing: Inside = None
 
 
 class MatchingDispatch(Model):

@@ -280,6 +280,9 @@ def _rules(facts: Facts) -> Iterator[Violation]:
             yield Violation("dispatch", f"dispatch.{app}", "its queries have routes, and no rule sends them")
         elif facts.plan.question == "variants" and rule.rule != "shares/1":
             yield Violation("dispatch", f"dispatch.{app}", f"{rule.rule}, and variants send by shares/1")
+        elif facts.plan.question == "variants" and getattr(rule, "balancing", None) != "shortest_queue":
+            text = f"balancing {getattr(rule, 'balancing', None)}, and servers of a group get queries by shortest queue"
+            yield Violation("dispatch", f"dispatch.{app}", text)
         penalty = facts.plan.method.options.get("penalty", "paper")
         if isinstance(rule, MatchingDispatch) and rule.penalty != penalty:
             yield Violation("dispatch", f"dispatch.{app}", f"penalty {rule.penalty}, the options say {penalty}")

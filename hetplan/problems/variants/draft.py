@@ -57,7 +57,7 @@ def draft(
     return Draft(
         workers=tuple(placed.workers),
         routing=routing,
-        dispatch={app: SharesDispatch(late=v.inputs.slo.apps[app].late) for app in routing},
+        dispatch={app: SharesDispatch(late=v.inputs.slo.apps[app].late, balancing="shortest_queue") for app in routing},
         actions=tuple(way.actions),
         promises=tuple(_promises(v, x, flows, served, placed, routing)),
         reported=tuple(_with_idle(v, x, placed, claim) for claim in reported),
