@@ -120,8 +120,8 @@ def measuring(
     hosts: Path | None,
     journal: Path | None,
     history: Path | None,
-    jobs: int,
-    on: str | None,
+    jobs: int = 0,
+    on: str | None = None,
     out: Output,
 ) -> Iterator[Measurer | None]:
     """Whoever measures, for as long as the block runs; None where nobody is named.
