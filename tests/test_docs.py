@@ -66,7 +66,7 @@ NOT_RUN = {
         "hetplan apply": ENDPOINT,
         "hetplan load": ENDPOINT,
         "hetplan solve learned.json": ENDPOINT,
-        "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one of its own",
+        "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one",
     },
     "variants": {"hetplan simulate": "a reader's own SLO file with rates over time: tests/simulator plays such files"},
     "measured/compound": {"python benchmarks/": BY_HAND},
