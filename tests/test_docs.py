@@ -62,7 +62,12 @@ NOT_RUN = {
         "hetplan manifests": "the page has no cluster: docs/targets.md and tests/executor write manifests",
         "hetplan doctor --gpus": "needs an NVIDIA GPU",
     },
-    "profiling": {"hetplan apply": ENDPOINT, "hetplan load": ENDPOINT, "hetplan solve learned.json": ENDPOINT},
+    "profiling": {
+        "hetplan apply": ENDPOINT,
+        "hetplan load": ENDPOINT,
+        "hetplan solve learned.json": ENDPOINT,
+        "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one",
+    },
     "variants": {"hetplan simulate": "a reader's own SLO file with rates over time: tests/simulator plays such files"},
     "measured/compound": {"python benchmarks/": BY_HAND},
     "measured/fleet": {"python benchmarks/": BY_HAND, "hetplan compare": "the same, for a reader's own files"},
