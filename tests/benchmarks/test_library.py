@@ -26,7 +26,8 @@ def library(*arguments: str, folder: Path | None = None) -> subprocess.Completed
 def test_the_index_names_what_is_there() -> None:
     names = [one["name"] for one in INSTANCES]
     assert len(names) == len(set(names)) >= 60
-    assert {one["question"] for one in INSTANCES} >= {"pool", "pipeline", "policy", "variants", "llm", "compound", "fleet"}
+    questions = {"pool", "pipeline", "policy", "variants", "llm", "compound", "fleet"}
+    assert {one["question"] for one in INSTANCES} >= questions
     folders = {path.name for path in INDEX.parent.iterdir() if path.is_dir() and (path / "slo.json").exists()}
     assert folders == {Path(one["folder"]).name for one in INSTANCES if one["folder"].startswith("benchmarks/")}
     for one in INSTANCES:
