@@ -131,7 +131,7 @@ class Smac(Tpe):
         for _ in range(10):
             try:
                 trial = self.smac.ask()
-            except ConfigurationSpaceExhaustedException:
+            except (ConfigurationSpaceExhaustedException, StopIteration):
                 break
             c = int(np.ravel_multi_index([trial.config.get(f"k{k}", 0) for k in range(len(form.levels))], form.levels))
             if self.open[c * len(form.placements)]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from hetplan.search import Search, Space, Step, Wish
 from hetplan.search_optuna import StructureSampler
 
 ROOT = Path(__file__).resolve().parents[1]
+Measuring = Callable[[dict[str, object]], tuple[float, dict[str, float]]]
 KNOBS = {"documents": [1, 2, 4, 8], "ranker": ["none", "small", "large"], "model": ["tiny", "small", "large"]}
 RANKED = {"none": 0.0, "small": 0.06, "large": 0.08}
 ANSWERED = {"tiny": 0.0, "small": 0.12, "large": 0.17}
@@ -47,12 +49,12 @@ def truth(knobs: dict[str, object]) -> tuple[float, dict[str, float]]:
 WISH = Wish(goal="cost", least_quality=0.76, most_latency_s=0.4)
 
 
-def run(search: Search, steps: int) -> list[dict[str, object]]:
+def run(search: Search, steps: int, measured: Measuring = truth) -> list[dict[str, object]]:
     asked = []
     for _ in range(steps):
         trial = search.ask()
         asked.append(dict(trial.knobs))
-        search.tell(trial, *truth(dict(trial.knobs)))
+        search.tell(trial, *measured(dict(trial.knobs)))
     return asked
 
 
@@ -209,6 +211,44 @@ def test_ten_million_settings_are_searched_without_being_listed(tmp_path: Path) 
     assert again.ask().knobs == following
     assert search.front()
     again.close()
+
+
+KILLED_WIDE = """
+import os, signal, sys
+from tests.test_search_api import answered, million
+search = million(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    trial = search.ask()
+    search.tell(trial, *answered(dict(trial.knobs)))
+search.ask()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def million(journal: str | None = None) -> Search:
+    knobs = {f"module{k}": [f"m{n}" for n in range(10)] for k in range(6)} | {"docs": [0, 1]}
+    steps = [Step(f"s{k}", [f"module{k}"], [f"s{k - 1}"] if k else [], price_per_s=1.0) for k in range(6)]
+    return Search(Space(knobs, steps), Wish(least_quality=0.7), seed=5, journal=journal)
+
+
+@pytest.mark.slow
+def test_a_search_of_two_million_settings_is_killed_twice_and_asks_what_an_unbroken_one_asks(tmp_path: Path) -> None:
+    journal = str(tmp_path / "wide.jsonl")
+    for steps in (7, 6):
+        ended = subprocess.run([sys.executable, "-c", KILLED_WIDE, journal, str(steps)], cwd=ROOT, check=False)
+        assert ended.returncode == -9
+    # A kill may leave half a line behind.
+    with open(journal, "a", encoding="utf-8") as lines:
+        lines.write('{"knobs": {"module0": "m')
+    whole = million()
+    assert whole.space.size == 2 * 10**6
+    known = whole.space
+    first = [(known.number(knobs), *answered(knobs)) for knobs in run(whole, 13, answered)]
+    broken = million(journal)
+    assert [(known.number(one.knobs), one.quality, dict(one.seconds)) for one in broken.journal] == first
+    assert run(broken, 5, answered) == run(whole, 5, answered)
+    assert len({number for number, *_ in first}) == 13
+    broken.close()
 
 
 MODULE = """
