@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -362,6 +363,9 @@ def test_after_kill_9_several_at_once_go_on_with_the_same_settings(module: Any, 
 def test_a_process_that_ends_and_whoever_measures_nothing_right_are_said_so(module: Any) -> None:
     with pytest.raises(HetplanError, match="a process that worked ended before its work did"):
         Search(module.SPACE).run(module.gone, steps=12, jobs=2)
+    if importlib.util.find_spec("ray") is not None:
+        with pytest.raises(HetplanError, match="a worker of the cluster ended before its work did"):
+            Search(module.SPACE).run(module.gone, steps=12, jobs=2, on="ray")
     with pytest.raises(HetplanError, match="none of 8 settings could be measured: RuntimeError: no such dataset"):
         Search(module.SPACE).run(module.broken, steps=12, jobs=2)
 

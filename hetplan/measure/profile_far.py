@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +131,8 @@ class _Far:
 
     def _begun(self, turn: _Turn) -> Any:
         """A keeper that takes the whole node."""
-        strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(turn.node["NodeID"], soft=False)
+        strategies = import_module("ray.util.scheduling_strategies")
+        strategy = strategies.NodeAffinitySchedulingStrategy(turn.node["NodeID"], soft=False)
         has = turn.node["Resources"]
         kind = self._ray.remote(num_cpus=has.get("CPU", 0), num_gpus=has.get("GPU", 0), scheduling_strategy=strategy)
         held = [(of, line) for of in self.known if (line := self._journal.get(of)) is not None]

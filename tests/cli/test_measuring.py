@@ -202,6 +202,21 @@ def test_a_kill_of_several_at_once_loses_nothing_and_the_journal_becomes_the_sam
     assert not waiting.exists()
 
 
+def test_several_at_once_say_how_far_they_are(asked: Callable[..., list[object]], run: Callable[..., Any]) -> None:
+    from hetplan.cli.pace import Pace
+    from hetplan.planner.contract import Event
+
+    ran = run(*asked(), "--jobs", 3, "--set", "steps=9", "--json")
+    assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    events = [Event(**line["event"]) for line in lines if line.get("event", {}).get("what") == "measured"]
+    assert len(events) >= 3, "it ends at a plan that costs nothing"
+    assert [event.done for event in events] == [count / 9 for count in range(1, len(events) + 1)]
+    clock = iter(range(0, 90, 10))
+    pace = Pace(lambda: float(next(clock)))
+    assert "about 70 s left" in [pace.text(event) for event in events][1]
+
+
 def _whole_lines(file: Path) -> list[bytes]:
     content = file.read_bytes() if file.exists() else b""
     return content.split(b"\n")[:-1]
