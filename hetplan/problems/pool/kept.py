@@ -202,8 +202,7 @@ class _Trial:
         if self.ask.remaining <= 0 and last is None:
             text = "time was up before a simulation could confirm the rate"
             return replace(made, warnings=(*made.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
-        shown = f"{last.worst:.2g} times what may be late are" if last is not None else "too many queries are late"
-        why = f"not kept: {shown} late in simulation at {rate:.6g} qps"
+        why = f"in simulation at {rate:.6g} qps {_shown(last)}"
         return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),) if rate else ())
 
     def _drafted(
@@ -352,3 +351,15 @@ def _neighbours(pool: Pool, counts: np.ndarray) -> list[np.ndarray]:
                 if fits and pool.cost(row) < cost and row.any():
                     found[tuple(row.tolist())] = row
     return list(found.values())
+
+
+def _shown(played: Played | None) -> str:
+    """In words, that a simulation does not confirm a rate."""
+    if played is None:
+        return "too many queries are late"
+    if played.worst >= 1.0:
+        return f"{played.worst:.2g} times as many queries are late as may be"
+    lost = next(one for one in played.promises if one.quantity == "violations")
+    assert lost.interval is not None
+    sure = f"{100 * played.worst * lost.value:.2g}% of the queries are late, and perhaps {100 * lost.interval[1]:.2g}%"
+    return f"{sure}, so that the {100 * lost.value:g}% that may be are not sure to be kept"

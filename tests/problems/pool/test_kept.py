@@ -110,3 +110,13 @@ def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -
         return estimated_use(pool, Rated(np.array([count]), 50.0 * count, np.ones((1, 1)), answer))
 
     assert use(1, 30) < use(1, 100) < use(10, 100) < 1.0
+
+
+def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
+    """Three machines, 85% busy: 0.5 to 0.6% are late over 20 long runs, which five shorter ones cannot tell from 1%."""
+    case = files({"g": [10.0, 24.0]}, [0.5, 0.5], prices={"g": 1}, qos_ms=100, rate_qps=150.0)
+    case[0]["offers"]["g-od"]["stock"] = 3
+    outcome = hp.solve(*case)
+    assert outcome.exit_code == 3
+    assert "% of the queries are late, and perhaps " in outcome.why[0], outcome.why
+    assert "so that the 1% that may be are not sure to be kept" in outcome.why[0]
