@@ -170,3 +170,22 @@ def test_promises_are_kept_by_seeds_that_chose_nothing(rate: float, percentile: 
     report = hp.simulate(found, profile(), slo, measured=MEASURED, seeds=1, seed=4321, duration_s=length)
     late = report.as_dict()["apps"]["gate"]["figures"]["violations"]["value"]
     assert late <= 1 - percentile / 100
+
+
+@pytest.mark.slow
+def test_callers_of_one_model_share_replicas_that_serve_batches():
+    one, slo, document = profile(), wish(0), json.loads(MEASURED.read_text())
+    for name, node in one["pipelines"]["track"]["nodes"].items():
+        node["model"] = name
+    latency = [{"percentile": 95, "max_ms": 450}]
+    gate = {**slo["apps"]["gate"], "latency": latency}
+    slo["apps"] = {
+        app: {**gate, "demand": {"rate_qps": rate}} for app, rate in (("gate", 12), ("dock", 9), ("yard", 7))
+    }
+    document["apps"] = dict.fromkeys(slo["apps"], document["apps"]["gate"])
+    plan = hp.solve(one, slo, measured=document).require()
+    assert "shared-loads/1" in plan.requires
+    assert served(plan)["detect"] == {8}
+    assert hp.verify(plan, one, slo, measured=document).ok
+    played = hp.simulate(plan, one, slo, measured=document, seeds=1, seed=77, duration_s=600).as_dict()["apps"]
+    assert all(played[app]["figures"]["violations"]["value"] <= 0.05 for app in slo["apps"])
