@@ -1,12 +1,13 @@
-"""Searches to compare with that hetplan does not ship: random configurations, Optuna's TPE and NSGA-II, and SMAC3.
+"""Searches to compare with that hetplan does not ship: at random, Optuna's TPE and NSGA-II, SMAC3, BoTorch.
 
 python benchmarks/compound_beside.py 1000 10              seeds from 1000 on, so many of each application
 python benchmarks/compound_beside.py 1000 10 SR smac3     of this application and search only (pip install smac)
 
 All choose configurations only; where these run, and with which shares, is found by the same arithmetic as for
-`struct-ci`, so that what is compared is the choice of what to measure. The others minimise the price of the
+`struct-ci`, so that what is compared is the choice of what to measure. TPE, NSGA-II and SMAC3 minimise the price of the
 cheapest compliant plan of a configuration; one that has none counts as 10 more than the dearest, and by how far it
-misses its targets.
+misses its targets. BoTorch's constrained expected improvement has a process for each of price, accuracy and latency.
+A search whose package is not installed is left out, with a line.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -122,9 +125,14 @@ class Smac(Tpe):
 
     def next(self) -> int:
         """What the optimiser proposes; after ten repeats any other one."""
+        from smac.main.exceptions import ConfigurationSpaceExhaustedException
+
         form = self.form
         for _ in range(10):
-            trial = self.smac.ask()
+            try:
+                trial = self.smac.ask()
+            except (ConfigurationSpaceExhaustedException, StopIteration):
+                break
             c = int(np.ravel_multi_index([trial.config.get(f"k{k}", 0) for k in range(len(form.levels))], form.levels))
             if self.open[c * len(form.placements)]:
                 self.asked[c] = trial
@@ -142,6 +150,73 @@ class Smac(Tpe):
         from smac.runhistory import TrialValue
 
         self.smac.tell(trial, TrialValue(cost=self._value(found)))
+
+
+class ConstrainedEi(Configurations):
+    """BoTorch: a process each for price, accuracy and latency over the knobs, and constrained expected improvement.
+
+    The price is that of the fastest placement in time, or of the fastest one; latency is the log of its part of the
+    limit. While nothing complies, the likeliest to comply is asked for. Every configuration is weighed.
+    """
+
+    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
+        super().__init__(form, seed, make)
+        import torch
+
+        torch.set_num_threads(1)
+        torch.manual_seed(seed)
+        spans = np.maximum(np.array(form.levels) - 1, 1)
+        self.points = np.stack(np.unravel_index(np.arange(form.settings), form.levels), axis=1) / spans
+        self.seen: list[tuple[int, float, float, float, float]] = []
+
+    def next(self) -> int:
+        """Of all configurations that were not measured, the one of the highest value; five are drawn to begin with."""
+        left = np.flatnonzero(self.open[:: len(self.form.placements)])
+        if len(self.seen) < 5:
+            return self.first()
+        return int(left[int(np.argmax(self._values(left)))]) * len(self.form.placements)
+
+    def learn(self, plan: int, found: Measured) -> None:
+        """Note price, accuracy, its variance and latency."""
+        del plan
+        form = self.form
+        if found.verdict is Verdict.SET_ASIDE:
+            return
+        fast = form.at_full(found)
+        known = replace(form, journal={found.configuration: replace(found, passes=True)})
+        price = float(known.costs(found.configuration).min())
+        price = price if np.isfinite(price) else float(form.full_price[int(fast.argmin())])
+        late = float(np.log(max(fast.min(), 1e-9) / form.limit_s))
+        self.seen.append((found.configuration, price, form.orient(found.mean), max(found.se, 1e-3) ** 2, late))
+
+    def _values(self, left: np.ndarray) -> Any:
+        """The acquisition of these configurations."""
+        import torch
+        from botorch.acquisition.analytic import LogConstrainedExpectedImprovement, LogProbabilityOfFeasibility
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import ModelListGP, SingleTaskGP
+        from botorch.models.transforms import Standardize
+        from gpytorch.mlls import SumMarginalLogLikelihood
+
+        form = self.form
+        at, *columns = (np.array(column) for column in zip(*self.seen, strict=True))
+        price, accuracy, noise, late = (torch.tensor(column, dtype=torch.double)[:, None] for column in columns)
+        points = torch.tensor(self.points[at], dtype=torch.double)
+        models = [
+            SingleTaskGP(points, price, outcome_transform=Standardize(1)),
+            SingleTaskGP(points, accuracy, noise, outcome_transform=Standardize(1)),
+            SingleTaskGP(points, late, outcome_transform=Standardize(1)),
+        ]
+        model = ModelListGP(*models)
+        fit_gpytorch_mll(SumMarginalLogLikelihood(model.likelihood, model))
+        limits = {1: (form.orient(form.target), None), 2: (None, 0.0)}
+        best = min((p for c, p, _, _, late in self.seen if form.journal[c].passes and late <= 0.0), default=None)
+        if best is None:
+            value = LogProbabilityOfFeasibility(model, limits)
+        else:
+            value = LogConstrainedExpectedImprovement(model, best, 0, limits, maximize=False)
+        with torch.no_grad():
+            return value(torch.tensor(self.points[left][:, None, :], dtype=torch.double)).numpy()
 
 
 class AnyConfigurations(SearchEngine):
@@ -172,13 +247,26 @@ class Smac3(SearchEngine):
     search: ClassVar[type[Search]] = Smac
 
 
+class BotorchEi(SearchEngine):
+    """BoTorch's constrained expected improvement."""
+
+    name: ClassVar[str] = "botorch-cei"
+    search: ClassVar[type[Search]] = ConstrainedEi
+
+
+NEEDS = {"optuna-tpe": "optuna", "optuna-nsga": "optuna", "smac3": "smac", "botorch-cei": "botorch"}
+
+
 def main(first: int, count: int, only: Sequence[str] = ()) -> None:
-    """Median and 75th percentile of the steps to a compliant plan, and to one within 5 %."""
+    """Median and 75th percentile of the steps to a compliant plan and to one within 5 %, and measured seconds."""
     engines: dict[str, SearchEngine] = {
         "struct-ci": StructCi(), "any-configurations": AnyConfigurations(), "optuna-tpe": OptunaTpe(),
-        "optuna-nsga": OptunaNsga(), "smac3": Smac3(),
+        "optuna-nsga": OptunaNsga(), "smac3": Smac3(), "botorch-cei": BotorchEi(),
     }  # fmt: skip
     engines = {name: one for name, one in engines.items() if name in only} or engines
+    for name in [name for name in engines if name in NEEDS and find_spec(NEEDS[name]) is None]:
+        print(f"{name} is left out: {NEEDS[name]} is not installed", flush=True)
+        engines.pop(name)
     for app in [app for app in APPS if app in only] or APPS:
         for name, engine in engines.items():
             # All by the t-test, and set up alike: what is compared is which configurations are measured.
@@ -188,8 +276,10 @@ def main(first: int, count: int, only: Sequence[str] = ()) -> None:
             for what in ("first", "near"):
                 steps = [np.inf if (n := getattr(run, what)) is None else n for run in runs]
                 half, most = (np.percentile(steps, percent, method="higher") for percent in (50, 75))
-                said.append(f"{what} {half:.0f} (p75 {most:.0f})")
-            print(app, name, *said, flush=True)
+                spent = [np.inf if (s := getattr(run, f"gpu_s_{what}")) is None else s for run in runs]
+                half_s, most_s = (np.percentile(spent, percent, method="higher") for percent in (50, 75))
+                said.append(f"{what} {half:.0f} (p75 {most:.0f}), GPU-s {half_s:.0f} (p75 {most_s:.0f})")
+            print(app, name, "; ".join(said), flush=True)
 
 
 if __name__ == "__main__":

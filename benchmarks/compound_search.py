@@ -90,7 +90,7 @@ def box_of(query: SyntheticQuery, method: str = "struct-ci") -> BlackBox:
     """The form of a query, measured by its truth."""
     sought, options = sought_of(query), CompoundOptions(search=method)  # type: ignore[arg-type]
     profiler = Profiler(Setup.of(**sought.setup(options)), query)
-    return sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options)
+    return sought.box(lambda c: profiler(c, sought.knobs(c)), options)
 
 
 def run_search(method: str, query: SyntheticQuery, *, steps: int = 60, seed: int = 0, **changes: object) -> Run:
@@ -104,7 +104,7 @@ def run_search(method: str, query: SyntheticQuery, *, steps: int = 60, seed: int
     rule = replace(rule, **{k: v for k, v in changes.items() if k in vars(rule)})  # type: ignore[arg-type]
     cache = bool(changes.get("cache", method not in FIXED))
     profiler = Profiler(replace(setup, rule=rule, use_cache=cache), query)
-    form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options, changes.get("past", ()))  # type: ignore[arg-type]
+    form = sought.box(lambda c: profiler(c, sought.knobs(c)), options, changes.get("past", ()))  # type: ignore[arg-type]
     return _walk(METHODS[method], form, query, steps, seed, no_cache=not cache)
 
 

@@ -64,7 +64,7 @@ def plan_query(
     if fixed or method in FIXED:
         rule, cache = replace(rule, kind="fixed", n_max=query.app.fixed_samples), False
     profiler = Profiler(replace(setup, rule=rule, use_cache=cache), query)
-    form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), options)
+    form = sought.box(lambda c: profiler(c, sought.knobs(c)), options)
     if tiers == 1:
         form = replace(form, placements=form.placements[(form.placements == 2).all(axis=1)])
     METHODS[method].solve(form, Limits(seed=query.seed))

@@ -22,14 +22,22 @@ other. So the time and cost of every setting follow from few measurements, and o
 >>> best.knobs, round(best.cost, 6)
 ({'documents': 2, 'model': 'large'}, 0.002)
 
+Where measuring takes a while, several settings are measured at once, in processes here or on a Ray cluster::
+
+    best = search.run(measure, steps=40, jobs=8)            # or jobs=8, on="ray"
+
 With a file as its journal, a search that was killed goes on with the same proposals: they follow from the seed and from
 what was reported, and from nothing else. `hetplan.search_optuna` has the same search as a sampler for Optuna's studies.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import pickle
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -38,8 +46,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import HetplanError, InputError
+from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.forms import space as settings
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Placed, Verdict
+from hetplan.planner.spread import Spread, left_in_words
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.line_journal import LineJournal
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
@@ -56,6 +66,8 @@ MOST_LISTED = 500_000
 REFERENCE = 1.3
 COST_SPREAD = 0.02
 LEAST = 1e-12
+MOST_IN_VAIN = 8
+"""After so many settings that failed, and none that did not, `run` takes whoever measures to be broken."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +227,8 @@ class Search:
         )
         for number, line in enumerate(self._file.lines, start=2):
             try:
-                self._learn(Result(**line))
+                for one in line.get("together", [line]):
+                    self._learn(Result(**one))
             except (TypeError, ValueError, HetplanError):
                 self._file.close()
                 raise self._file.refused("this line is no result of the space", line=number) from None
@@ -251,28 +264,11 @@ class Search:
         `latency_s` is what is compared with the limit (a percentile, say), by default the longest way through the
         steps; `cost` by default what the steps' seconds cost.
         """
-        knobs = dict(trial.knobs if isinstance(trial, Trial) else trial)
-        names = [step.name for step in self.space.operators]
-        by_step = dict(seconds) if isinstance(seconds, Mapping) else {names[0]: float(seconds)}
-        if set(by_step) != set(names):
-            _refuse("seconds", ", ".join(by_step), f"the steps are {', '.join(names)}", "Give the seconds of each.")
-        took = np.array([by_step[name] for name in names], dtype=float)
-        said = {"quality": quality, "error": error, "cost": cost, "latency_s": latency_s, **by_step}
-        for name, value in said.items():
-            if value is not None and (not math.isfinite(value) or (name != "quality" and value < 0)):
-                _refuse(name, value, "a finite number, and no time, cost or error below 0", "Tell what was measured.")
-        longest = float(self._form.latency_s(took[None, :], np.zeros_like(took)[None, :], np.zeros(1))[0, 0])
-        result = Result(
-            knobs, float(quality), longest if latency_s is None else float(latency_s),
-            float(took @ self._prices) if cost is None else float(cost),
-            {name: float(by_step[name]) for name in names}, float(error),
-        )  # fmt: skip
-        return self._take(result)
+        return self._take(self._result(_knobs(trial), quality, seconds, error=error, cost=cost, latency_s=latency_s))[0]
 
     def tell_failed(self, trial: Trial | Mapping[str, Any], reason: str) -> Result:
         """The setting could not be measured; it is not asked for again."""
-        knobs = dict(trial.knobs if isinstance(trial, Trial) else trial)
-        return self._take(Result(knobs, 0.0, 0.0, 0.0, failed=reason or "it failed without a reason"))
+        return self._take(_failed(_knobs(trial), reason))[0]
 
     def best(self) -> Result | None:
         """The result that keeps the limits and has the best goal; None where none does."""
@@ -294,16 +290,92 @@ class Search:
         """All that was reported, in its order."""
         return tuple(self._reported.values())
 
+    def run(
+        self, measure: Callable[..., Any], steps: int, *, jobs: int = 1, on: str | None = None,
+        on_event: OnEvent | None = None, cancel: threading.Event | None = None,
+    ) -> Result | None:  # fmt: skip
+        """Measure until so many settings are reported, `jobs` at once; the best of them.
+
+        `measure(**knobs)` gives what `tell` takes: quality and seconds, or a mapping by its names. It is a function of
+        a module, as it travels to other processes, of this machine or of a Ray cluster (`on="ray"`, `"ray:ADDRESS"`).
+        A setting has failed where it raises, or gives no such thing. The next are asked for when all that are measured
+        were told: the same `jobs` give the same search wherever it runs, and after a kill the same call goes on with
+        the same settings.
+        """
+        if jobs > 1 and on is None:
+            _check_travels(measure)
+        path = self._file.path
+        done = None if path is None else path.with_name(f"{path.name}.waiting")
+        began, before = time.monotonic(), len(self._reported)
+        with Spread(jobs=jobs, on=on, journal=done, of=self._file.head.get("of", ""), cancel=cancel) as spread:
+            while (left := min(steps, self.space.size) - len(self._reported)) > 0:
+                trials = [self.ask() for _ in range(min(jobs, left))]
+                try:
+                    found = spread.all(_measured, measure, [{"knobs": dict(trial.knobs)} for trial in trials])
+                finally:
+                    self._asked -= {trial.number for trial in trials}
+                self._take(*(self._told(trial, one) for trial, one in zip(trials, found, strict=True)))
+                if on_event is not None:
+                    on_event(self._event(steps, before, time.monotonic() - began))
+                self._check_measures()
+        if done is not None:
+            done.unlink(missing_ok=True)
+        return self.best()
+
+    def _told(self, trial: Trial, found: Mapping[str, Any]) -> Result:
+        if "failed" in found:
+            return _failed(trial.knobs, found["failed"])
+        try:
+            return self._result(trial.knobs, **found)
+        except (InputError, TypeError, ValueError) as error:
+            return _failed(trial.knobs, str(error))
+
+    def _check_measures(self) -> None:
+        reported = list(self._reported.values())
+        if len(reported) >= MOST_IN_VAIN and all(one.failed for one in reported):
+            raise HetplanError(f"none of {len(reported)} settings could be measured: {reported[-1].failed}")
+
+    def _event(self, steps: int, before: int, seconds: float) -> Event:
+        count, best = len(self._reported), self.best()
+        left = seconds * (steps - count) / max(count - before, 1)
+        detail = f"{count} of {steps} settings" + (f", about {left_in_words(left)} left" if count < steps else "")
+        return Event("search", detail, value=None if best is None else self._goal(best), done=count / steps,
+                     seconds=seconds)  # fmt: skip
+
     def close(self) -> None:
         """Let others have the journal's file; what was reported is on disk already."""
         self._file.close()
 
-    def _take(self, result: Result) -> Result:
-        if self.space.number(result.knobs) in self._reported:
-            _refuse("knobs", result.knobs, "this setting was reported already", "Tell each setting once.")
-        self._file.append(vars(result), sync=True)
-        self._learn(result)
-        return result
+    def _result(
+        self, knobs: Mapping[str, Any], quality: float, seconds: Mapping[str, float] | float, *,
+        error: float = 0.0, cost: float | None = None, latency_s: float | None = None,
+    ) -> Result:  # fmt: skip
+        names = [step.name for step in self.space.operators]
+        by_step = dict(seconds) if isinstance(seconds, Mapping) else {names[0]: float(seconds)}
+        if set(by_step) != set(names):
+            _refuse("seconds", ", ".join(by_step), f"the steps are {', '.join(names)}", "Give the seconds of each.")
+        took = np.array([by_step[name] for name in names], dtype=float)
+        said = {"quality": quality, "error": error, "cost": cost, "latency_s": latency_s, **by_step}
+        for name, value in said.items():
+            if value is not None and (not math.isfinite(value) or (name != "quality" and value < 0)):
+                _refuse(name, value, "a finite number, and no time, cost or error below 0", "Tell what was measured.")
+        longest = float(self._form.latency_s(took[None, :], np.zeros_like(took)[None, :], np.zeros(1))[0, 0])
+        return Result(
+            dict(knobs), float(quality), longest if latency_s is None else float(latency_s),
+            float(took @ self._prices) if cost is None else float(cost),
+            {name: float(by_step[name]) for name in names}, float(error),
+        )  # fmt: skip
+
+    def _take(self, *results: Result) -> tuple[Result, ...]:
+        """Write results down, those that were measured at once in one line, and learn from them."""
+        for result in results:
+            if self.space.number(result.knobs) in self._reported:
+                _refuse("knobs", result.knobs, "this setting was reported already", "Tell each setting once.")
+        lines = [vars(result) for result in results]
+        self._file.append(lines[0] if len(lines) == 1 else {"together": lines}, sync=True)
+        for result in results:
+            self._learn(result)
+        return results
 
     def _learn(self, result: Result) -> None:
         number = self.space.number(result.knobs)
@@ -456,6 +528,33 @@ class _Drawn(WideSearch):
             in_time = normal_below((np.log(self.form.limit_s) - np.log(np.maximum(latency, LEAST))) / wide)
         quality, cost = self.accuracy.posterior(rows), self.costs.posterior(rows)
         return self._by(_Believed(quality, seconds, spread, latency, in_time, cost)), np.zeros(len(rows), np.int64)
+
+
+def _knobs(trial: Trial | Mapping[str, Any]) -> dict[str, Any]:
+    return dict(trial.knobs if isinstance(trial, Trial) else trial)
+
+
+def _failed(knobs: Mapping[str, Any], reason: str) -> Result:
+    return Result(dict(knobs), 0.0, 0.0, 0.0, failed=reason or "it failed without a reason")
+
+
+def _check_travels(measure: Callable[..., Any]) -> None:
+    try:
+        pickle.dumps(measure)
+    except Exception as error:
+        _refuse("measure", measure, f"it cannot travel to another process: {error}", "Give a function of a module.")
+
+
+def _measured(measure: Callable[..., Any], task: dict[str, Any], _cancel: threading.Event | None) -> dict[str, Any]:
+    """What measuring a setting gave, as plain data."""
+    try:
+        given = measure(**task["knobs"])
+        if not isinstance(given, Mapping):
+            quality, seconds = given
+            given = {"quality": quality, "seconds": seconds}
+        return json.loads(json.dumps(dict(given), default=float, allow_nan=False))  # type: ignore[no-any-return]
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
 
 
 def _in_order(levels: Sequence[Any]) -> bool:

@@ -2,8 +2,11 @@
 
 In a page, `<!-- file: NAME -->` before a fenced block writes that block to a file, `<!-- run -->` before a `console` or
 `python` block runs it, in a folder of the page's own beside a copy of `examples/`; its Python files can be imported. A
-console block shows commands after `$ `; lines below a command are its output, and then have to be exactly that. Every
-command must succeed.
+console block shows commands after `$ `; lines below a command are its output, and then have to be exactly that, where
+`...` stands for anything. Every command must succeed. `<!-- start -->` starts the one command of a block, waits until
+it printed what is shown, and stops it at the end of the page; a port that it names is replaced by a free one.
+
+A command that is shown and not run is in `NOT_RUN` with the reason, or the tests fail.
 """
 
 from __future__ import annotations
@@ -14,10 +17,15 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +37,54 @@ from hetplan import registry
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LONG_PAGES = {
-    "README", "cli", "compound", "design", "executor", "llm", "pipeline", "policy", "pool", "profiling", "variants",
+    "README", "cli", "compound", "design", "desk", "executor", "fleet", "llm", "pipeline", "policy", "pool",
+    "profiling", "variants",
 }  # fmt: skip
 """Pages whose commands take seconds each: they run with the slow tests, started as a user starts them.
 
 The commands of the others run in the process of the tests.
 """
-FENCE = re.compile(
-    r"(?:<!-- (?P<mark>run|file: (?P<name>[\w./-]+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
+BY_HAND = "takes minutes or hours, or reads data from beside the repository; its figures are on the page"
+ENDPOINT = (
+    "sends real queries, and its verdict hangs on how busy the machine is: tests/measure sends to routers of its own"
 )
+NOT_RUN = {
+    "CONTRIBUTING": {
+        "python3 -m venv": "sets up: continuous integration does the same",
+        ".venv/bin/": "continuous integration runs these over the whole repository",
+    },
+    "README": {"python3 -m venv": "continuous integration runs these two blocks as they stand"},
+    "compound": {
+        "hetplan watch profile.json slo.json --measured": "waits for more: tests/cli/test_watch_queries.py runs it",
+        "hetplan watch profile.json slo.json --hosts": "waits for live samples, and asks a reader's own evaluator",
+    },
+    "executor": {
+        "hetplan manifests": "the page has no cluster: docs/targets.md and tests/executor write manifests",
+        "hetplan doctor --gpus": "needs an NVIDIA GPU",
+    },
+    "profiling": {
+        "hetplan apply": ENDPOINT,
+        "hetplan load": ENDPOINT,
+        "hetplan solve learned.json": ENDPOINT,
+        "hetplan profile measure.toml -o measured.json --on": "a reader's own cluster: tests/measure starts one",
+    },
+    "variants": {"hetplan simulate": "a reader's own SLO file with rates over time: tests/simulator plays such files"},
+    "measured/compound": {"python benchmarks/": BY_HAND},
+    "measured/fleet": {"python benchmarks/": BY_HAND, "hetplan compare": "the same, for a reader's own files"},
+    "measured/library": {"python -m benchmarks.library": "tests/benchmarks/test_library.py runs it"},
+    "measured/llm": {"python benchmarks/": BY_HAND},
+    "measured/pipeline": {"python benchmarks/": BY_HAND},
+    "measured/policy": {"python benchmarks/": BY_HAND, "python -m benchmarks.reproduce_policy": BY_HAND},
+    "measured/pool": {"python benchmarks/": BY_HAND},
+    "measured/variants": {"python benchmarks/": BY_HAND},
+}
+"""Of each page how the commands begin that are shown and not run, with the reason."""
+FENCE = re.compile(
+    r"(?:<!-- (?P<mark>run|start|file: (?P<name>[\w./-]+)) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.M | re.S,
+)
+COMMAND = re.compile(r"(?:\$ |(?:\.venv/bin/)?(?:hetplan|python3?|pip|pytest|ruff|mypy|pyright|lint-imports|curl) )")
+PORT = re.compile(r"--port (\d+)")
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[\w-]+)?\)")
 
 
@@ -87,18 +134,64 @@ def in_process(command: str) -> str:
     return ran.stdout
 
 
-def run_console(block: Block, folder: Path, *, started: bool) -> None:
+def commands_of(block: Block) -> list[tuple[str, str]]:
+    """The commands of a console block, each with the output that is shown."""
     parts = re.split(r"^\$ ", block.text, flags=re.M)
     assert not parts[0].strip(), f"line {block.line}: a console block starts with a command"
-    for part in parts[1:]:
-        command, _, expected = part.partition("\n")
+    return [(command, expected.strip("\n")) for command, _, expected in (part.partition("\n") for part in parts[1:])]
+
+
+def is_shown(expected: str, printed: str) -> bool:
+    """Whether output is as shown, `...` standing for anything."""
+    return re.fullmatch(".*".join(map(re.escape, expected.split("..."))), printed.strip("\n"), re.S) is not None
+
+
+def run_console(block: Block, folder: Path, *, started: bool) -> None:
+    for command, expected in commands_of(block):
         plain = command.startswith("hetplan ") and not set("|&;<>$`*~\\\n") & set(command)
         printed = in_process(command) if plain and not started else shell(command, folder)
-        if expected.strip():
-            assert printed.strip("\n") == expected.strip("\n"), f"line {block.line}: the output of {command}"
+        if expected.strip() and not is_shown(expected, printed):
+            assert printed.strip("\n") == expected, f"line {block.line}: the output of {command}"
+
+
+@contextmanager
+def going_on(block: Block, folder: Path) -> Iterator[None]:
+    """The one command of a block, from when it printed what is shown."""
+    [(command, expected)] = commands_of(block)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    with tempfile.TemporaryFile("w+") as output:
+        going = subprocess.Popen(
+            ["bash", "-c", f"exec env {command}"],
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": path},
+        )
+        try:
+            printed = ""
+            while not is_shown(expected, printed):
+                assert going.poll() is None, f"line {block.line}: {command} ended: {printed}"
+                time.sleep(0.05)
+                output.seek(0)
+                printed = output.read()
+            yield
+        finally:
+            going.terminate()
+            going.wait()
+
+
+def free_ports(page: Path) -> list[tuple[str, str]]:
+    """The ports that commands of a page listen at, and free ones for them."""
+    named = sorted({port for block in blocks(page) if block.mark == "start" for port in PORT.findall(block.text)})
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in named]
+        return [(name, str(one.getsockname()[1])) for name, one in zip(named, sockets, strict=True)]
 
 
 def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
+    if ">>> " not in block.text:
+        exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+        return
     test = doctest.DocTestParser().get_doctest(block.text, names, page.name, str(page), block.line)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     said: list[str] = []
@@ -119,21 +212,29 @@ def shown() -> list[Any]:
 
 @pytest.mark.parametrize(("page", "started"), shown())
 def test_what_a_page_shows_runs(page: Path, started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "$ curl " in page.read_text() and shutil.which("curl") is None:
+        pytest.skip("no curl here")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for table in ("PROBLEMS", "CHECKS", "TOOLS", "SOLVERS", "IMPORTERS"):
         monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
     names: dict[str, object] = {}
-    for block in blocks(page):
-        if block.mark == "file":
-            (tmp_path / block.file).write_text(block.text)
-        elif block.mark == "run" and block.language == "console":
-            run_console(block, tmp_path, started=started)
-        elif block.mark == "run" and block.language == "python":
-            run_python(block, page, names)
-        else:
-            assert not block.mark, f"{page.name}:{block.line}: what is a marked {block.language} block?"
+    ports = free_ports(page)
+    with ExitStack() as until_the_end:
+        for block in blocks(page):
+            for shown_port, port in ports:
+                block = replace(block, text=block.text.replace(shown_port, port))
+            if block.mark == "file":
+                (tmp_path / block.file).write_text(block.text)
+            elif block.mark == "run" and block.language == "console":
+                run_console(block, tmp_path, started=started)
+            elif block.mark == "run" and block.language == "python":
+                run_python(block, page, names)
+            elif block.mark == "start" and block.language == "console":
+                until_the_end.enter_context(going_on(block, tmp_path))
+            else:
+                assert not block.mark, f"{page.name}:{block.line}: what is a marked {block.language} block?"
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
@@ -194,29 +295,100 @@ def test_the_documented_commands_are_those_of_the_code() -> None:
         assert f"`{name}" in text, f"docs/cli.md says nothing of `hetplan {name}`"
 
 
-def test_commands_that_pages_show_without_running_them_exist_with_their_options() -> None:
-    """A command for which a page has no files, or no cluster, is at least spelled as the command line takes it."""
+def page_name(page: Path) -> str:
+    return page.relative_to(ROOT / "docs" if page.is_relative_to(ROOT / "docs") else ROOT).with_suffix("").as_posix()
+
+
+def only_shown(page: Path) -> list[str]:
+    """The commands in blocks of a page that no test runs."""
+    lines = [
+        line
+        for block in blocks(page)
+        if not block.mark and block.language in ("bash", "console", "sh", "")
+        for line in block.text.splitlines()
+    ]
+    return [line.removeprefix("$ ") for line in lines if COMMAND.match(line)]
+
+
+def spoken_of(page: Path) -> list[str]:
+    """The commands within sentences of a page."""
+    prose = FENCE.sub("", page.read_text())
+    return [" ".join(span.split()) for span in re.findall(r"`((?:hetplan|python)\s[^`]+)`", prose)]
+
+
+def not_as_listed(pages: dict[str, list[str]], listed: dict[str, dict[str, str]]) -> list[str]:
+    """Commands that are shown and neither run nor listed, and entries that no page shows any more."""
+    missing = [
+        f"{page}: {command!r} is neither run nor in NOT_RUN"
+        for page, commands in pages.items()
+        for command in commands
+        if not any(command.startswith(begin) for begin in listed.get(page, ()))
+    ]
+    stale = [
+        f"NOT_RUN: {page} does not show {begin!r}"
+        for page, entries in listed.items()
+        for begin in entries
+        if not any(command.startswith(begin) for command in pages.get(page, ()))
+    ]
+    return missing + stale
+
+
+def test_commands_that_pages_show_are_run_or_listed_with_a_reason() -> None:
+    assert not not_as_listed({page_name(page): only_shown(page) for page in PAGES}, NOT_RUN)
+    assert all(reason for entries in NOT_RUN.values() for reason in entries.values())
+
+
+def test_a_command_that_is_only_shown_and_an_entry_without_one_are_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n```console\n$ hetplan questions\n$ hetplan check a.json b.json\n```\n")
+    shown = {"page": only_shown(page)}
+    assert shown == {"page": ["hetplan questions", "hetplan check a.json b.json"]}
+    assert not not_as_listed(shown, {"page": {"hetplan questions": "why", "hetplan check": "why"}})
+    assert len(not_as_listed(shown, {"page": {"hetplan questions": "why"}})) == 1
+    assert (
+        len(not_as_listed(shown, {"page": dict.fromkeys(("hetplan questions", "hetplan check", "curl"), "why")})) == 1
+    )
+
+
+def wrong_in(line: str) -> str:
+    """What is wrong with a command as it is spelled, "" if nothing is."""
     from typer.main import get_command
 
     from hetplan.cli.app import build_app
 
-    seen, wrong = 0, []
-    for page in PAGES:
-        for block in blocks(page):
-            if block.mark or block.language not in ("bash", "console", "sh", ""):
-                continue
-            for line in re.findall(r"^(?:\$ )?hetplan ([^|>&\n]*)", block.text, re.M):
-                words = shlex.split(line, comments=True)
-                command: Any = get_command(build_app())
-                while words and (inner := getattr(command, "get_command", lambda *_: None)(None, words[0])):
-                    command, words = inner, words[1:]
-                options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
-                used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
-                seen += 1
-                if hasattr(command, "get_command") or not used <= options:
-                    wrong.append(f"{page.name}:{block.line}: hetplan {line}")
-    assert seen > 20
-    assert not wrong
+    words = shlex.split(re.split(r" [|>&]|\n", line)[0], comments=True)
+    used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)} - {"-m", "--help"}
+    if words[0] == "python":
+        script = ROOT / (words[2].replace(".", "/") if words[1] == "-m" else words[1])
+        if not script.exists():
+            return "" if script.with_suffix(".py").exists() else "no such script"
+        ours = "".join(file.read_text() for file in [script, *ROOT.glob("benchmarks/*.py")] if file.is_file())
+        return " ".join(option for option in sorted(used) if not re.search(rf'"(--)?{option[2:]}"', ours))
+    command: Any = get_command(build_app())
+    words = words[1:]
+    while (
+        words
+        and not words[0].startswith("-")
+        and (inner := getattr(command, "get_command", lambda *_: None)(None, words[0]))
+    ):
+        command, words = inner, words[1:]
+    options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    return (
+        "no command"
+        if words and hasattr(command, "get_command") and not words[0].startswith("-")
+        else " ".join(sorted(used - options))
+    )
+
+
+def test_commands_that_are_shown_without_being_run_exist_with_their_options() -> None:
+    """A command for which a page has no files, or no cluster, is at least spelled as the command line takes it."""
+    named = [(page.name, line) for page in PAGES for line in [*only_shown(page), *spoken_of(page)]]
+    seen = [(page, line) for page, line in named if re.match(r"(hetplan|python) (?!COMMAND)", line)]
+    assert len(seen) > 100
+    assert not [(page, line, wrong) for page, line in seen if (wrong := wrong_in(line))]
+    assert wrong_in("hetplan solve a.json --sett x=1") == "--sett"
+    assert wrong_in("python benchmarks/pol.py") == "no such script"
+    assert wrong_in("python benchmarks/reproduce.py pool --swift") == "--swift"
 
 
 def test_every_option_of_solve_is_documented() -> None:

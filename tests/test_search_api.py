@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hetplan.errors import HetplanError, InputError
+from hetplan.errors import Cancelled, HetplanError, InputError
+from hetplan.planner.contract import Event
 from hetplan.search import Search, Space, Step, Wish
 from hetplan.search_optuna import StructureSampler
 
 ROOT = Path(__file__).resolve().parents[1]
+Measuring = Callable[[dict[str, object]], tuple[float, dict[str, float]]]
 KNOBS = {"documents": [1, 2, 4, 8], "ranker": ["none", "small", "large"], "model": ["tiny", "small", "large"]}
 RANKED = {"none": 0.0, "small": 0.06, "large": 0.08}
 ANSWERED = {"tiny": 0.0, "small": 0.12, "large": 0.17}
@@ -40,12 +49,12 @@ def truth(knobs: dict[str, object]) -> tuple[float, dict[str, float]]:
 WISH = Wish(goal="cost", least_quality=0.76, most_latency_s=0.4)
 
 
-def run(search: Search, steps: int) -> list[dict[str, object]]:
+def run(search: Search, steps: int, measured: Measuring = truth) -> list[dict[str, object]]:
     asked = []
     for _ in range(steps):
         trial = search.ask()
         asked.append(dict(trial.knobs))
-        search.tell(trial, *truth(dict(trial.knobs)))
+        search.tell(trial, *measured(dict(trial.knobs)))
     return asked
 
 
@@ -202,3 +211,176 @@ def test_ten_million_settings_are_searched_without_being_listed(tmp_path: Path) 
     assert again.ask().knobs == following
     assert search.front()
     again.close()
+
+
+KILLED_WIDE = """
+import os, signal, sys
+from tests.test_search_api import answered, million
+search = million(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    trial = search.ask()
+    search.tell(trial, *answered(dict(trial.knobs)))
+search.ask()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def million(journal: str | None = None) -> Search:
+    knobs = {f"module{k}": [f"m{n}" for n in range(10)] for k in range(6)} | {"docs": [0, 1]}
+    steps = [Step(f"s{k}", [f"module{k}"], [f"s{k - 1}"] if k else [], price_per_s=1.0) for k in range(6)]
+    return Search(Space(knobs, steps), Wish(least_quality=0.7), seed=5, journal=journal)
+
+
+@pytest.mark.slow
+def test_a_search_of_two_million_settings_is_killed_twice_and_asks_what_an_unbroken_one_asks(tmp_path: Path) -> None:
+    journal = str(tmp_path / "wide.jsonl")
+    for steps in (7, 6):
+        ended = subprocess.run([sys.executable, "-c", KILLED_WIDE, journal, str(steps)], cwd=ROOT, check=False)
+        assert ended.returncode == -9
+    # A kill may leave half a line behind.
+    with open(journal, "a", encoding="utf-8") as lines:
+        lines.write('{"knobs": {"module0": "m')
+    whole = million()
+    assert whole.space.size == 2 * 10**6
+    known = whole.space
+    first = [(known.number(knobs), *answered(knobs)) for knobs in run(whole, 13, answered)]
+    broken = million(journal)
+    assert [(known.number(one.knobs), one.quality, dict(one.seconds)) for one in broken.journal] == first
+    assert run(broken, 5, answered) == run(whole, 5, answered)
+    assert len({number for number, *_ in first}) == 13
+    broken.close()
+
+
+MODULE = """
+import os, sys, time
+from pathlib import Path
+
+from hetplan.search import Search, Space, Step, Wish
+
+KNOBS = {"size": [1, 2, 4, 8], "model": ["a", "b", "c"]}
+SPACE = Space(KNOBS, [Step("run", ["size", "model"], price_per_s=1.0)])
+WISH = Wish(least_quality=0.6)
+
+
+def measure(size, model):
+    if (size, model) == (4, "c"):
+        raise RuntimeError("out of memory")
+    if (size, model) == (8, "c"):
+        return {"quality": 0.9}
+    return 0.5 + 0.03 * size + 0.1 * "abc".index(model), 0.01 * size * (1 + "abc".index(model))
+
+
+def slow(size, model):
+    time.sleep(0.05 * (1 + "abc".index(model)))
+    Path(sys.argv[1] + ".begun").open("a").write("x")
+    return measure(size, model)
+
+
+def gone(size, model):
+    os._exit(9) if size == 2 else measure(size, model)
+
+
+def broken(size, model):
+    raise RuntimeError("no such dataset")
+
+
+if __name__ == "__main__":
+    Search(SPACE, WISH, journal=sys.argv[1]).run(slow, steps=12, jobs=3)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Functions that measure, in a module, as they travel to other processes."""
+    (tmp_path / "module_that_measures.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
+    yield importlib.import_module("module_that_measures")
+    sys.modules.pop("module_that_measures")
+
+
+def test_a_run_measures_all_that_it_is_allowed_and_leaves_what_fails(module: Any, tmp_path: Path) -> None:
+    events: list[Event] = []
+    search = Search(module.SPACE, module.WISH, journal=tmp_path / "journal.jsonl")
+    best = search.run(module.measure, steps=12, on_event=events.append)
+    assert best is not None
+    assert best.knobs == {"size": 1, "model": "b"}
+    failed = {one.knobs["size"]: one.failed for one in search.journal if one.failed}
+    assert failed.keys() == {4, 8}
+    assert failed[4] == "RuntimeError: out of memory"
+    assert "seconds" in failed[8]
+    assert [event.done for event in events] == [count / 12 for count in range(1, 13)]
+    assert "1 of 12 settings, about" in events[0].detail
+    assert "left" not in events[-1].detail
+    asked = Search(module.SPACE, module.WISH)
+    for one in search.journal:
+        assert asked.ask().knobs == one.knobs, "one at a time is ask and tell"
+        if one.failed:
+            asked.tell_failed(one.knobs, one.failed)
+        else:
+            asked.tell(one.knobs, one.quality, one.seconds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on", [None, "ray"])
+def test_several_at_once_are_the_same_wherever_they_are_measured(
+    module: Any, tmp_path: Path, on: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if on == "ray":
+        pytest.importorskip("ray", reason="ray is not installed")
+    bytes_ = []
+    for name, fast, there in (("a", True, None), ("b", False, on)):
+        monkeypatch.setattr(sys, "argv", ["measure", str(tmp_path / name)])
+        search = Search(module.SPACE, module.WISH, journal=tmp_path / name)
+        search.run(module.measure if fast else module.slow, steps=12, jobs=3, on=there)
+        bytes_.append((tmp_path / name).read_bytes())
+        search.close()
+    assert bytes_[0] == bytes_[1]
+    assert bytes_[0].count(b"together") == 4
+
+
+@pytest.mark.slow
+def test_after_kill_9_several_at_once_go_on_with_the_same_settings(module: Any, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    command = [sys.executable, str(tmp_path / "module_that_measures.py")]
+    subprocess.run([*command, str(whole)], check=True)
+    process = subprocess.Popen([*command, str(cut)], start_new_session=True)
+    waiting, until = tmp_path / "cut.waiting", time.monotonic() + 60
+    while not (waiting.exists() and waiting.read_bytes().count(b"\n") >= 6) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = waiting.read_bytes().count(b"\n") - 1
+    assert cut.read_bytes() != whole.read_bytes(), "it was killed before its end"
+    (tmp_path / "cut.begun").write_text("")
+    subprocess.run([*command, str(cut)], check=True)
+    assert cut.read_bytes() == whole.read_bytes()
+    assert len((tmp_path / "cut.begun").read_text()) == 12 - done, "what was measured is not measured again"
+    assert not waiting.exists()
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_and_whoever_measures_nothing_right_are_said_so(module: Any) -> None:
+    with pytest.raises(HetplanError, match="a process that worked ended before its work did"):
+        Search(module.SPACE).run(module.gone, steps=12, jobs=2)
+    if importlib.util.find_spec("ray") is not None:
+        with pytest.raises(HetplanError, match="a worker of the cluster ended before its work did"):
+            Search(module.SPACE).run(module.gone, steps=12, jobs=2, on="ray")
+    with pytest.raises(HetplanError, match="none of 8 settings could be measured: RuntimeError: no such dataset"):
+        Search(module.SPACE).run(module.broken, steps=12, jobs=2)
+
+
+def test_a_measure_that_cannot_travel_is_refused(module: Any) -> None:
+    with pytest.raises(InputError, match="Give a function of a module"):
+        Search(module.SPACE).run(lambda size, model: (size, model), steps=4, jobs=2)
+
+
+def test_a_run_that_is_stopped_asks_for_the_same_again(module: Any) -> None:
+    cancel = threading.Event()
+    search, whole = (Search(module.SPACE, module.WISH) for _ in range(2))
+    with pytest.raises(Cancelled):
+        search.run(module.measure, steps=12, cancel=cancel, on_event=lambda _event: cancel.set())
+    assert len(search.journal) == 1
+    search.run(module.measure, steps=12)
+    whole.run(module.measure, steps=12)
+    assert search.journal == whole.journal

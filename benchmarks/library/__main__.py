@@ -2,7 +2,7 @@
 
     python -m benchmarks.library prove                 every instance anew, against what `library.json` says
     python -m benchmarks.library prove pool-03         one of them
-    python -m benchmarks.library export -o folder      each program as MPS and JSON, for other solvers
+    python -m benchmarks.library export -o folder      each program as MPS and JSON, for other solvers (not of fleets)
     python -m benchmarks.library beside                which engine solves what, and how fast
     python -m benchmarks.library make                  the instances and `library.json` anew, from their seeds
 
@@ -167,6 +167,9 @@ def export(names: Sequence[str], folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for instance in known():
         if names and instance["name"] not in names:
+            continue
+        if instance["question"] == "fleet":
+            print(f"{instance['name']:<16} is found by many programs, none of which is the instance")
             continue
         forms = programs(instance)
         for number, form in enumerate(forms, start=1):

@@ -32,6 +32,7 @@ def made() -> Iterator[tuple[Json, tuple[Json, ...]]]:
         ("variants-faces", "variants", {}),
         ("llm-chat", "llm", {}),
         ("llm-apart", "llm-disaggregated", {}),
+        ("fleet-day", "fleet", {}),
         ("packed-queries", "compound", {"profile": "candidates-profile.json", "slo": "candidates-slo.json"}),
     ):
         question = {"packed": "compound"}.get(name.split("-")[0], name.split("-")[0])
@@ -69,6 +70,38 @@ def made() -> Iterator[tuple[Json, tuple[Json, ...]]]:
         yield _one(f"llm-{number + 1:02}", "llm", f"the example at {rate:g}/s", PLANNED), (profile, slo)
     for number, count in enumerate((4, 8, 16, 32)):
         yield _one(f"packed-{number + 1:02}", "compound", f"seed {number + 1}", {}), _packed(count, number + 1)
+    for number, (source, drawn) in enumerate(_fleets()):
+        yield _one(f"fleet-{number + 1:02}", "fleet", f"the example: {source}", PLANNED), drawn
+
+
+def _fleets() -> Iterator[tuple[str, tuple[Json, Json]]]:
+    """Parts of the shipped fleet: fewer applications, hours and failures; the same machines, for a month."""
+    profile, slo = (
+        json.loads((ROOT / "examples" / "fleet" / f"{name}.json").read_text()) for name in ("profile", "slo")
+    )
+    peak, day = (9,), (0, 6, 9, 18)
+    lost = {"survive": {"zones": 1, "spot": "all", "keep": 0.9}}
+    ranking, photos, text = ({name: slo["apps"][name]} for name in ("ranking", "photos", "assistant"))
+
+    def part(apps: Json, hours: tuple[int, ...], limits: Json) -> tuple[Json, Json]:
+        wanted = {
+            name: {**app, "demand": {**app["demand"], "series": [app["demand"]["series"][hour] for hour in hours]}}
+            for name, app in apps.items()
+        }
+        horizon = {"period_s": 86_400 // len(hours), "periods": len(hours), "repeats": 30}
+        return profile, {**slo, "limits": limits, "horizon": horizon, "apps": wanted}
+
+    def rated(rate: float) -> Json:
+        return {**photos["photos"], "demand": {"series": [rate] * 24}}
+
+    yield "one application, one period", part(ranking, peak, {})
+    yield "one application, a zone or all spot may fail", part(ranking, peak, lost)
+    yield "three applications, a zone or all spot may fail", part({**ranking, **photos, **text}, peak, lost)
+    yield "text, four periods, half on spot", part(text, day, {**lost, "offers": {"spot": {"share": [0, 0.5]}}})
+    yield "two applications, four periods, failures", part({**ranking, **photos}, day, lost)
+    yield "three applications, four periods", part({**ranking, **photos, **text}, day, {})
+    yield "three on shared machines", part({f"photos-{rate}": rated(float(rate)) for rate in (120, 90, 60)}, peak, {})
+    yield "too little money", part(ranking, peak, {"cost_per_hour": 0.1})
 
 
 def _one(name: str, question: str, source: str, options: Json, **more: Any) -> Json:

@@ -81,8 +81,11 @@ def init(
         names = ["profile.yaml", "slo.yaml"] if as_yaml else ["profile.json", "slo.json"]
         _write(out, folder, dict(zip(names, (profile, slo), strict=True)), assumed, force=force)
         least = min(min(one.ms.values()) for one in said.timings)
+        most = max(max(one.ms.values()) for one in said.timings)
         if least > said.max_ms:
             out.warn(f"the fastest batch takes {least:g} ms, and {said.max_ms:g} ms are wanted: both are milliseconds")
+        elif most < said.max_ms / 1000.0:
+            out.warn(f"the slowest batch takes {most:g} ms, and {said.max_ms:g} ms are wanted: both are milliseconds")
         _say(out, folder, names, assumed)
 
 

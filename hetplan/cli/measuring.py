@@ -1,6 +1,7 @@
 """What measures plans while `hetplan solve` searches: commands of trusted configuration, their journal, the past.
 
-`--evaluate` names evaluators of the `--hosts` file. Every sample is in the `--journal` before it is used, so that
+`--evaluate` names evaluators of the `--hosts` file. `--jobs` candidates are measured beside each other, in processes of
+this machine or (`--on`) of a Ray cluster. Every sample is in the `--journal` before it is used, so that
 Ctrl-C and kill -9 lose none, and the same command goes on where it stopped. The plan names the measurements that it
 was made from: `verify` and `simulate` read the journal as `--measured`.
 """
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from hetplan.measure.journal import Journal
     from hetplan.planner.contract import OnEvent, Tools
     from hetplan.planner.outcome import Outcome
+    from hetplan.planner.spread import Cluster
     from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Measurer", "measuring"]
+__all__ = ["Measurer", "at_once", "measuring"]
 
 
 @dataclass
@@ -35,6 +37,20 @@ class Measurer:
     journal: Journal
     past: Mapping[str, Any] | None = None
     _held: int = field(default=0, init=False)
+    _cluster: Cluster | None = field(default=None, init=False)
+
+    def move(self, on: str, at_once: int) -> None:
+        """Have the commands run on a cluster."""
+        from hetplan.measure.evaluator_far import FarCommand
+        from hetplan.planner.spread import Cluster
+
+        try:
+            self._cluster = cluster = Cluster(on)
+            there = {id(one): FarCommand(one, cluster, at_once) for one in dict.fromkeys(self.commands.values())}
+        except InputError:
+            self.close()
+            raise
+        self.commands = {name: there[id(one)] for name, one in self.commands.items()}
 
     def tools(self, cancel: threading.Event, show: OnEvent) -> Tools:
         """What the problem is handed."""
@@ -80,7 +96,19 @@ class Measurer:
         """End the commands and the journal."""
         for command in self.commands.values():
             command.close()
+        if self._cluster is not None:
+            self._cluster.close()
         self.journal.close()
+
+
+def at_once(options: dict[str, Any], who: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with how many are measured beside each other."""
+    if "parallel" in options and (who["jobs"] or who["on"]):
+        raise InputError.one(
+            file="--set parallel", value=options["parallel"], why="--jobs says how many are measured beside each other",
+            remedy="Leave one of them out; with --on, this one.",
+        )  # fmt: skip
+    return {**options, "parallel": who["jobs"] + 1} if who["jobs"] else options
 
 
 @contextmanager
@@ -92,29 +120,36 @@ def measuring(
     hosts: Path | None,
     journal: Path | None,
     history: Path | None,
+    jobs: int = 0,
+    on: str | None = None,
     out: Output,
 ) -> Iterator[Measurer | None]:
-    """Whoever measures, for as long as the block runs; None where nobody is named."""
+    """Whoever measures, for as long as the block runs; None where nobody is named.
+
+    `jobs` more are measured beside each one, on a cluster where `on` names it.
+    """
     if not names:
-        _nobody(hosts=hosts, journal=journal, history=history)
+        _nobody(hosts=hosts, journal=journal, history=history, jobs=jobs + 1 if jobs else None, on=on)
         yield None
         return
     from hetplan.profiles.load import load_inputs
 
     inputs = load_inputs(list(profiles), slo)
     measurer = _measurer(inputs, names, hosts, journal, history)
+    if on is not None:
+        measurer.move(on, jobs + 1)
     if journal is None:
         out.note("without --journal the measurements are kept nowhere, and nobody can verify the plan by them")
     try:
         yield measurer
     finally:
         measurer.close()
-        for _, at, text in measurer.journal.warnings:
-            out.warn(f"{at}: {text}")
+        for _, where, text in measurer.journal.warnings:
+            out.warn(f"{where}: {text}")
         out.note(measurer.summary)
 
 
-def _nobody(**given: Path | None) -> None:
+def _nobody(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError.one(

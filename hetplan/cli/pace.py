@@ -24,10 +24,12 @@ class Pace:
     """How far work is, and how long what remains will take at the pace so far.
 
     >>> from hetplan.planner.contract import Event
-    >>> clock = iter([0.0, 10.0])
+    >>> clock = iter([0.0, 10.0, 12.0])
     >>> pace = Pace(lambda: next(clock))
     >>> pace.text(Event("simulate", "1 of 5 runs", done=0.2)), pace.text(Event("simulate", "3 of 5 runs", done=0.6))
     ('1 of 5 runs, 20%', '10 s, 3 of 5 runs, 60%, about 10 s left')
+    >>> pace.text(Event("simulate", "4 of 5 runs, about 3 s left", done=0.8))
+    '12 s, 4 of 5 runs, about 3 s left, 80%'
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,7 +50,8 @@ class Pace:
         if event.done is not None:
             parts.append(f"{event.done:.0%}")
             came, passed = event.done - done_then, now - at
-            if came > 0.02 and passed >= 1.0 and event.done < 1.0:
+            said = event.detail.endswith(" left")  # by the work itself
+            if came > 0.02 and passed >= 1.0 and event.done < 1.0 and not said:
                 parts.append(f"about {_span(passed * (1.0 - event.done) / came)} left")
         return ", ".join(parts)
 

@@ -30,6 +30,10 @@ JournalAt = Annotated[
     Path | None,
     typer.Option("--journal", metavar="FILE", readable=False, help="Where each cell is kept; default: FILE.journal."),
 ]
+On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="ray[:ADDRESS]", help="Measure each hardware on its node of a Ray cluster."),
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run measured.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that no earlier run wrote.")]
 
@@ -38,6 +42,7 @@ def profile(
     wish: Wanted,
     output: ProfileTo = Path("profile.json"),
     journal: JournalAt = None,
+    on: On = None,
     fresh: Fresh = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -51,11 +56,12 @@ def profile(
         from hetplan.measure.profile_wish import read_wish
 
         asked, folder = read_wish(wish)
+        _check_nodes(asked, on)
         journal = journal or output.with_name(f"{output.name}.journal")
         _check_target(output, journal, force=force)
         if fresh:
             journal.unlink(missing_ok=True)
-        found, engines = _measure(out, asked, folder, journal)
+        found, engines = _measure(out, asked, folder, journal, on)
         _finish(out, asked, found, engines, output)
 
 
@@ -72,22 +78,53 @@ def _check_target(output: Path, journal: Path, *, force: bool) -> None:
         )
 
 
-def _measure(out: Output, wish: Wish, folder: Path, journal: Path) -> tuple[Measurements, MeasuredEngines]:
+def _check_nodes(wish: Wish, on: str | None) -> None:
+    """Nodes are those of a cluster: without one nothing is measured by this machine in their place."""
+    from hetplan.errors import InputError
+
+    named = [(name, hardware.node) for name, hardware in wish.hardware.items() if hardware.node is not None]
+    if named and on is None:
+        raise InputError.one(
+            file="measure.toml", path=f"$.hardware.{named[0][0]}.node", value=named[0][1],
+            why="it is a node of a cluster, and none is named", remedy="Add --on ray:ADDRESS, or leave node out.",
+        )  # fmt: skip
+
+
+def _measure(
+    out: Output, wish: Wish, folder: Path, journal: Path, on: str | None
+) -> tuple[Measurements, MeasuredEngines]:
     from hetplan.cli.long_work import interruptible, progress
+    from hetplan.errors import InputError
     from hetplan.measure.journal import CellJournal
     from hetplan.measure.profile_engine import measure_engines
     from hetplan.measure.profile_run import measure
 
-    kept = CellJournal(journal)
+    kept, cluster = CellJournal(journal), None
+    try:
+        if on is not None:
+            from hetplan.planner.spread import Cluster
+
+            cluster = Cluster(on)
+    except InputError:
+        kept.close()
+        raise
 
     def work(cancel: threading.Event) -> tuple[Measurements, MeasuredEngines]:
-        found = measure(wish, folder, journal=kept, on_event=show, cancel=cancel, serve=_serve)
+        if cluster is None:
+            found = measure(wish, folder, journal=kept, on_event=show, cancel=cancel, serve=_serve)
+        else:
+            from hetplan.measure.profile_far import measure_far
+
+            at = folder.resolve()
+            found = measure_far(wish, at, cluster, journal=kept, on_event=show, cancel=cancel, serve=_serve)
         return found, measure_engines(wish, journal=kept, on_event=show, cancel=cancel)
 
     try:
         with progress(out) as show:
             return interruptible(work, say=out.note)
     finally:
+        if cluster is not None:
+            cluster.close()
         kept.close()
 
 

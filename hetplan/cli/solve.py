@@ -78,6 +78,8 @@ History = Annotated[
     Path | None,
     typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
 ]
+Jobs = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="So many candidates are measured at once.")]
+On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Measure on a Ray cluster.")]
 FrontTo = Annotated[Path | None, typer.Option("--front", metavar="FOLDER", help="Write a front and its plans here.")]
 ApplyRepair = Annotated[
     int | None,
@@ -101,6 +103,8 @@ def solve(
     hosts: Hosts = None,
     journal: JournalFile = None,
     history: History = None,
+    jobs: Jobs = 1,
+    on: On = None,
     solver: Engine = None,
     recheck: Recheck = None,
     gap: Gap = None,
@@ -126,22 +130,12 @@ def solve(
         _ready(output, front, as_json=as_json, repair=apply_repair)
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         outcome, backed = _solve(
-            out,
-            profiles,
-            slo,
+            out, profiles, slo,
             limits={"seconds": time_limit, "work": work_limit, "gap": gap, "seed": seed, "threads": threads},
-            state=state,
-            measured=measured,
-            question=question,
-            formulation=formulation,
-            options=options,
-            start=start,
-            solver=solver,
-            recheck=recheck,
-            require_proof=require_proof,
-            allow_unchecked=allow_unchecked,
-            who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history},
-        )
+            who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
+            state=state, measured=measured, question=question, formulation=formulation, options=options, start=start,
+            solver=solver, recheck=recheck, require_proof=require_proof, allow_unchecked=allow_unchecked,
+        )  # fmt: skip
         if apply_repair is not None and output is not None:
             from hetplan.cli.solved import repaired
 
@@ -198,8 +192,9 @@ def _solve(
 
         how["start"] = plan_from(how["start"])
     if any(who.values()):
-        from hetplan.cli.measuring import measuring
+        from hetplan.cli.measuring import at_once, measuring
 
+        how["options"] = at_once(how["options"], who)
         at_hand: AbstractContextManager[Measurer | None] = measuring(profiles, slo, **who, out=out)
     else:
         at_hand = nullcontext()

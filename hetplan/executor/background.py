@@ -24,7 +24,7 @@ from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
 from hetplan.serving.law import settings_of
 from hetplan.serving.loads import law_of_load, run_of, same_point, written
-from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of
+from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of, slowest_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.steps import (
     balancing_of,
@@ -75,7 +75,7 @@ class Background:
             led = {app for app, routes in plan.routing.items() if any(load.id in route.to for route in routes)}
             if led - {load.app}:
                 return None  # samples of one application say nothing of another's
-            return _law_of_samples(operators_of(plan, self.inputs)[load.id])
+            return _law_of_samples(operators_of(plan, self.inputs)[load.id], load.serve.max_batch)
         if self.profile is not None and runs_on(self.profile, load.variant, hardware):
             return dict(law_of_load(self.profile, load, hardware, extend=load.app in plan.policies).data)
         for dispatch in plan.dispatch.values():
@@ -226,12 +226,22 @@ def _node(stage: Stage) -> dict[str, Any]:
     return {"edges": follows, **({"outcomes": list(stage.outcomes)} if stage.outcomes else {})}
 
 
-def _law_of_samples(operator: Operator) -> dict[str, Any]:
-    """What an operator takes, as its samples were measured: their mean, how they vary, and the longest."""
-    each = operator.each_ms
+def _law_of_samples(operator: Operator, most: int) -> dict[str, Any]:
+    """What an operator takes, as its samples were measured: their mean, how they vary, and the longest.
+
+    A batch takes as long as its slowest member.
+    """
+    each, growth = operator.each_ms, operator.growth[:most]
+    axes = {"batch": list(range(1, len(growth) + 1))}
+    alike = {"quantity": "latency_ms", "outside": "clamp", "axes": axes}
     if len(each) < 2 or max(each) == min(each):
-        return {"ms": operator.mean_ms}
-    mean = math.fsum(each) / len(each)
-    std = math.sqrt(math.fsum((one - mean) ** 2 for one in each) / (len(each) - 1))
-    of_one = {"mean": [mean], "std": [std], "max": [max(each)]}
-    return {"quantity": "latency_ms", "outside": "clamp", "axes": {"batch": [1]}, **of_one}
+        return (
+            {"ms": operator.mean_ms} if len(growth) == 1 else alike | {"mean": [operator.mean_ms * g for g in growth]}
+        )
+    import numpy as np  # a worker is not started by this code
+
+    mean, square = slowest_of(np.array(each), np.ones(len(each)), len(growth))
+    std = np.sqrt(np.maximum(square - mean**2, 0.0) * len(each) / (len(each) - 1))
+    return alike | {
+        "mean": (mean * growth).tolist(), "std": (std * growth).tolist(), "max": [max(each) * g for g in growth]
+    }  # fmt: skip

@@ -12,7 +12,8 @@ Which command a name means is said only in trusted configuration, never in a pro
     command = ["python3", "measure_tracking.py"]
     timeout_s = 30
 
-It runs in the folder of that file. Where several samples are wanted at once there are as many processes of it, each
+It runs in the folder of that file, on this machine or on a cluster (`hetplan.measure.evaluator_far`; `gpus` says how
+many each process takes there). Where several samples are wanted at once there are as many processes of it, each
 with a number in ``HETPLAN_EVALUATOR`` (0, 1, ...) of its environment, so that each may take its own device. What it
 writes to standard error goes into the reason when it fails.
 """
@@ -38,7 +39,7 @@ from hetplan.errors import Cancelled, HetplanError, InputError
 from hetplan.planner.forms.black_box import OutOfTime
 from hetplan.profiles.fields import MOST
 
-__all__ = ["Command", "EvaluationFailed", "Guarded", "Sample", "load_evaluators"]
+__all__ = ["Command", "EvaluationFailed", "Guarded", "Process", "Sample", "load_evaluators"]
 
 T = TypeVar("T")
 
@@ -227,11 +228,13 @@ MOST_UNASKED = 1000
 class Command:
     """A command that answers JSON lines: started when first asked, ended and started anew after it failed or hung."""
 
-    def __init__(self, command: Sequence[str], *, timeout_s: float = 60.0, folder: Path | None = None) -> None:
-        self.command, self.timeout_s, self.folder = list(command), timeout_s, folder
+    def __init__(
+        self, command: Sequence[str], *, timeout_s: float = 60.0, folder: Path | None = None, gpus: float = 0.0
+    ) -> None:
+        self.command, self.timeout_s, self.folder, self.gpus = list(command), timeout_s, folder, gpus
         self._lock = threading.Lock()
-        self._idle: list[_Process] = []
-        self._all: dict[int, _Process] = {}
+        self._idle: list[Process] = []
+        self._all: dict[int, Process] = {}
         self._closed = False
 
     def __call__(self, knobs: Mapping[str, Any], stratum: int, index: int) -> Any:
@@ -257,7 +260,7 @@ class Command:
         for process in running:
             self._end(process)
 
-    def _taken(self) -> _Process:
+    def _taken(self) -> Process:
         with self._lock:
             if self._closed:
                 raise EvaluationFailed("the command was ended")
@@ -268,10 +271,13 @@ class Command:
                 self._all.pop(process.number, None)
                 process.end()
             number = next(n for n in range(len(self._all) + 1) if n not in self._all)
-            process = self._all[number] = _Process(self.command, self.folder, number)
+            process = self._all[number] = self._begun(number)
             return process
 
-    def _end(self, process: _Process) -> None:
+    def _begun(self, number: int) -> Process:
+        return Process(self.command, self.folder, number)
+
+    def _end(self, process: Process) -> None:
         process.end()
         with self._lock:
             if self._all.get(process.number) is process:
@@ -280,7 +286,7 @@ class Command:
                 self._idle.remove(process)
 
 
-class _Process:
+class Process:
     """One running copy of a command."""
 
     def __init__(self, command: Sequence[str], folder: Path | None, number: int) -> None:
@@ -406,9 +412,15 @@ def _command(file: Path, name: str, entry: Any) -> Command:
             file=str(file), path=f"evaluators.{name}.timeout_s", value=timeout_s,
             why="seconds that a sample may take, above 0", remedy="Write for instance timeout_s = 60.",
         )  # fmt: skip
-    if unknown := sorted(set(given) - {"command", "timeout_s"}):
+    gpus = given.get("gpus", 0.0)
+    if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < float("inf"):
+        raise InputError.one(
+            file=str(file), path=f"evaluators.{name}.gpus", value=gpus,
+            why="how many GPUs of a cluster (--on ray) one process of it takes", remedy="Write for instance gpus = 1.",
+        )  # fmt: skip
+    if unknown := sorted(set(given) - {"command", "timeout_s", "gpus"}):
         raise InputError.one(
             file=str(file), path=f"evaluators.{name}.{unknown[0]}", why="unknown key of an evaluator",
-            remedy="Known are command and timeout_s.",
+            remedy="Known are command, timeout_s and gpus.",
         )  # fmt: skip
-    return Command(command, timeout_s=float(timeout_s), folder=file.resolve().parent)
+    return Command(command, timeout_s=float(timeout_s), folder=file.resolve().parent, gpus=float(gpus))

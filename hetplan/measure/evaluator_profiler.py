@@ -14,7 +14,8 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -209,7 +210,7 @@ class _Seen(Seen):
 
 @dataclass
 class Profiler:
-    """Measures configurations of one query; several threads may ask for different ones."""
+    """Measures configurations of one query, one by one or `several` beside each other."""
 
     setup: Setup
     evaluate: Callable[..., Any]
@@ -226,18 +227,35 @@ class Profiler:
             self.evaluate, self.setup.operators, self.setup.low, self.setup.high,
             timeout_s=self.timeout_s, cancel=self.cancel, until=self._until, way=self.setup.way,
         )  # fmt: skip
-        self._lock = threading.Lock()
         self._reported_s = time.monotonic()
 
-    def measure(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> Measured:
+    def __call__(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> Measured:
         """Sample until the rule stops; a configuration that cannot be measured is set aside with the reason.
 
         `confirm` goes on under the rule that holds however often one looks, to four times the samples. What was
         sampled before a `Cancelled` or `OutOfTime` is in the journal.
         """
+        return self._conclude(configuration, knobs, self._sampled(configuration, knobs, confirm=confirm))
+
+    def several(self, asked: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Measured]:
+        """The same of configurations with their knobs, beside each other, in this order.
+
+        They are concluded in their order once all are sampled, and so they are in the journal: whoever was faster, and
+        wherever it ran, nothing differs.
+        """
+        turns = [(self.setup.app, knobs) for _, knobs in asked]
+        with self.journal.beside(turns) as release, ThreadPoolExecutor(len(asked)) as pool:
+            under_way = [pool.submit(self._sampled, configuration, knobs) for configuration, knobs in asked]
+            wait(under_way)
+            for (configuration, knobs), one in zip(asked, under_way, strict=True):
+                release(self.setup.app, knobs)
+                yield self._conclude(configuration, knobs, one.result())
+
+    def _sampled(self, configuration: int, knobs: Mapping[str, Any], *, confirm: bool = False) -> _Seen | Measured:
+        """What was seen when the rule stopped, or what says why it was set aside."""
         before = None if self.setup.retry else self.journal.plan(self.setup.app, knobs)
         if before is not None and before.get("verdict") == Verdict.SET_ASIDE:
-            return Measured(configuration, reason=before.get("reason", NO_REASON))
+            return Measured(configuration, samples=before.get("samples", 0), reason=before.get("reason", NO_REASON))
         rule = self.setup.rule
         if confirm:
             most = CONFIRM * rule.n_max
@@ -252,10 +270,10 @@ class Profiler:
                 try:
                     batches.append(self._next(known, knobs, at, goal - at, used))
                 except EvaluationFailed as error:
-                    return self._set_aside(configuration, knobs, at, str(error))
+                    return Measured(configuration, samples=at, reason=str(error) or NO_REASON)
                 at += len(batches[-1]["scores"])
             seen.take(batches)
-        return self._conclude(configuration, knobs, seen)
+        return seen
 
     def _look_up(self, knobs: Mapping[str, Any], samples: int) -> None:
         """Between samples: whether to stop, and a word on how far it is."""
@@ -315,16 +333,18 @@ class Profiler:
             remedy="Name another file, or measure anew.",
         )  # fmt: skip
 
-    def _conclude(self, configuration: int, knobs: Mapping[str, Any], seen: _Seen) -> Measured:
+    def _conclude(self, configuration: int, knobs: Mapping[str, Any], seen: _Seen | Measured) -> Measured:
+        if isinstance(seen, Measured):
+            self._write(knobs, seen)
+            return seen
         n, latest, rule, runs = seen.n, seen.latest, seen.rule, seen.runs
         sign = rule.passes(latest.mean)
         known = latest.decided and not seen.stopped
         verdict = (Verdict.PASS if sign else Verdict.FAIL) if known else Verdict.UNDECIDED
         seconds = dict(zip(self.setup.operators, np.nan_to_num(runs.seconds).mean(axis=0).tolist(), strict=True))
         charged = self.setup.charged or self.setup.operators
-        with self._lock:
-            gpu_s = self.cache.charge(knobs, n, {name: seconds[name] for name in charged})
-            self.gpu_s += gpu_s
+        gpu_s = self.cache.charge(knobs, n, {name: seconds[name] for name in charged})
+        self.gpu_s += gpu_s
         low, high = seen.interval()
         constant = runs.rounds is None and all(
             bool((held == held[:1]).all()) for held in (runs.seconds, runs.bytes_out, runs.bytes_in)
@@ -337,11 +357,6 @@ class Profiler:
             runs=None if constant else runs, constant=constant,
         )  # fmt: skip
         self._write(knobs, found, stopped=seen.stopped)
-        return found
-
-    def _set_aside(self, configuration: int, knobs: Mapping[str, Any], samples: int, reason: str) -> Measured:
-        found = Measured(configuration=configuration, samples=samples, reason=reason or NO_REASON)
-        self._write(knobs, found)
         return found
 
     def _write(self, knobs: Mapping[str, Any], found: Measured, *, stopped: str = "") -> None:
@@ -401,6 +416,6 @@ def measuring(
                 path="evaluate", value=asked.evaluator, why="there is no such evaluator",
                 remedy=f"Known are {', '.join(listed) or 'none'}: name it in the trusted configuration.",
             )  # fmt: skip
-        return Profiler(asked, evaluate, kept, timeout_s, cancel=cancel, on_event=on_event).measure
+        return Profiler(asked, evaluate, kept, timeout_s, cancel=cancel, on_event=on_event)
 
     return begin

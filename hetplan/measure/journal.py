@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ class Journal:
     """Appends to a file (or only remembers, without one), and knows what an earlier run wrote.
 
     `of` is whatever the samples are samples of; a journal of something else is refused. One process at a time writes.
+    What is sampled `beside` something else waits for its turn in a second file, FILE.waiting, which is gone when all
+    had theirs: the journal has the order in which configurations were proposed, and a kill loses nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, of: Any = None) -> None:
@@ -38,12 +41,18 @@ class Journal:
         if self._file.warning:
             self.warnings.append(("W-journal", str(self.path), self._file.warning))
         self._lock = threading.Lock()
+        self._turns: set[_At] = set()
+        self._waiting: dict[_At, list[dict[str, Any]]] = {}
+        self._beside: LineJournal | None = None
         try:
             self._content = JournalContent.of_lines(
                 self._file.head.get("of"), self._file.lines, file=str(self.path or "journal")
             )
+            self._waits_in = Path(f"{self.path}.waiting")
+            if self.path is not None and self._waits_in.exists():
+                self._recall()
         except InputError:
-            self.close()
+            self._file.close()
             raise
         self._read = max((line["live"]["read"] for line in self._file.lines if "live" in line), default=0)
 
@@ -62,17 +71,73 @@ class Journal:
 
     def add_samples(self, app: str, knobs: Mapping[str, Any], batch: Mapping[str, Any]) -> None:
         """Write down a batch of samples before anybody uses them."""
+        line, at = {"app": app, "knobs": dict(knobs), "samples": dict(batch)}, (app, key_of(knobs))
         with self._lock:
-            self._file.append({"app": app, "knobs": dict(knobs), "samples": dict(batch)})
-            self._content.samples.setdefault((app, key_of(knobs)), []).append(dict(batch))
+            if at in self._turns and self.path is not None:
+                self._beside = self._beside or self._beginning()
+                self._beside.append(line)
+                self._waiting.setdefault(at, []).append(line)
+            else:
+                self._release(at)
+                self._file.append(line)
+            self._content.samples.setdefault(at, []).append(dict(batch))
 
     def add_plan(self, app: str, knobs: Mapping[str, Any], found: Mapping[str, Any]) -> None:
         """Write down what was concluded of a configuration."""
         plan = {"knobs": dict(knobs), **found}
         with self._lock:
+            self._release((app, key_of(knobs)))
             if self._content.plans.get((app, key_of(knobs))) != plan:
                 self._file.append({"app": app, "knobs": dict(knobs), "plan": dict(found)}, sync=True)
                 self._content.plans[app, key_of(knobs)] = plan
+
+    @contextmanager
+    def beside(
+        self, turns: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
+        """While the block runs, samples of these configurations wait; what it is handed lets those of one in."""
+        order = [(app, key_of(knobs)) for app, knobs in turns]
+
+        def release(app: str, knobs: Mapping[str, Any]) -> None:
+            with self._lock:
+                self._release((app, key_of(knobs)))
+
+        self._turns = set(order)
+        try:
+            yield release
+        finally:
+            self._turns = set()
+            with self._lock:
+                for at in order:
+                    self._release(at)
+
+    def _release(self, at: _At) -> None:
+        """Let in what waits of a configuration; the file of what waits is gone once nothing does."""
+        lines = self._waiting.pop(at, [])
+        for number, line in enumerate(lines, start=1):
+            self._file.append(line, sync=number == len(lines))
+        if self._beside is not None and not self._waiting and not self._turns:
+            self._beside.close()
+            self._beside = None
+            self._waits_in.unlink(missing_ok=True)
+
+    def _beginning(self) -> LineJournal:
+        of = self._file.head.get("of")
+        return LineJournal(self._waits_in, what="part of a journal", format=FORMAT, of=of, sync_s=SYNC_S)
+
+    def _recall(self) -> None:
+        """What waited when an earlier run was killed: it is known, and waits on."""
+        self._beside = self._beginning()
+        lines, file = self._beside.lines, str(self._beside.path)
+        JournalContent.of_lines(None, lines, file=file)  # refuses what is damaged
+        for number, line in enumerate(lines, start=2):
+            if "samples" not in line:
+                raise self._beside.refused("samples that wait for their turn, and nothing else", line=number)
+            at, batch = (line["app"], key_of(line["knobs"])), line["samples"]
+            known = self._content.samples.setdefault(at, [])
+            if all(batch["from"] != one["from"] for one in known):  # else it was let in already
+                self._waiting.setdefault(at, []).append(line)
+                known.append(batch)
 
     def live(self, app: str, knobs: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Batches of samples from service since the last drift, in their order."""
@@ -101,7 +166,11 @@ class Journal:
                 self._content.plans[app, key_of(knobs)] = {"knobs": dict(knobs), **found}
 
     def close(self) -> None:
-        """Let others have the file; what was added is on disk already."""
+        """Let others have the file; what was added is on disk already, and what waits and was not asked for goes in."""
+        with self._lock:
+            self._turns = set()
+            for at in sorted(self._waiting) or [("", "")]:
+                self._release(at)
         self._file.close()
 
     def known(self) -> dict[str, Any]:
@@ -124,6 +193,10 @@ class Journal:
 def measured_document(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The ``--measured`` document of a journal file."""
     return document_of(read_journal(Path(path).read_bytes(), file=str(path)))
+
+
+_At = tuple[str, str]
+"""An application and its knobs as text."""
 
 
 class CellJournal:

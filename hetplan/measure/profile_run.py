@@ -10,7 +10,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -45,7 +45,17 @@ if TYPE_CHECKING:
 
     from hetplan.measure.profile_routed import Serve
 
-__all__ = ["MeasuredQuality", "Measurements", "as_quality", "measure", "quality_of", "read_labelled", "top1"]
+__all__ = [
+    "MeasuredQuality",
+    "Measurements",
+    "OnEvent",
+    "as_quality",
+    "identities",
+    "measure",
+    "quality_of",
+    "read_labelled",
+    "top1",
+]
 
 
 @dataclass(frozen=True)
@@ -176,16 +186,34 @@ def measure(
     on_event: OnEvent | None = None,
     cancel: threading.Event | None = None,
     serve: Serve | None = None,
+    only: Collection[str] | None = None,
 ) -> Measurements:
-    """Measure every cell; with `cancel` set, hand over those that are done.
+    """Measure every cell (`only` those of some hardware); with `cancel` set, hand over those that are done.
 
     `serve` starts what is measured through a router; without it all is measured alone.
     """
     quiet: OnEvent = lambda _event: None  # noqa: E731
     run = _Run(wish, folder, journal or CellJournal(), on_event or quiet, cancel or threading.Event(), serve)
     for (name, hardware), cells in groupby(wish.cells(), key=lambda cell: cell[:2]):
-        run.group(name, hardware, [point for _, _, point in cells])
+        if only is None or hardware in only:
+            run.group(name, hardware, [point for _, _, point in cells])
     return run.found
+
+
+def identities(wish: Wish, folder: Path, *, through: bool) -> list[dict[str, Any]]:
+    """What the journal says its lines are of: every cell, and every quality."""
+    serve: Any = _nobody if through else None
+    run = _Run(wish, folder, CellJournal(), lambda _event: None, threading.Event(), serve)
+    found = []
+    for name, hardware, point in wish.cells():
+        of = run.identity(name, wish.variants[name], wish.hardware[hardware])
+        found += [_cell_key(name, hardware, point, of), {"variant": name, "model": of, "quality": True}]
+    return found
+
+
+def _nobody(*_: object, **__: object) -> Any:
+    """Whoever would serve, where nothing is measured."""
+    raise NotImplementedError
 
 
 class _Run:
@@ -204,7 +232,7 @@ class _Run:
     def group(self, name: str, hardware: str, points: list[Mapping[str, float]]) -> None:
         """All cells of a variant on some hardware: the model is loaded once, and only if something is missing."""
         variant, machine = self.wish.variants[name], self.wish.hardware[hardware]
-        of = self._identity(name, variant, machine)
+        of = self.identity(name, variant, machine)
         known = {_key(point): self._known(name, hardware, point, of) for point in points}
         wants_quality = variant.quality is not None and name not in self.found.qualities
         if wants_quality and (held := self.journal.get({"variant": name, "model": of, "quality": True})) is not None:
@@ -317,7 +345,7 @@ class _Run:
         line = self.journal.get(_cell_key(name, hardware, point, of))
         return None if line is None else Cell.of_line(name, hardware, point, line)
 
-    def _identity(self, name: str, variant: MeasuredVariant, machine: MeasuredHardware) -> str:
+    def identity(self, name: str, variant: MeasuredVariant, machine: MeasuredHardware) -> str:
         """What a measurement is of: the variant but for its axes, its files, the machine, the rule."""
         content: dict[str, Any] = variant.model_dump(mode="json", exclude={"axes", "at", "outside"})
         for key in ("onnx", "quality", "body"):
@@ -325,7 +353,7 @@ class _Run:
                 content[key] = hashlib.sha256((self.folder / content[key]).read_bytes()).hexdigest()
         if variant.onnx is not None:
             self.found.artifacts[name] = content["onnx"]
-        said: dict[str, Any] = {"variant": content, "hardware": machine.model_dump(mode="json")}
+        said: dict[str, Any] = {"variant": content, "hardware": machine.model_dump(mode="json", exclude={"node"})}
         said["rule"] = self.wish.repeats.model_dump(mode="json")
         said["through"] = self._through(variant)
         return digest(said)[len("sha256:") :][:16]

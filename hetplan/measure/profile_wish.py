@@ -83,6 +83,7 @@ class MeasuredHardware(Model):
     cores: tuple[Count, ...] = Field(default=(), description="which cores; default: the first ones this process has")
     pin: bool = True
     provider: Literal["cpu", "cuda"] = "cpu"
+    node: str | None = Field(default=None, description="the node of a Ray cluster (--on ray) that it is")
     tier: Id | None = None
     relative_time: PositiveAmount | None = None
     startup_s: Amount = 0.0

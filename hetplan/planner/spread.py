@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import Cancelled, HetplanError, InputError
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.line_journal import LineJournal
@@ -24,7 +24,7 @@ from hetplan.profiles.line_journal import LineJournal
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["FORMAT", "Spread", "Task", "doubled", "left_in_words"]
+__all__ = ["FORMAT", "Cluster", "Spread", "Task", "doubled", "left_in_words"]
 
 FORMAT = "hetplan/study/1.0"
 Work = Callable[..., dict[str, Any]]
@@ -63,10 +63,8 @@ class Spread:
     def __post_init__(self) -> None:
         if self.jobs < 1:
             raise InputError.one(file="--jobs", value=self.jobs, why="at least one process", remedy="Write --jobs 2.")
-        if self.on is not None and self.on.partition(":")[0] != "ray":
-            raise InputError.one(
-                file="--on", value=self.on, why="ray or ray:ADDRESS", remedy="Leave it out, or --jobs."
-            )
+        if self.on is not None:
+            Cluster.check(self.on)
 
     def __enter__(self) -> Spread:
         self._began = time.monotonic()
@@ -174,6 +172,7 @@ class _Processes:
 
     def each(self, work: Work, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
         from concurrent.futures import as_completed
+        from concurrent.futures.process import BrokenProcessPool
 
         waiting: dict[Future[dict[str, Any]], str] = {
             self._pool.submit(_one, work, task): key for key, task in tasks.items()
@@ -181,12 +180,18 @@ class _Processes:
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
+        except BrokenProcessPool:
+            raise _gone("a process that worked") from None
         finally:
             for future in waiting:
                 future.cancel()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _gone(who: str) -> HetplanError:
+    return HetplanError(f"{who} ended before its work did (out of memory, or killed); what was found before is kept")
 
 
 def _begin(shared: Any) -> None:
@@ -200,30 +205,50 @@ def _one(work: Work, task: Task) -> dict[str, Any]:
     return work(_shared, task, None)
 
 
-class _Ray:
+class Cluster:
     """A Ray cluster: the user's own, where an address is named or `RAY_ADDRESS` says it, else one on this machine."""
 
-    def __init__(self, on: str, shared: Any) -> None:
+    def __init__(self, on: str) -> None:
+        self.on = on
+        Cluster.check(on)
         try:
-            ray = import_module("ray")
+            self.ray: Any = import_module("ray")
         except ImportError as error:
             raise InputError.one(
                 file="--on", value=on, why=f"Ray cannot be used here: {error}",
                 remedy="pip install ray, or use --jobs for processes of this machine.",
             ) from None  # fmt: skip
-        self._ray = ray
-        address = on.partition(":")[2] or None
-        self._begun = not ray.is_initialized()
+        self._begun = not self.ray.is_initialized()
         if self._begun:
+            address = on.partition(":")[2] or None
             try:
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+                self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
             except (ConnectionError, OSError, ValueError) as error:
                 raise InputError.one(
                     file="--on", value=on, why=f"no Ray cluster answers there: {error}",
                     remedy="Start one (ray start --head), or leave --on out.",
                 ) from None  # fmt: skip
-        self._shared = ray.put(shared)
-        self._run = ray.remote(_on_ray)
+
+    @staticmethod
+    def check(on: str) -> None:
+        """Raises `InputError` where this names no cluster."""
+        if on.partition(":")[0] != "ray":
+            raise InputError.one(file="--on", value=on, why="ray or ray:ADDRESS", remedy="Leave it out, or --jobs.")
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        if self._begun:
+            self.ray.shutdown()
+
+
+class _Ray:
+    """Tasks on a cluster."""
+
+    def __init__(self, on: str, shared: Any) -> None:
+        self._cluster = Cluster(on)
+        self._ray = self._cluster.ray
+        self._shared = self._ray.put(shared)
+        self._run = self._ray.remote(_on_ray)
 
     def each(self, work: Work, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
         waiting = {self._run.remote(work, self._shared, task): key for key, task in tasks.items()}
@@ -232,13 +257,17 @@ class _Ray:
                 done, _ = self._ray.wait(list(waiting), num_returns=1)
                 for one in done:
                     yield waiting.pop(one), self._ray.get(one)
+        except self._ray.exceptions.WorkerCrashedError:
+            raise _gone("a worker of the cluster") from None
+        except self._ray.exceptions.RaySystemError as error:
+            why = str(error).strip().splitlines()[-1]
+            raise HetplanError(f"the cluster cannot do this work ({why}): what it needs has to be there too") from None
         finally:
             for one in waiting:
                 self._ray.cancel(one)
 
     def close(self) -> None:
-        if self._begun:
-            self._ray.shutdown()
+        self._cluster.close()
 
 
 def _on_ray(work: Work, shared: Any, task: Task) -> dict[str, Any]:

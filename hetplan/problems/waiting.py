@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["MOST_BUSY", "all_busy", "waiting_ms"]
+__all__ = ["MOST_BUSY", "all_busy", "all_busy_with", "waiting_ms"]
 
 MOST_BUSY = 0.999999
 """A server that is busier than this is taken to be as busy as this."""
@@ -32,3 +32,17 @@ def all_busy(servers: int, load: float) -> float:
     for k in range(1, servers + 1):
         lost = load * lost / (k + load * lost)
     return servers * lost / (servers - load * (1.0 - lost)) if load < servers else 1.0
+
+
+def all_busy_with(servers: int, load: float, busy: float) -> float:
+    """The chance that a query finds all servers busy, where one as fast as all of them would be busy so often.
+
+    Until all are busy each serves one query, and `load` of them would do. From then on they work like that one.
+
+    >>> round(all_busy_with(2, 1.0, 0.5), 6)  # one at a time: Erlang's C
+    0.333333
+    """
+    below = 1.0
+    for k in range(1, servers):
+        below = 1.0 + k * below / load if below < 1e250 else below
+    return busy / (busy + (1.0 - busy) * below)

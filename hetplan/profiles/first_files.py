@@ -112,9 +112,12 @@ def read_timings(text: str, model: str) -> list[Timing]:
 def read_latencies(path: Path, model: str | None = None) -> tuple[list[Timing], dict[str, float], dict[str, Machine]]:
     """A CSV of latencies: its timings, the models' qualities, the machines' prices; every wrong cell at once."""
     text = read_text(path)
-    sample = text.splitlines()[0] if text.strip() else ""
+    if not text.strip():
+        remedy = "Begin with a line of columns: hardware, batch, mean_ms."
+        raise InputError.one(file=str(path), why="a table of latencies; the file is empty", remedy=remedy)
+    sample = text.splitlines()[0]
     rows = list(csv.reader(text.splitlines(), delimiter=max(",;\t", key=sample.count)))
-    header = [_column(name) for name in rows[0]] if rows else []
+    header = [_column(name) for name in rows[0]]
     _check_header(header, str(path), model, sample)
     timings, quality, machines, faults = [], {}, {}, []
     for line, cells in enumerate(rows[1:], start=2):
@@ -170,8 +173,12 @@ def _wrong_cells(row: Mapping[str, str], file: str, line: int) -> Iterator[Fault
             value = math.nan
         least = 0.0 if name in ("std_ms", "price_per_hour") else -math.inf if name == "quality" else 1e-9
         if not (math.isfinite(value) and value >= least) or (name == "batch" and (value < 1 or value != int(value))):
-            want = "a whole number of at least 1" if name == "batch" else "a number"
-            yield Fault(file, f"line {line}, {name}", cell, want, "Correct the cell.")
+            want = (
+                "a whole number of at least 1" if name == "batch" else "a number above 0" if least > 0 else "a number"
+            )
+            comma = re.fullmatch(r"\d+,\d+", cell)
+            remedy = f"Write {cell.replace(',', '.')}, with a point." if comma else "Correct the cell."
+            yield Fault(file, f"line {line}, {name}", cell, want, remedy)
 
 
 def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str]]:

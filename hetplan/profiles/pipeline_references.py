@@ -24,6 +24,8 @@ def check_pipeline(found: Dangling, name: str, pipeline: Pipeline) -> None:
         found.must_know("tasks", node.task, *at, "nodes", node_id, "task")
         for number, call in enumerate(node.calls):
             found.must_know("apis", call.api, *at, "nodes", node_id, "calls", number, "api")
+        if node.batches is not None:
+            _batches_of(found, node.batches, (*at, "nodes", node_id, "batches"))
         if node.outcomes is not None:
             where: Steps = (*at, "nodes", node_id, "outcomes")
             found.must_know("sources", node.outcomes.source, *where, "source")
@@ -39,6 +41,17 @@ def check_pipeline(found: Dangling, name: str, pipeline: Pipeline) -> None:
         _node_of(found, node_id, pipeline, (*at, "quality", "weights", node_id))
     for path in pipeline.quality.paths:
         _check_path(found, path, pipeline, (*at, "quality", "paths", path))
+
+
+def _batches_of(found: Dangling, name: str, at: Steps) -> None:
+    """The table of an operator's batches is of times along batch alone, from 1."""
+    found.must_know("tables", name, *at)
+    table = found.profile.tables.get(name)
+    if table is None:
+        return
+    if table.quantity != "latency_ms" or list(table.axes) != ["batch"] or table.axes["batch"][0] != 1.0:
+        why = "what batches take is a table of latency_ms along batch, from 1"
+        found.fault(at, name, why, 'Write {"quantity": "latency_ms", "axes": {"batch": [1, 2, 4]}, "mean": [...]}.')
 
 
 def _check_path(found: Dangling, path: str, pipeline: Pipeline, at: Steps) -> None:

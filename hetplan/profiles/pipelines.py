@@ -104,6 +104,9 @@ class Node(Model):
     model: Id | None = Field(
         default=None, description="operators of one model share replicas where queries have a rate"
     )
+    batches: Id | None = Field(
+        default=None, description="a table of what several queries at once take, where queries have a rate"
+    )
 
     @model_validator(mode="after")
     def _does_something(self) -> Node:
@@ -112,6 +115,9 @@ class Node(Model):
         if self.model is not None and (self.device is None or self.outcomes is not None):
             why = "what is said of a model is about an operator whose answers have no outcomes"
             raise wrong(why, "Leave it out: no other operator shares these replicas.", at=("model",))
+        if self.batches is not None and (self.device is None or self.outcomes is not None):
+            why = "batches are of an operator whose answers have no outcomes"
+            raise wrong(why, "Leave it out: it serves one query at a time.", at=("batches",))
         return self
 
 

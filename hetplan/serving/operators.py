@@ -19,17 +19,26 @@ from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.demand import points_of
+from hetplan.serving.law import answering
 from hetplan.serving.system import Service
+from hetplan.serving.times import law_of_table
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetplan.profiles.apis import ApiCall
     from hetplan.profiles.pipelines import Pipeline
+    from hetplan.profiles.profile import Profile
 
 __all__ = [
-    "Operator", "called_by", "calls_made", "input_bytes", "is_operator", "measured_of", "operator_at", "operators_of",
-    "quality_at", "samples_of", "times_of",
+    "ALONE", "Operator", "called_by", "calls_made", "growth_of", "input_bytes", "is_operator", "measured_of",
+    "operator_at", "operators_of", "quality_at", "samples_of", "slowest_of", "times_of",
 ]  # fmt: skip
 
+ALONE = (1.0,)
+"""Of an operator that serves one query at a time."""
+MOST_TOGETHER = 64
+"""No more queries than these are served at once."""
 FAILURES = 4000
 """Where calls of an API may fail, so many queries at least are drawn from: samples stand for several each."""
 
@@ -38,13 +47,14 @@ FAILURES = 4000
 class Operator:
     """One load: milliseconds per sample on its tier and with its share, bytes that it passes on, its accuracy.
 
-    `each_ms` has them sample by sample, where they vary.
+    `each_ms` has them sample by sample, where they vary. A batch of n takes `growth[n - 1]` times as long.
     """
 
     mean_ms: float
     bytes_out: float
     quality: float
     each_ms: tuple[float, ...] = ()
+    growth: tuple[float, ...] = ALONE
 
 
 def samples_of(plan: Plan, inputs: Inputs, app_id: str) -> int:
@@ -133,14 +143,38 @@ def operator_at(plan: Plan, inputs: Inputs, seat: tuple[str, str], load: Load, w
         bytes_out=float(entry["bytes"][node]),
         quality=quality_at(plan, inputs, app_id, node),
         each_ms=tuple(slow * (s or 0.0) for s in entry.get("runs", {}).get("seconds", {}).get(node, ())),
+        growth=growth_of(inputs.profile, pipeline, node),
     )
 
 
+def growth_of(profile: Profile, pipeline: Pipeline, node: str) -> tuple[float, ...]:
+    """How many times as long as one query batches of 1, 2, ... take at an operator."""
+    name = pipeline.nodes[node].batches
+    if name is None:
+        return ALONE
+    law, most = law_of_table(profile.tables[name]), int(profile.tables[name].axes["batch"][-1])
+    stat = answering(law.statistics, "mean")
+    times = [law.ms({}, size, stat) for size in range(1, min(most, MOST_TOGETHER) + 1)]
+    return tuple(time / times[0] for time in times)
+
+
+def slowest_of(each: NDArray[np.float64], weight: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """Mean and mean square (rows) of the longest of 1, 2, ... draws (columns) from these times.
+
+    >>> slowest_of(np.array([2.0, 4.0]), np.ones(2), 2).tolist()
+    [[3.0, 3.5], [10.0, 13.0]]
+    """
+    order = np.argsort(each)
+    below = np.cumsum(weight[order]) / weight.sum()
+    part = np.diff(below[:, None] ** np.arange(1, most + 1), axis=0, prepend=0.0)
+    return np.asarray(np.stack([each[order], each[order] ** 2]) @ part)
+
+
 def times_of(plan: Plan, inputs: Inputs, app_id: str, operator: Operator, *, max_batch: int = 1) -> Service:
-    """How long an operator takes of each class of an application's queries."""
+    """How long an operator takes of batches of each class of an application's queries: the slowest member's time."""
     each = np.resize(operator.each_ms or operator.mean_ms, (samples_of(plan, inputs, app_id), 1))
     classes = len(points_of(inputs.slo.apps[app_id].demand.mix))
-    return Service(each if each.size else np.full((classes, max_batch), operator.mean_ms))
+    return Service((each if each.size else np.full((classes, 1), operator.mean_ms)) * operator.growth[:max_batch])
 
 
 def input_bytes(plan: Plan, inputs: Inputs, app_id: str) -> float:

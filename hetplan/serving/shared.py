@@ -31,7 +31,7 @@ def with_shared(
     for load in (one for group in groups for one in group.loads):
         for app, stage in users.get(load.id, ()) if len(users.get(load.id, ())) > 1 else ():
             known = operator_at(plan, inputs, (app, stage), *planned[load.id])
-            times = {app: times_of(plan, inputs, app, known)}
+            times = {app: times_of(plan, inputs, app, known, max_batch=planned[load.id][0].serve.max_batch)}
             one = replace(
                 load, id=_line(load.id, app, stage), stages=(stage,), services=times,
                 bytes_out=known.bytes_out, quality=known.quality,

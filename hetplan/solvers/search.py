@@ -1,7 +1,8 @@
 r"""Searches of compound plans, and the engine around them: limits, and the account of what was found when.
 
-A search proposes plans and observes what measuring them gave; the engine measures (several at once where it may), keeps
-the cheapest compliant plan, and stops at a limit, when nothing is left, or when nothing can be cheaper::
+A search proposes plans and observes what measuring them gave; the engine has them measured (several beside each other
+where it may), keeps the cheapest compliant plan, and stops at a limit, when nothing is left, or when nothing can be
+cheaper::
 
     cmbo       U = Pr[f_a >= A] Pr[f_l' <= L] / C        one process for log latency over (configuration, placement)
     cmbo-ci    the same; after the first compliant plan 1/C becomes max(best - 0.4 full price, 1e-3)
@@ -24,8 +25,7 @@ maximise the utility -(|l - L| / L + |m - A| / A) of latency l and accuracy m.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -177,24 +177,17 @@ class SearchEngine(OneByOne[BlackBox, int]):
         began, spent, since, to_first = time.monotonic(), 0.0, 0, 0
         stop: Stop | None = None
         queue = [] if start is None else [start]
-        with ThreadPoolExecutor(form.parallel) as pool:
-            while True:
-                stop = _limit(form, limits, search, began, spent)
-                if stop is not None or _in_vain(form) or (search.best >= 0 and since >= (form.patience or np.inf)):
-                    break
-                left = form.most - search.observed
-                plans = queue or search.ask(min(form.parallel, left))
-                queue = []
-                if not plans or (form.aim.cheapest and search.best_value <= 0.0):
-                    break
-                try:
-                    measured = _measure(form, plans, pool)
-                except Cancelled:
-                    stop = Stop.CANCELLED
-                    break
-                except OutOfTime:
-                    stop = Stop.TIME
-                    break
+        while True:
+            stop = _limit(form, limits, search, began, spent)
+            if stop is not None or _in_vain(form) or (search.best >= 0 and since >= (form.patience or np.inf)):
+                break
+            most = form.most if limits.work is None else min(form.most, limits.work)
+            plans = queue or search.ask(min(form.parallel, most - search.observed))
+            queue = []
+            if not plans or (form.aim.cheapest and search.best_value <= 0.0):
+                break
+            measured = _each(form, [plan // len(form.placements) for plan in plans])
+            try:
                 for plan, found in zip(plans, measured, strict=True):
                     before = search.best_value
                     search.tell(plan, found)
@@ -203,6 +196,12 @@ class SearchEngine(OneByOne[BlackBox, int]):
                     to_first = to_first or (search.observed if search.best >= 0 else 0)
                     if on_event is not None:
                         on_event(_event(search, plan, found, form))
+            except Cancelled:
+                stop = Stop.CANCELLED
+                break
+            except OutOfTime:
+                stop = Stop.TIME
+                break
         return self._answer(form, search, stop or Stop.FINISHED, spent, to_first)
 
     def _answer(self, form: BlackBox, search: Search, stop: Stop, spent: float, to_first: int) -> Answer[int]:
@@ -222,11 +221,21 @@ def _in_vain(form: BlackBox) -> bool:
     return len(form.journal) >= MOST_IN_VAIN and len(form.failed) == len(form.journal)
 
 
-def _measure(form: BlackBox, plans: Sequence[int], pool: ThreadPoolExecutor) -> Iterable[Measured]:
-    configurations = [plan // len(form.placements) for plan in plans]
-    if len(plans) == 1:
-        return [form.observe(configurations[0])]
-    return list(pool.map(form.observe, configurations))
+def _each(form: BlackBox, configurations: Sequence[int]) -> Iterator[Measured]:
+    """What measuring each of them gives, in their order; those that are new are measured beside each other.
+
+    What the first of them gave is not in the journal before all are measured, so nothing hangs on who was faster.
+    """
+    fresh = [c for c in dict.fromkeys(configurations) if c not in form.journal]
+    if form.together is None or len(fresh) < 2:
+        yield from map(form.observe, configurations)
+        return
+    given = iter(form.together(fresh))
+    for configuration in configurations:
+        if configuration not in form.journal:
+            form.journal[configuration] = next(given)
+        yield form.journal[configuration]
+    next(given, None)  # it ends
 
 
 def _limit(form: BlackBox, limits: Limits, search: Search, began: float, spent: float) -> Stop | None:

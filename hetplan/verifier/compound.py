@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -30,7 +30,8 @@ from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.money import cost_nanos
 from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
-from hetplan.verifier.stations import Flow, Served, check_stations, flow_of, loads_of, rate_of
+from hetplan.verifier.stations import Flow, Served, check_stations, flow_of, growth_by, loads_of, rate_of
+from hetplan.verifier.waiting_room import LARGEST
 
 __all__ = ["check", "check_found", "proved"]
 
@@ -286,7 +287,8 @@ def _operators(
         for load, worker in here:
             if load.app is None:
                 yield Violation("operator", at, f"load {load.id} does not say whose operator it runs")
-            yield from _as_chosen(inputs, pipeline, rule, (node, at), (load, worker))
+            most = _most_at_once(inputs, pipeline, node) if rated else 1
+            yield from _as_chosen(inputs, pipeline, rule, (node, at), (load, worker), most)
         for other, step in _sharing(plan, inputs, name, node):
             if not rated or loads_of(plan, other, step).keys() != mine.keys():
                 yield Violation("operator", at, f"{node} shares some replicas of {step} of {other}, and not all")
@@ -319,17 +321,32 @@ def _beside(plan: Plan, inputs: Inputs, name: str, node: str) -> list[Flow]:
     return found
 
 
+def _most_at_once(inputs: Inputs, pipeline: Pipeline, node: str) -> int:
+    """How many queries an operator may serve at once: as many as its table says."""
+    name = pipeline.nodes[node].batches
+    return 1 if name is None else len(growth_by(inputs.profile.tables[name], LARGEST))
+
+
+def _growth(plan: Plan, inputs: Inputs, name: str, pipeline: Pipeline, node: str) -> Sequence[float]:
+    """How batches grow at an operator, up to the largest that one of its loads serves."""
+    mine, table = loads_of(plan, name, node), pipeline.nodes[node].batches
+    most = max((load.serve.max_batch for one in plan.workers for load in one.loads if load.id in mine), default=1)
+    return [1.0] if table is None else growth_by(inputs.profile.tables[table], most)
+
+
 def _same(to: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
     return to.keys() == wanted.keys() and all(abs(to[load] - share) <= VALUE for load, share in wanted.items())
 
 
 def _as_chosen(
-    inputs: Inputs, pipeline: Pipeline, rule: ChosenPlanDispatch, where: tuple[str, str], seat: tuple[Load, Worker]
-) -> Iterator[Violation]:
-    """A load runs its operator as the chosen plan says."""
+    inputs: Inputs, pipeline: Pipeline, rule: ChosenPlanDispatch, where: tuple[str, str], seat: tuple[Load, Worker],
+    most: int,
+) -> Iterator[Violation]:  # fmt: skip
+    """A load runs its operator as the chosen plan says, so many queries at once at most."""
     (node, at), (load, worker) = where, seat
-    if load.serve != Serve():
-        yield Violation("operator", at, f"{node} does not serve one query at a time, as it was measured")
+    if load.serve != Serve(max_batch=load.serve.max_batch) or load.serve.max_batch > most:
+        text = "one query at a time, as it was measured" if most == 1 else f"batches of {most} at most, as its table"
+        yield Violation("operator", at, f"{node} does not serve {text}")
     tier = inputs.profile.hardware[worker.hardware].tier
     if rule.placement.get(node) != tier:
         yield Violation("operator", at, f"{node} is placed on {rule.placement.get(node)} and runs on {tier}")
@@ -403,7 +420,8 @@ def _measured(
         stations = [node for node in pipeline.nodes if rule.placement[node] not in inputs.profile.apis]
         took = partial(_took_ms, inputs, app, rule, pipeline)
         beside = partial(_beside, plan, inputs, name)
-        yield from check_stations(plan, Served(name, app, pipeline, stations, took, beside), cases)
+        growth = partial(_growth, plan, inputs, name, pipeline)
+        yield from check_stations(plan, Served(name, app, pipeline, stations, took, beside, growth), cases)
     for percentile, value in sorted(times.items()):
         response = _percentile(each, len(samples), percentile / 100.0, chance)
         if response > value * (1.0 + VALUE):

@@ -9,6 +9,10 @@ rounded down. More than the percentile leaves may not be later than what is prom
 own witness.
 
 Where operators are led to the same loads, all their queries are counted there: rates, work and spreads add up.
+
+Where an operator serves batches, k replicas are as one that is as fast as all of them once all are busy; until then
+each has one query. A batch of n takes the mean of the longest of n samples, times what its table says of n. Of how much
+longer a query is in a batch than alone, only those before it count here, and the fastest sample.
 """
 
 from __future__ import annotations
@@ -24,9 +28,12 @@ import numpy as np
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App
+from hetplan.profiles.tables import Table
+from hetplan.verifier.readings import nearest, read
 from hetplan.verifier.report import Violation
+from hetplan.verifier.waiting_room import LARGEST, busy_and_waits
 
-__all__ = ["Flow", "Served", "check_stations", "flow_of", "loads_of", "rate_of"]
+__all__ = ["Flow", "Served", "check_stations", "flow_of", "growth_by", "loads_of", "rate_of"]
 
 STEPS = 2000
 """Of the grid of times, up to what is promised."""
@@ -34,6 +41,8 @@ NEAR = 0.1
 """By so much more than the percentile leaves may be late by this count: its draws are a sample."""
 
 Sample = Mapping[str, Any]
+Tail = Callable[[Any], Any]
+"""The chance that a wait is longer than each of some times in ms."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class Served:
     took_ms: Callable[[str, Sample], float | None]
     beside: Callable[[str], Sequence[Flow]]
     """What comes to an operator's loads from other operators."""
+    growth: Callable[[str], Sequence[float]]
+    """How many times as long as one query batches of 1, 2, ... take, up to those that the plan lets it serve."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +102,10 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
 
     `cases` are what a query may take without waiting, in ms, how likely that is, and of which sample it is.
     """
-    waits = dict[str, tuple[float, float]]()
+    waits = dict[str, Tail]()
     for node in served.stations:
-        mine = flow_of(served.app, [(served.took_ms(node, one), likely) for _, likely, one in cases])
+        took = [(served.took_ms(node, one), likely) for _, likely, one in cases]
+        mine = flow_of(served.app, took)
         if mine.rate <= 0.0:
             continue
         flows = [mine, *served.beside(node)]
@@ -101,13 +113,21 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
         mean = sum(one.rate * one.mean for one in flows) / rate
         second = sum(one.rate * one.second for one in flows) / rate
         load, count = rate * mean / 1000.0, sum(loads_of(plan, served.name, node).values())
-        if load >= count:
+        times, loose = _batches([(ms, likely) for ms, likely in took if ms is not None], served.growth(node))
+        busy = load * times[-1] / len(times)
+        if busy >= count:
+            load = busy
             text = f"{node} of {served.name} has {count} replicas, of which {load:.6g} are busy at {rate:g} queries/s"
             yield Violation("overrun", f"dispatch.{served.name}", text)
             return
         burst = sum(one.rate * one.burst for one in flows) / rate
         spread = max(0.0, second / (mean * mean) - 1.0) if mean > 0 else 0.0
-        waits[node] = _all_busy(load, count), mean * (burst + spread) / (2.0 * (count - load))
+        if len(times) == 1:
+            waits[node] = _one_by_one(_all_busy(load, count), mean * (burst + spread) / (2.0 * (count - load)))
+        else:
+            least = min(ms for ms, _ in took if ms is not None)
+            scale = mean / count * (burst + loose)
+            waits[node] = _together(times, (load, count), scale, [least * (g - 1.0) for g in served.growth(node)])
     for promise in plan.promises:
         judged = promise.app == served.name and promise.quantity == "response_ms" and promise.percentile is not None
         if not judged or not promise.model.startswith("stationary"):
@@ -117,6 +137,45 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
         if late > left * (1.0 + NEAR) + 1e-9:
             text = f"{late:.3g} of the queries of {served.name} are later than the {promise.value:.9g} ms promised"
             yield Violation("promise", "promises", f"{text} at p{promise.percentile:g}, by the waits of its operators")
+
+
+def growth_by(table: Table, most: int) -> list[float]:
+    """How many times as long as one query batches of 1, 2, ... take, up to so many."""
+    most = min(most, int(table.axes["batch"][-1]), LARGEST)
+    times = read(table, nearest(table, "mean"), {"batch": np.arange(1.0, most + 1.0)}, most)[0]
+    return [float(time / times[0]) for time in times]
+
+
+def _batches(took: Sequence[tuple[float, float]], growth: Sequence[float]) -> tuple[tuple[float, ...], float]:
+    """How many times as long as one query batches take whose longest sample decides; the spread of the last's times."""
+    whole, reached, last = sum(likely for _, likely in took), 0.0, 0.0
+    first, second = np.zeros(len(growth)), np.zeros(len(growth))
+    for ms, likely in sorted(took):
+        reached += likely / whole
+        part = np.array([min(reached, 1.0) ** n - last**n for n in range(1, len(growth) + 1)])
+        first, second, last = first + part * ms, second + part * ms * ms, min(reached, 1.0)
+    if len(growth) == 1 or first[0] <= 0.0:
+        return (1.0,), 0.0
+    times = tuple(float(time) for time in first * np.array(growth) / first[0])
+    return times, max(0.0, float(second[-1] / first[-1] ** 2) - 1.0)
+
+
+def _one_by_one(chance: float, mean_ms: float) -> Tail:
+    return lambda ms: chance * np.exp(-ms / mean_ms) if mean_ms > 0 else np.zeros(len(ms))
+
+
+def _together(times: tuple[float, ...], busy: tuple[float, int], scale: float, more_ms: Sequence[float]) -> Tail:
+    """How much longer than alone a query is where batches are served, for `load` of so many replicas (`busy`)."""
+    load, count = busy
+    often, (until, before, likely) = busy_and_waits(times, load * times[-1] / len(times) / count)
+    below = 1.0
+    for k in range(1, count):
+        below = 1.0 + k * below / load if below < 1e250 else below
+    chance = often / (often + (1.0 - often) * below)
+    longer = until * scale + np.array(more_ms)[before.astype(int)]
+    order = np.argsort(longer)
+    beyond = np.concatenate([np.cumsum(likely[order][::-1])[::-1], [0.0]])
+    return lambda ms: chance * beyond[np.searchsorted(longer[order], ms, side="right")]
 
 
 def _all_busy(load: float, count: int) -> float:
@@ -133,7 +192,7 @@ def _all_busy(load: float, count: int) -> float:
 def _late(
     pipeline: Pipeline,
     cases: Sequence[tuple[float, float, Sample]],
-    waits: Mapping[str, tuple[float, float]],
+    waits: Mapping[str, Tail],
     most: float,
 ) -> float:
     """The share of queries later than `most` ms."""
@@ -149,14 +208,14 @@ def _late(
     return late
 
 
-def _beyond(waits: Sequence[tuple[float, float]], step_ms: float) -> Any:
+def _beyond(waits: Sequence[Tail], step_ms: float) -> Any:
     """The chance that the sum of these waits is at least 0, 1, 2, ... steps of the grid, each rounded down."""
     law = np.zeros(STEPS + 1)
     law[0] = 1.0
-    for chance, mean_ms in waits:
-        tail = chance * np.exp(-np.arange(STEPS + 2) * step_ms / mean_ms) if mean_ms > 0 else np.zeros(STEPS + 2)
+    for beyond in waits:
+        tail = beyond(np.arange(STEPS + 2) * step_ms)
         one = tail[:-1] - tail[1:]
-        one[0] += 1.0 - chance
+        one[0] += 1.0 - tail[0]
         law = np.convolve(law, one)[: STEPS + 1]
     return np.clip(1.0 - np.concatenate([[0.0], np.cumsum(law)[:-1]]), 0.0, 1.0)
 

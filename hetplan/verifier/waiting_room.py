@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["LARGEST", "most_busy", "most_busy_by_law"]
+__all__ = ["LARGEST", "busy_and_waits", "most_busy", "most_busy_by_law"]
 
 _USES = [0.0, 0.01, 0.03, *(float(use) for use in np.arange(0.05, 0.951, 0.05))]
 _LIMITS = [*(float(x) for x in np.arange(1.0, 4.0, 0.1)), *(float(x) for x in np.arange(4.0, 20.1, 1.0))]
@@ -142,6 +142,29 @@ def _late_by_law(times: Floats, use: float, limit_ms: float) -> float:
             too_late = np.where(spare < 0, 1.0, np.where(fits >= largest, 0.0, grown))
             late += chance * lasts / _PHASES * float(_poisson_at(mean, more) @ too_late)
     return float(late / seen)
+
+
+@lru_cache(maxsize=256)
+def busy_and_waits(times: tuple[float, ...], use: float) -> tuple[float, Floats]:
+    """How often an instance is met busy, and then the waits, who is before one in the batch, and how likely (rows)."""
+    each, largest = np.array(times), len(times)
+    come = use * largest / times[-1]
+    waiting = _law_of_times(each, come)
+    cells: list[Floats] = []
+    for n, chance in enumerate(waiting):
+        lasts, left_behind = times[min(max(n, 1), largest) - 1], max(n - largest, 0)
+        if chance * lasts < 1e-10:
+            continue
+        for phase in (np.arange(_PHASES) + 0.5) / _PHASES:
+            more = np.arange(int(come * lasts * phase + 9.0 * math.sqrt(come * lasts * phase) + 10.0))
+            before = left_behind + more
+            until = lasts * (1.0 - phase) + (before // largest) * times[-1]
+            mass = chance * lasts * _poisson_at(come * lasts * phase, more)
+            cells.append(np.stack([until, before % largest, mass]).astype(np.float64))
+    found = np.concatenate(cells, axis=1)
+    likely = float(found[2].sum())
+    found[2] /= likely
+    return likely / _PHASES / (likely / _PHASES + float(waiting[0]) / come), found
 
 
 def _law_of_times(times: Floats, come: float) -> Floats:

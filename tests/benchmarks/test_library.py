@@ -26,7 +26,8 @@ def library(*arguments: str, folder: Path | None = None) -> subprocess.Completed
 def test_the_index_names_what_is_there() -> None:
     names = [one["name"] for one in INSTANCES]
     assert len(names) == len(set(names)) >= 60
-    assert {one["question"] for one in INSTANCES} >= {"pool", "pipeline", "policy", "variants", "llm", "compound"}
+    questions = {"pool", "pipeline", "policy", "variants", "llm", "compound", "fleet"}
+    assert {one["question"] for one in INSTANCES} >= questions
     folders = {path.name for path in INDEX.parent.iterdir() if path.is_dir() and (path / "slo.json").exists()}
     assert folders == {Path(one["folder"]).name for one in INSTANCES if one["folder"].startswith("benchmarks/")}
     for one in INSTANCES:
@@ -38,9 +39,9 @@ def test_the_index_names_what_is_there() -> None:
 
 
 def test_a_few_are_proved_again() -> None:
-    ran = library("prove", "pool-01", "packed-02", "pipeline-13")
+    ran = library("prove", "pool-01", "packed-02", "pipeline-13", "fleet-02")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.count("as it is written") == 3
+    assert ran.stdout.count("as it is written") == 4
 
 
 def test_a_value_that_is_not_so_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +82,13 @@ def test_exported_programs_have_the_known_value(tmp_path: Path) -> None:
         values = [solved(json.loads(file.read_text())) for file in sorted(tmp_path.glob(f"{name}.*.json"))]
         assert any(value == pytest.approx(best, rel=1e-5) for value in values), (best, values)
         assert all(file.with_suffix(".mps").exists() for file in tmp_path.glob(f"{name}.*.json"))
+
+
+def test_a_fleet_is_not_exported(tmp_path: Path) -> None:
+    ran = library("export", "fleet-01", "-o", str(tmp_path))
+    assert ran.returncode == 0
+    assert "none of which is the instance" in ran.stdout
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

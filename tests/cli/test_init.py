@@ -43,6 +43,23 @@ def test_a_limit_in_seconds_is_noticed(run: Callable[..., Any], tmp_path: Path) 
     assert "warning" not in run("init", *SAID, "-o", str(tmp_path / "other")).err
 
 
+def test_times_in_seconds_are_noticed(run: Callable[..., Any], tmp_path: Path) -> None:
+    ran = run("init", "--model", "m", "--gpu", "t4=1", "--ms", "t4:1=0.009,8=0.031", "--rate", "9", "--p99", "80",
+              "-o", str(tmp_path))  # fmt: skip
+    assert ran.code == 0
+    assert "the slowest batch takes 0.031 ms, and 80 ms are wanted" in ran.err
+
+
+def test_no_variant_is_fast_enough_is_said_without_a_quality_that_nobody_asked_for(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    said = ("init", "--model", "m", "--gpu", "t4=1", "--ms", "t4:1=9", "--rate", "9", "--p99", "5", "-o", str(tmp_path))
+    assert run(*said).code == 0
+    ran = run("solve", str(tmp_path / "profile.json"), str(tmp_path / "slo.json"))
+    assert ran.code == 3
+    assert "m: no variant keeps 5 ms; nearest in time is m with 9 ms" in ran.out
+
+
 def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_path: Path) -> None:
     table = tmp_path / "measured.csv"
     table.write_text(TABLE.replace("p99 (ms)", "p99_ms"))
@@ -130,7 +147,9 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "line 1"),
+        ("", "the file is empty"),
+        ("model;hardware;batch;mean_ms\nm;t4;1;9,5\n", "Write 9.5, with a point."),
+        ("model,hardware,batch,mean_ms\nm,t4,1,-3\n", "a number above 0"),
         ("model,hardware,batch,mean_ms\n", "a line of latencies"),
         ("model,hardware,speed\nm,t4,3\n", "no such column: speed"),
         ("model,batch,mean_ms\nm,1,3\n", "the column hardware"),

@@ -25,6 +25,8 @@ for line in sys.stdin:
         time.sleep(300)
     if mode in ("slow", "slower"):
         time.sleep(0.004 if mode == "slow" else 0.02)
+    if mode == "uneven":
+        time.sleep(random.random() * 0.002)
     compute = {"n": 0.1, "s": 0.25, "m": 0.55, "x": 1.0}[model] * (size / 1280) ** 2
     chance = 0.95 - 0.25 * (1 - compute) ** 4
     score = float(random.Random(f"{size}/{model}/{asked['index']}").random() < chance)
@@ -70,6 +72,8 @@ def asked(tmp_path: Path) -> Callable[..., list[object]]:
 
 def plans_in(journal: Path) -> list[dict[str, Any]]:
     """What a journal concludes, in the order of measuring."""
+    if not journal.exists():
+        return []
     lines = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
     return [{"knobs": line["knobs"], **line["plan"]} for line in lines if "plan" in line]
 
@@ -122,6 +126,103 @@ def wait_for(ready: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("on", ["here", "ray"])
+def test_several_at_once_give_the_same_bytes_wherever_they_are_and_whoever_is_first(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, on: str
+) -> None:
+    for name in ("first", "second"):
+        there = ["--on", "ray"] if on == "ray" and name == "second" else []
+        if there:
+            ray = pytest.importorskip("ray", reason="ray is not installed")
+            ray.init("local", num_cpus=3, log_to_driver=False, include_dashboard=False)
+        try:
+            files = {"journal": f"{name}.jsonl", "plan": f"{name}.json"}
+            ran = run(*asked("uneven", **files), "--jobs", 3, *there)
+        finally:
+            if there:
+                ray.shutdown()
+        assert ran.code == 0, ran.out + ran.err
+    first, second = ((tmp_path / name).read_bytes() for name in ("first.jsonl", "second.jsonl"))
+    assert first == second
+    assert (tmp_path / "first.json").read_bytes() == (tmp_path / "second.json").read_bytes()
+    assert not list(tmp_path.glob("*.waiting"))
+    ran = run("verify", tmp_path / "first.json", EXAMPLE / "profile.json", tmp_path / "slo.json", "--measured",
+              tmp_path / "first.jsonl")  # fmt: skip
+    assert ran.code == 0, ran.out + ran.err
+
+
+@pytest.mark.slow
+def test_an_evaluator_on_a_cluster_fails_as_one_here_and_room_is_asked_for(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    from hetplan.measure import evaluator_far
+
+    ray.init("local", num_cpus=2, log_to_driver=False, include_dashboard=False)
+    try:
+        ran = run(*asked("bad"), "--set", "steps=12", "--json", "--jobs", 2, "--on", "ray")
+        assert ran.code == 0, ran.err
+        broken = run(*asked("broken", journal="broken.jsonl"), "--jobs", 2, "--on", "ray")
+        monkeypatch.setattr(evaluator_far, "START_S", 3.0)
+        crowded = run(*asked(journal="crowded.jsonl"), "--jobs", 3, "--on", "ray")
+    finally:
+        ray.shutdown()
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    warned = {one["text"] for one in plan["warnings"] if one["code"] == "W-set-aside"}
+    for reason in ("out of memory", "no answer within 1.5 s", "not a finite number", "lacks track", "no such model"):
+        assert any(reason in text for text in warned), (reason, warned)
+    assert broken.code == 1
+    assert "remarks belong on standard error" in broken.err
+    assert crowded.code == 2
+    assert "--jobs (found 3): the cluster has room for 2 processes of the evaluator" in crowded.err
+
+
+@pytest.mark.slow
+def test_a_kill_of_several_at_once_loses_nothing_and_the_journal_becomes_the_same(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, spawn: Callable[..., Any]
+) -> None:
+    unbroken, journal = tmp_path / "unbroken.jsonl", tmp_path / "journal.jsonl"
+    waiting = tmp_path / "journal.jsonl.waiting"
+    assert run(*asked(journal=unbroken.name, plan="other.json"), "--jobs", 3).code == 0
+    process = spawn(*asked("slower"), "--jobs", 3)
+    wait_for(lambda: len(_whole_lines(waiting)) > 20 and len(plans_in(journal)) >= 3, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    held, done = _whole_lines(waiting)[1:], _whole_lines(journal)
+    assert len({json.dumps(json.loads(line)["knobs"]) for line in held}) > 1, "several were under way"
+    now = plans_in(unbroken)[len(plans_in(journal))]["knobs"]
+    first = [line for line in held if json.loads(line)["knobs"] == now]
+    if len(first) > 1 and "plan" in json.loads(done[-1]):
+        # As if it had been killed while the first of them was let in.
+        journal.write_bytes(b"\n".join([*done, first[0], first[1][:30]]))
+    assert run(*asked(), "--jobs", 3).code == 0
+    assert journal.read_bytes() == unbroken.read_bytes()
+    assert set(held) <= set(_whole_lines(journal))
+    assert (tmp_path / "plan.json").read_bytes() == (tmp_path / "other.json").read_bytes()
+    assert not waiting.exists()
+
+
+def test_several_at_once_say_how_far_they_are(asked: Callable[..., list[object]], run: Callable[..., Any]) -> None:
+    from hetplan.cli.pace import Pace
+    from hetplan.planner.contract import Event
+
+    ran = run(*asked(), "--jobs", 3, "--set", "steps=9", "--json")
+    assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    events = [Event(**line["event"]) for line in lines if line.get("event", {}).get("what") == "measured"]
+    assert len(events) >= 3, "it ends at a plan that costs nothing"
+    assert [event.done for event in events] == [count / 9 for count in range(1, len(events) + 1)]
+    clock = iter(range(0, 90, 10))
+    pace = Pace(lambda: float(next(clock)))
+    assert "about 70 s left" in [pace.text(event) for event in events][1]
+
+
+def _whole_lines(file: Path) -> list[bytes]:
+    content = file.read_bytes() if file.exists() else b""
+    return content.split(b"\n")[:-1]
+
+
+@pytest.mark.slow
 def test_an_interrupt_packs_what_was_found_and_keeps_the_journal(
     asked: Callable[..., list[object]], tmp_path: Path, spawn: Callable[..., Any]
 ) -> None:
@@ -137,10 +238,30 @@ def test_an_interrupt_packs_what_was_found_and_keeps_the_journal(
 
 
 @pytest.mark.slow
-def test_what_raises_hangs_or_makes_no_sense_is_set_aside_with_its_reason(
-    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
+def test_an_interrupt_of_several_at_once_keeps_all_of_them(
+    asked: Callable[..., list[object]], tmp_path: Path, spawn: Callable[..., Any]
 ) -> None:
-    ran = run(*asked("bad"), "--set", "steps=12", "--json")
+    journal = tmp_path / "journal.jsonl"
+    waiting = tmp_path / "journal.jsonl.waiting"
+    process = spawn(*asked("slow"), "--set", "n_max=2000", "--jobs", 3)
+    wait_for(lambda: len(_whole_lines(waiting)) > 20 and b'"passes":true' in journal.read_bytes(), process)
+    held = _whole_lines(waiting)[1:]
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+    assert not waiting.exists()
+    assert set(held) <= set(_whole_lines(journal))
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["dispatch"]["gate"]["knobs"] in [one["knobs"] for one in plans_in(journal)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_what_raises_hangs_or_makes_no_sense_is_set_aside_with_its_reason(
+    asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, jobs: int
+) -> None:
+    ran = run(*asked("bad"), "--set", "steps=12", "--json", "--jobs", jobs)
     assert ran.code == 0, ran.err
     plan = json.loads((tmp_path / "plan.json").read_text())
     warned = {one["text"] for one in plan["warnings"] if one["code"] == "W-set-aside"}
@@ -218,6 +339,10 @@ def test_measurements_of_other_knobs_are_refused(
         (lambda a: [*a[:4], "other", *a[5:]], "there is no such evaluator"),
         (lambda a: [*a[:6], "missing.toml", *a[7:]], "missing.toml"),
         (lambda a: [*a[:8], "no/such/folder/j", *a[9:]], "the journal cannot be written"),
+        (lambda a: [*a[:3], "--jobs", 2], "nothing is measured without --evaluate"),
+        (lambda a: [*a[:3], "--on", "ray"], "nothing is measured without --evaluate"),
+        (lambda a: [*a, "--on", "spark"], "ray or ray:ADDRESS"),
+        (lambda a: [*a, "--jobs", 2, "--set", "parallel=3"], "--jobs says how many are measured"),
         (lambda a: [*a, "--history", "missing.json"], "cannot be read"),
         (lambda a: [*a, "--history", EXAMPLE / "profile.json"], "measured plans of every application"),
     ],

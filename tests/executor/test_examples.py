@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,34 @@ def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], ques
                 assert loads[hop["load"]].variant == hop["variant"]
             assert said["path"]
     assert not deployment.difference(plan)
+
+
+@pytest.mark.slow
+def test_queries_that_wait_at_an_operator_are_served_together(
+    deploy: Callable[..., Deployment], tmp_path: Path
+) -> None:
+    profile = json.loads((EXAMPLES / "compound" / "profile.json").read_text())
+    profile["tables"] = {"grown": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [10, 16]}}
+    profile["pipelines"]["track"]["nodes"]["detect"]["batches"] = "grown"
+    slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
+    slo["apps"] = {"gate": {**slo["apps"]["gate"], "demand": {"rate_qps": 20}}}
+    files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}
+    Path(files["profile"]).write_text(json.dumps(profile))
+    Path(files["slo"]).write_text(json.dumps(slo))
+    measured = str(EXAMPLES / "compound" / "measured.json")
+    plan = hp.solve(files["profile"], files["slo"], measured=measured, options={"size": "estimated"}).require()
+    hardware = sorted({worker.hardware for worker in plan.workers})
+    box = {"target": "here", "hardware": hardware, "machines": 64, "enforcement": "none"}
+    # So slow that those who come at once wait for one another, however fast this machine is.
+    deployment = deploy(
+        profiles=[files["profile"]], slo=files["slo"], measured=measured, hosts={"box": box},
+        models=[{"kind": "sleep", "times": 8}],
+    )  # fmt: skip
+    endpoint = deployment.apply(plan).endpoint
+    with ThreadPoolExecutor(16) as pool:
+        said = list(pool.map(lambda _: asked(Client(endpoint), "gate", {}), range(16)))
+    assert {status for status, _ in said} == {200}
+    batches = {hop["load"]: hop["batch"] for _, answer in said for hop in answer["path"] if hop["batch"] > 1}
+    loads = {load.id: load for worker in plan.workers for load in worker.loads}
+    assert {loads[name].node for name in batches} == {"detect"}
+    assert max(batches.values()) <= 4

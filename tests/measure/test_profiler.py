@@ -39,11 +39,11 @@ def setup(**changes: object) -> Setup:
 
 def test_a_measurement_takes_what_its_rule_needs_and_is_charged_what_is_not_cached():
     profiler = Profiler(setup(), lambda *_: GOOD)
-    first = profiler.measure(0, {"size": 1, "model": "s"})
+    first = profiler(0, {"size": 1, "model": "s"})
     assert (first.verdict, first.passes) == (Verdict.PASS, True)
     assert (*first.seconds, first.bytes_in) == pytest.approx((0.1, 0.4, 50.0))
     assert first.gpu_s == pytest.approx(first.samples * 0.5)
-    second = profiler.measure(1, {"size": 1, "model": "m"})
+    second = profiler(1, {"size": 1, "model": "m"})
     assert second.gpu_s == pytest.approx(second.samples * 0.4)
     assert profiler.gpu_s == pytest.approx(first.gpu_s + second.gpu_s)
 
@@ -62,13 +62,13 @@ def test_a_measurement_takes_what_its_rule_needs_and_is_charged_what_is_not_cach
     ],
 )
 def test_what_makes_no_sense_is_set_aside_with_its_reason(answer: object, reason: str):
-    found = Profiler(setup(), lambda *_: answer).measure(4, {"size": 1, "model": "s"})
+    found = Profiler(setup(), lambda *_: answer)(4, {"size": 1, "model": "s"})
     assert (found.verdict, found.passes) == (Verdict.SET_ASIDE, False)
     assert reason in found.reason
 
 
 def test_right_and_wrong_are_scores():
-    found = Profiler(setup(), lambda *_: {**GOOD, "score": True}).measure(0, {"size": 1, "model": "s"})
+    found = Profiler(setup(), lambda *_: {**GOOD, "score": True})(0, {"size": 1, "model": "s"})
     assert (found.verdict, found.mean) == (Verdict.PASS, 1.0)
 
 
@@ -81,13 +81,13 @@ def test_what_raises_is_tried_again():
             raise RuntimeError("out of memory")
         return GOOD
 
-    found = Profiler(setup(), sometimes).measure(0, {"size": 1, "model": "s"})
+    found = Profiler(setup(), sometimes)(0, {"size": 1, "model": "s"})
     assert found.verdict is Verdict.PASS
 
     def never(*_: object) -> object:
         raise RuntimeError("out of memory")
 
-    assert "out of memory" in Profiler(setup(), never).measure(0, {"size": 1, "model": "s"}).reason
+    assert "out of memory" in Profiler(setup(), never)(0, {"size": 1, "model": "s"}).reason
 
 
 def test_what_hangs_is_given_up():
@@ -201,14 +201,14 @@ def test_many_at_once_are_guarded_as_one_by_one():
         def __call__(self, *_: object) -> object:
             raise AssertionError("asked one by one")
 
-    assert Profiler(setup(), Many([1.0])).measure(0, {"size": 1, "model": "s"}).passes
+    assert Profiler(setup(), Many([1.0]))(0, {"size": 1, "model": "s"}).passes
     for broken, reason in (
         (Many([float("nan")]), "finite"),
         (Many([1.0, 1.0]), "scores where"),
         (Many([7.0]), "range"),
         (Many([1.0], seconds={"cut": 1.0}), "lacks name"),
     ):
-        assert reason in Profiler(setup(), broken).measure(0, {"size": 1, "model": "s"}).reason
+        assert reason in Profiler(setup(), broken)(0, {"size": 1, "model": "s"}).reason
 
 
 def test_cancelling_ends_a_measurement_between_two_samples_and_a_hanging_one_at_once():
@@ -222,7 +222,7 @@ def test_cancelling_ends_a_measurement_between_two_samples_and_a_hanging_one_at_
 
     profiler = Profiler(setup(rule=Rule(0.999, n_min=30, n_max=40)), answer, cancel=cancel)
     with pytest.raises(Cancelled):
-        profiler.measure(0, {"size": 1, "model": "s"})
+        profiler(0, {"size": 1, "model": "s"})
     assert len(asked) == 3
     assert sum(len(batch["scores"]) for batch in profiler.journal.samples("q", {"size": 1, "model": "s"})) >= 2
     stop = threading.Event()
@@ -293,9 +293,9 @@ def test_a_journal_goes_on_where_it_stopped(tmp_path: Path):
         knobs_of={step.name: tuple(knobs) for step in query.app.steps},
         shares=(1 / 8,) * 8, low=-1.0, high=2.0, rule=Rule(query.accuracy_min, bernoulli=False, span=3.0),
     )  # fmt: skip
-    whole = Profiler(how, query).measure(0, knobs)
+    whole = Profiler(how, query)(0, knobs)
     journal = Journal(path, of={"inputs": 1})
-    Profiler(how, query, journal).measure(0, knobs)
+    Profiler(how, query, journal)(0, knobs)
     journal.close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:2]) + lines[2][:20])
@@ -312,14 +312,85 @@ def test_a_journal_goes_on_where_it_stopped(tmp_path: Path):
 
     again = Journal(path, of={"inputs": 1})
     assert "cut off" in again.warnings[0][2]
-    found = Profiler(how, Counting(), again).measure(0, knobs)
+    found = Profiler(how, Counting(), again)(0, knobs)
     assert found == whole
     again.close()
     document = measured_document(path)
     assert document["apps"]["q"][0]["mean"] == pytest.approx(whole.mean)
     asked = Counting.asked
-    assert Profiler(how, Counting(), Journal(path)).measure(0, knobs) == whole
+    assert Profiler(how, Counting(), Journal(path))(0, knobs) == whole
     assert Counting.asked == asked
+
+
+def _asked(*sizes: int) -> list[tuple[int, dict[str, object]]]:
+    return [(size, {"size": size, "model": "s"}) for size in sizes]
+
+
+def test_several_are_concluded_in_their_order_whoever_was_faster(tmp_path: Path):
+    written = []
+    for name, last in (("a", 1), ("b", 3)):
+        others, gate = threading.Barrier(3), threading.Event()
+
+        def answer(knobs, stratum, index, last=last, others=others, gate=gate):
+            if index == 0:  # of the first samples; all three are under way
+                others.wait(30)
+                if knobs["size"] == last:
+                    gate.wait(30)
+            return {**GOOD, "score": float((index * knobs["size"]) % 7 < 6)}
+
+        journal = Journal(tmp_path / name)
+        profiler = Profiler(setup(), answer, journal)
+        found = iter(profiler.several(_asked(1, 2, 3)))
+        threading.Timer(0.1, gate.set).start()
+        assert [one.configuration for one in found] == [1, 2, 3]
+        assert not (tmp_path / f"{name}.waiting").exists()
+        journal.close()
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1]
+    lines = [json.loads(line) for line in written[0].splitlines()[1:]]
+    assert [line["knobs"]["size"] for line in lines] == sorted(line["knobs"]["size"] for line in lines)
+
+
+def test_samples_that_waited_when_it_was_killed_are_known_and_take_their_turn(tmp_path: Path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    answer = lambda knobs, stratum, index: {**GOOD, "score": float(index % 7 < 6)}  # noqa: E731
+    journal = Journal(whole, of={"inputs": 1})
+    expected = list(Profiler(setup(), answer, journal).several(_asked(1, 2)))
+    journal.close()
+    head, *lines = whole.read_bytes().splitlines(keepends=True)
+    second = [line for line in lines if b'"size":2' in line and b'"plan"' not in line]
+    # The first was let in half; one line was cut off. Of the second all samples waited, in any order among the others.
+    cut.write_bytes(b"".join([head, *lines[:3], lines[3][:20]]))
+    (tmp_path / "cut.waiting").write_bytes(b"".join([head, *second, *lines[:6]]))
+    asked = []
+    journal = Journal(cut, of={"inputs": 1})
+    again = Profiler(setup(), lambda knobs, *of: asked.append((knobs["size"], *of)) or answer(knobs, *of), journal)
+    assert list(again.several(_asked(1, 2))) == expected
+    journal.close()
+    assert cut.read_bytes() == whole.read_bytes()
+    assert {size for size, *_ in asked} == {1}
+    assert not (tmp_path / "cut.waiting").exists()
+    (tmp_path / "cut.waiting").write_bytes(head + lines[-1])
+    with pytest.raises(InputError, match="samples that wait for their turn, and nothing else"):
+        Journal(cut, of={"inputs": 1})
+
+
+def test_samples_that_waited_and_nobody_asks_for_are_kept(tmp_path: Path):
+    path = tmp_path / "journal"
+    first = Journal(path)
+    with first.beside([("q", {"size": 1}), ("q", {"size": 2})]):
+        batch = {"from": 0, "scores": [1.0], "seconds": {}, "bytes": {}, "input_bytes": 0.0}
+        first.add_samples("q", {"size": 2}, batch)
+        assert path.read_bytes().count(b"\n") == 1
+        held = (tmp_path / "journal.waiting").read_bytes()
+    first.close()
+    path.write_bytes(held.splitlines(keepends=True)[0])
+    (tmp_path / "journal.waiting").write_bytes(held)
+    second = Journal(path)
+    assert second.samples("q", {"size": 2}) == [batch]
+    second.close()
+    assert path.read_bytes() == held
+    assert not (tmp_path / "journal.waiting").exists()
 
 
 def test_a_journal_of_other_inputs_or_damaged_inside_is_refused(tmp_path: Path):
@@ -363,7 +434,7 @@ def test_a_journal_of_other_operators_is_refused_before_anything_is_measured(tmp
     journal.add_samples("q", {"size": 1}, other)
     setup = Setup("q", "e", ("cut",), {"cut": ("size",)}, (1.0,), Rule(0.5))
     with pytest.raises(InputError, match="other operators"):
-        Profiler(setup, lambda *asked: pytest.fail("was asked"), journal).measure(0, {"size": 1})
+        Profiler(setup, lambda *asked: pytest.fail("was asked"), journal)(0, {"size": 1})
 
 
 KILLED = """
@@ -378,7 +449,7 @@ def slow(knobs, stratum, index):
     return {"score": 1.0, "seconds": {"cut": 0.1}, "bytes": {"cut": 1.0}}
 
 setup = Setup("q", "e", ("cut",), {"cut": ("size",)}, (1.0,), Rule(0.999, n_max=5000))
-Profiler(setup, slow, Journal(sys.argv[1])).measure(0, {"size": 1})
+Profiler(setup, slow, Journal(sys.argv[1]))(0, {"size": 1})
 """
 
 

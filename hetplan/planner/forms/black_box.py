@@ -21,7 +21,7 @@ the greedy way for many operators; `continuous` is a bound without a grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -206,7 +206,9 @@ class BlackBox(Form[int]):
     the number of its row in `space` x placements + placement. `alike` are knobs of the same levels.
     With `exits` not every sample runs all operators: it ends at the last of those that it runs.
     Places from `calls.first` on are APIs, and `calls` says which settings make which operators a call.
-    `most` measurements may be made, of `gpu_s` seconds of the reference in all, within `seconds`. `old` are
+    `parallel` configurations are proposed before one of them is known; `together`, where it is there, measures them
+    beside each other and says what each gave, in their order. `most` measurements may be made, of `gpu_s` seconds of
+    the reference in all, within `seconds`. `old` are
     measurements of this very query from before something changed: believed, with `drift` added to their error, but not
     relied upon.
     """
@@ -226,6 +228,7 @@ class BlackBox(Form[int]):
     first_random: int = 3
     patience: int | None = None
     parallel: int = 1
+    together: Callable[[Sequence[int]], Iterable[Measured]] | None = None
     ordered: tuple[bool, ...] = ()
     name: str = ""
     lower: bool = False

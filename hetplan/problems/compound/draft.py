@@ -15,7 +15,7 @@ from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.slo import App
-from hetplan.profiles.workers import Load, Share, Worker
+from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.loads import worker_price
 
@@ -115,6 +115,7 @@ def workers_of(
                         knobs=knobs,
                         share=None if share is None else Share(gpu=share, enforce="mps"),
                         instances=instances,
+                        serve=Serve(max_batch=way.found.batches.get(node, 1)),
                         outcomes=dict(way.found.outcomes[node]) if node in way.found.outcomes else None,
                     )
                 )

@@ -13,6 +13,7 @@ every one is measured to its end, so that it can be said which target binds.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +30,7 @@ class Early:
     alone: bool
     form: BlackBox | None = None
     _least: dict[int, float] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, runs: Runs, configuration: int) -> str:
         """Why no more samples are needed."""
@@ -45,10 +47,11 @@ class Early:
 
     def _best(self, form: BlackBox) -> float:
         """The least cost of what complies so far."""
-        for c, found in list(form.journal.items()):
-            if c not in self._least:
-                self._least[c] = float(form.costs(c).min()) if found.passes else np.inf
-        return min(self._least.values(), default=np.inf)
+        with self._lock:  # several are measured beside each other
+            for c, found in form.journal.items():
+                if c not in self._least:
+                    self._least[c] = float(form.costs(c).min()) if found.passes else np.inf
+            return min(self._least.values(), default=np.inf)
 
 
 def _least_cost(form: BlackBox, runs: Runs, configuration: int) -> float:

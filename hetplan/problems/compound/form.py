@@ -30,6 +30,7 @@ from hetplan.profiles.profile import Link
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 from hetplan.serving.demand import stated_qps
+from hetplan.serving.operators import growth_of
 from hetplan.serving.strictest import strictest
 from hetplan.serving.targets import response_targets
 
@@ -82,6 +83,8 @@ class Sought:
     calls: Calls | None = None
     """Which settings make which operators calls of APIs (`apis`); these are the last of `tiers`."""
     apis: Mapping[str, Api] = field(default_factory=dict, compare=False)
+    growth: tuple[tuple[float, ...], ...] = ()
+    """Of each operator how many times as long as one query batches of 1, 2, ... take."""
 
     @property
     def streams(self) -> int:
@@ -185,7 +188,7 @@ class Sought:
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
             arrivals = self.app.demand.arrivals
-            kind = partial(Rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0))
+            kind = partial(Rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0), growth=self.growth)
         return kind(
             levels=self.levels,
             operators=self.operators(),
@@ -346,7 +349,8 @@ def _sought(
         metric.range if metric is not None else (0.0, 1.0),
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
         _placements(pipeline, order, (mine, apis), (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
-        calls_of(inputs, app, pipeline, order, len(mine)), inputs.profile.apis,
+        calls_of(inputs, app, pipeline, order, len(mine)),
+        inputs.profile.apis, tuple(growth_of(inputs.profile, pipeline, name) for name in order),
     )  # fmt: skip
 
 

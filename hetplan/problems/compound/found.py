@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -145,6 +145,7 @@ class _Cut:
     price: float
     latency_s: float
     at: tuple[tuple[float, float, float | None], ...]
+    batches: Mapping[str, int] = field(default_factory=dict)
 
 
 def _way(
@@ -191,7 +192,7 @@ def _made(form: BlackBox, sought: Sought, cut: _Cut, weight: float) -> Way:
         interval=(sought.lowered(found, ends[0]), sought.lowered(found, ends[1])),
         top=sought.span[0 if sought.lower else 1],
         outcomes=_outcomes(sought, found), per_query=per_query(sought.apis, sought.pipeline, knobs, often),
-        at=cut.at, replicas={} if sought.rate_qps is None else cut.count,
+        at=cut.at, replicas={} if sought.rate_qps is None else cut.count, batches=cut.batches,
     )  # fmt: skip
     paid = _paid(sought, tiers, cut) + float(form.called(cut.configuration)[placement]) * sought.streams
     return Way(demand, tuple(items), price=paid, weight=weight, found=made)
@@ -218,7 +219,8 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
                       for name, t in zip(sought.order, tiers, strict=True)]  # fmt: skip
             share = {n: r for n, r, there in zip(sought.order, one.shares, shared, strict=True) if there}
             count = dict(zip(sought.order, one.replicas, strict=True))
-            cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_times(form, one.response_s))
+            many = {name: size for name, size in zip(sought.order, one.batches, strict=True) if size > 1}
+            cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_times(form, one.response_s), many)
             way = _made(form, sought, cut, weight)
             ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
     ways = _undominated(ways, sought)
@@ -279,7 +281,9 @@ def shared_way(
     many = np.array([count[name] for name in sought.order])
     price = float(form.called(c)[placement]) + float(form.price[placement] @ (shares * many))
     weight = 1.0 if sought.app.weight is None else sought.app.weight
-    return _made(form, sought, _Cut(c, placement, found.share, count, price, *_times(form, response_s)), weight)
+    return _made(
+        form, sought, _Cut(c, placement, found.share, count, price, *_times(form, response_s), found.batches), weight
+    )
 
 
 def _outcomes(sought: Sought, found: Measured) -> dict[str, dict[str, float]]:

@@ -82,13 +82,13 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         return _staged(asked, sought, form, best, measuring=evaluate is not None)
     seconds = _seconds(options, sought, ask)
     early = Early(alone=len(asked.inputs.slo.apps) == 1)
-    # What is measured beside each other ends in any order: the same journal would not lead to the same proposals.
-    futile = early if options.early and options.parallel == 1 else None
-    measure = evaluate(**sought.setup(options), seconds=seconds, futile=futile)
+    measure = evaluate(**sought.setup(options), seconds=seconds, futile=early if options.early else None)
+    several = getattr(measure, "several", None)
     form = replace(
         sought.box(lambda c: measure(c, sought.knobs(c)), options, _past_of(sought, past)),
         placements=sought.reachable, old=tuple(known), drift=options.drift, seconds=seconds,
         past_models=options.history_models, hard_votes=options.hard_votes,
+        together=None if several is None else lambda cs: several([(c, sought.knobs(c)) for c in cs]),
     )  # fmt: skip
     early.form = form
     confirmed, chance = False, None

@@ -87,7 +87,8 @@ def _key(sought: Sought, found: Found, name: str) -> Key:
         return sought.app_id, name
     knobs = tuple(sorted((knob, repr(found.knobs[knob])) for knob in node.reads))
     needs = tuple(sorted(node.needs.items()))
-    return node.model, found.placement[name], found.share.get(name), node.device, node.share_law, knobs, needs
+    batches = node.batches, found.batches.get(name)
+    return node.model, found.placement[name], found.share.get(name), node.device, node.share_law, knobs, needs, batches
 
 
 class _Together:
@@ -100,15 +101,16 @@ class _Together:
         place = {key: s for s, key in enumerate(self.keys)}
         self.station = [np.array([place.get(key, 0) for key in one.keys]) for one in callers]
         self.members = Counter(callers[c].keys[o] for c, o in seats)
-        self.price = np.zeros(len(self.keys))
+        self.price, room = np.zeros(len(self.keys)), np.full(len(self.keys), np.inf)
         flows = np.zeros((4, len(self.keys)))
         own = [np.where(one.own, one.stations.flows(one.slow), 0.0) for one in callers]
         for c, o in seats:
             s = self.station[c][o]
             self.price[s] = callers[c].price[o]
             flows[:, s] += own[c][:, o]
+            room[s] = min(room[s], callers[c].stations.room[o])
         self.beside = [flows[:, at] - mine for at, mine in zip(self.station, own, strict=True)]
-        self.fewest = np.floor(flows[1] + 1e-9) + 1.0
+        self.fewest = np.floor(flows[1] / room + 1e-9) + 1.0
         self.seen: dict[bytes, float] = {}
 
     def late(self, counts: Vector) -> float:

@@ -9,8 +9,14 @@ with C Erlang's chance that all are busy, and v_a, v_s the squared spreads of th
 service times (M/G/k by Allen and Cunneen; the tail is taken as that of M/M/k). Waits of different stations are taken as
 independent. The response is worked out query by query: a sample that was measured, with a wait drawn at each station
 (the same draws always), and the longest path. By how much waiting moves a percentile is added to what the samples
-bound it by. It is a first size: waits of joined shortest queues are a little longer, and those of stations in a row
-hang together. So a plan is played before it is handed out (`rated`).
+bound it by.
+
+An operator that serves batches of up to b is a line of its own kind (`batch_queue`): a batch takes as long as its
+slowest member and grows as its table says, and waits are those of one server as fast as all k, as often as all k are
+busy. b is where most are served per second.
+
+It is a first size: waits of joined shortest queues are a little longer, and those of stations in a row hang together.
+So a plan is played before it is handed out (`rated`).
 """
 
 from __future__ import annotations
@@ -27,7 +33,9 @@ from numpy.typing import NDArray
 
 from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shares, priced, trimmed
 from hetplan.planner.forms.calls import Cases, quantile
-from hetplan.problems.waiting import all_busy
+from hetplan.problems.batch_queue import FULLEST, line_of
+from hetplan.problems.waiting import all_busy, all_busy_with
+from hetplan.serving.operators import ALONE, slowest_of
 
 __all__ = ["FREE", "MOST_REPLICAS", "MOST_TRIED", "SLIP", "Flows", "Rated", "Sized", "Stations", "Vector", "sizes"]
 
@@ -48,9 +56,15 @@ MOST_TRIED = 96
 MOST_REPLICAS = 10_000
 MOST_STEPS = 400
 AT_ONCE = 32
+MOST_SEEN = 256
+"""Of so many lines in batches the waits are kept."""
 FREE = 1e-6
 """What a replica that costs nothing counts for, so that none is added in vain."""
 SLIP = 1e-12
+USES = 1.0 - np.geomspace(0.98, 1.0 - FULLEST, 48)
+"""A line in batches is looked up at the next of these parts of the rate of full batches."""
+DIGITS = 4
+"""Times of batches over that of one query are told apart so far."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +72,19 @@ class Rated(BlackBox):
     """Settings whose operators serve `rate_qps` queries a second: what a setting costs is what carries this rate.
 
     `burst` is the squared spread of the gaps between queries (1: Poisson), `slack` the part of the limit that the
-    formula may use up.
+    formula may use up. Batches of n take `growth[operator][n - 1]` times as long as one query.
     """
 
     rate_qps: float = 0.0
     burst: float = 1.0
     slack: float = 1.0
+    growth: tuple[tuple[float, ...], ...] = ()
+
+    @cached_property
+    def each(self) -> Vector:
+        """Of each operator what a query takes at least, in the batch that suits it best, as a part of one alone."""
+        growth = self.growth or (ALONE,) * len(self.operators)
+        return np.array([min(took / n for n, took in enumerate(one, start=1)) for one in growth])
 
     def costs(self, configuration: int, *, below: float = np.inf) -> Vector:
         """Per placement the least cost of a measured configuration at the rate, where that may be the least."""
@@ -81,7 +102,7 @@ class Rated(BlackBox):
     def carried(self, seconds: Vector) -> Vector:
         """Per configuration and placement what servers that are never idle would cost: a replica is never less."""
         time = self.placed.relative_time[self.placements]
-        return np.asarray(self.rate_qps * seconds @ (self.price * time).T)
+        return np.asarray(self.rate_qps * (seconds * self.each) @ (self.price * time).T)
 
     @cached_property
     def queries(self) -> int:
@@ -94,8 +115,8 @@ class Rated(BlackBox):
 class Sized:
     """A measured configuration at a placement: a share and a number of replicas per operator, and what comes of it.
 
-    `response_s` is, per wish, what its percentile is at most; `busy` the part of its replicas that are busy, by
-    operator.
+    `response_s` is, per wish, what its percentile is at most; `busy` the part of what its replicas can serve that they
+    do, and `batches` how many they serve at once at most, by operator.
     """
 
     configuration: int
@@ -105,6 +126,7 @@ class Sized:
     cost: float
     response_s: tuple[float, ...]
     busy: tuple[float, ...]
+    batches: tuple[int, ...]
 
 
 def sizes(
@@ -174,7 +196,12 @@ class Stations:
         self.many = Runs(
             np.tile(rows.seconds, (copies, 1)), np.tile(rows.bytes_out, (copies, 1)), np.tile(rows.bytes_in, copies)
         )
-        self.drawn = _drawn(len(self.many), len(form.operators))
+        self.drawn = _drawn(len(self.many), 3 * len(form.operators))
+        made = [self._shape(part[:, o], o) for o in range(len(form.operators))]
+        self.shapes, self.loose = tuple(shape for shape, _ in made), [spread for _, spread in made]
+        self.seen: dict[tuple[float, ...], Vector] = {}
+        self.batches = np.array([len(shape) for shape in self.shapes])
+        self.full = np.array([shape[-1] / len(shape) for shape in self.shapes])
         self.limit = form.limit_s * form.slack * (1 + SLIP)
         self.least = least_shares(form, found)
         self.beside: Flows = np.zeros((4, len(form.operators)))
@@ -199,9 +226,30 @@ class Stations:
         rate, mean = self.form.rate_qps * self.often, self.mean * slow
         return np.stack([rate, rate * mean, rate * mean**2 * (1.0 + self.spread), rate * self.form.burst])
 
+    def _shape(self, part: Vector, o: int) -> tuple[tuple[float, ...], float]:
+        """How many times as long as one query batches of 1, 2, ... take, up to that in which most are served.
+
+        And the squared spread of the times of the last.
+        """
+        growth = self.form.growth[o] if self.form.growth else ALONE
+        ran = part > 0
+        if len(growth) == 1 or self.mean[o] <= 0.0:
+            return ALONE, float(self.spread[o])
+        longest, square = slowest_of(self.rows.seconds[ran, o], part[ran], len(growth))
+        times = longest * growth / self.mean[o]
+        best = int(np.argmax(np.arange(1, times.size + 1) / times))
+        loose = max(float(square[best] / longest[best] ** 2) - 1.0, 0.0)
+        return tuple(np.round(times[: best + 1], DIGITS).tolist()), loose
+
+    @property
+    def room(self) -> Vector:
+        """Of each operator the work that a replica does in the time of one query, where its batches are full."""
+        return np.asarray(np.where(self.batches > 1, FULLEST, 1.0) / self.full)
+
     def fewest(self, slow: Vector) -> Vector:
         """The fewest replicas that are not overrun."""
-        return np.asarray(np.floor(self.form.rate_qps * self.often * self.mean * slow + self.beside[1] + 1e-9) + 1.0)
+        load = self.form.rate_qps * self.often * self.mean * slow + self.beside[1]
+        return np.asarray(np.floor(load / self.room + 1e-9) + 1.0)
 
     @cached_property
     def bounds(self) -> Vector:
@@ -245,7 +293,8 @@ class Stations:
             one = Sized(
                 self.found.configuration, placement, tuple(rows[row].tolist()),
                 tuple(np.where(own, replicas, 0).astype(int).tolist()), cost, tuple(responses[:, 0].tolist()),
-                tuple(np.where(own, load / np.maximum(replicas, 1.0), 0.0).tolist()),
+                tuple(np.where(own, load * self.full / np.maximum(replicas, 1.0), 0.0).tolist()),
+                tuple(np.where(own, self.batches, 1).tolist()),
             )  # fmt: skip
             if cost < _beaten(found, most, below) and (fits is None or fits(placement, rows[row], replicas * own)):
                 made.append(one)
@@ -320,10 +369,45 @@ class Stations:
             for row, count in enumerate(replicas[:, o].tolist()):
                 if count >= MOST_REPLICAS:
                     continue
+                if self.batches[o] > 1:
+                    key = int(o), float(slow[o]), int(count), float(load[o])
+                    if len(self.seen) > MOST_SEEN:
+                        self.seen.clear()
+                    if key not in self.seen:
+                        self.seen[key] = self._in_batches(int(o), float(slow[o]), int(count), flows[:, o])
+                    waits[:, row, o] = self.seen[key]
+                    continue
                 chance = _chance(int(count), float(load[o]))
                 each = mean * (burst[o] / rate[o] + spread) / (2.0 * max(count - load[o], 1e-12))
                 waits[:, row, o] = each * np.maximum(self.drawn[:, o] + math.log(max(chance, 1e-300)), 0.0)
         return waits
+
+    @cached_property
+    def shares(self) -> Vector:
+        """The draws as shares: of each operator three columns, one after the other operators'."""
+        return np.asarray(np.exp(-self.drawn))
+
+    def _in_batches(self, o: int, slow: float, count: int, flow: Vector) -> Vector:
+        """Of each query how much longer than alone it is at an operator that serves batches."""
+        rate, load, _, burst = flow
+        mean, shape = load / rate, self.shapes[o]
+        use = int(np.searchsorted(USES, load * self.full[o] / count - 1e-12))
+        if use == USES.size:
+            return np.full(len(self.drawn), np.inf)
+        line = line_of(shape, float(USES[use]))
+        chance = all_busy_with(count, float(load), line.busy)
+        first, then, last = self.shares[:, o :: len(self.shapes)].T
+        waits = np.zeros(len(first))
+        size = np.ones(len(first), dtype=np.int64)
+        late = first < chance
+        # The longest waits are those of the smallest draws.
+        waits[late], size[late] = line.drawn(1.0 - first[late] / chance, then[late])
+        own = self.many.seconds[:, o] * slow
+        ran = np.sort(self.rows.seconds[:, o])[: int((~np.isnan(self.rows.seconds[:, o])).sum())] * slow
+        others = ran[np.minimum((last ** (1.0 / np.maximum(size - 1, 1)) * ran.size).astype(int), ran.size - 1)]
+        slowest = np.where(size > 1, np.maximum(own, others), own)
+        growth = np.array(self.form.growth[o])[size - 1]
+        return np.asarray(waits * mean / count * (burst / rate + self.loose[o]) + growth * slowest - own)
 
     def worst(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
         """Per row of replicas what is compared with the limit."""

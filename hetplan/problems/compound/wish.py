@@ -131,6 +131,8 @@ class Found:
     """What its calls of APIs cost per query."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """Of each operator how many there are, where queries come at a rate."""
+    batches: Mapping[str, int] = field(default_factory=dict)
+    """Of each operator how many queries it serves at once at most, where that is more than one."""
 
 
 @dataclass(frozen=True)

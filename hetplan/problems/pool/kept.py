@@ -59,6 +59,8 @@ MOST_CHEAPER = 400
 """Cheaper pools that are looked at."""
 MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
+LONGER = (20, 30_000)
+"""What confirms a stated rate where fewer runs leave open whether it is kept: more seeds, none seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
 MOST_PLAYED = 24
@@ -193,6 +195,8 @@ class _Trial:
         last: Played | None = None
         for _ in range(MOST_BACK if rate > 0 and self.ask.remaining > 0 else 0):
             last = self._play(rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
+            if last.late and last.worst < 1.0 and self.pool.wish.rate_qps is not None and self.ask.remaining > 0:
+                last = self._play(rated, rate, LONGER, self.ask.limits.seed + 2 * FRESH)
             if not last.late:
                 return self._drafted(rated, rate, program, last.promises, warnings)
             if self.pool.wish.rate_qps is not None:
@@ -202,8 +206,7 @@ class _Trial:
         if self.ask.remaining <= 0 and last is None:
             text = "time was up before a simulation could confirm the rate"
             return replace(made, warnings=(*made.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
-        shown = f"{last.worst:.2g} times what may be late are" if last is not None else "too many queries are late"
-        why = f"not kept: {shown} late in simulation at {rate:.6g} qps"
+        why = f"in simulation at {rate:.6g} qps {_shown(last)}"
         return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),) if rate else ())
 
     def _drafted(
@@ -251,6 +254,8 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
     if good:
         good = _cheaper(pool, ask, trial, rate, good)
+    elif nearest is not None and trial.at(nearest, rate).worst < 1.0:
+        good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
     made: Draft | None = None
     for rated in sorted(good, key=lambda one: pool.cost(one.counts))[:3]:
         claim = replace(
@@ -352,3 +357,15 @@ def _neighbours(pool: Pool, counts: np.ndarray) -> list[np.ndarray]:
                 if fits and pool.cost(row) < cost and row.any():
                     found[tuple(row.tolist())] = row
     return list(found.values())
+
+
+def _shown(played: Played | None) -> str:
+    """In words, that a simulation does not confirm a rate."""
+    if played is None:
+        return "too many queries are late"
+    if played.worst >= 1.0:
+        return f"{played.worst:.2g} times as many queries are late as may be"
+    lost = next(one for one in played.promises if one.quantity == "violations")
+    assert lost.interval is not None
+    sure = f"{100 * played.worst * lost.value:.2g}% of the queries are late, and perhaps {100 * lost.interval[1]:.2g}%"
+    return f"{sure}, so that the {100 * lost.value:g}% that may be are not sure to be kept"

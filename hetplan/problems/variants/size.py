@@ -10,13 +10,7 @@ answered after T (1 - u) + k T + T. The use looked for is the highest at which t
 is what its percentile allows. It depends on b, S / T and the percentile alone: three numbers, so a table per (b,
 percentile) serves all variants. Several servers of one instance count as so many instances: they would wait less.
 
-Where smaller batches take less, the law s(1), ..., s(b) decides: with n waiting the batch is m = min(n, b), or 1 where
-the instance was idle, and
-
-    n' = n - m + A,  A ~ Poisson(lambda s(m)).
-
-A query that comes a share u of s(m) after it began, with k others ahead, is answered after s(m) (1 - u) +
-floor(k / b) s(b) + s(j); its own batch j holds those ahead in it and whoever comes before it begins.
+Where smaller batches take less, their times s(1), ..., s(b) decide (`batch_queue`).
 
 `simulated`. It begins where the formula leads, so that few plans need to be simulated; whoever is late asks less of
 its instances, until nobody is.
@@ -36,11 +30,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaln
 
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.next_state import USED
+from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.simulated import SEEDS, Shown, check_simulator, plan_to_simulate, shown_by, with_shown
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
@@ -48,7 +42,7 @@ from hetplan.serving.law import answering
 from hetplan.serving.loads import law_of_run
 from hetplan.serving.targets import response_targets
 
-__all__ = ["busy_limit", "leaving_room_to_wait", "sized"]
+__all__ = ["busy_limit", "busy_limit_of_law", "leaving_room_to_wait", "sized"]
 
 Vector = NDArray[np.float64]
 Way = Callable[[Snapshot, Ask], Draft | Infeasible]
@@ -142,80 +136,9 @@ def _poisson(mean: float, size: int) -> Vector:
     return np.asarray(np.exp(logs))
 
 
+HALVINGS = 8
 LARGEST = 64
 """Batches above this are taken to be always full: that is careful, and quick to work out."""
-HALVINGS, LAW_MOMENTS = 8, 6
-RARELY = 1e-6
-"""Batches and queues that are seen less often than this are passed over."""
-FULLEST = 0.97
-
-
-@lru_cache(maxsize=1024)
-def busy_limit_of_law(times_ms: tuple[float, ...], *, slo_ms: float, percentile: float) -> float:
-    """The same where a batch of n takes `times_ms[n - 1]`, as a part of the rate at which batches are always full.
-
-    >>> times = tuple(5.0 + 9.0 * n / 7 for n in range(8))
-    >>> round(busy_limit_of_law(times, slo_ms=20, percentile=99), 1), busy_limit_of_law(times, slo_ms=4, percentile=99)
-    (0.5, 0.0)
-    """
-    times, allowed = np.array(times_ms), 1.0 - percentile / 100.0
-    low, high = 0.0, FULLEST
-    if times[0] > slo_ms:
-        return low
-    for _ in range(HALVINGS):
-        use = (low + high) / 2.0
-        low, high = (use, high) if _late_of_law(times, use, slo_ms) <= allowed else (low, use)
-    return low
-
-
-def _late_of_law(times: Vector, use: float, slo_ms: float) -> float:
-    """The share of queries later than a limit, at this part of the rate of full batches."""
-    batch, rate = times.size, use * times.size / times[-1]
-    waiting = _waiting_of_law(times, rate)
-    began = np.bincount(np.clip(np.arange(waiting.size), 1, batch) - 1, weights=waiting, minlength=batch)
-    idle, weight = waiting[0] / rate, began * times
-    seen = np.flatnonzero(weight > RARELY * weight.sum())
-    moments = (np.arange(LAW_MOMENTS) + 0.5) / LAW_MOMENTS
-    came = rate * np.multiply.outer(times[seen], moments).ravel()
-    ahead = _poissons(came, int(came.max() + 10.0 * math.sqrt(came.max()) + 12))
-    if seen[-1] == batch - 1:  # behind a full batch some are left
-        behind = waiting[batch:] + (waiting[0] * (np.arange(waiting.size - 1) == 0) if batch == 1 else 0.0)
-        behind = behind / behind.sum()
-        full = [np.convolve(one, behind) for one in ahead[-LAW_MOMENTS:]]
-        ahead = np.pad(ahead, ((0, 0), (0, behind.size - 1)))
-        ahead[-LAW_MOMENTS:] = full
-    left = np.multiply.outer(times[seen], 1.0 - moments).ravel()
-    wait = left[:, None] + np.arange(ahead.shape[1]) // batch * times[-1]
-    most = np.searchsorted(times, slo_ms - wait + 1e-9, side="right")
-    # The largest batch of its own that is in time has room for so many who come while it waits.
-    room = most - np.arange(ahead.shape[1]) % batch - 1
-    late = np.where(room < 0, 1.0, 0.0)
-    open_ = (room >= 0) & (most < batch) & (ahead > RARELY)
-    late[open_] = gammainc(room[open_] + 1.0, rate * wait[open_])
-    by_batch = (ahead * late).sum(axis=1).reshape(seen.size, -1).mean(axis=1)
-    return float(weight[seen] @ by_batch / (idle + weight.sum()))
-
-
-def _poissons(means: Vector, size: int) -> Vector:
-    """The laws of several counts, a row each."""
-    counts = np.arange(size)
-    logs = counts * np.log(means)[:, None] - means[:, None] - gammaln(counts + 1.0)
-    return np.asarray(np.exp(logs))
-
-
-def _waiting_of_law(times: Vector, rate: float) -> Vector:
-    """The stationary law of how many wait when a batch ends."""
-    batch, load = times.size, rate * times[-1]
-    size = int(3 * batch + 40 + 12 * math.sqrt(load) + batch / (batch - load))
-    rows = _poissons(rate * times, size)
-    moves = np.zeros((size, size))
-    for n in range(size):
-        m = min(max(n, 1), batch)
-        left = max(n - m, 0)
-        moves[n, left:] = rows[m - 1, : size - left]
-    moves[:, -1] += 1.0 - moves.sum(axis=1)
-    balance = np.vstack([moves.T[:-1] - np.eye(size)[:-1], np.ones(size)])
-    return np.asarray(np.clip(np.linalg.solve(balance, np.eye(size)[-1]), 0.0, None))
 
 
 def leaving_room_to_wait(v: Snapshot) -> Snapshot:

@@ -40,7 +40,8 @@ def impossible(v: Snapshot) -> Infeasible | None:
             why.append(f"{one.id}: none of its {len(one.variants)} variants has a run that fits any machine")
             continue
         nearest, found = _nearest(v, b, near)
-        why.append(f"{one.id}: no variant keeps both {one.slo_ms:g} ms and the floor; {nearest}")
+        asked = f"{one.slo_ms:g} ms" if one.app.quality is None else f"both {one.slo_ms:g} ms and the quality asked for"
+        why.append(f"{one.id}: no variant keeps {asked}; {nearest}")
         repairs += found
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 

@@ -198,21 +198,21 @@ def test_rounds_are_paid_for_and_may_each_fail(tmp_path: Path) -> None:
     wish = slo(quality=0.8, max_ms=1500)
     journal = Journal(tmp_path / "journal.jsonl")
     tools = hp.Tools(evaluate=measuring(rounded, journal=journal))
-    plan = hp.solve(profile, wish, tools=tools, options=OPTIONS).plan
+    plan = hp.solve(profile, wish, tools=tools, options={**OPTIONS, "n_max": 240, "n_min": 240}).plan
     journal.close()
     assert plan is not None
     assert promised(plan, "calls_per_query") == pytest.approx(0.004 * 2)
     lost = 0.2**4 * 2
     measured = measured_document(tmp_path / "journal.jsonl")
     (entry,) = measured["apps"]["q"]
-    assert sum(entry["runs"]["rounds"]["large"]) == 1200
+    assert sum(entry["runs"]["rounds"]["large"]) == 480
     assert promised(plan, "quality") == pytest.approx((1 - lost) * entry["mean"])
     random = np.random.default_rng(1)
-    times = random.integers(1, 4, 200_000)
+    times = random.integers(1, 4, 50_000)
     failed = np.minimum(random.geometric(0.8, (3, times.size)) - 1, 4)
     more = np.where(np.arange(3)[:, None] < times, failed, 0)
     total = np.where((more > 3).any(axis=0), np.inf, 20 + 100 * times + 400 * more.sum(axis=0))
-    low, high = np.quantile(total, [0.9, 0.935])
+    low, high = np.quantile(total, [0.9, 0.955])
     assert low <= promised(plan, "response_ms") <= high
     again = hp.solve(profile, wish, measured=measured).plan
     assert again is not None
@@ -220,7 +220,7 @@ def test_rounds_are_paid_for_and_may_each_fail(tmp_path: Path) -> None:
     assert hp.verify(again, profile, wish, measured=measured).ok
     played = hp.simulate(again, profile, wish, measured=measured, seeds=1, duration_s=600).apps["q"]
     assert played.percentiles_ms[90.0].value <= promised(again, "response_ms") * 1.01
-    entry["runs"]["rounds"]["large"] = [3] * 600
+    entry["runs"]["rounds"]["large"] = [3] * 240
     assert not hp.verify(again, profile, wish, measured=measured).ok
 
 

@@ -45,8 +45,8 @@ def solve(slo: dict, **how) -> hp.Outcome:
     return hp.solve(PROFILE, slo, measured=MEASURED, **how)
 
 
-def a_form(random: np.random.Generator) -> Rated:
-    """Two operators, on two tiers, at two shares, of which a few samples were measured."""
+def a_form(random: np.random.Generator, *, batches: bool) -> Rated:
+    """Two operators, on two tiers, at two shares, of which a few samples were measured; the first serves batches."""
     profile = json.loads(PROFILE.read_text())
     profile["tiers"], profile["hardware"] = ["edge", "cloud"], {k: profile["hardware"][k] for k in ("v100", "a100")}
     profile["offers"].pop("phone-own")
@@ -57,6 +57,9 @@ def a_form(random: np.random.Generator) -> Rated:
         "edges": [{"from": "detect", "to": "track"}],
         "knobs": {}, "metric": "found", "share_grid": [1, 0.5], "evaluator": "track-eval",
     }  # fmt: skip
+    if batches:
+        profile["tables"] = {"grown": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [10, 16]}}
+        profile["pipelines"]["track"]["nodes"]["detect"]["batches"] = "grown"
     slo = rated(float(random.uniform(5, 45)), 95, float(random.uniform(250, 500)))
     slo["limits"] = {"instances": {"v100": [0, 40], "a100": [0, 40]}}
     runs = {"seconds": took, "bytes": {n: [2e4] * 30 for n in took}, "input_bytes": [5e5] * 30}
@@ -74,9 +77,10 @@ def a_form(random: np.random.Generator) -> Rated:
     return form
 
 
+@pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int):
-    form = a_form(np.random.default_rng(seed))
+def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int, batches: bool):
+    form = a_form(np.random.default_rng(seed), batches=batches)
     (found,) = form.journal.values()
     best = sizes(form, [found], 1)
     stations, least = Stations(form, found), np.inf
@@ -89,6 +93,7 @@ def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int):
             dollars = tried @ (form.price[placement] * share)
             least = min(least, dollars[in_time].min(initial=np.inf))
     assert (best[0].cost if best else np.inf) == pytest.approx(least, rel=1e-9)
+    assert not best or best[0].batches[0] == (4 if batches else 1)
 
 
 @pytest.mark.slow

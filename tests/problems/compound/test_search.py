@@ -58,7 +58,7 @@ def box(name: str, seed: int, **how: object) -> BlackBox:
     faults = Faults.of(inputs)
     (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
     profiler = Profiler(Setup.of(**sought.setup(CompoundOptions())), query)
-    form = sought.box(lambda c: profiler.measure(c, sought.knobs(c)), CompoundOptions())
+    form = sought.box(lambda c: profiler(c, sought.knobs(c)), CompoundOptions())
     return replace(form, **how)  # type: ignore[arg-type]
 
 

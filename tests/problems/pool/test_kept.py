@@ -110,3 +110,26 @@ def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -
         return estimated_use(pool, Rated(np.array([count]), 50.0 * count, np.ones((1, 1)), answer))
 
     assert use(1, 30) < use(1, 100) < use(10, 100) < 1.0
+
+
+def busy(qos_ms: float) -> tuple[Json, Json]:
+    """For three machines, 85% busy."""
+    case = files({"g": [10.0, 24.0]}, [0.5, 0.5], prices={"g": 1}, qos_ms=qos_ms, rate_qps=150.0)
+    case[0]["offers"]["g-od"]["stock"] = 3
+    return case
+
+
+def test_what_few_runs_leave_open_is_confirmed_by_more() -> None:
+    """Some 0.5% are late: five runs cannot tell that from the 1% that may be, twenty can."""
+    case = busy(100.0)
+    plan = hp.solve(*case).require()
+    (lost,) = [one for one in plan.promises if one.quantity == "violations"]
+    assert lost.seeds == 20
+    assert late_share(plan, case) <= 0.01
+
+
+def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
+    outcome = hp.solve(*busy(90.0))
+    assert outcome.exit_code == 3
+    assert "% of the queries are late, and perhaps " in outcome.why[0], outcome.why
+    assert "so that the 1% that may be are not sure to be kept" in outcome.why[0]
