@@ -68,6 +68,20 @@ def test_queries_go_on_waiting_through_changes_that_help_nobody(queues: Any, rul
     assert run.run().queries["finish"].tolist() == [15.0, 30.0, 40.0]
 
 
+@pytest.mark.parametrize("inner", [Inner.ROUND_ROBIN, Inner.SHORTEST])
+def test_a_group_that_has_grown_is_one_group(queues: Any, inner: Inner) -> None:
+    """Five workers of 10 ms, a query every 2 ms: none ever waits, though they came one, one and three at a time."""
+    system = queues.system(1, rule=Rule.SHARES)
+    routes = tuple(
+        replace(route, ways=tuple(replace(way, inner=inner) for way in route.ways)) for route in system.routes
+    )
+    run = Simulation(replace(system, routes=routes), [Stream("ask", 100.0 + 2.0 * np.arange(500))])
+    for at, count in ((1.0, 2), (2.0, 5)):
+        run.at(at, lambda count=count: run.scale("gpu", count, ready_ms=0.0))  # type: ignore[misc]
+    queries = run.run().queries
+    assert np.ptp(queries["finish"] - queries["arrival"]) < 1e-6
+
+
 def test_of_a_worker_that_is_back_the_queue_that_it_had_is_not_expected_any_more(queues: Any) -> None:
     """100 queries at 0 for two workers of 10 ms; the first breaks for 1 ms, so all are at the second: until 1,000.
 
