@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hetplan.errors import InputError
 from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount, wrong
+from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
 
 __all__ = [
@@ -358,8 +359,8 @@ def read_hosts(source: str | os.PathLike[str] | Mapping[str, Any] | HostsFile) -
     else:
         file, folder = os.fspath(source), Path(source).resolve().parent
         try:
-            content = tomllib.loads(Path(source).read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            content = tomllib.loads(read_text(source, wanted="a TOML file"))
+        except tomllib.TOMLDecodeError as error:
             raise InputError.one(file=file, why=str(error), remedy="Give a readable TOML file.") from None
     ours = {key: value for key, value in content.items() if key not in _OF_OTHER_TOOLS}
     return validate(HostsFile, ours, file=file).model_copy(update={"folder": folder})

@@ -38,6 +38,7 @@ from typing import Any, TypeVar
 from hetplan.errors import Cancelled, HetplanError, InputError
 from hetplan.planner.forms.black_box import OutOfTime
 from hetplan.profiles.fields import MOST
+from hetplan.profiles.read_text import read_text
 
 __all__ = ["Command", "EvaluationFailed", "Guarded", "Process", "Sample", "load_evaluators"]
 
@@ -387,8 +388,8 @@ def load_evaluators(path: str | os.PathLike[str]) -> dict[str, Command]:
 
     file = Path(path)
     try:
-        content = tomllib.loads(file.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        content = tomllib.loads(read_text(file, wanted="a TOML file"))
+    except tomllib.TOMLDecodeError as error:
         raise InputError.one(file=str(path), why=str(error), remedy="Give a readable TOML file.") from None
     section = content.get("evaluators", {})
     if not isinstance(section, dict):

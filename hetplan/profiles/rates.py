@@ -46,7 +46,7 @@ class RatesOverTime:
 def read_rates(path: Path) -> RatesOverTime:
     """The rates in a file; InputError names the line that is wrong."""
 
-    def fault(why: str, value: object = None, line: int | None = None) -> InputError:
+    def fault(why: str, value: object = "", line: int | None = None) -> InputError:
         at = f"line {line}" if line is not None else ""
         return InputError.one(file=str(path), path=at, value=value, why=why, remedy=_REMEDY)
 

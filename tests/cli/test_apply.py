@@ -167,3 +167,10 @@ def test_status_names_what_is_missing_and_keep_brings_it_back(folder: Path) -> N
     written = folder / "hetplan-hetplan-here.service"
     assert str(written) in units.stdout
     assert "Restart=always" in written.read_text()
+
+
+@pytest.mark.parametrize(("name", "why"), [("absent.toml", "No such file or directory"), (".", "Is a directory")])
+def test_hosts_that_cannot_be_read_are_named_with_the_remedy(folder: Path, name: str, why: str) -> None:
+    ran = hetplan("apply", "plan.json", "--hosts", name, folder=folder)
+    assert ran.returncode == 2
+    assert ran.stderr == f"error: {name}: it cannot be read: {why}. Give a TOML file.\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.measure.evaluator import LONGEST_LINE, MOST_UNASKED, EvaluationFailed, Guarded, _Process
+from hetplan.measure.evaluator import LONGEST_LINE, MOST_UNASKED, EvaluationFailed, Guarded, Process
 from hetplan.measure.journal import Journal
 
 GOOD = {"score": 1.0, "seconds": {"cut": 0.1}}
@@ -26,7 +26,7 @@ def test_what_no_measurement_can_be_is_refused(absurd: float) -> None:
 def test_who_says_too_much_is_not_listened_to(says: str) -> None:
     """Little of it is kept, however long it goes on, and none of it is taken for an answer."""
     source = f"import sys\nsys.stdout.write({says})\nsys.stdout.flush()\nsys.stdin.readline()"
-    process = _Process([sys.executable, "-c", source], None, 0)
+    process = Process([sys.executable, "-c", source], None, 0)
     try:
         listener = process._listeners[0]
         listener.join(60)
