@@ -83,9 +83,10 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
     found = {app.name: part_of(wish, app, tools) for app in wish.apps}
     for app in wish.apps if wish.options.size == "auto" else ():
         part = found[app.name]
-        if app.question in PLAYED and isinstance(part, Table) and part.options.get("size") == "estimated":
-            if not part.carries([MOST_OF_ONE] * len(part.hardware), max(app.rates)):
-                found[app.name] = replace(part, options={**part.options, "size": "auto"}, answers={})
+        if not isinstance(part, Table) or app.question not in PLAYED or part.options.get("size") != "estimated":
+            continue
+        if not part.carries([MOST_OF_ONE] * len(part.hardware), max(app.rates)):
+            found[app.name] = replace(part, options={**part.options, "size": "auto"}, answers={})
     return found
 
 
