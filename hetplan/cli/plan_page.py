@@ -20,13 +20,14 @@ ROUNDING = 1e-9
 """A gap below this is the rounding of doubles, which differs between machines."""
 
 
-def show_plan(plan: Plan, page: Page, *, made_here: bool = False) -> None:
-    """Write the whole plan to the page.
+def show_plan(plan: Plan, page: Page, *, made_here: bool = False, missed: bool = False) -> None:
+    """Write the whole plan to the page; `missed`: one that misses a target is not called best at its head.
 
     Of a plan that was not made here, nothing is known but its writer's word, and what it calls certified is said so.
     """
     like = f", like {plan.method.like}" if plan.method.like else ""
-    page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {plan.status}")
+    status = "a stated target is missed" if missed else plan.status
+    page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {status}")
     if plan.parts is not None:
         from hetplan.cli.fleet_page import show_periods
 
@@ -193,7 +194,7 @@ def _more(page: Page, count: int) -> None:
 def show_outcome(outcome: Outcome, page: Page) -> None:
     """The plan as tables and whether it was verified; without a plan, why and the repairs."""
     if outcome.plan is not None:
-        show_plan(outcome.plan, page, made_here=True)
+        show_plan(outcome.plan, page, made_here=True, missed=outcome.finding.target_missed)
         page.line()
         page.line(outcome.reason)
     else:

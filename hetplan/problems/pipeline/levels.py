@@ -105,12 +105,16 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
 def _bounded(problem: Pipelines, ask: Ask, found: Solved) -> Solved:
     """A plan with the bound of the latency levels, where there is time left for it."""
     chosen = _choose(problem, ask, None) if ask.remaining > 0 else None
-    answer = chosen.answer if isinstance(chosen, Chosen) else None
-    if answer is not None and answer.bound is not None and answer.bound < found.quality:
-        answer = None  # its levels are thinned, and others are better
-    note = "bound of the model with one latency level per step, of the levels tried" if answer is not None else None
+    return _claimed(found, chosen.answer if isinstance(chosen, Chosen) else None, "of the levels tried")
+
+
+def _claimed(found: Solved, answer: Answer[Any] | None, which: str) -> Solved:
+    """A plan that claims the bound of some levels; no bound where the plan is better: they were thinned, or too few."""
+    if answer is not None and answer.bound is not None and answer.bound < found.quality - KEPT:
+        answer = None
+    note = f"bound of the model with one latency level per step, {which}" if answer is not None else None
     claim = found.valued(Reported("quality", "max", "restriction", answer, value=found.quality, note=note))
-    return replace(found, reported=(claim, *(one for one in found.reported if one.about != "quality")))
+    return replace(found, reported=(claim, *(found.valued(one) for one in found.reported if one.about != "quality")))
 
 
 def _counts(problem: Pipelines) -> list[int]:
@@ -158,10 +162,7 @@ def _by_so_many(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     assert backed is not None
     if best.mode == "hardware" or problem.wish.goals[0] != "quality":
         return best
-    note = "bound of the model with one latency level per step, of the levels tried last"
-    claim = best.valued(Reported("quality", "max", "restriction", backed, note=note))
-    rest = tuple(best.valued(one) for one in best.reported if one.about != "quality")
-    return replace(best, reported=(claim, *rest))
+    return _claimed(best, backed, "of the levels tried last")
 
 
 def _exactly(problem: Pipelines, ask: Ask, failed: Infeasible) -> Solved | Infeasible:

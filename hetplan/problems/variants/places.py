@@ -340,12 +340,12 @@ def _running_on(v: Snapshot, i: int, place: Place) -> int:
 
 
 def _alike(machines: list[Machine]) -> list[Machine]:
-    """Machines of one worker of the state that go on alike are one group again."""
+    """Machines without a name that hold the same are one group, new ones and those that were one worker."""
     groups: dict[object, Machine] = {}
     for place, machine in enumerate(machines):
         key: object = place
-        if machine.was is not None:
-            key = (machine.was, tuple(sorted(machine.holds.items())))
+        if machine.host is None:
+            key = (machine.type, machine.was, tuple(sorted(machine.holds.items())))
         before = groups.get(key)
         groups[key] = machine if before is None else replace(before, count=before.count + machine.count)
     return list(groups.values())

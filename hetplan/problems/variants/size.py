@@ -202,7 +202,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
         best = tries.busier(*best, frozenset(corrected_for))
         if corrected and isinstance(least := tries.at_most(asked), Draft):
             first = least
-    found = _said(v, made, best, 1 if best[0] is first else tries.turn)
+    found = _said(v, made, best, 1 if best[0] is first and not best[1].late else tries.turn)
     return _bounded_by(first, found) if corrected else found
 
 

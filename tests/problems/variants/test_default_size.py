@@ -233,6 +233,22 @@ def test_a_limit_near_the_service_time_takes_ten_machines_and_not_hundreds():
     assert both.claims[0].bound <= both.claims[0].value
 
 
+def test_machines_of_a_stock_are_one_group_and_share_the_shortest_queue():
+    """A group for each machine would get queries by chance, and be late."""
+    profile, wish = served_by({1: 5, 8: 14, 32: 45}, 900, 20)
+    profile["offers"]["gpu"]["stock"] = 5
+    plan = hp.solve(profile, wish).require()
+    assert [worker.count for worker in plan.workers] == [3]
+
+
+def test_a_target_that_no_plan_keeps_is_counted_over_all_that_were_played():
+    profile, wish = served_by({1: 13.4}, 240, 14.1)
+    profile["offers"]["gpu"]["stock"] = 6
+    found = hp.solve(profile, wish)
+    assert found.exit_code == 3
+    assert "in each of 3 plans" in found.why[0]
+
+
 def test_a_batch_that_is_not_full_takes_less():
     """Taken to be always full, batches of 8 were late at any rate, and eleven machines served one query at a time."""
     profile, wish = served_by({1: 5, 8: 14, 32: 45}, 900, 20)
