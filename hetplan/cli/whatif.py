@@ -151,7 +151,8 @@ def _show(out: Output, found: WhatIf) -> None:
     page, first = out.people, found.axes[0]
     goal = f"{found.sense} {found.about}".strip() or "plan"
     now = "" if first.now is None else f" (now {number(first.now)})"
-    page.line(f"{found.question}: {goal} along {first.name}{now}, {len(found.points)} point{'' if len(found.points) == 1 else 's'}")
+    many = f"{len(found.points)} point{'' if len(found.points) == 1 else 's'}"
+    page.line(f"{found.question}: {goal} along {first.name}{now}, {many}")
     page.line()
     second = [axis.name for axis in found.axes[1:]]
     rows = [

@@ -256,7 +256,7 @@ def test_the_commands_of_the_page_work(server: Server, tmp_path: Path) -> None:
     assert len(shown) == 3
     (tmp_path / "examples").symlink_to(EXAMPLES.parent)
     for command in shown:
-        here = command.replace("http://127.0.0.1:8610", server.address).replace("secret", TOKEN)
+        here = re.sub(r"http://127\.0\.0\.1:\d+", server.address, command).replace("secret", TOKEN)
         ran = subprocess.run(["bash", "-c", here], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert not ran.stdout or json.loads(ran.stdout).get("exit", 0) == 0
 

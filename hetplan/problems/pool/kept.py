@@ -59,6 +59,8 @@ MOST_CHEAPER = 400
 """Cheaper pools that are looked at."""
 MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
+FAR = 3.0
+"""Times the least cost there can be: such a pool is not handed out where it is not sure to be kept at once."""
 LONGER = (20, 30_000)
 """What confirms a stated rate where fewer runs leave open whether it is kept: more seeds, none seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
@@ -254,7 +256,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
     if good:
         good = _cheaper(pool, ask, trial, rate, good)
-    elif nearest is not None and trial.at(nearest, rate).worst < 1.0:
+    elif nearest is not None and trial.at(nearest, rate).worst < 1.0 and not _is_far(pool, nearest, bound):
         good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
     made: Draft | None = None
     for rated in sorted(good, key=lambda one: pool.cost(one.counts))[:3]:
@@ -306,6 +308,12 @@ def _first_kept(pool: Pool, ask: Ask, trial: _Trial, rate: float) -> tuple[list[
         raised = min(max(shown.worst**0.2, LEAST_RAISED), MOST_RAISED)
         want = max(want * raised, last.lam * LEAST_RAISED)
     return [], last
+
+
+def _is_far(pool: Pool, rated: Rated, bound: Reported) -> bool:
+    """Whether a pool costs so much more than any must that a repair is the better answer."""
+    least = bound.bound if bound.answer is None else bound.answer.bound
+    return least is not None and pool.cost(rated.counts) / NANO > FAR * least
 
 
 def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]) -> list[Rated]:
