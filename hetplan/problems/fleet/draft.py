@@ -222,7 +222,7 @@ def _of_fleet(notice: Notice, part: PlanPart) -> Notice:
         return notice
     name = _whose(part)
     text = (
-        f"{name} is sized by its program: no queue was played, so no percentile is promised; hetplan simulate plays it, "
-        f'and the option parts={{"{name}": {{"size": "auto"}}}} sizes it by simulation'
+        f"{name} is sized by its program: no queue was played, so no percentile is promised; hetplan simulate plays "
+        f'it, and the option parts={{"{name}": {{"size": "auto"}}}} sizes it by simulation'
     )
     return notice.model_copy(update={"text": text})
