@@ -78,6 +78,8 @@ def main() -> None:
     for name, default in (("apps", 5), ("types", 4), ("zones", 3), ("periods", 24), ("seed", 0)):
         words.add_argument(f"--{name}", type=int, default=default)
     words.add_argument("--gap", type=float, default=0.003)
+    words.add_argument("--programs", type=int, default=500)
+    words.add_argument("--size", default="auto", help="planned: without room to wait")
     given = words.parse_args()
     profile, slo = files(given.apps, given.types, given.zones, given.periods, given.seed)
     rounds: list[tuple[float, float | None, float | None]] = []
@@ -87,7 +89,8 @@ def main() -> None:
         if event.what == "fleet":
             rounds.append((round(time.process_time() - began, 1), event.value, event.bound))
 
-    outcome = hp.solve(profile, slo, options={"levers": False, "gap": given.gap}, on_event=seen)
+    options = {"levers": False, "gap": given.gap, "programs": given.programs, "size": given.size}
+    outcome = hp.solve(profile, slo, options=options, on_event=seen)
     said: dict[str, Any] = {**vars(given), "cpu_s": round(time.process_time() - began, 1), "status": outcome.status}
     if outcome.plan is not None:
         claim = outcome.plan.claims[0]

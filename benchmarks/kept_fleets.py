@@ -1,6 +1,6 @@
 """Do default fleets keep their word in every hour and after every failure?
 
-    python benchmarks/kept_fleets.py [--instances 20] [--seed 0]
+    python benchmarks/kept_fleets.py [--instances 20] [--seed 0] [--load-s 40]
 
 Random fleets: one to three applications (pools of ranked lists, classifiers of one or several variants, two-step
 pipelines), two or three zones, on demand and spot, three periods; a zone, or all spot, may be lost with all or most of
@@ -24,8 +24,8 @@ SIZES = (8, 32, 128)
 BATCHES = (1, 4, 8)
 
 
-def files(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Profile and SLO of a fleet, for each seed one of its own."""
+def files(seed: int, load_s: float = 0.0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Profile and SLO of a fleet, for each seed one of its own; each variant is loaded in so many seconds."""
     rng = random.Random(f"fleet {seed}")
     zones = [f"z{n}" for n in range(rng.randint(2, 3))]
     types = {name: rng.uniform(0.2, 1.2) for name in ("big", "small")[: rng.randint(1, 2)]}
@@ -45,6 +45,8 @@ def files(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     for number in range(rng.randint(1, 3)):
         kind = rng.choice(("pool", "variants", "variants", "pipeline"))
         apps[f"app{number}"] = _app(rng, kind, f"app{number}", profile, list(types))
+    for run in (run for variant in profile["variants"].values() for run in variant["runs"] if load_s):
+        run["load_s"] = load_s
     survive = rng.choice(({"zones": 1}, {"zones": 1, "spot": "all"}, {"spot": "all"}))
     slo = {
         "format": "hetplan/slo/1.2",
@@ -110,9 +112,9 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
     return wish
 
 
-def judged(seed: int) -> dict[str, Any]:
+def judged(seed: int, load_s: float = 0.0) -> dict[str, Any]:
     """Plan a fleet with the defaults, and play it on fresh seeds."""
-    profile, slo = files(seed)
+    profile, slo = files(seed, load_s)
     began = time.process_time()
     outcome = hp.solve(profile, slo, options={"levers": False})
     said: dict[str, Any] = {
@@ -133,10 +135,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--instances", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--load-s", type=float, default=0.0, help="seconds that a variant takes to load")
     given = parser.parse_args()
     found = []
     for seed in range(given.seed, given.seed + given.instances):
-        found.append(judged(seed))
+        found.append(judged(seed, given.load_s))
         print(found[-1], flush=True)
     plans = [one for one in found if "broken" in one]
     kept, verified = sum(not one["broken"] for one in plans), sum(one["verified"] for one in plans)

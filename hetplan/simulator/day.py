@@ -368,18 +368,21 @@ class _Day:
         Those that only go over to another batch or share are ready at once. Those that hold other models then, or held
         none, run already: they take the time to load, and not the time to start.
         """
-        had, names = Counter[tuple[str, tuple[str, ...]]](), {group.id for group in before.groups}
+        had, known = Counter[tuple[str, tuple[str, ...]]](), {group.id: group.count for group in before.groups}
         for group in before.groups:
             had[self.offer[group.id], self.held[group.id]] += group.count
+        more = [max(group.count - known.get(group.id, 0), 0) for group in after.groups]
+        for group, count in zip(after.groups, more, strict=True):
+            had[self.offer[group.id], self.held[group.id]] -= group.count - count
         groups = []
-        for group in after.groups:
+        for group, count in zip(after.groups, more, strict=True):
             kind = (self.offer[group.id], self.held[group.id])
-            stays = group.id not in names and had[kind] >= group.count
+            stays = 0 < count <= had[kind]
             if stays:
-                had[kind] -= group.count
+                had[kind] -= count
             groups.append(replace(group, ready_ms=0.0) if stays else group)
-        spare, known = Counter(machines), {group.id: group.count for group in before.groups}
-        more = [0 if group.ready_ms == 0.0 else max(group.count - known.get(group.id, 0), 0) for group in groups]
+        spare = Counter(machines)
+        more = [0 if group.ready_ms == 0.0 else count for group, count in zip(groups, more, strict=True)]
         for group, count in zip(groups, more, strict=True):
             spare[self.offer[group.id]] -= group.count - count
         for place, (group, count) in enumerate(zip(groups, more, strict=True)):
@@ -469,7 +472,8 @@ class _Day:
                 if offer is None or offer.zone not in zones:
                     survivors[self.offer[group.id]] += group.count
         gone = list[tuple[str, int]]()
-        for group in after.groups:
+        serving = {way.group for route in after.routes for way in route.ways}
+        for group in sorted(after.groups, key=lambda group: group.id in serving):  # who serves is lost before who waits
             stay = min(survivors[self.offer[group.id]], group.count)
             survivors[self.offer[group.id]] -= stay
             # The last ones: a group that shrinks keeps its first.

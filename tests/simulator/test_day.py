@@ -137,6 +137,28 @@ def test_a_machine_that_a_failure_leaves_idle_takes_none_that_works() -> None:
     assert play_day(Plan.model_validate(held), inputs, how).failures[0].after["rank"].value < 0.5
 
 
+def test_a_machine_that_goes_over_to_another_batch_loads_nothing() -> None:
+    """Two machines that differ by how they wait for a batch are one group after a failure; their model takes 100 s."""
+    made, _ = day()
+    held = made.model_dump(mode="json", exclude={"digest"})
+    profile = json.loads(json.dumps(PROFILE))
+    profile["variants"]["m"]["runs"][0]["load_s"] = 100
+    apart = part(60.0, 1, 1)
+    (first, spot), serve = apart["workers"], {"max_batch": 1, "max_wait_ms": 1.0, "concurrency": 1}
+    load = {**first["loads"][0], "id": "l-other", "serve": serve}
+    apart["workers"] = [first, {**first, "id": "w-other", "loads": [load]}, spot]
+    apart["routing"]["rank"][0]["to"] = {"l-a-od": 0.3, "l-other": 0.3, "l-b-spot": 0.4}
+    held["parts"] = {"apart": apart, "left": part(150.0, 2, 0)}
+    for one in held["parts"].values():
+        one |= {"question": "variants", "dispatch": {"rank": {"rule": "shares/1"}}}
+    held["periods"] = [{**held["periods"][0], "parts": ["apart"], "failures": {"zone b lost": ["left"]}}]
+    slo = json.loads(json.dumps(SLO))
+    slo["horizon"]["periods"], slo["apps"]["rank"]["demand"]["series"] = 1, [150.0]
+    how = HowPlayed(seeds=2, queries=4e4, situations=("zone b lost",))
+    lost = play_day(Plan.model_validate(held), load_inputs(profile, slo), how).failures[0]
+    assert lost.after["rank"].value > 0.85
+
+
 def test_spot_machines_come_and_go_as_recorded(tmp_path: Path) -> None:
     """The one spot machine is gone for the busy hour: three machines carry 300 a second worse than four."""
     file = tmp_path / "spot.json"
@@ -206,7 +228,7 @@ def test_text_is_played_within_its_day_as_the_plan_of_its_hour_is(text: tuple[Pl
     report = play_day(plan, inputs, how)
     first, second, third = (hour.in_time["assistant"] for hour in report.hours)
     assert first == third
-    name = (plan.periods[1].parts or ())[0]
+    (name,) = plan.periods[1].parts or ("",)
     alone = simulate_tokens(of_part(plan, name), inputs_of_part(inputs, {"assistant": 12.0}), seeds=2)
     assert second.value == pytest.approx(alone.apps["assistant"].figures["goodput"].value, abs=1e-6)
     assert second.value > 0.9

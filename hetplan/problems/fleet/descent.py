@@ -1,14 +1,16 @@
 """A whole fleet at once, by descent: what is committed changes by one machine while the bill falls.
 
 At given committed machines R each application in each period takes the choice that rents least beyond what the others
-leave of R, one application after the other until none changes. Choices are those of its rate or more in all orders of
-zones that are alike. Moves of R are a machine more, one less, or one for another. Work is counted, never timed.
+leave of R, one application after the other until none changes; then two at a time, of all pairs of their choices.
+Choices are those of its rate or more in all orders of zones that are alike. Moves of R are a machine more, one less, or
+one for another. Work is counted, never timed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,8 @@ KEPT = 250
 LOOKS = 60_000
 """So many choices of menus are made in one descent."""
 SWEEPS = 4
+NEAR = 1.02
+"""What costs no more than so many times the best is worth a look at pairs of applications."""
 SLACK = 1e-9
 
 
@@ -77,13 +81,38 @@ class Descent:
                 break
         return float(np.maximum(total - committed, 0.0) @ self.cost), taken
 
-    def at(self, committed: Floats, before: list[Floats]) -> tuple[float, list[Floats]]:
+    def in_pairs(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
+        """The same, where two applications change at a time, until no pair of their choices rents less."""
+        menus, taken = self.menus[p], taken.copy()
+        total = taken.sum(axis=0)
+        now, changed = float(np.maximum(total - committed, 0.0) @ self.cost), True
+        while changed and self.looks < LOOKS:
+            changed = False
+            for one, other in combinations(range(len(menus)), 2):
+                room = total - taken[one] - taken[other] - committed
+                # Who rents as much without the other is in no better pair.
+                first, second = (
+                    menu[np.maximum(menu + room, 0.0) @ self.cost < now - SLACK] for menu in (menus[one], menus[other])
+                )
+                self.looks += 1 + len(first) * len(second) // KEPT
+                rent = np.zeros((len(first), len(second)))
+                for offer in np.flatnonzero(self.cost) if rent.size else ():
+                    more = (first[:, offer] + room[offer])[:, None] + second[:, offer]
+                    rent += self.cost[offer] * np.maximum(more, 0.0)
+                if rent.size and rent.min() < now - SLACK:
+                    here, there = divmod(int(rent.argmin()), len(second))
+                    now, changed = float(rent[here, there]), True
+                    total = total - taken[one] - taken[other] + first[here] + second[there]
+                    taken[one], taken[other] = first[here], second[there]
+        return now, taken
+
+    def at(self, committed: Floats, before: list[Floats], *, pairs: bool = False) -> tuple[float, list[Floats]]:
         """What a fleet costs at these committed machines, and what each application takes in each period."""
         sold = committed > 0
         bill = float(self.pay[sold] @ committed[sold]) * float(self.lengths.sum())
-        taken = []
+        taken, look = [], self.in_pairs if pairs else self.hour
         for p, length in enumerate(self.lengths):
-            rent, own = self.hour(p, committed, before[p])
+            rent, own = look(p, committed, before[p])
             bill += length * rent
             taken.append(own)
         return bill, taken
@@ -94,12 +123,14 @@ class Descent:
             return None
         self.looks = 0
         first = [np.array([menu[0] for menu in menus]) for menus in self.menus]
-        bill, taken = self.at(committed, first)
+        bill, taken = self.at(committed, self.at(committed, first)[1], pairs=True)
         falls = True
         while falls and self.looks < LOOKS:
             falls = False
             for other in self._near(committed):
                 less, own = self.at(other, taken)
+                if less < NEAR * bill:
+                    less, own = self.at(other, own, pairs=True)
                 if less < bill - SLACK * max(1.0, abs(bill)):
                     bill, committed, taken, falls = less, other, own, True
                     break

@@ -213,4 +213,16 @@ def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
             key = (notice.code, notice.at, *sorted(part.rate_qps))
             if notice.code != "W-interruptions" and key not in seen:
                 seen.add(key)
-                yield notice
+                yield _of_fleet(notice, part)
+
+
+def _of_fleet(notice: Notice, part: PlanPart) -> Notice:
+    """A part's warning in the words of a fleet: text is sized by an option of the fleet."""
+    if (notice.code, part.question) != ("W-queueing", "llm"):
+        return notice
+    name = _whose(part)
+    text = (
+        f"{name} is sized by its program: no queue was played, so no percentile is promised; hetplan simulate plays "
+        f'it, and the option parts={{"{name}": {{"size": "auto"}}}} sizes it by simulation'
+    )
+    return notice.model_copy(update={"text": text})

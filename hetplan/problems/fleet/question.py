@@ -52,6 +52,7 @@ class FleetQuestion:
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasible
+        from hetplan.problems.fleet.ahead import held_ahead
         from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bill import levers_of, of_sharing
         from hetplan.problems.fleet.draft import drafted
@@ -72,5 +73,5 @@ class FleetQuestion:
         if isinstance(best, Infeasible):
             return best
         levers = levers_of(*best, ask) if self.wish.options.levers and self.wish.periods > 1 else ()
-        joined = with_sharing(*best)
+        joined = held_ahead(with_sharing(*best), best[1])
         return drafted(joined, of_sharing(levers, joined), best[1])

@@ -3,7 +3,8 @@
 A machine of the question `variants` holds what fits by all that its loads need, of several applications too. So those
 applications are asked as one, period by period, for a plan on all their machines, then on one fewer, and one fewer
 again, the dearest first, as long as their question carries all rates on them, and after each failure what is kept.
-What is rented, and what is paid for ahead, follows.
+What is rented, and what is paid for ahead, follows. A machine goes over to other loads after a failure only where they
+are loaded soon.
 
 Nothing is shared beside a state, limits on moves, and least counts or shares of machines, which fewer machines may
 break. The bound of a fleet without sharing says nothing of one that shares: in it those applications count as free.
@@ -17,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from hetplan.planner.part import Part
+from hetplan.problems.fleet.ahead import filled, loaded_anew_s
 from hetplan.problems.fleet.menus import Counts, left_of
 from hetplan.problems.fleet.search import Fleet
 from hetplan.problems.fleet.ways import Found, Together
@@ -27,6 +29,8 @@ from hetplan.profiles.plan_parts import Part as PlanPart
 
 __all__ = ["used_in", "with_sharing"]
 
+SOON_S = 10.0
+"""After a failure a machine loads something else only where that takes no longer."""
 NAME = 40
 """Names of all applications are joined up to so many letters, to name the machines that they share."""
 
@@ -124,7 +128,9 @@ def _settled(wish: Wish, part: Table, machines: Counts) -> tuple[PlanPart, dict[
         if plan is None:
             return None
         plans[situation.name] = plan
-    return plans.pop(wish.situations[0].name), plans
+    before = filled(plans.pop(wish.situations[0].name), list(plans.values()))
+    late = any(loaded_anew_s(part.inputs.profile, before, after) > SOON_S for after in plans.values())
+    return None if late else (before, plans)
 
 
 def _bought(wish: Wish, found: Found) -> Fleet:

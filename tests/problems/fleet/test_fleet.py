@@ -175,7 +175,7 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
     best = float("inf")
     every = list(itertools.product(range(4), repeat=2))
     for first, second in itertools.product(every, every):
-        if _carried(*first, 0.5) < 150.0 - 1e-9 or _carried(*second, 0.5) < 70.0 - 1e-9:
+        if _carried(first[0], first[1], 0.5) < 150.0 - 1e-9 or _carried(second[0], second[1], 0.5) < 70.0 - 1e-9:
             continue
         ways = [starting(first, has), starting(second, first), starting(first, second)]
         if moves is not None and max(new for _, new in ways[: 3 if repeats > 1 else 2]) > moves:
@@ -272,7 +272,9 @@ def test_commitments_pay_where_machines_run_all_day() -> None:
     profile["offers"]["big-a"]["commit"] = {"term_s": 86400, "discount": 0.5, "upfront": "1.2"}
     slo = wish(app([90.0, 85.0]), periods=2, repeats=24, starts=False)
     outcome = solved(slo, profile)
-    (one,) = outcome.require().commitments or ()
+    commitments = outcome.require().commitments
+    assert commitments is not None
+    (one,) = commitments
     assert (one.offer, one.upfront, one.price_per_hour) == ("big-a", 1_200_000_000, 500_000_000)
     assert cost(outcome) < cost(solved(slo))
     short = copy.deepcopy(slo)
@@ -398,8 +400,8 @@ def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_fail
     how = HowPlayed(seeds=2, queries=5e5)
     plan = hp.solve(*files, options={"levers": False}).require()
     assert play_day(plan, inputs, how).ok
-    fluid = hp.solve(*files, options={"levers": False, "size": "planned"}).require()
-    assert not play_day(fluid, inputs, how).ok, "the case shows nothing where fluid sizes will do"
+    (text,) = [one.text for one in plan.warnings if one.code == "W-queueing"]
+    assert 'parts={"assistant": {"size": "auto"}}' in text
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,40 @@ def test_beside_limits_that_fewer_machines_may_break_nothing_is_shared(change: A
     )
 
 
+def _loading(files: tuple[Json, Json], load_s: float) -> tuple[Json, Json]:
+    """The same files, where a variant is loaded in so long and machines start in 90 s."""
+    for variant in files[0]["variants"].values():
+        variant["runs"][0]["load_s"] = load_s
+    files[0]["hardware"]["card"]["startup_s"] = 90
+    return files
+
+
+def test_a_machine_for_a_failure_holds_ahead_what_it_serves_then() -> None:
+    files = _loading(_files({"faces": [60.0]}, gpu=1.0, survive={"zones": 1, "keep": 1.0}), load_s=70)
+    plan = _solved(files, levers=False).require()
+    (part,) = [(plan.parts or {})[name] for name in plan.periods[0].parts or ()]
+    assert {worker.offer: [load.variant for load in worker.loads] for worker in part.workers} == {
+        "card-a": ["of-faces"], "card-b": ["of-faces"],
+    }  # fmt: skip
+    assert len(part.routing["faces"][0].to) == 1, "it gets no queries before"
+    assert hp.verify(plan, *files).ok
+    day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=5e3))
+    assert min(one.after["faces"].value for one in day.failures) > 0.99
+
+
+@pytest.mark.parametrize(("load_s", "cards"), [(5.0, 3), (40.0, 4)])
+def test_a_machine_goes_over_to_another_application_only_where_that_is_soon(load_s: float, cards: int) -> None:
+    """Two need a card each, whichever of three zones is lost: a third card for either of them has to load."""
+    limits = {"survive": {"zones": 1, "keep": 1.0}}
+    profile, slo = _loading(_files({"faces": [60.0], "plates": [50.0]}, gpu=1.0, **limits), load_s)
+    profile["offers"]["card-c"] = {**profile["offers"]["card-a"], "zone": "c"}
+    plan = _solved((profile, slo), levers=False).require()
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour == pytest.approx(0.6 * cards)
+    day = play_day(plan, load_inputs(profile, slo), HowPlayed(seeds=1, queries=5e3))
+    assert min(found.value for one in day.failures for found in one.after.values()) > 0.95
+
+
 def test_two_that_do_not_fit_on_a_card_have_one_each() -> None:
     assert _cost(_solved(_files(FACES, gpu=0.6))) == pytest.approx(1.2)
 
