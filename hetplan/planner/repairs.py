@@ -42,6 +42,8 @@ DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
 UNTRIED = " (not tried)"
+ABOUT, MOST_ABOUT = " or so", 4
+"""How a repair ends whose number is a guess, and how many numbers of it are tried."""
 COUNTS = ("stock", "moves")
 """Fields of whole numbers."""
 
@@ -258,7 +260,8 @@ class Trials:
         up = repair.verb == "raise"
         moved = _moved(edits, given, up=up)
         tried = next(moved, ())
-        while tried and self._may():
+        last = self.count + (MOST_ABOUT if repair.text.endswith(ABOUT) else MOST_TRIALS)
+        while tried and self._may() and self.count < last:
             more = self._tried(tried, given)
             if more is None:
                 return _said(repair, tried, given)

@@ -197,6 +197,8 @@ def shown_of(
     )
     below = floor is not None and found.figures["accuracy"].high < floor
     worst = lost.value / allowed if allowed > 0 else inf if lost.value > 0 else 0.0
+    if worst < 1.0 and allowed < 1.0:
+        worst *= (1.0 - allowed) / (1.0 - lost.value)  # As odds: .4 is farther from .5 than .008 from .01.
     # How far a percentile is off says more than that it is.
     over = [one.value / target.max_ms for target, one in shown if not one.value <= target.max_ms]
     off = [min(MOST_OFF, 1.0 + log10(max(times, 1.0))) for times in over]

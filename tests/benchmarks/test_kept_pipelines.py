@@ -2,7 +2,9 @@
 
 import pytest
 
-from benchmarks.kept_pipelines import judged, pipeline
+import hetplan as hp
+from benchmarks.kept_pipelines import judged, pipeline, wide
+from hetplan.planner.repairs import documents, edited
 
 FEW = (1, 3, 5, 15)
 """Cases of little work: a deadline in bursts, a tree, and one that even filled servers keep."""
@@ -36,3 +38,17 @@ def test_a_plan_is_nearly_as_good_as_the_best_that_a_search_over_neighbours_find
     row = judged(case)
     assert row.best is not None
     assert row.quality >= row.best - 0.02
+
+
+@pytest.mark.slow
+def test_what_is_not_kept_is_told_with_what_would_be():
+    """Less to do, or more time: each is tried, and a plan is found with it."""
+    files = wide(103)
+    outcome = hp.solve(*files)
+    assert outcome.exit_code == 3
+    assert outcome.why[0].startswith("not kept")
+    assert outcome.repairs
+    given = documents(hp.load_inputs(*files), {})
+    for repair in outcome.repairs:
+        changed = edited(given, repair.edits)
+        assert hp.solve(changed["profile"], changed["slo"]).exit_code == 0, repair.text

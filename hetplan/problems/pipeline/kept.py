@@ -24,6 +24,7 @@ from hetplan.problems.pipeline.few import by_few_levels, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
+from hetplan.problems.repairs import where_late
 from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together
 from hetplan.serving.strictest import late_share
 
@@ -191,9 +192,9 @@ class _Search:
             self.least = replace(self.least, divisor=divisor)
             self.beyond = {"spare": inf, "headroom": 1.0}
             for kind in kinds:
-                if self.best is None or self.effort.both:
+                if not any(one.good and one.room.divisor == divisor for one in self.seen) or self.effort.both:
                     self._along(kind)
-            if self.best is not None:
+            if self.best is not None and _in_large(self.p):
                 break
         if not self.seen:
             # Is it what is asked for that has no plan, or only what we keep free?
@@ -230,7 +231,7 @@ class _Search:
             good = min((one.room.of(kind) for one in of_kind if one.good), default=None)
             high = self.beyond[kind] if good is None else good
             low = max((one.room.of(kind) for one in of_kind if one.room.of(kind) < high), default=least)
-            best = self.best
+            best = min((one for one in of_kind if one.good), key=lambda one: one.rank, default=None)
             near = best is not None and self.effort.enough < best.played.worst
             if near or high == inf or high - low <= width + 1e-9:
                 return
@@ -307,7 +308,9 @@ class _Search:
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what may be "
                 f"late, even with {nearest.room}; {ended}"
             )
-        return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why)
+        apps, rates = self.p.inputs.slo.apps, {tree.app: tree.demand for tree in self.p.asked_for}
+        repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app))]
+        return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why, repairs=tuple(repairs))
 
 
 def _divisors(p: Pipelines) -> tuple[float, ...]:

@@ -34,6 +34,7 @@ from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at, rat
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.pool.valued import Simulated
 from hetplan.problems.pool.why import less_rate
+from hetplan.problems.repairs import where_late
 from hetplan.problems.simulated import CONFIRMED, FRESH, SEARCHED, Played, check_simulator, plan_to_simulate, play
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
@@ -291,7 +292,8 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         f"not kept: the best of {len(trial.played)} pools is late {share:.2g} times as often as may be at {rate:g} qps"
     )
     carried = trial.narrowed(nearest) if trial.left else 0.0
-    return Infeasible(why=(why,), repairs=(less_rate(pool, carried),), proved=False)
+    repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
+    return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
 
 
 def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tuple[list[Rated], Rated | None]:
