@@ -267,7 +267,7 @@ class _Search:
         last: Played | None = None
         while self.ask.remaining > 0:
             good = sorted((one for one in self.seen if one.good and one not in refused), key=lambda one: one.rank)
-            one = good[0] if good else self._with_more()
+            one = good[0] if good else self._with_more(refused[-1].room if refused else self.least)
             if one is None:
                 break
             if not one.good:
@@ -279,12 +279,18 @@ class _Search:
                 if last.worst > 1.0:
                     break
             refused.append(one)
+            if len(good) > 1:
+                self._with_more(one.room)  # It may be better than the next best with room of another kind.
         return self._not_kept(last)
 
-    def _with_more(self) -> _Seen | None:
-        """A plan with more room than all that were tried, where there is one."""
+    def _with_more(self, than: _Room) -> _Seen | None:
+        """A plan with more room than all that were tried whose paths may be as long, where there is one."""
+        if than.divisor != self.least.divisor:
+            self.least = replace(self.least, divisor=than.divisor)
+            self.beyond = {"spare": inf, "headroom": 1.0}
         kind: Kind = "headroom" if _in_large(self.p) else "spare"
-        above = max((one.room.of(kind) for one in self.seen), default=self.least.of(kind))
+        same = (one.room.of(kind) for one in self.seen if one.room.divisor == than.divisor)
+        above = max(same, default=self.least.of(kind))
         steps = (step for step in (SPARES if kind == "spare" else HEADROOMS) if above < step < self.beyond[kind])
         more = next(steps, None)
         if more is None or not self.may_go_on:

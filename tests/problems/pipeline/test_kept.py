@@ -158,7 +158,7 @@ def room(outcome):
 
 
 def test_queries_are_counted_and_the_plan_is_confirmed_by_other_seeds():
-    outcome, asked = played(lambda spare, *_: 0.006 if spare >= 0.3 else 0.05)
+    outcome, asked = played(lambda spare, *_: 0.006 if spare >= 0.3 else 0.05, slo_divisor=1.8)
     assert room(outcome) == (0.34, 0.0)
     counted = [(spare, seeds, round(duration_s * 589.6, -2)) for spare, _, seeds, _, duration_s in asked]
     # A first look shows what is hopeless; what is not is played in full.
@@ -185,7 +185,8 @@ def test_where_fresh_seeds_leave_it_open_more_of_them_are_played():
 
     outcome, asked = played(share, evaluations=1)
     assert outcome.exit_code == 3
-    assert [round(length * 589.6, -2) for *_, seeds, _, length in asked if seeds == 5] == [10_000, 30_000]
+    # What comes after are the repairs, each tried.
+    assert [round(length * 589.6, -2) for *_, seeds, _, length in asked if seeds == 5][:2] == [10_000, 30_000]
 
 
 @pytest.mark.slow
