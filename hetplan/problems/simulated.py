@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log10
 from typing import Any
 
 from hetplan.errors import InputError
@@ -43,6 +43,12 @@ CONFIRMED = (5, 30_000)
 """The same for the plan that is handed out: what it promises rests on these, by seeds that chose nothing."""
 CHOSEN_AT = 0.7
 """Of the share that may be late, the part that a chosen plan may use up: a choice is biased towards luck."""
+AT_EDGE = 1.5
+"""Times the share that is late: where the interval reaches so far, a few long queues decide, and runs may miss them."""
+SEEN = 99.9
+"""Of higher percentiles the runs of a play may be too short for an upper end."""
+MOST_OFF = 2.0
+"""What ten times a limit counts for, between 1 and this: a percentile that is farther off tells no more."""
 FRESH = 1_000_003
 """Between the seeds that choose a plan and those that confirm it."""
 SPANS = 100.0
@@ -127,12 +133,13 @@ class Played:
     """What a counted number of queries showed: late share / allowed share, the worst first; and the promises they back.
 
     `late` are the applications of which not even the better end of the interval keeps the wish, or the worse end does
-    not confirm it.
+    not confirm it. `at_edge` tells that the runs differ much, and that the worst of them say that it is hardly kept.
     """
 
     worst: float
     late: tuple[str, ...]
     promises: tuple[Promise, ...]
+    at_edge: bool = False
 
     @property
     def good(self) -> bool:
@@ -173,6 +180,7 @@ def together(played: Iterable[Played]) -> Played:
         max(one.worst for one in every),
         tuple(app for one in every for app in one.late),
         tuple(promise for one in every for promise in one.promises),
+        any(one.at_edge for one in every),
     )
 
 
@@ -183,11 +191,17 @@ def shown_of(
     app = inputs.slo.apps[name]
     lost, allowed = found.figures["violations"], round(late_share(app), 12)
     shown = [(target, found.percentiles_ms[target.percentile]) for target in response_targets(app)]
-    missed = any(not one.value <= target.max_ms or target.max_ms < one.high < inf for target, one in shown)
+    missed = any(
+        not one.value <= target.max_ms or not one.high <= (target.max_ms if target.percentile <= SEEN else inf)
+        for target, one in shown
+    )
     below = floor is not None and found.figures["accuracy"].high < floor
     worst = lost.value / allowed if allowed > 0 else inf if lost.value > 0 else 0.0
-    if below or any(not one.value <= target.max_ms for target, one in shown):
-        worst = max(worst, 1.0 if not below else inf)
+    # How far a percentile is off says more than that it is.
+    over = [one.value / target.max_ms for target, one in shown if not one.value <= target.max_ms]
+    off = [min(MOST_OFF, 1.0 + log10(max(times, 1.0))) for times in over]
+    worst = max([worst, *off])
+    worst = inf if below else worst
     backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": seeds}
     if basis is not None:
         backing["basis"] = basis
@@ -200,7 +214,8 @@ def shown_of(
     ]  # fmt: skip
     promises.append(Promise(quantity="violations", value=allowed, interval=(lost.low, lost.high), **backing))
     late = (missed and len(shown) > 1) or lost.high > allowed or below
-    return Played(worst, (name,) if late else (), tuple(promises))
+    at_edge = lost.high > CHOSEN_AT * allowed and lost.high > AT_EDGE * lost.value
+    return Played(worst, (name,) if late else (), tuple(promises), at_edge)
 
 
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:

@@ -46,3 +46,23 @@ def test_a_plan_that_is_late_is_not_called_kept() -> None:
     )
     plan = kept._solved("pool", instance, size="planned", derate=1.0).require()
     assert not kept.is_kept(instance, plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [26, 28, 42])
+def test_pools_that_seem_to_keep_their_word_are_not_handed_out(seed: int) -> None:
+    """Runs that leave it open, a second limit that has no upper end, and more work than the machines can do."""
+    one = kept.judge("pool-wide", kept.pool_wide(seed), search=False, beside=False)
+    assert one.code == 0
+    assert one.kept
+
+
+@pytest.mark.slow
+def test_a_pool_so_large_that_it_cannot_be_played_is_not_the_answer_to_a_limit_that_no_pool_keeps() -> None:
+    made = kept.pool(3)
+    times = made.profile["tables"]
+    for table in times.values():
+        table["std"] = [0.25 * one for one in table["mean"]]
+    outcome = kept._solved("pool", made)
+    assert outcome.exit_code == 3
+    assert outcome.plan is None

@@ -3,10 +3,11 @@
 `estimated` takes a pool for n machines that share one queue, each as busy as the fluid program has them. A query of
 class s on type t is late when it waits longer than QoS - L_st:
 
-    late(u) = sum_st p_s x_st P(wait > QoS - L_st),   P(wait > w) = E(n, u n) exp(-2 n (1 - u) w / (S (1 + v^2)))
+    late(u) = sum_st p_s x_st P(wait > QoS - L_st),   P(wait > w) = E(n, u n) exp(-2 n (1 - u) w / (S (a^2 + v^2)))
 
-with E the chance that all n are busy (Erlang's C), S and v the mean and the spread of a query's service time. The use u
-looked for is the highest that leaves no more late than the target does.
+with E the chance that all n are busy (Erlang's C), S and v the mean and the spread of a query's service time, a that of
+the time between two arrivals (1 unless their process has a shape). The use u looked for is the highest that leaves no
+more late than the target does.
 
 `auto` plays the plan itself, under the arrivals that the wish states. For a budget the rate is narrowed down that the
 chosen pool keeps. For a rate, pools of the fluid program are played until one keeps it, then cheaper ones, nearest
@@ -55,6 +56,8 @@ LEAST_RAISED, MOST_RAISED = 1.02, 1.5
 """By how much the fluid rate is raised, at least and at most, after a pool that was late."""
 HOPEFUL = 0.9
 """A cheaper pool is played where the formula has it carry at least this share of the rate."""
+TAUGHT, WORST_TAUGHT = 0.03, 10.0
+"""How much more than a pool that was late another must carry, by the formula, to be played: a power of its lateness."""
 MOST_CHEAPER = 400
 """Cheaper pools that are looked at."""
 MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
@@ -62,9 +65,11 @@ MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 FAR = 3.0
 """Times the least cost there can be: such a pool is not handed out where it is not sure to be kept at once."""
 LONGER = (20, 30_000)
-"""What confirms a stated rate where fewer runs leave open whether it is kept: more seeds, none seen before."""
+"""What confirms a rate where fewer runs leave open whether it is kept: more seeds, none seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
+MOST_AGAIN = 3
+"""Larger pools that are tried where none of those that looked good is confirmed."""
 MOST_PLAYED = 24
 """Plays of one solve, at most."""
 
@@ -76,7 +81,8 @@ def estimated_use(pool: Pool, rated: Rated) -> float:
     part = np.where(pool.served, pool.p[:, None] * rated.share, 0.0)
     times = np.where(pool.served, pool.L, 0.0)
     mean = float((part * times).sum())
-    spread = float((part * (times / mean) ** 2).sum())  # 1 + v^2
+    between = 1.0 / (pool.wish.app.demand.arrivals.shape or 1.0)  # a^2
+    spread = between + float((part * (times / mean) ** 2).sum()) - 1.0  # a^2 + v^2
     n = pool.instances(rated.counts)
     room = np.where(pool.served, np.maximum(pool.qos - pool.M, 0.0), 0.0)
     allowed = pool.wish.targets[-1].left
@@ -197,7 +203,8 @@ class _Trial:
         last: Played | None = None
         for _ in range(MOST_BACK if rate > 0 and self.ask.remaining > 0 else 0):
             last = self._play(rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
-            if last.late and last.worst < 1.0 and self.pool.wish.rate_qps is not None and self.ask.remaining > 0:
+            open_yet = last.at_edge or (self.pool.wish.rate_qps is not None and last.late and last.worst < 1.0)
+            if open_yet and self.ask.remaining > 0:
                 last = self._play(rated, rate, LONGER, self.ask.limits.seed + 2 * FRESH)
             if not last.late:
                 return self._drafted(rated, rate, program, last.promises, warnings)
@@ -250,25 +257,31 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     bound, rate = lower_bound(pool, ask), pool.wish.rate_qps or 0.0
     if bound is None:
         return None
-    trial = _Trial(pool, ask)
-    good, nearest = _first_kept(pool, ask, trial, rate)
-    if nearest is not None and not _playable(pool, nearest):
-        return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
-    if good:
-        good = _cheaper(pool, ask, trial, rate, good)
-    elif nearest is not None and trial.at(nearest, rate).worst < 1.0 and not _is_far(pool, nearest, bound):
-        good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
-    made: Draft | None = None
-    for rated in sorted(good, key=lambda one: pool.cost(one.counts))[:3]:
-        claim = replace(
-            bound,
-            value=pool.cost(rated.counts) / NANO,
-            note="what simulation shows to keep the rate, against what no dispatcher can do with less",
-        )
-        found = trial.confirmed(rated, rate, (claim,))
-        if not found.target_missed:
-            return replace(found, searched=True)
-        made = made or found
+    trial, made = _Trial(pool, ask), None
+    above = 0.0
+    for again in range(1 + MOST_AGAIN):
+        good, nearest = _first_kept(trial, bound, rate, above)
+        if nearest is not None and not _playable(pool, nearest):
+            return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
+        if nearest is None or (again and _is_far(pool, nearest, bound)):
+            break
+        if good and not again:
+            good = _cheaper(pool, ask, trial, rate, good)
+        elif not good and trial.at(nearest, rate).worst < 1.0 and not _is_far(pool, nearest, bound):
+            good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
+        for rated in sorted(good, key=lambda one: pool.cost(one.counts))[:3]:
+            claim = replace(
+                bound,
+                value=pool.cost(rated.counts) / NANO,
+                note="what simulation shows to keep the rate, against what no dispatcher can do with less",
+            )
+            found = trial.confirmed(rated, rate, (claim,))
+            if not found.target_missed:
+                return replace(found, searched=True)
+            made = made or found
+        if not good or not trial.left:
+            break
+        above = LEAST_RAISED * max(one.lam for one in good)
     if made is not None:
         return made
     if nearest is None:
@@ -281,8 +294,13 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     return Infeasible(why=(why,), repairs=(less_rate(pool, carried),), proved=False)
 
 
-def _first_kept(pool: Pool, ask: Ask, trial: _Trial, rate: float) -> tuple[list[Rated], Rated | None]:
-    """Pools of the fluid program, each for a rate raised after the last was late; and the last that was played."""
+def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tuple[list[Rated], Rated | None]:
+    """Pools of the fluid program, each for a rate raised after the last was late; and the last that was played.
+
+    The first is for a fluid rate of `above` at least. One that is too large to be played is the last where there is no
+    smaller one to say that it is far too dear.
+    """
+    pool, ask = trial.pool, trial.ask
     want, last = rate, None
     use = 0.8
     for _ in range(2):
@@ -292,16 +310,17 @@ def _first_kept(pool: Pool, ask: Ask, trial: _Trial, rate: float) -> tuple[list[
             break
         use = min(max(estimated_use(pool, rate_at(pool, ask, read_counts(pool, answer.point))), 0.2), 0.98)
         want = rate / use
+    want = max(want, above)
     while trial.left:
         answer = ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
         if answer.point is None:
-            if want <= rate * LEAST_RAISED or last is not None:
+            if want <= max(rate * LEAST_RAISED, above) or last is not None:
                 break
-            want = max(rate, want * 0.95)
+            want = max(rate, above, want * 0.95)
             continue
-        last = rate_at(pool, ask, read_counts(pool, answer.point))
+        before, last = last, rate_at(pool, ask, read_counts(pool, answer.point))
         if not _playable(pool, last):
-            return [], last
+            return [], before if before is not None and _is_far(pool, last, bound) else last
         shown = trial.at(last, rate)
         if shown.good:
             return [last], last
@@ -319,7 +338,7 @@ def _is_far(pool: Pool, rated: Rated, bound: Reported) -> bool:
 def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]) -> list[Rated]:
     """Cheaper pools that keep the rate too: one machine less, or one in the place of one or two others."""
     tried = {tuple(one.counts.tolist()) for one in good}
-    best = good[0]
+    best, least = good[0], HOPEFUL * rate
     while trial.left:
         near = [row for row in _neighbours(pool, best.counts) if tuple(row.tolist()) not in tried]
         near = sorted(near, key=pool.cost)[:MOST_CHEAPER]
@@ -334,11 +353,15 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
             if answer.value is not None and answer.value < rate:
                 continue
             rated = rate_at(pool, ask, row)
-            if rated.lam * estimated_use(pool, rated) < HOPEFUL * rate or not trial.left:
+            carries = rated.lam * estimated_use(pool, rated)
+            # Where work comes faster than it can be done, a run of any length only hides it.
+            if rated.lam < rate or carries < least or not trial.left:
                 continue
-            if trial.at(rated, rate).good:
+            shown = trial.at(rated, rate)
+            if shown.good:
                 following = rated
                 break
+            least = max(least, carries * min(shown.worst, WORST_TAUGHT) ** TAUGHT)
         if following is None:
             break
         good.append(following)
