@@ -41,7 +41,9 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     answers: Answers = {}
     rounds = ROUNDS if wish.periods == 1 else ROUNDS_OF_SEVERAL
     for _ in range(rounds if wish.options.size in SIZED else 0):
-        if isinstance(best, Infeasible) or over() or not (short := {_key(*one, best[0]) for one in _short(*best, answers)}):
+        if isinstance(best, Infeasible) or over():
+            break
+        if not (short := {_key(*one, best[0]) for one in _short(*best, answers)}):
             break
         wish = replace(wish, room={**wish.room, **{key: STEP * wish.room.get(key, 1.0) for key in short}})
         try:
