@@ -35,7 +35,7 @@ ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
 def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over: Callable[[], bool]) -> Answer:
     """A fleet in which every part has room to wait, as far as there is such a fleet, and the parts as they settle then.
 
-    `answered` is handed the wish, and the fleet before it where there was one. Once the time is `over` nothing is played.
+    `answered` is handed the wish, and the fleet before it, if any. Once the time is `over` nothing is played.
     """
     first = best = answered(wish, None)
     answers: Answers = {}
