@@ -126,10 +126,11 @@ def verify(
         code = Exit.OK if not report.violations and (allow_unchecked or not report.unchecked) else Exit.CHECK_FAILED
         said = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
         if prove or (require_proof and _open(given, report.claims)) or left_out(given, report.claims):
-            report = together(report, _solved_anew(out, given, profiles, slo, state=state, measured=measured))
-            if report.refuted:
-                code, reason = Exit.CHECK_FAILED, f"{len(report.refuted)} of the plan's bounds cannot be so"
-            said["differs"] = list(report.differs)
+            again = _solved_anew(out, given, profiles, slo, state=state, measured=measured)
+            report = together(report, again)
+            if again.refuted:
+                code, reason = Exit.CHECK_FAILED, f"{len(again.refuted)} of the plan's bounds cannot be so"
+            said["differs"] = list(again.differs)
         _show_claims(out, report.claims)
         missing = _missing(given, report.claims, gap) if require_proof or gap is not None else ""
         if code is Exit.OK and missing:
