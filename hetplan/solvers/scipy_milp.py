@@ -54,8 +54,8 @@ def _whole(form: Milp, limits: Limits, options: dict[str, Any]) -> Found:
         options["node_limit"] = limits.work
     flip = 1.0 if form.sense == "min" else -1.0
 
-    # HiGHS finds now and then that the point it took back through presolve lies outside its bounds. This build then ends
-    # with an error, or prints a line of its own that no option keeps back.
+    # HiGHS finds now and then that the point it took back through presolve lies outside its bounds. This build then
+    # ends with an error, or prints a line of its own that no option keeps back.
     options["presolve"] = False
     result = _call(
         milp,
