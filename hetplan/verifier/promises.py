@@ -72,7 +72,7 @@ def is_known(question: str, quantity: str, *, of_app: bool, arithmetic: bool) ->
     """Whether a plan of this question may promise a quantity of an application, or of itself, by such a model."""
     if not of_app:
         return quantity in _OF_PLAN | _OWN_OF_PLAN.get(question, frozenset())
-    shown = frozenset[str]() if arithmetic else _SHOWN_ONLY | (_OF_TEXT if question == "llm" else frozenset())
+    shown = frozenset[str]() if arithmetic else _SHOWN_ONLY | (_OF_TEXT if question in ("llm", "pool") else frozenset())
     return quantity in RECOMPUTED | _OWN_OF_APP.get(question, frozenset()) | shown
 
 

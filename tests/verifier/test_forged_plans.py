@@ -66,7 +66,7 @@ def test_an_action_with_another_word_is_noticed() -> None:
                 assert codes(forged, "variants-state"), f"{number}: {word} for {action['do']}"
 
 
-@pytest.mark.parametrize("example", ["pool", "variants"])
+@pytest.mark.parametrize("example", ["variants", "variants-state"])
 def test_a_promise_of_tokens_where_no_text_is_made_is_noticed(example: str) -> None:
     honest = plan_of(example)
     for number, promise in enumerate(honest["promises"]):
