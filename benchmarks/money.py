@@ -2,6 +2,7 @@
 
     python benchmarks/money.py --data ../shared/data                     # the pool example under three services' days
     python benchmarks/money.py --data ../shared/data --services mid --mean 200 --csv money.csv
+    python benchmarks/money.py --data ../shared/data --services mid --question variants --hours 8
 
 Demand is ServeGen's (three production services, 14 days in steps of 600 s), one day of it scaled to a mean rate; the
 day before is what forecasts know. Some minutes of one core per service, and a gigabyte at 200 queries a second.
@@ -24,8 +25,33 @@ POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 SERVICES = ("mid", "small", "large")
 
 
-def case(rate_qps: float) -> tuple[Any, Any]:
-    """The shipped pool, asked for the least cost at a rate, and its files."""
+def classifier(rate_qps: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Files of a made-up classifier of two variants, one for a card and one for four cores, 99% within 250 ms."""
+    kinds = {"t4": ("0.60", 45, 8, [12, 60]), "cpu4": ("0.14", 25, 1, [65, 480])}
+    runs = {
+        name: {"hardware": name, "at": {"batch": batch}, "latency": f"net-{name}", "load_s": 5}
+        for name, (_, _, batch, _) in kinds.items()
+    }
+    profile = {
+        "format": "hetplan/profile/1.3",
+        "hardware": {name: {"kind": "machine", "startup_s": kinds[name][1]} for name in kinds},
+        "offers": {name: {"hardware": name, "price_per_hour": kinds[name][0]} for name in kinds},
+        "tasks": {"see": {}},
+        "variants": {f"net-{name}": {"task": "see", "runs": [run]} for name, run in runs.items()},
+        "tables": {
+            f"net-{name}": {"quantity": "latency_ms", "axes": {"batch": [1, 8]}, "mean": one[3]}
+            for name, one in kinds.items()
+        },
+    }
+    app = {"runs": {"task": "see"}, "latency": [{"percentile": 99, "max_ms": 250}], "demand": {"rate_qps": rate_qps}}
+    return profile, {"format": "hetplan/slo/1.2", "limits": {"currency": "USD"}, "apps": {"ranking": app}}
+
+
+def case(rate_qps: float, question: str) -> tuple[Any, Any]:
+    """The shipped pool, or the classifier, asked for the least cost at a rate, and its files."""
+    if question == "variants":
+        files = classifier(rate_qps)
+        return hp.solve(*files, question="variants").require(), load_inputs(*files)
     slo = json.loads((POOL / "slo.json").read_text())
     slo |= {"objective": [{"min": "cost"}], "limits": {"currency": "USD"}}
     slo["apps"]["ranking"]["demand"]["rate_qps"] = rate_qps
@@ -33,13 +59,15 @@ def case(rate_qps: float) -> tuple[Any, Any]:
 
 
 def compared(
-    rates: RatesOverTime, mean_qps: float, day: int, ways: tuple[str, ...], draws: tuple[int, int]
-) -> Comparison:
-    """All ways under one day of a service; the plan is made for the day's peak."""
-    whole = rates.cut(24.0 * day, 24.0 * day + 24.0)
+    rates: RatesOverTime, mean_qps: float, span: tuple[int, int], ways: tuple[str, ...], draws: tuple[int, int],
+    question: str = "pool",
+) -> Comparison:  # fmt: skip
+    """All ways under so many hours of one day of a service; the plan is made for their peak."""
+    day, hours = span
+    whole = rates.cut(24.0 * day, 24.0 * day + hours)
     factor = mean_qps / whole.mean_qps
     played, before = whole.times(factor), rates.cut(24.0 * day - 24.0, 24.0 * day).times(factor)
-    plan, inputs = case(max(played.rates_qps))
+    plan, inputs = case(max(played.rates_qps), question)
     what = Compared(
         {"ranking": played.rates_qps}, rates.period_s, {"ranking": before.rates_qps}, ways=ways, seeds=draws[0],
         fresh=draws[1],
@@ -54,6 +82,8 @@ def main() -> None:
     parser.add_argument("--services", default=",".join(SERVICES))
     parser.add_argument("--mean", type=float, default=100.0)
     parser.add_argument("--day", type=int, default=1)
+    parser.add_argument("--hours", type=int, default=24, help="of the day, from its beginning")
+    parser.add_argument("--question", choices=("pool", "variants"), default="pool")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--fresh", type=int, default=1, help="draws that no setting was tuned on, for the figures")
     parser.add_argument("--ways", default=";".join(WAYS))
@@ -68,9 +98,10 @@ def main() -> None:
         found = compared(
             read_rates(file),
             arguments.mean,
-            arguments.day,
+            (arguments.day, arguments.hours),
             tuple(arguments.ways.split(";")),
             (arguments.seeds, arguments.fresh),
+            arguments.question,
         )
         print(f"\n{service}, day {arguments.day}, mean {arguments.mean:g} queries a second, "
               f"{time.process_time() - began:.0f} s of CPU")  # fmt: skip

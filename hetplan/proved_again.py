@@ -14,8 +14,8 @@ against them; so also bounds are proved for which a plan has no proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.front_door import plan_for
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
+    from hetplan.verifier.report import Report
 
-__all__ = ["Again", "prove"]
+__all__ = ["Again", "left_out", "prove", "together"]
 
 RUNS = ("workers", "routing", "dispatch", "policies", "tables", "periods", "actions")
 """What decides what runs."""
@@ -79,6 +80,32 @@ def prove(
         return Again(tuple(claims), (text,), outcome)
     found = [_held_against(place, claim, outcome.plan) for place, claim in enumerate(plan.claims)]
     return Again(tuple(found), tuple(_differences(plan, outcome.plan)), outcome)
+
+
+def left_out(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
+    """Whether a bound is called certified by a proof that the plan says it has no room for.
+
+    That is a proof that is too long, or one of several programs that were solved together.
+    """
+    proved = {one.at for one in claims if one.word is Word.PROVED}
+    absent = {solve.id for solve in plan.solves if solve.count > 1 or "left_out" in (solve.proof or {})}
+    return any(
+        claim.vouched == "certified" and claim.solve in absent and _at(place) not in proved
+        for place, claim in enumerate(plan.claims)
+    )
+
+
+def together(report: Report, again: Again) -> Report:
+    """A report with what solving anew says of the claims, and where the plan made anew is another."""
+    claims = (
+        [_better(*both) for both in zip(report.claims, again.claims, strict=True)] if report.claims else again.claims
+    )
+    return replace(report, claims=tuple(claims), differs=again.differs)
+
+
+def _better(checked: ClaimAgain, anew: ClaimAgain) -> ClaimAgain:
+    """What is known of a claim that was checked by its proof and solved anew."""
+    return checked if checked.word is Word.PROVED and anew.word is not Word.REFUTED else anew
 
 
 def _at(place: int) -> str:

@@ -134,8 +134,17 @@ class Recipes:
         return self._systems[key]
 
     def least_cost(self, rates: Mapping[str, float]) -> float | None:
-        """A bound on what these rates cost per hour, by whatever plan of the question; None where none is known."""
-        plan = self.outcome(self.rounded(rates, up=False)).plan
+        """A bound on what these rates cost per hour, by whatever plan of the question; None where none is known.
+
+        Of variants without the slack and the room to wait that each plan leaves: over time both may be done without.
+        """
+        recipes = self
+        if self.plan.question == STATEFUL:
+            change, recipes = self._slo.change, replace(self, _outcomes={})
+            recipes._options |= {"size": "planned"}
+            less = change.slack_qps or 0.0
+            rates = {app: max(min(rate / change.slack, rate - less), 0.0) for app, rate in rates.items()}
+        plan = recipes.outcome(recipes.rounded(rates, up=False)).plan
         if plan is None:
             return None
         bounds = [c.bound for c in plan.claims if c.about.endswith("cost_per_hour") and c.bound is not None]

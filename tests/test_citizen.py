@@ -17,6 +17,7 @@ import pytest
 from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 
 import hetplan as hp
+from benchmarks.certified_share import QUESTIONS
 from hetplan.planner.answer import Status, Stop
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
@@ -132,6 +133,14 @@ def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) 
     for room, options in (("pool", PLANNED), ("variants", {}), ("pipeline", PLANNED)):
         folder = POOL.parent / room
         hp.solve(str(folder / "profile.json"), str(folder / "slo.json"), options=options)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("seed", [9, 133])
+def test_scipys_engine_prints_nothing_either(seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """After presolve it printed that it solves a point once more, whatever its options said."""
+    profile, slo = QUESTIONS["llm"].files(seed)[:2]
+    hp.solve(profile, slo, question="llm", options=PLANNED, solver="scipy").require()
     assert capfd.readouterr() == ("", "")
 
 

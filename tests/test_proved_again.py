@@ -180,5 +180,31 @@ def test_verify_solves_anew_where_a_plan_says_that_it_has_no_room_for_a_proof(tm
             ran = subprocess.run(words, capture_output=True, text=True, check=False)
             lines = [json.loads(line) for line in ran.stdout.splitlines()]
             ended[name, number] = ran.returncode, {line["claim"]["word"] for line in lines if "claim" in line}
+            anew, as_it_is = (hp.verify(said, profile, slo, prove=prove) for prove in (None, False))
+            assert {str(one.word) for one in anew.claims} == ended[name, number][1]
+            assert anew.ok == (name == "honest")
+            assert {one.word for one in as_it_is.claims} == {Word.OPEN}
+            assert as_it_is.ok
+            assert not as_it_is.differs
     assert ended["honest", 0] == ended["honest", 1] == (0, {"proved again"})
     assert ended["forged", 0] == ended["forged", 1] == (6, {"refuted"})
+
+
+@pytest.mark.quick_cases(1)
+def test_a_report_says_what_solving_anew_says() -> None:
+    profile, slo = (EXAMPLES / one for one in FILES["pool"][:2])
+    document = document_of("pool")
+    honest = hp.verify(document, profile, slo, prove=True)
+    assert honest.ok
+    assert not honest.differs
+    assert {one.word for one in honest.claims} == {Word.PROVED}
+    document["solves"] = [{**one, "proof": None} for one in document["solves"]]
+    for claim in document["claims"]:
+        claim.update(value=claim["value"] / 2, bound=claim["value"] / 2, vouched="claimed")
+    document["actions"] = []
+    said = hp.verify(document, profile, slo, prove=False)
+    assert {one.word for one in said.claims} == {Word.OPEN}
+    forged = hp.verify(document, profile, slo, prove=True)
+    assert not forged.ok
+    assert [one.word for one in forged.claims] == [Word.REFUTED] * 2
+    assert [what for what in forged.differs if what.startswith("actions")]

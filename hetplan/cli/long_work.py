@@ -26,8 +26,8 @@ __all__ = ["GRACE_SECONDS", "interruptible", "leave", "progress", "quiet_engines
 
 T = TypeVar("T")
 
-GRACE_SECONDS = 10.0
-"""How long an engine may take to heed the first Ctrl-C; long enough to finish a node, short enough to wait for."""
+GRACE_SECONDS = 30.0
+"""How long work may take to heed the first Ctrl-C: long enough to make a plan of a large fleet of what is known."""
 
 _abandoned: list[threading.Thread] = []
 

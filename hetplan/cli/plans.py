@@ -105,9 +105,10 @@ def verify(
     """
     with Output("verify", as_json=as_json) as out:
         from hetplan.judging import verify as check_plan
+        from hetplan.proved_again import left_out, together
 
         given = plan_from(plan, warn=out.warn)
-        report = check_plan(given, profiles, slo, state=state, measured=measured)
+        report = check_plan(given, profiles, slo, state=state, measured=measured, prove=False)
         for violation in report.violations:
             out.send({"violation": {"code": violation.code, "at": violation.at, "text": violation.text}})
         out.people.table(("violation", "where", "what"), [(v.code, v.at, v.text) for v in report.violations])
@@ -124,15 +125,14 @@ def verify(
             out.people.line(f"not checked: {what}")
         code = Exit.OK if not report.violations and (allow_unchecked or not report.unchecked) else Exit.CHECK_FAILED
         said = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
-        claims = report.claims
-        if prove or (require_proof and _open(given, claims)) or _left_out(given, claims):
+        if prove or (require_proof and _open(given, report.claims)) or left_out(given, report.claims):
             again = _solved_anew(out, given, profiles, slo, state=state, measured=measured)
-            claims = tuple(_better(*both) for both in zip(claims, again.claims, strict=True)) or again.claims
+            report = together(report, again)
             if again.refuted:
                 code, reason = Exit.CHECK_FAILED, f"{len(again.refuted)} of the plan's bounds cannot be so"
             said["differs"] = list(again.differs)
-        _show_claims(out, claims)
-        missing = _missing(given, claims, gap) if require_proof or gap is not None else ""
+        _show_claims(out, report.claims)
+        missing = _missing(given, report.claims, gap) if require_proof or gap is not None else ""
         if code is Exit.OK and missing:
             code, reason = Exit.GAP_NOT_REACHED, missing
         out.end(code, reason, **said)
@@ -145,28 +145,6 @@ def _open(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
     words = {one.at: one.word for one in claims}
     bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
     return any(words.get(at) is not Word.PROVED for at in bound)
-
-
-def _left_out(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
-    """Whether a bound is called certified by a proof that the plan says it has no room for.
-
-    That is a proof that is too long, or one of several programs that were solved together.
-    """
-    from hetplan.verifier.report import Word
-
-    proved = {one.at for one in claims if one.word is Word.PROVED}
-    absent = {solve.id for solve in plan.solves if solve.count > 1 or "left_out" in (solve.proof or {})}
-    return any(
-        claim.vouched == "certified" and claim.solve in absent and f"claims[{place}]" not in proved
-        for place, claim in enumerate(plan.claims)
-    )
-
-
-def _better(checked: ClaimAgain, anew: ClaimAgain) -> ClaimAgain:
-    """What is known of a claim that was checked by its proof and solved anew."""
-    from hetplan.verifier.report import Word
-
-    return checked if checked.word is Word.PROVED and anew.word is not Word.REFUTED else anew
 
 
 def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str:

@@ -106,7 +106,7 @@ def _with_files(
 
     *profiles, slo = files
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
-    checked = verify(plan, profiles, slo, state=state, measured=measured)
+    checked = verify(plan, profiles, slo, state=state, measured=measured, prove=False)
     verified = {
         "violations": [str(one) for one in checked.violations],
         "checked": list(checked.checked),

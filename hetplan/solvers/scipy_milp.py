@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Scipy"]
 
-OPTIMAL, LIMIT, INFEASIBLE, UNBOUNDED, OTHER = 0, 1, 2, 3, 4
+OPTIMAL, LIMIT, INFEASIBLE, UNBOUNDED = 0, 1, 2, 3
 """SciPy's status codes; the last holds "infeasible or unbounded" among what else there is."""
 
 
@@ -54,20 +54,17 @@ def _whole(form: Milp, limits: Limits, options: dict[str, Any]) -> Found:
         options["node_limit"] = limits.work
     flip = 1.0 if form.sense == "min" else -1.0
 
-    def solved(**more: Any) -> Any:
-        return _call(
-            milp,
-            flip * form.cost,
-            integrality=form.whole.astype(int),
-            bounds=Bounds(form.lower, form.upper),
-            constraints=LinearConstraint(form.matrix, form.row_lower, form.row_upper),
-            options=options | more,
-        )
-
-    result = solved()
-    if result.status == OTHER and "olve error" in result.message:
-        # HiGHS finds now and then that the point it took back through presolve lies outside its bounds.
-        result = solved(presolve=False)
+    # HiGHS finds now and then that the point it took back through presolve lies outside its bounds. This build then
+    # ends with an error, or prints a line of its own that no option keeps back.
+    options["presolve"] = False
+    result = _call(
+        milp,
+        flip * form.cost,
+        integrality=form.whole.astype(int),
+        bounds=Bounds(form.lower, form.upper),
+        constraints=LinearConstraint(form.matrix, form.row_lower, form.row_upper),
+        options=options,
+    )
     bound = None if result.mip_dual_bound is None else flip * float(result.mip_dual_bound) + form.offset
     return _found(result, work={"nodes": float(result.mip_node_count or 0)}, bound=bound)
 

@@ -159,6 +159,10 @@ def _table(plan: Plan, inputs: Inputs, app: App, table: PolicyTable, at: str) ->
         return
     if any(load.serve != Serve(max_batch=table.queue_max + 1) for load in worker.loads):
         yield Violation("policy-models", at, f"{table.workers} takes other batches than {table.queue_max + 1} at most")
+    if table.otherwise.batch != "max" and table.otherwise.batch > table.queue_max + 1:
+        text = f"takes {table.otherwise.batch} at once where more than {table.queue_max} wait"
+        yield Violation("policy-models", at, f"{text}, and {table.queue_max + 1} at most are known")
+        return
     missing = set(table.models) - {load.variant for load in worker.loads}
     if missing:
         yield Violation("policy-models", at, f"{table.workers} does not load {', '.join(sorted(missing))}")

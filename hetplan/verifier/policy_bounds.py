@@ -122,7 +122,9 @@ def _fewest(facts: Facts) -> float:
 
 def _process(facts: Facts, app_id: str, table: PolicyTable) -> Process:
     plan, inputs, options = facts.plan, facts.inputs, facts.plan.method.options
-    app, worker = inputs.slo.apps[app_id], next(one for one in plan.workers if one.id == table.workers)
+    app, worker = inputs.slo.apps[app_id], next((one for one in plan.workers if one.id == table.workers), None)
+    if worker is None:
+        raise NoProof(f"there is no worker group {table.workers}")
     latency_s = latencies_s(plan, inputs, worker, table)
     if latency_s is None:
         raise NoProof("the profile does not give the latencies of every batch")

@@ -50,7 +50,8 @@ _OWN_OF_PLAN = {
     "compound": frozenset({"goodput", "served", "candidates_per_hour", "cost_per_query"}),
 }
 _OWN_OF_APP = {"compound": frozenset({"rounds_unserved", "calls_per_query"})}
-_SHOWN_ONLY = frozenset({"goodput", "violations", "utilisation", "served", "ttft_ms", "tpot_ms"})
+_OF_TEXT = frozenset({"ttft_ms", "tpot_ms"})
+_SHOWN_ONLY = frozenset({"goodput", "violations", "utilisation", "served"})
 """What simulation, measurement or a model of queues says of an application, and arithmetic does not."""
 
 _SENSE = {
@@ -71,7 +72,7 @@ def is_known(question: str, quantity: str, *, of_app: bool, arithmetic: bool) ->
     """Whether a plan of this question may promise a quantity of an application, or of itself, by such a model."""
     if not of_app:
         return quantity in _OF_PLAN | _OWN_OF_PLAN.get(question, frozenset())
-    shown = frozenset[str]() if arithmetic else _SHOWN_ONLY
+    shown = frozenset[str]() if arithmetic else _SHOWN_ONLY | (_OF_TEXT if question in ("llm", "pool") else frozenset())
     return quantity in RECOMPUTED | _OWN_OF_APP.get(question, frozenset()) | shown
 
 

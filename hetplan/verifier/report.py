@@ -49,7 +49,8 @@ class Report:
 
     `checked` names the checks that ran, in order; `skipped` names what could not be recomputed here ("app: why");
     `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
-    bound was proved again here, and nobody should call another one certified.
+    bound was proved again here, and nobody should call another one certified; `differs` names where a plan made anew
+    is another one, if one was made.
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])
@@ -61,11 +62,12 @@ class Report:
     skipped: tuple[str, ...] = ()
     unchecked: bool = False
     claims: tuple[ClaimAgain, ...] = ()
+    differs: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Nothing that was recomputed contradicts the plan."""
-        return not self.violations
+        return not self.violations and all(one.word is not Word.REFUTED for one in self.claims)
 
     def _repr_html_(self) -> str:
         """The verdict as a notebook shows it."""

@@ -66,6 +66,16 @@ def test_an_action_with_another_word_is_noticed() -> None:
                 assert codes(forged, "variants-state"), f"{number}: {word} for {action['do']}"
 
 
+@pytest.mark.parametrize("example", ["variants", "variants-state"])
+def test_a_promise_of_tokens_where_no_text_is_made_is_noticed(example: str) -> None:
+    honest = plan_of(example)
+    for number, promise in enumerate(honest["promises"]):
+        if promise["quantity"] == "response_ms":
+            forged = copy.deepcopy(honest)
+            forged["promises"][number]["quantity"] = "tpot_ms"
+            assert "promise-quantity" in codes(forged, example)
+
+
 def a_tenth_more(plan: Document) -> None:
     for rule in plan["dispatch"].values():
         rule["budget_ms"] = {step: ms * 100.0 for step, ms in rule["budget_ms"].items()}

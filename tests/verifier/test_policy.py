@@ -11,6 +11,7 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_policy import Expected
 from hetplan.profiles.workers import Serve
+from hetplan.verifier.check import verify_plan
 from hetplan.verifier.policy import check
 
 CHOICES = [
@@ -285,6 +286,17 @@ def test_what_is_spoilt_is_caught_and_named(words: str) -> None:
     # What follows from one wrong expectation, of the gain and of promises, is not what this is about.
     follows = {f"policy-gain @ {TABLE}", *(f"promise @ promises[{n}]" for n in range(9))}
     assert set(named(spoil(plan), inputs)) - follows == set(expected)
+
+
+def test_a_table_of_nobody_or_of_batches_beyond_it_is_a_violation_and_no_fault_of_the_verifier() -> None:
+    plan, inputs = planned("late are served")
+    first = plan.workers[0].model_copy(update={"id": "another"})
+    found = {one.at for one in verify_plan(plan.model_copy(update={"workers": (first,)}), inputs, check).violations}
+    assert TABLE in found
+    table = plan.policies["a"][0]
+    otherwise = table.otherwise.model_copy(update={"batch": table.queue_max + 2})
+    found = {str(one) for one in verify_plan(with_table(plan, otherwise=otherwise), inputs, check).violations}
+    assert any("takes 6 at once where more than 4 wait" in one for one in found)
 
 
 def test_latencies_are_those_of_the_profile() -> None:

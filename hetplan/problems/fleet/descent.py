@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 KEPT = 250
 """So many choices of an application in a period are looked at: those that cost least at the prices found."""
 LOOKS = 60_000
-"""So many choices of menus are made in one descent."""
+"""So many choices of menus are made in one descent, and as many of pairs of them."""
 SWEEPS = 4
 NEAR = 1.02
 """What costs no more than so many times the best is worth a look at pairs of applications."""
@@ -40,6 +40,7 @@ class Descent:
     prices: Floats
     menus: list[list[Floats]] = field(default_factory=list)
     looks: int = 0
+    paired: int = 0
 
     def __post_init__(self) -> None:
         """The menus of every period and application."""
@@ -86,7 +87,7 @@ class Descent:
         menus, taken = self.menus[p], taken.copy()
         total = taken.sum(axis=0)
         now, changed = float(np.maximum(total - committed, 0.0) @ self.cost), True
-        while changed and self.looks < LOOKS:
+        while changed and self.paired < LOOKS:
             changed = False
             for one, other in combinations(range(len(menus)), 2):
                 room = total - taken[one] - taken[other] - committed
@@ -94,7 +95,7 @@ class Descent:
                 first, second = (
                     menu[np.maximum(menu + room, 0.0) @ self.cost < now - SLACK] for menu in (menus[one], menus[other])
                 )
-                self.looks += 1 + len(first) * len(second) // KEPT
+                self.paired += 1 + len(first) * len(second) // KEPT
                 rent = np.zeros((len(first), len(second)))
                 for offer in np.flatnonzero(self.cost) if rent.size else ():
                     more = (first[:, offer] + room[offer])[:, None] + second[:, offer]
@@ -121,7 +122,7 @@ class Descent:
         """The fleet at the end of a descent from these committed machines: its bill, R, and x per period."""
         if any(not len(menu) for menus in self.menus for menu in menus):
             return None
-        self.looks = 0
+        self.looks = self.paired = 0
         first = [np.array([menu[0] for menu in menus]) for menus in self.menus]
         bill, taken = self.at(committed, self.at(committed, first)[1], pairs=True)
         falls = True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from hetplan.problems.fleet.wish import Wish
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan_parts import Lever
 
 __all__ = ["FleetQuestion"]
 
@@ -57,6 +60,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.bill import levers_of, of_sharing
         from hetplan.problems.fleet.draft import drafted
         from hetplan.problems.fleet.room import with_room
+        from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.together import with_sharing
         from hetplan.problems.fleet.ways import part_of, parts_of, roomier, searched
 
@@ -69,9 +73,13 @@ class FleetQuestion:
             found = (roomier(before, wish, ask) if before is not None else None) or searched(wish, parts, ask)
             return found if isinstance(found, Infeasible) else (found, parts)
 
-        best = with_room(self.wish, answer)
+        best = with_room(self.wish, answer, lambda: is_over(ask))
         if isinstance(best, Infeasible):
             return best
-        levers = levers_of(*best, ask) if self.wish.options.levers and self.wish.periods > 1 else ()
-        joined = held_ahead(with_sharing(*best), best[1])
+        hurried = is_over(ask)
+        wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
+        levers: tuple[Lever, ...] = ()
+        with suppress(Cancelled):
+            levers = levers_of(*best, ask) if wanted else ()
+        joined = held_ahead(best[0] if hurried else with_sharing(*best), best[1])
         return drafted(joined, of_sharing(levers, joined), best[1])

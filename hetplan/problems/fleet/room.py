@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from hetplan.errors import Cancelled
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.menus import left_of
@@ -31,19 +32,24 @@ ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
 """So often at most, in one period (by then four times its rate) and over several, where a search takes seconds."""
 
 
-def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer]) -> Answer:
+def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over: Callable[[], bool]) -> Answer:
     """A fleet in which every part has room to wait, as far as there is such a fleet, and the parts as they settle then.
 
-    `answered` is handed the wish, and the fleet before it where there was one.
+    `answered` is handed the wish, and the fleet before it, if any. Once the time is `over` nothing is played.
     """
     first = best = answered(wish, None)
     answers: Answers = {}
     rounds = ROUNDS if wish.periods == 1 else ROUNDS_OF_SEVERAL
     for _ in range(rounds if wish.options.size in SIZED else 0):
-        if isinstance(best, Infeasible) or not (short := {_key(*one, best[0]) for one in _short(*best, answers)}):
+        if isinstance(best, Infeasible) or over():
+            break
+        if not (short := {_key(*one, best[0]) for one in _short(*best, answers)}):
             break
         wish = replace(wish, room={**wish.room, **{key: STEP * wish.room.get(key, 1.0) for key in short}})
-        more = answered(wish, best[0])
+        try:
+            more = answered(wish, best[0])
+        except Cancelled:
+            break
         if isinstance(more, Infeasible):
             break
         best = more
@@ -52,7 +58,8 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer]) -> A
         best = (found, best[1]) if found is not None else answered(wish, None)
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
-    found = _with_warnings(*best, answers)
+    hurried = over()
+    found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers)
     if found.wish.room:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.
         goal = found.goal
@@ -61,7 +68,7 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer]) -> A
                 goal, bound=first[0].goal.bound, scope="relaxation", note=f"{goal.note}; it leaves out waiting"
             )
         found = replace(found, bound=first[0].bound, goal=goal, prices=first[0].prices, served=first[0].served)
-    return _as_played(found, best[1], answers)
+    return (found, best[1]) if hurried else _as_played(found, best[1], answers)
 
 
 def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tuple[Found, Mapping[str, Part]]:
@@ -78,6 +85,14 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
             )
             own[name, p] = settling[name].settle(offers, found.wish.rate(_app(found, name), p)).part or own[name, p]
     return replace(found, parts=own), settling
+
+
+def _unplayed(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:
+    """The fleet, with a warning for every application that was to be asked whether it has room."""
+    late = [app.name for app in found.wish.apps if _careful(found.wish, app, parts[app.name], answers) is not None]
+    text = "the time was over before it was known whether its queues have room: play it with hetplan simulate"
+    notices = (Notice(code="W-queueing", at=f"apps.{name}", text=f"{name}: {text}") for name in late)
+    return replace(found, notices=(*found.notices, *notices))
 
 
 def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:

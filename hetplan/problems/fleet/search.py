@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import SolverFailed
+from hetplan.errors import Cancelled, SolverFailed
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.forms.milp import Builder, Milp
@@ -25,7 +25,7 @@ from hetplan.problems.fleet.master import Limit, add_machines, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.wish import Application, Wish
 
-__all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search"]
+__all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search", "is_over"]
 
 Floats = NDArray[np.float64]
 
@@ -45,8 +45,16 @@ MIXTURE = 40
 REFINED = 1
 """At least so many rounds of prices over all periods after those over groups of them, which need not be as near."""
 ALMOST = 0.99
+RESERVED = 0.3
+"""So much of the time is kept to make a plan of what is known."""
 MIXED = 0.5
 """How much of the prices of the best bound goes into the next ones, at first."""
+
+
+def is_over(ask: Ask) -> bool:
+    """Whether a plan is to be made of what is known: the work was interrupted, or its time is nearly over."""
+    cancel, seconds = ask.limits.cancel, ask.limits.seconds
+    return (cancel is not None and cancel.is_set()) or ask.remaining <= RESERVED * (seconds or 0.0)
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,8 @@ class Search:
     """The prices of rows that gave the best bound."""
     lifted: bool = False
     """Whether its prices came from groups of its periods."""
+    last: Relaxed | None = None
+    """The cheapest mixture found last."""
     expected: int = 0
     """About how many programs the whole search asks; 0: nobody reckons how far it is."""
 
@@ -292,10 +302,23 @@ class Search:
         return centre
 
     def converge(self, gap: float, rounds: int) -> Relaxed:
-        """Prices and menus in turn until the bound meets the relaxed fleet, or enough programs were asked."""
+        """Prices and menus in turn until the bound meets the relaxed fleet, or enough programs were asked.
+
+        Where the work is interrupted, the cheapest mixture found last.
+        """
+        try:
+            return self._converged(gap, rounds)
+        except Cancelled:
+            if self.last is None:
+                raise
+            return self.last
+
+    def _converged(self, gap: float, rounds: int) -> Relaxed:
         wish, best, last = self.wish, self.best, self.rounds + rounds
         while True:
-            found = self.relaxed()
+            if self.last is not None and is_over(self.ask):
+                return self.last
+            self.last = found = self.relaxed()
             centre = self.centre(found)
             best = centre if best is None else best
             fresh = False

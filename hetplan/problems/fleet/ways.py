@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from hetplan.errors import InputError
+from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import Counts, left_of
-from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Search
+from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
@@ -41,6 +42,7 @@ PLAYED = ("variants", "pipeline")
 MOST_OF_ONE = 64
 """Machines of each hardware with which a formula should find some plan."""
 MOST_RETRIES = 12
+OVER = Infeasible(why=("the time was over, or the work interrupted, before machines for all were found",), proved=False)
 PASSES = 4
 """So often every application in every period is asked where prices came from groups of periods, about."""
 
@@ -150,22 +152,25 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool 
         each.expected = wish.options.programs + passes * len(each.pairs)
     like = each.over(each.groups)
     if not like.begin():
+        if is_over(ask):
+            return OVER
         search.begin()
         return explained(search)
     refused: dict[tuple[str, int], str] = {}
     for _ in range(MOST_RETRIES):
         near = wish.options.gap / 3 if like is each else wish.options.gap
         relaxed = like.converge(near, wish.options.rounds)
-        if like is not each:
-            each.lift(like, each.groups)
-            left = (wish.options.programs - search.menus.asked) // len(each.pairs)
-            each.converge(wish.options.gap / 3, max(REFINED, left))
+        if like is not each and not is_over(ask):
+            with suppress(Cancelled):
+                each.lift(like, each.groups)
+                left = (wish.options.programs - search.menus.asked) // len(each.pairs)
+                each.converge(wish.options.gap / 3, max(REFINED, left))
         search.bound, search.rounds = each.bound, each.rounds
         if relaxed.missing > FEW:
-            return explained(search)
+            return OVER if is_over(ask) else explained(search)
         fleet = best_fleet(search, each, like, relaxed)
         if fleet is None:
-            return explained(search)
+            return OVER if is_over(ask) else explained(search)
         settled, refused = settled_by(search, fleet)
         if not refused:
             prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import Cancelled
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.master import add_machines
 from hetplan.problems.fleet.menus import Choice
-from hetplan.problems.fleet.search import Fleet, Relaxed, Search
+from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
 
 __all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "starts_of"]
@@ -83,16 +85,17 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     def near() -> bool:
         return best is not None and best_cost - search.bound <= wish.options.gap * best_cost
 
-    if near() or (best is not None and len(search.pairs) > FEW_PAIRS):
+    if near() or (best is not None and (len(search.pairs) > FEW_PAIRS or is_over(search.ask))):
         return best
-    for committed in _tries(search, relaxed):
-        tried = _hours(search, committed)
-        if tried is not None and cost_of(wish, tried) < best_cost - 1e-9:
-            best, best_cost = tried, cost_of(wish, tried)
-    if not near() and len(search.pairs) <= FEW_PAIRS:
-        together = _together(search)
-        if together is not None and cost_of(wish, together) < best_cost - 1e-9:
-            best = together
+    with suppress(Cancelled):
+        for committed in _tries(search, relaxed):
+            tried = _hours(search, committed)
+            if tried is not None and cost_of(wish, tried) < best_cost - 1e-9:
+                best, best_cost = tried, cost_of(wish, tried)
+        if not near() and len(search.pairs) <= FEW_PAIRS:
+            together = _together(search)
+            if together is not None and cost_of(wish, together) < best_cost - 1e-9:
+                best = together
     return best
 
 
@@ -119,6 +122,8 @@ def polished(search: Search, each: Search, committed: Floats) -> Iterator[Fleet]
         if fleet is None:
             return
         yield fleet
+        if is_over(search.ask):
+            return
         wanted, known = [], search.known
         for p, own in enumerate(taken):
             for number, app in enumerate(each.wish.apps):
@@ -126,7 +131,8 @@ def polished(search: Search, each: Search, committed: Floats) -> Iterator[Fleet]
                 wanted.append((app, each.wish.rate(app, p), search.barred(search.wish.prices), free))
         if turn and search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
             return
-        search.menus.beyond(search.ask, wanted)
+        with suppress(Cancelled):
+            search.menus.beyond(search.ask, wanted)
         if search.known == known:
             return
 

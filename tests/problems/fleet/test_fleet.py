@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hetplan as hp
+from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.plan_file import with_digest
@@ -243,6 +245,17 @@ def test_hours_in_halves_and_zones_in_another_order_cost_the_same() -> None:
     assert cost(solved(slo, turned)) == pytest.approx(cost(solved(slo, profile)))
 
 
+@pytest.mark.slow
+def test_applications_and_hours_in_another_order_cost_the_same() -> None:
+    apps = [app([90.0, 40.0, 120.0]), app([30.0, 80.0, 10.0], small=0.9), app([10.0, 10.0, 10.0], small=0.2)]
+    slo = wish(*apps, periods=3, limits={"survive": {"zones": 1, "keep": 0.8}}, starts=False)
+    turned, backwards = copy.deepcopy(slo), copy.deepcopy(slo)
+    turned["apps"] = dict(reversed(slo["apps"].items()))
+    for one in backwards["apps"].values():
+        one["demand"]["series"].reverse()
+    assert cost(solved(slo)) == pytest.approx(cost(solved(turned))) == pytest.approx(cost(solved(backwards)))
+
+
 def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = copy.deepcopy(PROFILE)
     for name in ("a", "b"):
@@ -416,6 +429,25 @@ def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once
     with pytest.raises(hp.InputError) as caught:
         solved(slo)
     assert caught.value.faults[0].path.startswith(path), caught.value.faults
+
+
+@pytest.mark.parametrize("moment", ["round 1", "all periods", "whole machines, pass 1"])
+def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hetplan.problems.fleet.search.PAIRS", 1)
+    slo = wish(app([90.0, 40.0, 85.0, 60.0, 55.0]), periods=5, limits={"survive": {"zones": 1, "keep": 0.5}})
+    cancel, seen = threading.Event(), list[str]()
+
+    def noted(event: Event) -> None:
+        seen.append(event.detail)
+        if event.detail == moment:
+            cancel.set()
+
+    outcome = hp.solve(PROFILE, slo, question="fleet", limits=Limits(cancel=cancel), on_event=noted)
+    assert moment in seen
+    assert hp.verify(outcome.require(), PROFILE, slo).ok
+    assert cost(outcome) >= cost(solved(slo)) - 1e-9
 
 
 @pytest.mark.slow
