@@ -117,3 +117,9 @@ def test_every_error_has_its_code(error: BaseException, code: Exit) -> None:
 
 def test_a_closed_pipe_is_left_to_the_system() -> None:
     assert ending_of(BrokenPipeError(32, "Broken pipe")) is None
+
+
+def test_a_single_file_is_answered_by_which_two_are_needed(run: Callable[..., Any]) -> None:
+    ran = run("solve", "profile.json")
+    assert ran.code == 2
+    assert "what was measured (PROFILE), then what is wanted (SLO)" in " ".join(ran.err.split())

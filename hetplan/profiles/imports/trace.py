@@ -4,7 +4,8 @@ Read are:
 
 - traces of text: Azure's CSV (TIMESTAMP, ContextTokens, GeneratedTokens), BurstGPT's CSV, Mooncake's JSON lines;
 - what Prometheus answers to a range query (JSON): one rate per step; several series are added up;
-- CSV with rates: ``start_s`` and ``rate_qps``;
+- CSV with rates: ``start_s`` and ``rate_qps``; or a column of times at equal steps, beside ``rate``, ``rate_qps``,
+  ``qps`` or ``rps``;
 - CSV with a column of times (``arrival_s``, ``arrival_ms``, ``timestamp``, ``time`` or ``ts``, or the one that
   ``column`` names): seconds, milliseconds since 1970, or dates.
 
@@ -41,6 +42,9 @@ from hetplan.profiles.imports.token_traces import Request, read_requests, wish_o
 
 __all__ = ["convert", "words_of"]
 
+_RATES = ("rate", "rate_qps", "qps", "rps")
+_UNEVEN = 0.01
+"""Steps of time that differ by more, in parts of one, are not equal."""
 _TIMES = {"arrival_s": 1.0, "arrival_ms": 1e-3, "timestamp": 0.0, "time": 0.0, "ts": 0.0, "datetime": 0.0}
 """Columns of times and their unit; 0: seen from the first value."""
 _MILLISECONDS = 1e11
@@ -75,8 +79,10 @@ def convert(
         elif "ContextTokens" in header or "Request tokens" in header or text.lstrip().startswith("{"):
             kind, requests = "requests", list(read_requests(text.splitlines(), file))
             times = np.sort(np.array([one[0] for one in requests]))
+        elif of_rates := next((name for name in header if name.lower() in _RATES), None):
+            kind, (step, rates, origin) = "rates", _rates_at(text, (column, of_rates), file)
         else:
-            kind, times = "arrivals", _times(text, column, file)
+            kind, times = "arrivals", np.sort(_times(text, column, file))
     if kind in ("requests", "arrivals"):
         origin = float(times[0]) if len(times) and times[0] > 1e8 else None
         step = period_s or _step(times, file)
@@ -224,8 +230,33 @@ def _rates(text: str, file: str) -> tuple[float, Floats]:
     return found.period_s, np.array(found.rates_qps)
 
 
+def _rates_at(text: str, columns: tuple[str, str], file: str) -> tuple[float, Floats, float | None]:
+    """The step, the rates and the first moment (where it is a date) of a CSV file with a column of each."""
+    times = _times(text, columns[0], file)
+    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+    rates = [_rate(row[columns[1]], number, file) for number, row in enumerate(reader, start=2)]
+    order = np.argsort(times, kind="stable")
+    times, gaps = times[order], np.diff(times[order])
+    if len(times) < 2 or not gaps.min() > 0 or float(np.ptp(gaps)) > _UNEVEN * float(gaps.mean()):
+        raise InputError.one(file=file, path=columns[1], why="rates at two moments or more, equally far apart",
+                             remedy="Resample it; or leave that column out where the times are arrivals.")  # fmt: skip
+    return float(gaps.mean()), np.array(rates)[order], float(times[0]) if times[0] > 1e8 else None
+
+
+def _rate(cell: str | None, number: int, file: str) -> float:
+    try:
+        value = float(cell or "")
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InputError.one(file=file, path=f"line {number}", value=(cell or "")[:80], why="a rate of 0 or more",
+                             remedy="Mend or remove the line.")  # fmt: skip
+    return value
+
+
 def _times(text: str, column: str, file: str) -> Floats:
-    """Arrival times in seconds, sorted, of a CSV file with a header."""
+    """The times of a CSV file with a header, in seconds, in the file's order."""
     reader = csv.DictReader(text.splitlines())
     names = [name.strip() for name in reader.fieldnames or ()]
     by_case = {name.lower(): name for name in names}
@@ -238,7 +269,7 @@ def _times(text: str, column: str, file: str) -> Floats:
     reader.fieldnames = names
     found = [_moment(row[chosen], number, file) for number, row in enumerate(reader, start=2)]
     unit = _TIMES.get(chosen.lower(), 0.0) or (1e-3 if found and max(found) > _MILLISECONDS else 1.0)
-    return np.sort(np.array(found, dtype=np.float64)) * unit
+    return np.array(found, dtype=np.float64) * unit
 
 
 def _moment(cell: str | None, number: int, file: str) -> float:

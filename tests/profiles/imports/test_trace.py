@@ -105,6 +105,25 @@ def test_times_are_read_in_the_unit_they_are_in(column: str, cell: Callable[[flo
     assert ("first" in slo["extensions"]["trace"]) is (column in ("timestamp", "ts", "Time"))
 
 
+@pytest.mark.parametrize(
+    "times", [("time", "0", "60", "120"), ("Timestamp", *(f"2023-11-14T22:1{k}:00Z" for k in "345"))]
+)
+def test_rates_beside_times_are_rates_and_no_arrivals(times: tuple[str, ...], tmp_path: Path) -> None:
+    lines = [f"{cell},{rate}" for cell, rate in zip(times, ("rate", "10", "30", "20"), strict=True)]
+    _, slo, files = convert(written(tmp_path, "day.csv", "\n".join([lines[0], *reversed(lines[1:])])), app="web")
+    rates = read_rates(written(tmp_path, "rates.csv", files["rates.csv"]))
+    assert rates.period_s == 60
+    assert rates.rates_qps == (10.0, 30.0, 20.0)
+    assert slo["apps"]["web"]["demand"]["rate_qps"] == 20.0
+    assert "arrivals.csv" not in files
+
+
+@pytest.mark.parametrize("lines", ["0,1\n60,2\n90,3", "0,1\n0,2", "0,1", "0,1\n60,fast", "0,1\n60,-2", "0,1\n60,"])
+def test_rates_that_are_none_or_come_unevenly_are_refused(lines: str, tmp_path: Path) -> None:
+    with pytest.raises(hp.InputError):
+        convert(written(tmp_path, "day.csv", f"time,rate\n{lines}\n"), app="web")
+
+
 def test_a_trace_of_text_has_lengths_and_a_plan_can_be_asked_of_its_slo(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     times = drawn("poisson", 400)
