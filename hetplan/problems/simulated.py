@@ -12,10 +12,12 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Tools
-from hetplan.planner.draft import Draft
+from hetplan.planner.draft import Draft, Repair
+from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
-from hetplan.serving.strictest import late_share
+from hetplan.profiles.slo import App
+from hetplan.serving.strictest import late_share, strictest
 from hetplan.serving.targets import response_targets
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "shown_by",
     "shown_of",
     "together",
+    "where_late",
     "with_shown",
 ]
 
@@ -47,6 +50,8 @@ AT_EDGE = 1.5
 """Times the share that is late: where the interval reaches so far, a few long queues decide, and runs may miss them."""
 SEEN = 99.9
 """Of higher percentiles the runs of a play may be too short for an upper end."""
+LESS, MORE = 0.75, 1.4
+"""Times a rate, and times a limit: the first guess at what helps a plan that is late."""
 MOST_OFF = 2.0
 """What ten times a limit counts for, between 1 and this: a percentile that is farther off tells no more."""
 FRESH = 1_000_003
@@ -241,3 +246,21 @@ def with_shown(made: Draft, shown: Shown) -> Draft:
     """The draft with what simulation showed, and without the advice to simulate it."""
     kept = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
     return replace(made, promises=(*made.promises, *shown.promises), warnings=kept)
+
+
+def where_late(name: str, app: App, rate_qps: float | None) -> tuple[Repair, ...]:
+    """What may help an application whose queries are late in simulation: fewer of them, or more time for each.
+
+    >>> app = App.model_validate({"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 80}]})
+    >>> [one.text for one in where_late("a", app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
+    ['lower slo.apps.a.demand.rate_qps from 40 to 30 qps or so',
+     'raise slo.apps.a.latency[0].max_ms from 80 to 112 ms or so']
+    """
+    repairs = []
+    if rate_qps:
+        repairs.append(change(f"slo.apps.{name}.demand.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
+    target = strictest(app)
+    if target is not None:
+        at = f"slo.apps.{name}.latency[{target.place}].max_ms"
+        repairs.append(change(at, target.max_ms, MORE * target.max_ms, "ms", more=" or so"))
+    return tuple(repairs)

@@ -24,8 +24,7 @@ from hetplan.problems.pipeline.few import by_few_levels, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
-from hetplan.problems.repairs import where_late
-from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together
+from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together, where_late
 from hetplan.serving.strictest import late_share
 
 __all__ = ["estimated", "kept"]

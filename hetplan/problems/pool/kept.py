@@ -34,8 +34,16 @@ from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at, rat
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.pool.valued import Simulated
 from hetplan.problems.pool.why import less_rate
-from hetplan.problems.repairs import where_late
-from hetplan.problems.simulated import CONFIRMED, FRESH, SEARCHED, Played, check_simulator, plan_to_simulate, play
+from hetplan.problems.simulated import (
+    CONFIRMED,
+    FRESH,
+    SEARCHED,
+    Played,
+    check_simulator,
+    plan_to_simulate,
+    play,
+    where_late,
+)
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
