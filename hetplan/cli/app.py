@@ -150,15 +150,7 @@ _COMMANDS = (
     _Command("engine", "engine:engine", "Hosts", ("hetplan engine llama-8b-h100 profile.json --port 8000",)),
     _Command("import", "inputs:import_file", "Inputs", ("hetplan import melange gpu_info.json -o imported",)),
     _Command("schema", "inputs:schema", "Inputs", ("hetplan schema profile > profile.schema.json",)),
-    _Command(
-        "export",
-        "export:export",
-        "Inputs",
-        (
-            "hetplan export profile.json slo.json --form lp",
-            "hetplan export profile.json slo.json --form mps -o pool.mps",
-        ),
-    ),
+    _Command("export", "export:export", "Inputs", ("hetplan export profile.json slo.json --form mps -o pool.mps",)),
     _Command("questions", "catalog:questions", "What there is", ("hetplan questions",)),
     _Command("options", "catalog:options", "What there is", ("hetplan options pool",)),
     _Command("solvers", "catalog:solvers", "What there is", ("hetplan solvers",)),
