@@ -151,7 +151,7 @@ def _weights(facts: Facts, app: str, dispatch: MatchingDispatch) -> Iterator[str
 def _predicting(facts: Facts, app: str, dispatch: MatchingDispatch | EarliestDispatch) -> Iterator[str]:
     """What a rule that predicts goes by: the wish's target, the options' xi, the tables that the loads run by."""
     targets = response_targets(facts.inputs.slo.apps[app])
-    if not targets or dispatch.slo_ms != targets[-1][0]:
+    if not targets or not _close(dispatch.slo_ms, targets[-1][0]):
         yield f"goes by {dispatch.slo_ms:g} ms, which is not the wanted response time"
     if not _close(dispatch.xi, option(facts.plan, "xi", dispatch.xi)):
         yield f"xi is {dispatch.xi:g}, the options say {option(facts.plan, 'xi', dispatch.xi):g}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["NoProof", "NotRebuilt", "Rows"]
+__all__ = ["BOXES", "NoProof", "NotRebuilt", "Rows"]
 
 EPS = 2.0**-52
 MOST_LEAVES = 20_000
@@ -106,6 +106,11 @@ class Rows:
         if worst == -math.inf:
             raise NoProof("its multipliers bound nothing")
         return self.flip * worst
+
+    @property
+    def size(self) -> int:
+        """Rows times columns."""
+        return len(self._rows) * len(self._columns)
 
     def searched(self, target: float, *, most: int = BOXES) -> float:
         """A bound in the program's own sense by splitting boxes here, until it is as good as the target.

@@ -39,7 +39,7 @@ from hetplan.profiles.profile import Hardware
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, Seat
-from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
+from hetplan.verifier.rows import BOXES, NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import (
     Held,
@@ -67,6 +67,8 @@ _HAIR = 1e-9
 _SHOWN, _SLIP = 1e-8, 1e-8
 _MOST_FILLINGS = 500
 """Where a machine may be filled in more ways, its instances are counted by what they take together."""
+_MOST_CELLS, _FEWEST = 10_000_000, 10
+"""Rows times columns of all boxes of a search, at most; where that makes fewer boxes than this, nothing is searched."""
 _MOST_ALIKE = 16
 """Up to so many alike instances on a machine what they take is counted in whole parts."""
 
@@ -79,13 +81,22 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     """
     if claim.about not in ("gross_cost_per_hour", "cost_per_hour") or claim.sense != "min":
         raise NoProof(f"nothing is known here of the {claim.sense} {claim.about}")
-    counts, given = _Counts(Reading(facts.plan, facts.inputs)), solve.proof or {}
+    reading, given = Reading(facts.plan, facts.inputs), solve.proof or {}
     reason = f"it is proved by {solve.about or solve.form}, which is not rebuilt"
-    if solve.form == "milp" and solve.about in ("least gross cost", "least gross cost, whole"):
+    written = solve.form == "milp" and solve.about in ("least gross cost", "least gross cost, whole")
+    runs = sum(len(facts.inputs.profile.variants[name].runs) for name, apps in reading.allowed.items() if apps)
+    if not written and runs**2 * _FEWEST > _MOST_CELLS:
+        raise NotRebuilt(f"{reason}, and it is too large for a search here")
+    counts = _Counts(reading)
+    if written:
         reason = counts.otherwise or ("its proof is too long for a plan" if "left_out" in given else "")
     if not reason:
         return counts.cheapest().bound(given)
-    found = counts.cheapest().searched(claim.bound or 0.0)
+    program = counts.cheapest()
+    most = min(BOXES, _MOST_CELLS // max(program.size, 1))
+    if most < _FEWEST:
+        raise NotRebuilt(f"{reason}, and it is too large for a search here")
+    found = program.searched(claim.bound or 0.0, most=most)
     if found < (claim.bound or 0.0) * (1.0 - _SHOWN):
         raise NotRebuilt(f"{reason}, and a search here shows {found:.9g}")
     return found

@@ -266,7 +266,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     bound, rate = lower_bound(pool, ask), pool.wish.rate_qps or 0.0
     if bound is None:
         return None
-    trial, made = _Trial(pool, ask), None
+    trial, made, nearest = _Trial(pool, ask), None, None
     above = 0.0
     for again in range(1 + MOST_AGAIN):
         good, nearest = _first_kept(trial, bound, rate, above)
