@@ -407,6 +407,7 @@ class _Walk:
             for held in (*reading.now, *reading.then)
         }
         """The one machine that a worker is, by its host or its own name; None where it is several."""
+        self.machines = {held.worker.id: held.worker.count for held in reading.now}
         self.held = {held.load.id: held for held in reading.now}
         self.count = {held.load.id: held.instances for held in reading.now}
         self.new = {held.load.id: held for held in reading.then}
@@ -467,14 +468,18 @@ class _Walk:
         elif action.do == "unload" and name in self.count:
             there = self.count[name] + self.aside.pop(name, 0)
             self._set(name, there - (action.count or there))
+        elif action.do == "start":
+            worker = action.worker or ""
+            self.machines[worker] = self.machines.get(worker, 0) + (action.count or 1)
         elif action.do == "stop":
-            for load in self.of_worker.get(action.worker or "", ()):
+            worker = action.worker or ""
+            # Those stop that hold least: what was loaded for the plan is on those that stay.
+            left = 0 if action.count is None else max(self.machines.get(worker, 0) - action.count, 0)
+            self.machines[worker] = left
+            for load in self.of_worker.get(worker, ()):
                 if load in self.held:
-                    gone = self.count[load]
-                    if action.count is not None:
-                        stopped = action.count * self.held[load].load.instances - self.aside.pop(load, 0)
-                        gone = min(gone, max(stopped, 0))
-                    self._set(load, self.count[load] - gone)
+                    self.aside.pop(load, None)
+                    self._set(load, min(self.count[load], left * self.held[load].load.instances))
 
 
 def _way(reading: Reading) -> Iterator[Violation]:

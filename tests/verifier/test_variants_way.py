@@ -248,3 +248,27 @@ def test_what_ends_with_its_machines_or_stays_in_part_is_no_forgery(seed: int, l
     )
     document["actions"][last]["count"] += 1
     assert not hp.verify(hp.read_plan(document, trust_digest=True), profile, slo, state=state).ok
+
+
+def test_of_a_group_that_shrinks_those_machines_stay_on_which_something_was_loaded() -> None:
+    """Two machines with two instances of one load each become one, with one of that load and one of another."""
+    from benchmarks.certified_share import QUESTIONS
+
+    profile, slo, state = QUESTIONS["variants, with a state"].files(5007)
+    options = {"size": "planned", "level": "machine", "sharing": "dedicated"}
+    outcome = hp.solve(profile, slo, state=state, formulation="milp", options=options)
+    assert outcome.exit_code == 0, outcome.violations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("formulation", ["milp", "columns"])
+def test_the_way_of_random_states_is_one_that_can_be_gone(formulation: str) -> None:
+    from benchmarks.certified_share import QUESTIONS
+
+    for seed in range(5000, 5030):
+        profile, slo, state = QUESTIONS["variants, with a state"].files(seed)
+        for level in ("aggregate", "machine"):
+            for sharing in ("dedicated", "shared"):
+                options = {"size": "planned", "level": level, "sharing": sharing}
+                outcome = hp.solve(profile, slo, state=state, formulation=formulation, options=options)
+                assert outcome.exit_code != 6, (seed, options, outcome.violations)
