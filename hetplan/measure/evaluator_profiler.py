@@ -294,6 +294,7 @@ class Profiler:
             known.popleft()
         if known and known[0]["from"] <= begin:
             self._same_operators(known[0])
+            self._in_range(known[0]["scores"])
             skipped = begin - known[0]["from"]
             found = {**known[0], "from": begin, "scores": known[0]["scores"][skipped : skipped + count]}
             return found if skipped == 0 else {**found, "again": 0}
@@ -332,6 +333,16 @@ class Profiler:
             why=f"its samples are of other operators than {', '.join(self.setup.operators)}",
             remedy="Name another file, or measure anew.",
         )  # fmt: skip
+
+    def _in_range(self, scores: Sequence[float]) -> None:
+        """A score that the metric does not have was measured by nobody."""
+        low, high = self._guarded.low, self._guarded.high
+        if not low - 1e-9 <= min(scores) <= max(scores) <= high + 1e-9:
+            wrong = min(scores) if min(scores) < low else max(scores)
+            raise InputError.one(
+                file=str(self.journal.path or "journal"), path=f"{self.setup.app}.scores", value=wrong,
+                why=f"a score of the metric, from {low:g} to {high:g}", remedy="Mend or remove the line.",
+            )  # fmt: skip
 
     def _conclude(self, configuration: int, knobs: Mapping[str, Any], seen: _Seen | Measured) -> Measured:
         if isinstance(seen, Measured):

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 FORMAT = "hetplan/journal/1.0"
+MOST = 1e15
+"""More bytes than this, or seconds, no sample has."""
 
 
 def key_of(knobs: Mapping[str, Any]) -> str:
@@ -107,7 +109,13 @@ def _batch(given: Mapping[str, Any]) -> dict[str, Any]:
     """A batch of samples; raises where nothing that measures can have written it."""
     scores, costs = given["scores"], (given["input_bytes"], *given["seconds"].values(), *given["bytes"].values())
     finite = all(math.isfinite(number) for number in (*scores, *costs))
-    if not scores or not finite or min(costs) < 0 or not isinstance(given["from"], int) or given["from"] < 0:
+    if (
+        not scores
+        or not finite
+        or not 0 <= min(costs) <= max(costs) <= MOST
+        or not isinstance(given["from"], int)
+        or given["from"] < 0
+    ):
         raise ValueError("no batch of samples")
     return dict(given)
 

@@ -416,6 +416,7 @@ def test_a_journal_of_other_inputs_or_damaged_inside_is_refused(tmp_path: Path):
         {"seconds": None},
         {"input_bytes": None},
         {"from": -1},
+        {"bytes": {"cut": 1e308}},
     ],
 )
 def test_a_journal_whose_samples_make_no_sense_is_refused(tmp_path: Path, batch: dict[str, object]):
@@ -434,6 +435,16 @@ def test_a_journal_of_other_operators_is_refused_before_anything_is_measured(tmp
     journal.add_samples("q", {"size": 1}, other)
     setup = Setup("q", "e", ("cut",), {"cut": ("size",)}, (1.0,), Rule(0.5))
     with pytest.raises(InputError, match="other operators"):
+        Profiler(setup, lambda *asked: pytest.fail("was asked"), journal)(0, {"size": 1})
+
+
+@pytest.mark.parametrize("score", [-1.0, 1.5, 1e308])
+def test_a_score_that_the_metric_does_not_have_is_refused(tmp_path: Path, score: float):
+    journal = Journal(tmp_path / "journal.jsonl")
+    batch = {"from": 0, "scores": [0.5, score], "seconds": {"cut": 0.1}, "bytes": {"cut": 1.0}, "input_bytes": 0.0}
+    journal.add_samples("q", {"size": 1}, batch)
+    setup = Setup("q", "e", ("cut",), {"cut": ("size",)}, (1.0,), Rule(0.5))
+    with pytest.raises(InputError, match="from 0 to 1"):
         Profiler(setup, lambda *asked: pytest.fail("was asked"), journal)(0, {"size": 1})
 
 
