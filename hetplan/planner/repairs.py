@@ -260,14 +260,16 @@ class Trials:
         up = repair.verb == "raise"
         moved = _moved(edits, given, up=up)
         tried = next(moved, ())
-        last = self.count + (MOST_ABOUT if repair.text.endswith(ABOUT) else MOST_TRIALS)
+        guessed = repair.text.endswith(ABOUT)
+        last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
         while tried and self._may() and self.count < last:
             more = self._tried(tried, given)
             if more is None:
                 return _said(repair, tried, given)
             now = edited(given, tried)
-            same = [new for new in (edits_of(one, now) for one in more) if _places(new) == _places(tried)]
-            if more and not same:
+            said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
+            same = [new for new in (edits_of(one, now) for one in said) if _places(new) == _places(tried)]
+            if said and not same:
                 return None  # something else is missing
             if same and _sizes(same[0], up=up) > _sizes(tried, up=up):
                 moved = _moved(same[0], given, up=up)

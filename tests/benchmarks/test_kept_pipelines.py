@@ -43,7 +43,7 @@ def test_a_plan_is_nearly_as_good_as_the_best_that_a_search_over_neighbours_find
 @pytest.mark.slow
 def test_what_is_not_kept_is_told_with_what_would_be():
     """Less to do, or more time: each is tried, and a plan is found with it."""
-    files = wide(103)
+    files = wide(104)
     outcome = hp.solve(*files)
     assert outcome.exit_code == 3
     assert outcome.why[0].startswith("not kept")

@@ -191,7 +191,7 @@ def test_where_fresh_seeds_leave_it_open_more_of_them_are_played():
 
 @pytest.mark.slow
 def test_a_plan_with_much_to_spare_is_followed_by_one_with_less_room():
-    outcome, asked = played(lambda spare, *_: 0.002 if spare >= 0.12 else 0.03)
+    outcome, asked = played(lambda spare, *_: 0.002 if spare >= 0.12 else 0.03, slo_divisor=1.8)
     assert outcome.exit_code == 0
     assert 0.12 <= room(outcome)[0] < 0.2
     assert 0.1 in {spare for spare, *_ in asked}
@@ -214,7 +214,8 @@ def test_what_is_never_kept_is_exit_3_and_says_why():
     outcome, asked = played(lambda *_: 0.05, evaluations=2)
     assert outcome.exit_code == 3
     assert "more was not tried" in outcome.why[0]
-    assert len(asked) == 2
+    # After two plans the question is asked anew, with a repair.
+    assert [spare for spare, *_ in asked[:3]] == [0.2, 0.34, 0.2]
 
 
 @pytest.mark.slow
