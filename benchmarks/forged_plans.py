@@ -1,35 +1,42 @@
-"""How many small forgeries of the shipped examples' plans `hetplan verify` notices.
+"""How many small forgeries of the shipped examples' plans, or of random ones, `hetplan verify` notices.
 
     python benchmarks/forged_plans.py [--only pool] [--every N] [--seed S] [--remarks]
+    python benchmarks/forged_plans.py --random [--only pool] [--seconds 60] [--changes 80] [--seed S]
 
 Every leaf of a plan is changed by itself: a number is raised and lowered, a word is put in place of another, an entry
 is taken away, a list is emptied. `hetplan.profiles.plan_meaning` says of each leaf whether it `runs`, `claims` or is a
 `remark`. Forgeries of the first two are counted: one is noticed where the plan is refused, or verify finds a violation.
 A change that reads as the same plan (a default that is left out) is none. Policies are sampled by default, as one takes
 seconds to verify.
+
+With `--random`, plans of random files of each question (those of `certified_share.py`), from a seed on, until so many
+CPU seconds are spent; of each at most so many changes, drawn by chance. What passed is listed by leaf.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import math
 import random
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import hetplan as hp
-from hetplan import registry
+from hetplan.cli.plan_page import ROUNDING
+from hetplan.front_door import verified
+from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_meaning import meaning_of
 from hetplan.profiles.read_plan import plan_schema
-from hetplan.verifier.check import verify_plan
 
 EXAMPLES = {
     "pool": ("pool/profile.json", "pool/slo.json", {}),
@@ -99,9 +106,9 @@ def forgeries(document: dict[str, Any], *, chance: random.Random, every: int = 1
         leaf = _leaf(way)
         for change, new in _changes(leaf, value, known.get(leaf, set()), chance):
             if chance.randrange(every) == 0:
-                forged = copy.deepcopy(document)
-                _put(forged, way, new)
-                yield Forgery(leaf, ".".join(map(str, way)), change, forged)
+                yield Forgery(leaf, ".".join(map(str, way)), change, _changed(document, way, new))
+        if isinstance(way[-1], int) and isinstance(value, dict | list) and chance.randrange(every) == 0:
+            yield Forgery(leaf, ".".join(map(str, way)), "taken away", _changed(document, way, _Gone))
 
 
 class _Gone:
@@ -147,28 +154,109 @@ def _leaf(way: Way) -> str:
     return ".".join("[]" if isinstance(step, int) else step for step in way).replace(".[]", "[]")
 
 
-def _put(document: Any, way: Way, new: Any) -> None:
+def _changed(document: dict[str, Any], way: Way, new: Any) -> dict[str, Any]:
+    """A copy of a document with another value at one place, or with nothing there."""
+    forged: Any = copy.deepcopy(document)
     *before, last = way
+    inside = forged
     for step in before:
-        document = document[step]
+        inside = inside[step]
     if new is _Gone:
-        del document[last]
+        del inside[last]
     else:
-        document[last] = new
+        inside[last] = new
+    return forged  # type: ignore[no-any-return]
+
+
+def _printed(plan: hp.Plan) -> hp.Plan:
+    """A plan as it is shown: a gap that is nothing but rounding is printed as 0."""
+    gaps = [claim.gap if claim.gap is not None and claim.gap > ROUNDING else claim.gap and 0.0 for claim in plan.claims]
+    claims = [one.model_copy(update={"gap": gap}) for one, gap in zip(plan.claims, gaps, strict=True)]
+    return plan.model_copy(update={"claims": tuple(claims), "digest": None})
 
 
 def noticed(forged: Forgery, honest: hp.Plan, inputs: hp.Inputs) -> str | None:
     """What was noticed of a forgery ("" if nothing); None where it reads as the same plan."""
     try:
         plan = hp.read_plan(forged.document, trust_digest=True)
-        if plan == honest:
+        if _printed(plan) == _printed(honest):
             return None
-        report = verify_plan(plan, inputs, registry.check_of(plan.question))
+        report = verified(plan, inputs)
     except hp.HetplanError as error:
         return f"refused: {str(error)[:80]}"
     if report.unchecked:
         return "unchecked"
     return "; ".join(f"{one.code} {one.at}" for one in report.violations[:2])
+
+
+@dataclass
+class Tried:
+    """What became of a question's random plans: changes noticed and all, by meaning; what passed, by leaf."""
+
+    plans: int = 0
+    noticed: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
+    passed: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+    def add(self, meaning: str, forged: Forgery, found: str, where: str) -> None:
+        """One change that reads as another plan."""
+        self.tried[meaning] += 1
+        self.noticed[meaning] += bool(found)
+        if not found:
+            self.passed.setdefault((meaning, forged.leaf), []).append(f"{where}: {forged.place} {forged.change}")
+
+    @property
+    def share(self) -> float:
+        """Of the changes of what runs or claims, the share that was noticed."""
+        counted = ("runs", "claims")
+        return sum(self.noticed[one] for one in counted) / max(sum(self.tried[one] for one in counted), 1)
+
+
+def tried_at_random(
+    question: str, seed: int, changes: int, *, seconds: float = math.inf, most: float = math.inf
+) -> Tried:
+    """Random plans of a question, each changed so many times: at most so many, until so many CPU seconds are spent."""
+    from benchmarks.certified_share import QUESTIONS
+
+    drawn, found = QUESTIONS[question], Tried()
+    until = time.process_time() + seconds
+    while time.process_time() < until and found.plans < most:
+        where, how, (profile, slo, *state) = f"seed {seed}", drawn.hows[seed % len(drawn.hows)], drawn.files(seed)
+        seed += 1
+        more: Any = dict(zip(["state"], state, strict=False))
+        plan = hp.solve(profile, slo, **more, **how).plan
+        if plan is None:
+            continue
+        document, inputs = plan_dict(plan), hp.load_inputs(profile, slo, **more)
+        honest = hp.read_plan(document, trust_digest=True)
+        report = verified(honest, inputs)
+        found.plans += 1
+        found.refused += [f"{where}, {dict(how)}: {one}" for one in report.violations]
+        chance = random.Random(seed)
+        every = [one for one in forgeries(document, chance=chance) if meaning_of(one.leaf) != "remark"]
+        for forged in chance.sample(every, min(changes, len(every))):
+            said = noticed(forged, honest, inputs)
+            if said is not None:
+                found.add(meaning_of(forged.leaf), forged, said, where)
+    return found
+
+
+def at_random(asked: argparse.Namespace) -> int:
+    """The table of all questions, and what passed."""
+    from benchmarks.certified_share import QUESTIONS
+
+    wrong = 0
+    for question in [one for one in QUESTIONS if asked.only in one]:
+        found = tried_at_random(question, asked.seed, asked.changes, seconds=asked.seconds)
+        counts = ", ".join(f"{one} {found.noticed[one]} of {found.tried[one]}" for one in ("runs", "claims"))
+        print(f"{question:25} {found.plans:4} plans, noticed: {counts}: {found.share:.2%}", flush=True)
+        for (meaning, leaf), ones in sorted(found.passed.items(), key=lambda item: -len(item[1])):
+            print(f"  {len(ones):4} passed, {meaning}: {leaf} ({'; '.join(ones[:3])})", flush=True)
+        for line in found.refused:
+            print(f"  an honest plan was refused: {line}", flush=True)
+        wrong += bool(found.refused) or found.share < 0.99
+    return 1 if wrong else 0
 
 
 def main() -> int:
@@ -177,7 +265,12 @@ def main() -> int:
     parser.add_argument("--every", type=int, help="try one forgery in so many, of slow examples too")
     parser.add_argument("--seed", type=int, default=0, help="which of them")
     parser.add_argument("--remarks", action="store_true", help="try remarks as well, and list those that are noticed")
+    parser.add_argument("--random", action="store_true", help="plans of random files instead")
+    parser.add_argument("--seconds", type=float, default=60.0, help="with --random: CPU seconds of each question")
+    parser.add_argument("--changes", type=int, default=80, help="with --random: the most changes of a plan")
     asked = parser.parse_args()
+    if asked.random:
+        return at_random(asked)
     total: Counter[bool] = Counter()
     for name in EXAMPLES:
         if asked.only not in name:

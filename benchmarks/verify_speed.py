@@ -96,10 +96,19 @@ def split(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Plan, Inputs]:
                 "id": f"w{t}",
                 "hardware": name,
                 "offer": f"{name}-od",
-                "loads": [{"id": f"w{t}.a", "app": "rank", "variant": "m"}],
+                "loads": [{"id": f"w{t}.a", "app": "rank", "variant": "m", "at": {}}],
             }
             for t, name in enumerate(names)
         ],
+        "actions": [
+            action
+            for t in range(len(names))
+            for action in (
+                {"id": 2 * t + 1, "do": "start", "worker": f"w{t}", "count": 1},
+                {"id": 2 * t + 2, "do": "load", "load": f"w{t}.a", "after": [2 * t + 1]},
+            )
+        ],
+        "valid": {"rate_qps": {"rank": [0.0, rate]}},
         "routing": {"rank": [{"when": {"input_tokens": i, "output_tokens": j}, "to": share} for i, j in mix["bins"]]},
         "dispatch": {
             "rank": {"rule": "earliest/1", "slo_ms": 100, "predict": {f"m@{name}": f"t-{name}" for name in names}}

@@ -12,7 +12,7 @@ from its inputs. What a plan of another question writes is its own.
 ``workers``
     One queue for all loads of a worker (pools, pipelines, policies, and where there are none), or one for each
     (variants, compound, and pools of several instances on a machine). A load of variants takes as many at a time as
-    its run was measured with, and is of one application where no other may use it.
+    its run was measured with.
 ``routing``
     A route of a pool names its class in full; a route of a pipeline whose shares go by path names the whole path.
 ``dispatch``
@@ -26,35 +26,45 @@ from its inputs. What a plan of another question writes is its own.
 ``valid``
     From no queries to the promised rate, for each application that is served.
 ``warnings``
-    All that reading the inputs warned of, word by word, and no code that nobody knows.
+    What reading the inputs and planning warn of, in its words (`warned`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.plan import Action, Promise
-from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch, MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.plan_dispatch_further import (
+    ChosenPlanDispatch,
+    MostAccurateFirstDispatch,
+    PathSharesDispatch,
+    QueueSlackDispatch,
+)
 from hetplan.profiles.plan_sections import MatchingDispatch
 from hetplan.verifier.demand import classes_of, wanted_rate
-from hetplan.verifier.facts import Facts, Seat, option, slo_divisor
+from hetplan.verifier.facts import Facts, option, slo_divisor
 from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.pipeline import Paths
 from hetplan.verifier.promises import Computed, plain_name
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import batches_of
+from hetplan.verifier.warned import check_warnings
 
-__all__ = ["WARNINGS", "check_exactly"]
+__all__ = ["check_exactly"]
 
 _SAME = 1e-9
 """Numbers of a plan have 12 digits; what follows from several of them has a few less."""
 _GAP = 1e-11
 """A gap is the difference of two numbers of 12 digits."""
+
+
+_ALWAYS = "t0"
+"""The period of a plan that has only one."""
 
 
 def check_exactly(facts: Facts, computed: Mapping[str, Computed]) -> list[Violation]:
@@ -64,12 +74,18 @@ def check_exactly(facts: Facts, computed: Mapping[str, Computed]) -> list[Violat
     """
     if facts.plan.question not in _QUEUE:
         return []
-    parts = (_actions, _queues, _loads, _routes, _rules, _budgets, _promises, _claims, _valid, _warnings, _machines)
-    if facts.plan.question == "llm":
-        return [
-            found for part in (_queues, _loads, _rules, _promises, _claims, _valid, _warnings) for found in part(facts)
-        ]
-    return [*(found for part in parts for found in part(facts)), *_execution(facts, computed)]
+    every: list[Callable[[Facts], Iterable[Violation]]]
+    every = [_queues, _policies, _loads, _rules, _promises, _claims, _valid, check_warnings]
+    if facts.plan.question != "llm":
+        every += [_actions, _routes, _budgets, _machines]
+    if facts.plan.question == "variants":
+        from hetplan.verifier.exact_variants import check_going_on
+
+        every.append(check_going_on)
+    found = [one for part in every for one in part(facts)]
+    if len(facts.plan.periods) == 1 and facts.plan.periods[0].id != _ALWAYS:
+        found.append(Violation("period-id", "periods", f"the only period is called {_ALWAYS}"))
+    return found if facts.plan.question == "llm" else [*found, *_execution(facts, computed)]
 
 
 # Actions
@@ -197,11 +213,17 @@ def _queues(facts: Facts) -> Iterator[Violation]:
 
 
 def _loads(facts: Facts) -> Iterator[Violation]:
-    """A load names its run. Variants: batches as measured; a load that one application may use is said to be of it."""
+    """A load names its run. Variants: batches as measured."""
     for seat in facts.seats.values():
         if seat.load.at is None and seat.load.variant is not None and facts.plan.format != "hetplan/plan/1.0":
             yield Violation("run-unnamed", seat.at, "names no run of the profile")
         share = seat.load.share
+        if facts.plan.question == "llm" and seat.worker.id != f"w-{seat.load.id}":
+            yield Violation("worker-id", seat.at, f"its worker is called {seat.worker.id}, not w-{seat.load.id}")
+        if facts.plan.question == "policy" and (seat.load.app is None or seat.load.instances != 1):
+            yield Violation("load-app", seat.at, "a worker holds each model once, for one application")
+        if facts.plan.question == "pipeline" and seat.load.app is None:
+            yield Violation("load-app", seat.at, "a step is of an application, and none is named")
         if share is not None and share.gpu is not None and facts.plan.question == "compound" and share.enforce != "mps":
             yield Violation("share", seat.at, f"a share of a GPU that is enforced by {share.enforce}, not by mps")
     if facts.plan.question != "variants":
@@ -217,24 +239,32 @@ def _loads(facts: Facts) -> Iterator[Violation]:
         if taken not in known and (before is None or before.serve != seat.load.serve):
             text = f"takes {taken} at a time, its run was measured with {', '.join(map(str, known))}"
             yield Violation("variants-serve", seat.at, text)
-        users = [app for app, routes in facts.plan.routing.items() if any(name in route.to for route in routes)]
-        if seat.load.app is None and users and len(_may_use(facts, seat)) == 1 and (before is None or before.app):
-            yield Violation("load-app", seat.at, f"only {users[0]} may use it, and it is said to be of all")
 
 
-def _may_use(facts: Facts, seat: Seat) -> list[str]:
-    """The applications that may be answered by a load's variant."""
-    variant = facts.inputs.profile.variants[seat.load.variant or ""]
-    found = []
-    for name, app in facts.inputs.slo.apps.items():
-        runs = app.runs
-        named = runs is not None and (
-            seat.load.variant in (runs.variants or ())
-            or (variant.family is not None and variant.family in (runs.families or ()))
-            or (runs.task is not None and runs.task == variant.task)
-        )
-        found += [name] if named else []
-    return found
+def _policies(facts: Facts) -> Iterator[Violation]:
+    """Tables say how many are taken where they end, what they gain, and of which overload the plan warns."""
+    warned = [one.text for one in facts.plan.warnings if one.code == "W-overload"]
+    for app, tables in facts.plan.policies.items():
+        for number, table in enumerate(tables):
+            at = f"policies.{app}[{number}]"
+            if table.otherwise.batch == "max":
+                yield Violation("policy", at, "does not say how many are taken where more wait than it has rows for")
+            if table.gain is None and any(claim.bound is not None for claim in facts.plan.claims) and table.expected:
+                yield Violation("policy", at, "a bound is claimed, and its gain is not said")
+            if table.overload != any(text.startswith(f"{table.rate_qps:g} qps is more than") for text in warned):
+                yield Violation("policy", at, f"overload {table.overload}, and the warnings say otherwise")
+        rule = facts.plan.dispatch.get(app)
+        if isinstance(rule, QueueSlackDispatch) and rule.estimate != QueueSlackDispatch().estimate:
+            yield Violation("dispatch", f"dispatch.{app}", "rates are estimated over another time than is planned with")
+        tops = {table.workers: table for table in sorted(tables, key=lambda one: one.rate_qps)}
+        said = {one.quantity for one in facts.plan.promises if one.app == app and one.model.startswith("stationary")}
+        if tops and all(table.expected is not None for table in tops.values()) and said != set(_EXPECTED):
+            text = f"{', '.join(sorted(said ^ set(_EXPECTED)))}: {', '.join(_EXPECTED)} of {app} are expected"
+            yield Violation("promise-missing", "promises", text)
+
+
+_EXPECTED = ("goodput", "violations", "utilisation", "quality")
+"""What is promised of the averages that the model of a policy's queue expects."""
 
 
 def _routes(facts: Facts) -> Iterator[Violation]:
@@ -377,9 +407,22 @@ _SAYS_OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     **{("compound", name): ("=", _ARITHMETIC) for name in ("goodput", "served", "candidates_per_hour")},
     **{("compound", name): ("=", _ARITHMETIC) for name in ("cost_per_query", "calls_per_query")},
 }
+_PROMISED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "pool": ((), ("rate_qps", "fluid_rate_qps")),
+    "pipeline": (("servers",), ("rate_qps", "quality", "service_ms")),
+    "variants": (("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour"), ("rate_qps", "service_ms")),
+    "llm": (("cost_per_hour",), ("rate_qps",)),
+}
+"""What each question always promises: of the plan as a whole, and of each application that is served."""
 
 
 def _promises(facts: Facts) -> Iterator[Violation]:
+    said = {(promise.app, promise.quantity) for promise in facts.plan.promises}
+    whole, of_app = _PROMISED.get(facts.plan.question, ((), ()))
+    due: set[tuple[str | None, str]] = {(None, quantity) for quantity in whole if facts.plan.workers}
+    due |= {(app, quantity) for app in facts.plan.routing for quantity in of_app}
+    for one, quantity in sorted(due - said, key=str):
+        yield Violation("promise-missing", "promises", f"no {quantity} is promised{f' to {one}' if one else ''}")
     for number, promise in enumerate(facts.plan.promises):
         for text in _promise(facts, promise):
             yield Violation("promise-exact", f"promises[{number}]", text)
@@ -400,6 +443,13 @@ def _promise(facts: Facts, promise: Promise) -> Iterator[str]:
         left = sum(one.rate_qps for one in facts.plan.unserved if one.app == promise.app)
         if not math.isclose(promise.value + left, wanted, rel_tol=_SAME, abs_tol=_SAME):
             yield f"{promise.value:.9g} qps are promised and {left:.9g} unserved, wanted are {wanted:.9g}"
+    timed = {(f"{one.of}_ms", one.percentile) for one in app.latency}
+    if (
+        promise.model == "simulation/1"
+        and quantity in ("ttft_ms", "tpot_ms")
+        and (quantity, promise.percentile) not in timed
+    ):
+        yield f"p{promise.percentile or 0:g} of {quantity} is no limit that is wished for"
     if promise.model != "simulation/1" or question not in ("variants", "pipeline", "pool", "compound"):
         return
     limits = {(one.percentile, one.max_ms) for one in app.latency if one.of == "response"}
@@ -434,12 +484,17 @@ _SCOPES = {
     ("variants", ""): ("problem", "relaxation"),
     ("llm", ""): ("problem", "relaxation"),
 }
+_OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room", "rate of the chosen pool")
+_OF_ANY_FLEET = "least cost of any schedule"
+"""What solves are about, by whose bounds only what was chosen is bounded, or every fleet that makes text."""
 
 
 def _claims(facts: Facts) -> Iterator[Violation]:
     plan = facts.plan
     if not plan.claims and (plan.workers or plan.dispatch) and plan.status != "heuristic":
         yield Violation("claim", "claims", f"the plan is called {plan.status}, and claims nothing")
+    if plan.question == "pipeline":
+        yield from _of_pipelines(facts)
     for number, claim in enumerate(plan.claims):
         at = f"claims[{number}]"
         if claim.bound is None:
@@ -448,6 +503,15 @@ def _claims(facts: Facts) -> Iterator[Violation]:
         if claim.gap is not None and not any(math.isclose(claim.gap, one, rel_tol=VALUE, abs_tol=_GAP) for one in gaps):
             yield Violation("claim", at, f"states a gap of {claim.gap:.9g}, recomputed it is {gaps[0]:.9g}")
         solve = next((one for one in plan.solves if one.id == claim.solve), None)
+        if solve is not None and claim.scope != "restriction" and solve.about in _OF_THE_CHOSEN:
+            yield Violation("claim", at, f"a bound of {solve.about}, which says nothing of others")
+        if solve is not None and plan.question == "llm" and solve.about != _OF_ANY_FLEET:
+            yield Violation("claim", at, f"a bound of {solve.about}, where it is one of {_OF_ANY_FLEET}")
+        in_parts = solve is not None and (solve.about or "").endswith(", servers in parts")
+        if plan.question == "pipeline" and solve is not None and in_parts != (claim.scope == "relaxation"):
+            yield Violation("claim", at, f"a bound of scope {claim.scope}, by a solve about {solve.about}")
+        if plan.question == "variants" and (claim.scope == "relaxation") != ((claim.note or "").startswith("bounded ")):
+            yield Violation("claim", at, f"a bound of scope {claim.scope}, of which the plan says: {claim.note}")
         if solve is not None and claim.vouched == "claimed" and solve.vouched == "certified":
             yield Violation("claim", at, f"an engine's word, and solve {solve.id} is certified")
         scopes = _SCOPES.get((plan.question, plain_name(claim.about))) or _SCOPES[plan.question, ""]
@@ -461,6 +525,24 @@ def _claims(facts: Facts) -> Iterator[Violation]:
             scopes = ("restriction",) if by_search or plan.unserved or number else ("problem",)
         if claim.scope not in scopes:
             yield Violation("claim", at, f"a bound of scope {claim.scope}, where it is {' or '.join(scopes)}")
+
+
+_TOGETHER = (
+    {"best accuracy in time, however many servers": "quality", "fewest servers": "servers"},
+    {"quality, servers in parts": "quality", "servers, servers in parts": "servers"},
+)
+"""Solves of pipelines whose bounds are claimed together, and what each is a bound of."""
+
+
+def _of_pipelines(facts: Facts) -> Iterator[Violation]:
+    """Where one of the bounds that belong together is claimed, each that was found is."""
+    abouts = {solve.id: solve.about for solve in facts.plan.solves}
+    rests_on = {abouts.get(claim.solve or 0) for claim in facts.plan.claims}
+    claimed = {claim.about for claim in facts.plan.claims}
+    for together in _TOGETHER:
+        for about in sorted(together.keys() & set(abouts.values()) if together.keys() & rests_on else ()):
+            if together[about] not in claimed:
+                yield Violation("claim", "claims", f"there is a bound by {about}, and no claim about {together[about]}")
 
 
 def _is_simulated(facts: Facts) -> bool:
@@ -485,35 +567,3 @@ def _valid(facts: Facts) -> Iterator[Violation]:
             said = "nothing is said" if stated is None else f"{stated[0]:g} to {stated[1]}"
             text = f"{said} of the rates for which the plan holds: they are 0 to {top:.9g}"
             yield Violation("valid", f"valid.rate_qps.{app}", text)
-
-
-# Warnings
-
-_CODES = """
-W-alike W-approximate W-arrivals W-arrivals-change W-arrivals-rounded W-asked-again W-batching W-busy
-W-commit W-coverage W-date W-derived-qps W-dominated W-dropped W-engine W-extrapolated W-falling W-free W-gap W-gpu-
-W-gpu-share W-history W-id-case W-idle-machine W-interruptions W-journal W-late-cheap W-late-sender W-latency-
-W-latency-unchecked W-mean-times W-merged W-models-held W-near-capacity W-newer W-no- W-no-answer W-no-bound
-W-no-latency W-no-offer W-no-plan W-no-price W-no-room W-noisy W-not-all-tried W-not-measured W-not-monotone W-one-seed
-W-order W-other- W-other-inputs W-over W-overestimates W-overlap W-overload W-percentile W-percentile-open
-W-queueing W-rate-not-played W-rate-table W-routing W-run W-run-price W-set-aside W-set-open W-short-queue
-W-short-run W-small-pool W-stale W-statistic W-strata W-streams W-swap W-table-repaired W-too-large W-too-slow
-W-too-small W-transition W-unconfirmed W-uncovered W-undecided W-unit W-unknown-running W-unlimited W-unserved
-W-unstable W-unused inputs plan share unchecked
-"""
-WARNINGS = frozenset(_CODES.split())
-"""Codes of the warnings that a plan may have."""
-
-
-def _warnings(facts: Facts) -> Iterator[Violation]:
-    read = set(facts.inputs.warnings)
-    there = {(notice.code, notice.at, notice.text) for notice in facts.plan.warnings}
-    for code, at, _ in sorted(read - there):
-        yield Violation("warning", "warnings", f"reading the inputs warns {code} at {at}, and the plan does not say so")
-    of_reading = {(code, at) for code, at, _ in read}
-    for number, notice in enumerate(facts.plan.warnings):
-        known = (notice.code, notice.at, notice.text) in read
-        if notice.code not in WARNINGS:
-            yield Violation("warning", f"warnings[{number}]", f"nobody knows what {notice.code} is")
-        elif not known and (notice.code, notice.at) in of_reading:
-            yield Violation("warning", f"warnings[{number}]", "reading the inputs says this in other words")

@@ -137,6 +137,10 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("unknown-reference", "bill.lines", f"{line.offer} in {line.period}")
 
 
+_NOT_OF_PARTS = ("no-claim", "claim", "actions-missing", "unwarned", "period-id")
+"""What a part says otherwise than a plan of its own, or does not say: the fleet claims, warns and has periods."""
+
+
 def check_parts(fleet: Fleet, *, exact: bool = False) -> list[Violation]:
     """Each part by the generic check, and by that of its question, against the files for its rates."""
     found = list[Violation]()
@@ -150,7 +154,7 @@ def check_parts(fleet: Fleet, *, exact: bool = False) -> list[Violation]:
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
             for one in report.violations
-            if one.code not in ("no-claim", "claim", "actions-missing")
+            if one.code not in _NOT_OF_PARTS
         ]
     return found
 

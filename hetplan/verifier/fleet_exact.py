@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from hetplan.profiles.plan import Period
 from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, BillLine
-from hetplan.verifier.exact import WARNINGS
 from hetplan.verifier.fleet_parts import Fleet, same
 from hetplan.verifier.report import Violation
+from hetplan.verifier.warned import WARNINGS
 
 __all__ = ["exactly"]
 

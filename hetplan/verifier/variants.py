@@ -50,7 +50,18 @@ from hetplan.verifier.readings import read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 
-__all__ = ["Held", "Reading", "batches_of", "change_s", "check", "is_whole", "part_of", "price_of", "weight_of_loading"]
+__all__ = [
+    "Held",
+    "Reading",
+    "batches_of",
+    "change_s",
+    "check",
+    "is_whole",
+    "part_of",
+    "price_of",
+    "weight_of_loading",
+    "worst_ms",
+]
 
 _WITHOUT_SLACK = ("greedy", "replicate-only", "static")
 """Formulations that serve what they can; what they cannot is said to be unserved."""
@@ -346,7 +357,7 @@ def _hosts(reading: Reading) -> Iterator[Violation]:
             yield Violation("variants-host", f"workers.{worker.id}", text)
 
 
-def _worst_ms(reading: Reading, held: Held, app: str) -> float:
+def worst_ms(reading: Reading, held: Held, app: str) -> float:
     """The longest that it takes for a query of an application."""
     classes = classes_of(reading.inputs.slo.apps[app])
     service = service_of(reading.facts, Seat(held.worker, held.load, held.run), classes)
@@ -363,7 +374,7 @@ def _at_once(reading: Reading) -> Iterator[Violation]:
         if serve.max_wait_ms > 0:
             yield Violation("variants-serve", at, f"waits {serve.max_wait_ms:g} ms for others to come")
         if serve.concurrency > 1 and held.qps:
-            busy = max(rate * _worst_ms(reading, held, app) / 1000 for app, rate in held.qps.items())
+            busy = max(rate * worst_ms(reading, held, app) / 1000 for app, rate in held.qps.items())
             if serve.concurrency > busy / serve.max_batch + 0.5 + FEASIBILITY:
                 text = f"{serve.concurrency} batches at once, where saturation means {busy / serve.max_batch:.6g}"
                 yield Violation("variants-serve", at, text)
@@ -391,7 +402,7 @@ def _slowed(reading: Reading) -> Iterator[Violation]:
                 continue
             wanted = reading.inputs.slo.apps[app]
             limit = min((ms for ms, _ in response_targets(wanted)), default=float("inf")) - wanted.network_ms_per_hop
-            if factor * _worst_ms(reading, held, app) > limit * (1 + FEASIBILITY):
+            if factor * worst_ms(reading, held, app) > limit * (1 + FEASIBILITY):
                 yield Violation(
                     "variants-slowdown", at, f"{factor:g} times slower beside {beside:g} others: over {limit:g} ms"
                 )

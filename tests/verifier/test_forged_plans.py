@@ -15,7 +15,7 @@ import hetplan as hp
 from benchmarks.forged_plans import EXAMPLES, forgeries, inputs_of, noticed, plan_of
 from hetplan.judging import verify
 from hetplan.profiles.plan_meaning import meaning_of
-from hetplan.verifier.exact import WARNINGS
+from hetplan.verifier.warned import WARNINGS
 
 Document = dict[str, Any]
 PACKAGE = Path(hp.__file__).parent

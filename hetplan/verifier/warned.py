@@ -1,0 +1,390 @@
+"""The warnings of a plan: each is of a thing that is there, in the words of its code, and what must be warned of is.
+
+What reading the inputs warned of stands in the plan word by word. What planning warns of can often be seen again from
+the plan and its inputs (`_due`): then it stands there, and nothing like it stands there without reason. Of the rest a
+warning's place and its words are held to what its code says (`_WORDS`), numbers and names left open.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+from hetplan.profiles.plan import Notice
+from hetplan.profiles.workers import Worker
+from hetplan.verifier.demand import classes_of, response_targets
+from hetplan.verifier.facts import Facts, option
+from hetplan.verifier.report import Violation
+from hetplan.verifier.resources import needs_of
+from hetplan.verifier.service import service_of
+from hetplan.verifier.variants import Reading, is_whole, part_of, worst_ms
+
+__all__ = ["WARNINGS", "check_warnings"]
+
+_CODES = """
+W-alike W-approximate W-arrivals W-arrivals-change W-arrivals-rounded W-asked-again W-batching W-busy
+W-commit W-coverage W-date W-derived-qps W-dominated W-dropped W-engine W-extrapolated W-falling W-free W-gap W-gpu-
+W-gpu-share W-history W-id-case W-idle-machine W-interruptions W-journal W-late-cheap W-late-sender W-latency-
+W-latency-unchecked W-mean-times W-merged W-models-held W-near-capacity W-newer W-no- W-no-answer W-no-bound
+W-no-latency W-no-offer W-no-plan W-no-price W-no-room W-noisy W-not-all-tried W-not-measured W-not-monotone W-one-seed
+W-order W-other- W-other-inputs W-over W-overestimates W-overlap W-overload W-percentile W-percentile-open
+W-queueing W-rate-not-played W-rate-table W-routing W-run W-run-price W-set-aside W-set-open W-short-queue
+W-short-run W-small-pool W-stale W-statistic W-strata W-streams W-swap W-table-repaired W-too-large W-too-slow
+W-too-small W-transition W-unconfirmed W-uncovered W-undecided W-unit W-unknown-running W-unlimited W-unserved
+W-unstable W-unused inputs plan share unchecked
+"""
+WARNINGS = frozenset(_CODES.split())
+"""Codes of the warnings that a plan may have."""
+
+_WORDS = r"""
+W-approximate | policies. | shortest-queue arrivals are approximated by a rate per queue length: trust the simulation \
+    alone
+W-batching | policies. | * batches simulate best *
+W-derived-qps | variants | saturation_qps is not stated by runs of * (*): batch / latency is taken
+W-extrapolated | tables. | * of * bins were read outside the table
+W-extrapolated | tables. | batches above *, the largest measured, are extrapolated
+W-extrapolated | engines. | *: its law is used beyond what it was fitted to: *
+W-gap | claims | the gap of * is above this formulation's default of *
+W-gpu-share | variants | * variants (*) take no gpu_share: one card would hold as many instances as its memory does, \
+    each as if alone on it
+W-idle-machine | workers. | * room for one more of what it holds: * idle, and paid for
+W-late-cheap | dispatch. | at weights below * (*) a late pair could look cheaper than a timely one; \
+    the dispatcher scales its penalty to 10 QoS / least weight
+W-merged | claims | * classes of queries were * groups while counts were chosen; the gap allows for it
+W-no-bound | claims | Eq. 15 is no bound: what was left out for it may be better
+W-no-latency | variants. | *left out*
+W-no-offer | hardware. | no offer sells it
+W-no-price | hardware. | neither runs nor offers have a price on *: a machine costs 1 per hour
+W-not-all-tried | claims | * pools were simulated; a cheaper one that was not may do as well
+W-not-monotone | tables. | a larger bin takes less time than a smaller one
+W-over | policies. | at * qps a share * of the decisions finds more than queue_max waiting
+W-overestimates | alternatives | Eq. 15 gives * qps for this pool, its exact fluid rate is *
+W-overlap | engines. | *: no iteration with prefill beside decodes was measured; that they overlap as its \
+    pieces say is assumed
+W-overload | policies. | * qps is more than * workers keep up with: at most * qps with *; * workers would*
+W-percentile | policies. | at * qps * of the queries are late, the percentile allows *
+W-queueing | promises | at the planned use * would wait longer than their SLO leaves room for: *; a \
+    saturated instance promises no waiting: raise change.slack, or set size to estimated or simulated
+W-queueing | promises | queries would wait longer than their path leaves room for, at * (steps: *); set \
+    size to simulated, which finds the headroom that keeps them in time, or set headroom
+W-queueing | promises | sized by the program with headroom *: no queue was played, so no percentile is promised; \
+    hetplan simulate shows them, and its own option size=auto sizes by them
+W-routing | routing | routing keeps to path*: *
+W-run | variants. | * has several runs on *: workers hold the fastest, at *
+W-run-price | promises | runs are paid by their own prices, * an hour in all; whole, the machines that hold them cost *
+W-set-open | policies. | stopped before * was fine enough between * qps
+W-short-queue | policies. | queue_max is below *, the largest batch that meets the SLO
+W-small-pool | promises | * instances: a fixed derate of * may promise more than queueing allows; simulate, or \
+    choose the size by simulation
+W-swap | actions. | * goes off its machine before what replaces it is up: there is no room for both
+W-table-repaired | tables. | batch * filled by regression
+W-table-repaired | tables. | latencies falling with the batch (* places) made to grow, *
+W-too-large | variants. | needs *, one * provides *: it fits nowhere there
+W-too-large | variants. | left out: *
+W-too-small | hardware. | left out, the variant needs *
+W-unknown-running | state.workers. | * is no way to run a variant of these applications: stopped
+W-unlimited | slo.limits.resources | nothing limits *: as much as is wanted is taken to be there
+"""
+"""What a code is said of, and how, by questions other than compound; `*` is any text."""
+
+_PLAIN = 1e-6
+"""Of what is nearer to a limit than this nothing is asked: it may be either way for rounding."""
+_SMALL, _LEAST_DERATE = 5, 0.5
+"""A pool of so few instances, at a derate above this, may queue more than the derate leaves room for."""
+_SHOWN = 5
+_MOST_BUSY = 0.999999
+_SLICES = ("gpu", "cpu_cores")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A warning that follows from plan and inputs: where, and in which words; `sure` where it must be there."""
+
+    code: str
+    at: str
+    text: str
+    sure: bool = True
+
+
+def check_warnings(facts: Facts) -> Iterator[Violation]:
+    """Every warning that is not said, or that says what nobody would."""
+    read, said = set(facts.inputs.warnings), {(one.code, one.at, one.text) for one in facts.plan.warnings}
+    for code, at, _ in sorted(read - said):
+        yield Violation("warning", "warnings", f"reading the inputs warns {code} at {at}, and the plan does not say so")
+    of_reading, seen = {(code, at) for code, at, _ in read}, list(_due(facts))
+    alike = {(one.code, one.at, one.text) for one in seen}
+    for number, notice in enumerate(facts.plan.warnings):
+        if (notice.code, notice.at, notice.text) in read:
+            continue
+        for text in _odd(facts, notice, alike, {one.code for one in seen}):
+            yield Violation("warning", f"warnings[{number}]", text)
+        if notice.code in WARNINGS and (notice.code, notice.at) in of_reading:
+            yield Violation("warning", f"warnings[{number}]", "reading the inputs says this in other words")
+    for one in seen:
+        if one.sure and (one.code, one.at, one.text) not in said:
+            yield Violation("unwarned", one.at, f"{one.code} is not said: {one.text}")
+    times = Counter((one.code, one.at, one.text) for one in facts.plan.warnings)
+    for (code, at, _), count in times.items():
+        if count > 1 and (code, at, _) not in read:
+            yield Violation("warning", "warnings", f"{code} is said {count} times of {at}")
+
+
+def _odd(facts: Facts, notice: Notice, alike: set[tuple[str, str, str]], seen: set[str]) -> Iterator[str]:
+    """What is wrong with a warning by itself."""
+    if notice.code not in WARNINGS:
+        yield f"nobody knows what {notice.code} is"
+        return
+    shapes = _shapes().get(notice.code, []) if facts.plan.question != "compound" else []
+    if shapes and not any(_is_at(notice.at, place) and words.fullmatch(notice.text) for place, words in shapes):
+        yield f"{notice.code} at {notice.at} is not said in these words"
+    if notice.at is not None and not _is_there(facts, notice.at):
+        yield f"there is no {notice.at}"
+    if notice.code in seen and notice.code in _SEEN_WHOLE and (notice.code, notice.at, notice.text) not in alike:
+        yield f"{notice.code} is said of {notice.at}, and that is not so"
+
+
+_SEEN_WHOLE = ("W-idle-machine", "W-swap", "W-small-pool", "W-queueing")
+"""Codes of which all that may be said is seen again, where any is."""
+
+
+@cache
+def _shapes() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    found: dict[str, list[tuple[str, re.Pattern[str]]]] = defaultdict(list)
+    for line in _WORDS.strip().replace("\\\n    ", "").splitlines():
+        code, place, words = line.split(" | ")
+        body = re.escape(words).replace(r"\*", ".*")
+        found[code].append((place, re.compile(body, re.DOTALL)))
+    return found
+
+
+def _is_at(at: str | None, place: str) -> bool:
+    return at is not None and (at.startswith(place) if place.endswith(".") else at == place)
+
+
+def _is_there(facts: Facts, at: str) -> bool:
+    """Whether a place is of a thing of the plan or its inputs, where it names one of these."""
+    head, _, rest = at.partition(".")
+    profile = facts.inputs.profile
+    known: dict[str, Iterable[str]] = {
+        "tables": profile.tables,
+        "hardware": profile.hardware,
+        "offers": profile.offers,
+        "variants": profile.variants,
+        "engines": profile.engines,
+        "apps": facts.inputs.slo.apps,
+        "policies": facts.plan.policies,
+        "dispatch": facts.plan.dispatch,
+        "workers": {worker.id for worker in facts.plan.workers},
+        "actions": {str(action.id) for action in facts.plan.actions},
+    }
+    ways = known.get(head, ())
+    return not rest or head not in known or any(rest == one or rest.startswith((f"{one}.", f"{one}[")) for one in ways)
+
+
+def _due(facts: Facts) -> Iterator[_Seen]:
+    """What is to be warned of, as far as it can be seen again."""
+    yield from _idle(facts)
+    if facts.plan.question == "variants":
+        yield from _unlimited(facts)
+        yield from _swaps(facts)
+        yield from _several_on_a_card(facts)
+        yield from _waiting(facts)
+    elif facts.plan.question == "pool":
+        yield from _small_pool(facts)
+        yield from _falling(facts)
+    elif facts.plan.question == "policy":
+        yield from _repaired(facts)
+
+
+def _idle(facts: Facts) -> Iterator[_Seen]:
+    """Machines that are paid whole and have room for one more of what they hold."""
+    for worker in facts.plan.workers:
+        if not _paid_whole(facts, worker):
+            continue
+        provides = facts.inputs.profile.hardware[worker.hardware].provides
+        loads = [(load.instances, needs_of(facts, facts.seats[load.id])) for load in worker.loads]
+        taken = {name: sum(needs.get(name, 0.0) for _, needs in loads) for name in provides}
+        computed = [name for name, amount in taken.items() if amount > 0 and not name.endswith("_gib")]
+        room = {name: provides[name] - amount for name, amount in taken.items()}
+        short = [
+            max(amount / instances - room.get(name, 0.0) for name, amount in needs.items())
+            for instances, needs in loads
+            if any(needs.get(name, 0.0) > 0 for name in computed)
+        ]
+        if short and min(short) <= _PLAIN:
+            idle = ", ".join(f"{room[name]:g} of {provides[name]:g} {name}" for name in computed)
+            machines = f"each of {worker.count} machines has" if worker.count > 1 else "the machine has"
+            text = f"{machines} room for one more of what it holds: {idle} idle, and paid for"
+            yield _Seen("W-idle-machine", f"workers.{worker.id}", text, sure=min(short) <= -_PLAIN)
+
+
+def _paid_whole(facts: Facts, worker: Worker) -> bool:
+    profile = facts.inputs.profile
+    runs = (run for one in profile.variants.values() for run in one.runs if run.hardware == worker.hardware)
+    by_slice = worker.offer is not None and profile.offers[worker.offer].per in _SLICES
+    return not by_slice and all(run.price_per_hour is None for run in runs)
+
+
+def _unlimited(facts: Facts) -> Iterator[_Seen]:
+    """What loads take and nothing limits: asked for where no machine is counted, so that nothing else can limit it."""
+    limits, profile = facts.inputs.slo.limits, facts.inputs.profile
+    counted = limits.instances or limits.only_listed or profile.hosts
+    if counted or any(offer.stock is not None for offer in profile.offers.values()):
+        return
+    taken = {name for seat in facts.seats.values() if seat.run for name, amount in seat.run.needs.items() if amount > 0}
+    lacking = taken - set(limits.resources)
+    start, end = "nothing limits ", ": as much as is wanted is taken to be there"
+    for one in facts.plan.warnings:
+        if one.code == "W-unlimited" and one.text.startswith(start) and one.text.endswith(end):
+            names = one.text.removeprefix(start).removesuffix(end).split(", ")
+            if lacking <= set(names) and names == sorted(names) and not set(names) & set(limits.resources):
+                yield _Seen(one.code, one.at or "", one.text)
+                return
+    if lacking:
+        yield _Seen("W-unlimited", "slo.limits.resources", f"{start}{', '.join(sorted(lacking))}{end}")
+
+
+def _swaps(facts: Facts) -> Iterator[_Seen]:
+    """What is said of a load that goes off its machine is said of what goes at that action."""
+    state = facts.inputs.state
+    on = {load.id: load.variant for worker in (state.workers if state else ()) for load in worker.loads}
+    of_worker = {worker.id: [load.variant for load in worker.loads] for worker in (state.workers if state else ())}
+    for action in facts.plan.actions:
+        goes = [on[action.load]] if action.load in on else []
+        for variant in [*goes, *(of_worker.get(action.worker or "", ()) if action.do == "stop" else ())]:
+            text = "goes off its machine before what replaces it is up: there is no room for both"
+            yield _Seen("W-swap", f"actions.{action.id}", f"{variant} {text}", sure=False)
+
+
+def _several_on_a_card(facts: Facts) -> Iterator[_Seen]:
+    """Variants that share a card by its memory alone: those that are loaded are among the warned of."""
+    reading, start = Reading(facts.plan, facts.inputs), " variants ("
+    without = set[str]()
+    for held in reading.then:
+        needs = held.needs
+        on_card = facts.inputs.profile.hardware[held.worker.hardware].kind == "gpu" and (
+            not needs or any(name.startswith("gpu") for name in needs)
+        )
+        beside_others = not is_whole(reading, held) or part_of(reading, held)
+        if on_card and beside_others and not {"gpu", "gpu_share"} & needs.keys():
+            without.add(held.load.variant or "")
+    for one in facts.plan.warnings:
+        if one.code == "W-gpu-share" and start in one.text:
+            count, _, rest = one.text.partition(start)
+            names = rest.partition(")")[0].split(", ")
+            known = names == sorted(names) and set(names) <= facts.inputs.profile.variants.keys()
+            # At most five are named, and all are counted.
+            if known and count == str(len(names)) and without <= set(names) and len(names) < _SHOWN:
+                return
+            if known and len(names) == _SHOWN and count.isdigit() and int(count) >= len(without | set(names)):
+                return
+    if without:
+        text = f"{', '.join(sorted(without))} take no gpu_share"
+        yield _Seen("W-gpu-share", "variants", text)
+
+
+def _waiting(facts: Facts) -> Iterator[_Seen]:
+    """Applications that would wait too long at the planned use, by a rule of thumb for queues of little variance."""
+    plan, options = facts.plan, facts.plan.method.options
+    if options.get("size") != "planned" or options.get("violators") == "count":
+        return
+    reading = Reading(plan, facts.inputs)
+    use, count = defaultdict[object, float](float), defaultdict[object, float](float)
+    shares = {app: routes[0].to for app, routes in plan.routing.items() if len(routes) == 1}
+    items = {}
+    for held in reading.then:
+        items[held.load.id] = key = (held.load.app, held.load.variant, held.worker.hardware, held.worker.offer,
+                                     held.load.serve.max_batch, str(held.load.at))  # fmt: skip
+        count[key] += held.instances
+        for app, to in shares.items():
+            if held.load.id in to and app in held.qps:
+                use[key] += (facts.promised_rate(app) or 0.0) * to[held.load.id] / held.qps[app]
+    late: dict[str, float] = {}
+    near = set[str]()
+    for held in reading.then:
+        key = items[held.load.id]
+        busy = min(use[key] / count[key], _MOST_BUSY)
+        for app in (app for app, to in shares.items() if held.load.id in to and app in held.qps):
+            wanted = facts.inputs.slo.apps[app]
+            own = worst_ms(reading, held, app)
+            limit = min((ms for ms, _ in response_targets(wanted)), default=math.inf) - wanted.network_ms_per_hop
+            servers = count[key]
+            waits = own * busy ** math.sqrt(2.0 * (servers + 1.0)) / (servers * (1.0 - busy)) / 2.0
+            if own + waits > limit * (1.0 - _PLAIN):
+                late[app] = max(late.get(app, 0.0), busy)
+            if abs(own + waits - limit) <= limit * 1e-3:
+                near.add(app)
+    worst = sorted(late.items(), key=lambda one: (-one[1], one[0]))
+    named = ", ".join(f"{app} ({busy:.0%})" for app, busy in worst[:_SHOWN])
+    who = "one application" if len(late) == 1 else f"{len(late)} applications"
+    text = (
+        f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; a saturated instance "
+        "promises no waiting: raise change.slack, or set size to estimated or simulated"
+    )
+    on_edge = any(abs(100.0 * busy % 1.0 - 0.5) < 1e-3 for busy in late.values())
+    if late and not near and not on_edge:
+        yield _Seen("W-queueing", "promises", text)
+
+
+def _small_pool(facts: Facts) -> Iterator[_Seen]:
+    derate, seats = option(facts.plan, "derate", 0.0), list(facts.seats.values())
+    count = sum(seat.worker.count * seat.load.instances for seat in seats)
+    text = (
+        f"{count} instances: a fixed derate of {derate:g} may promise more than queueing allows; simulate, or choose "
+        "the size by simulation"
+    )
+    timed = all(seat.run is not None and seat.run.rate is None for seat in seats)
+    fluid = all(one.model == "fluid" for one in facts.plan.promises if one.quantity == "rate_qps")
+    sure = timed and fluid and facts.plan.method.options.get("size") in ("planned", "fluid") and bool(seats)
+    if count <= _SMALL and derate > _LEAST_DERATE:
+        yield _Seen("W-small-pool", "promises", text, sure=sure)
+
+
+def _falling(facts: Facts) -> Iterator[_Seen]:
+    """Tables by one size that are faster for a larger one, of types that the pool has."""
+    done = set[str]()
+    for app in facts.inputs.slo.apps.values():
+        classes = classes_of(app)
+        if len(classes.axes) != 1:
+            continue
+        order = sorted(range(len(classes.share)), key=lambda k: classes.bins[k][0])
+        for seat in facts.seats.values():
+            name = seat.run.latency if seat.run is not None and seat.run.rate is None else None
+            if name is None or name in done:
+                continue
+            done.add(name)
+            times = [service_of(facts, seat, classes).seconds[k] for k in order]
+            falls = [before / after - 1.0 for before, after in pairwise(times) if after > 0]
+            if any(fall > _PLAIN for fall in falls):
+                text = "a larger bin takes less time than a smaller one"
+                yield _Seen("W-not-monotone", f"tables.{name}", text)
+
+
+def _repaired(facts: Facts) -> Iterator[_Seen]:
+    """Tables whose batches leave some out, or end before the longest queue."""
+    queue, done = facts.plan.method.options.get("queue_max"), set[str]()
+    for seat in facts.seats.values():
+        name = seat.run.latency if seat.run is not None else None
+        batches = facts.inputs.profile.tables[name].axes.get("batch", ()) if name is not None else ()
+        if name is None or name in done or not batches or not isinstance(queue, int):
+            continue
+        done.add(name)
+        if queue > max(batches):
+            text = f"batches above {max(batches):g}, the largest measured, are extrapolated"
+            yield _Seen("W-extrapolated", f"tables.{name}", text)
+        missing = [batch for batch in range(1, min(queue, math.ceil(max(batches)) - 1) + 1) if batch not in batches]
+        if missing:
+            yield _Seen("W-table-repaired", f"tables.{name}", f"batch {_in_ranges(missing)} filled by regression")
+
+
+def _in_ranges(numbers: list[int]) -> str:
+    """Numbers in words: 3, 5-7."""
+    ends = [k for k, number in enumerate(numbers) if k + 1 == len(numbers) or numbers[k + 1] != number + 1]
+    starts = [0, *(end + 1 for end in ends[:-1])]
+    parts = [(numbers[first], numbers[last]) for first, last in zip(starts, ends, strict=True)]
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
