@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -98,6 +98,8 @@ _SMALL, _LEAST_DERATE = 5, 0.5
 """A pool of so few instances, at a derate above this, may queue more than the derate leaves room for."""
 _SHOWN = 5
 _MOST_BUSY = 0.999999
+_POINT = 0.501
+"""Percent that a use may be off by, said in whole percents."""
 _SLICES = ("gpu", "cpu_cores")
 
 
@@ -254,9 +256,12 @@ def _swaps(facts: Facts) -> Iterator[_Seen]:
     state = facts.inputs.state
     on = {load.id: load.variant for worker in (state.workers if state else ()) for load in worker.loads}
     of_worker = {worker.id: [load.variant for load in worker.loads] for worker in (state.workers if state else ())}
+    stopped: Sequence[str | None] = ()
     for action in facts.plan.actions:
         goes = [on[action.load]] if action.load in on else []
-        for variant in [*goes, *(of_worker.get(action.worker or "", ()) if action.do == "stop" else ())]:
+        # Of a group that shrinks all loads end with one action, and what is said of the last stands at the next one.
+        before, stopped = stopped, of_worker.get(action.worker or "", ()) if action.do == "stop" else ()
+        for variant in [*goes, *stopped, *before]:
             text = "goes off its machine before what replaces it is up: there is no room for both"
             yield _Seen("W-swap", f"actions.{action.id}", f"{variant} {text}", sure=False)
 
@@ -319,16 +324,32 @@ def _waiting(facts: Facts) -> Iterator[_Seen]:
                 late[app] = max(late.get(app, 0.0), busy)
             if abs(own + waits - limit) <= limit * 1e-3:
                 near.add(app)
+    if late and not near:
+        yield from _said_of(facts, late)
+
+
+def _said_of(facts: Facts, late: dict[str, float]) -> Iterator[_Seen]:
+    """That these are late: the busiest are named, in whatever order where rounding alone tells them apart."""
+
+    def text(named: str) -> str:
+        who = "one application" if len(late) == 1 else f"{len(late)} applications"
+        return (
+            f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; a saturated instance "
+            "promises no waiting: raise change.slack, or set size to estimated or simulated"
+        )
+
+    for notice in facts.plan.warnings:
+        named = dict(re.findall(r"(\S+) \((\d+)%\)", notice.text)) if notice.code == "W-queueing" else {}
+        known = len(named) == min(len(late), _SHOWN) and named.keys() <= late.keys()
+        if known and all(abs(float(named[app]) - 100.0 * late[app]) <= _POINT for app in named):
+            others = (busy for app, busy in late.items() if app not in named)
+            least = min(late[app] for app in named)
+            words = text(", ".join(f"{app} ({percent}%)" for app, percent in named.items()))
+            if words == notice.text and all(busy <= least + _PLAIN for busy in others):
+                yield _Seen(notice.code, "promises", words)
+                return
     worst = sorted(late.items(), key=lambda one: (-one[1], one[0]))
-    named = ", ".join(f"{app} ({busy:.0%})" for app, busy in worst[:_SHOWN])
-    who = "one application" if len(late) == 1 else f"{len(late)} applications"
-    text = (
-        f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; a saturated instance "
-        "promises no waiting: raise change.slack, or set size to estimated or simulated"
-    )
-    on_edge = any(abs(100.0 * busy % 1.0 - 0.5) < 1e-3 for busy in late.values())
-    if late and not near and not on_edge:
-        yield _Seen("W-queueing", "promises", text)
+    yield _Seen("W-queueing", "promises", text(", ".join(f"{app} ({busy:.0%})" for app, busy in worst[:_SHOWN])))
 
 
 def _small_pool(facts: Facts) -> Iterator[_Seen]:

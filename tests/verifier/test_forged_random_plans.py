@@ -216,3 +216,14 @@ def test_what_was_edited_is_named(
     assert codes(document, inputs) == set()
     forge(document)
     assert code in codes(document, inputs)
+
+
+def test_applications_that_are_equally_busy_may_be_named_in_any_order() -> None:
+    profile, slo, running = random_snapshot(6222)
+    how: Any = {"formulation": "milp", "options": {"size": "planned", "level": "machine", "sharing": "shared"}}
+    plan = hp.solve(profile, slo, state=running, **how).require()
+    document, inputs = plan_dict(plan), hp.load_inputs(profile, slo, state=running)
+    assert says("W-queueing")(document)
+    assert codes(document, inputs) == set()
+    document["warnings"][0]["text"] = document["warnings"][0]["text"].replace("f0-app1 (99%)", "f0-app1 (97%)")
+    assert codes(document, inputs) == {"warning", "unwarned"}
