@@ -133,14 +133,14 @@ class _Walk:
     targets: tuple[tuple[float, float], ...]
     divisor: float
     flow: Flow
-    routes: dict[tuple[tuple[str, ...], str | None], list[tuple[int | None, Route]]] = field(default_factory=dict)
+    routes: dict[tuple[tuple[str, ...], str | None, int | None], list[Route]] = field(default_factory=dict)
     qualities: dict[tuple[tuple[str, ...], Steps], float] = field(default_factory=dict)
     mean: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for route in self.facts.plan.routing.get(self.name, ()):
             number = self.classes.find(route.when) if route.when else None
-            self.routes.setdefault((route.prefix, route.node), []).append((number, route))
+            self.routes.setdefault((route.prefix, route.node, number), []).append(route)
 
     def roots(self) -> list[str | None]:
         if self.pipeline is None:
@@ -167,9 +167,9 @@ class _Walk:
         for prefix in (queries.path, queries.path[-1:], ()):
             fitting = [
                 (len(route.after or {}), number is not None, route)
-                for number, route in self.routes.get((prefix, node), ())
-                if number in (None, queries.number)
-                and all(outcomes.get(step) == outcome for step, outcome in (route.after or {}).items())
+                for number in (queries.number, None)
+                for route in self.routes.get((prefix, node, number), ())
+                if all(outcomes.get(step) == outcome for step, outcome in (route.after or {}).items())
             ]
             if fitting:
                 return max(fitting, key=lambda one: one[:2])[2]
