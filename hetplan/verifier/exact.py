@@ -503,7 +503,9 @@ def _claims(facts: Facts) -> Iterator[Violation]:
         if claim.gap is not None and not any(math.isclose(claim.gap, one, rel_tol=VALUE, abs_tol=_GAP) for one in gaps):
             yield Violation("claim", at, f"states a gap of {claim.gap:.9g}, recomputed it is {gaps[0]:.9g}")
         solve = next((one for one in plan.solves if one.id == claim.solve), None)
-        if solve is not None and claim.scope != "restriction" and solve.about in _OF_THE_CHOSEN:
+        # The formulation `fluid-lp` is given its pool: there is no other.
+        given = plan.method.formulation == "fluid-lp" and claim.about == "fluid_rate_qps"
+        if solve is not None and claim.scope != "restriction" and solve.about in _OF_THE_CHOSEN and not given:
             yield Violation("claim", at, f"a bound of {solve.about}, which says nothing of others")
         if solve is not None and plan.question == "llm" and solve.about != _OF_ANY_FLEET:
             yield Violation("claim", at, f"a bound of {solve.about}, where it is one of {_OF_ANY_FLEET}")
