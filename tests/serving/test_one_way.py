@@ -213,7 +213,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "router: late queries are served": ("hetplan.executor.background.late_of", lambda dispatch, wanted: "serve"),
     "verifier: no classes": (
         "hetplan.verifier.flow._Walk.route",
-        lambda self, queries, node: self.routes[(), node][0][1],
+        lambda self, queries, node: next(known for at, known in self.routes.items() if at[:2] == ((), node))[0],
     ),
 }
 
