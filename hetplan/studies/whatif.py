@@ -9,7 +9,8 @@ Values of a range are tried first. Then the places are looked for where the flee
 - **Anything else.** Halving, until the place is known to a 1000th of the range, or to the next whole number. A limit
   that only gives room (a budget, a stock, a time) or only takes it (a rate, a floor of quality) and leaves the value
   (and those of further wishes) as it is between two points changes nothing there: the plan of the tighter point is
-  best on the whole stretch, and is kept. Elsewhere two values with one fleet are not looked between: a fleet that comes and goes there is not seen.
+  best on the whole stretch, and is kept. Elsewhere two values with one fleet are not looked between: a fleet that
+  comes and goes there is not seen.
 
 Fleets take long to plan: there only the values named are tried.
 

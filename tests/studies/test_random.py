@@ -7,12 +7,12 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from cases.random_fleets import random_fleet
 
 import hetplan as hp
 from hetplan.studies.axes import Files as Documents
 from hetplan.studies.axes import factor
 from hetplan.studies.robust import Box
-from cases.random_fleets import random_fleet
 
 Json = dict[str, Any]
 PLANNED = {"size": "planned"}
