@@ -1,4 +1,4 @@
-"""Small random fleets: a model on two to four kinds of machine, for the least cost of a rate or the most of a budget."""
+"""Small random fleets: a model on two to four kinds of machine, for the least cost or the most of a budget."""
 
 from __future__ import annotations
 
