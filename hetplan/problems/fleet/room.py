@@ -184,7 +184,7 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
 
 
 def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[float, bool]:
-    """How many machines of a hardware are worth one of the program, so that too few are short; and if any are enough."""
+    """How many machines of a hardware are worth one of the program, so that too few are short; if any are enough."""
     offer = wish.offers[int(wish.on(hardware)[0])].name
     one = careful.carried([float(hardware == other) for other in careful.hardware])
     if one <= 0:
