@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from hetplan import registry
 from hetplan.front_door import plan_for
 from hetplan.planner.tolerances import VALUE
+from hetplan.profiles.tables import Statistic
 from hetplan.verifier.report import ClaimAgain, Word
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Claim, Plan
     from hetplan.verifier.report import Report
 
-__all__ = ["Again", "left_out", "prove", "together"]
+__all__ = ["Again", "left_out", "options_again", "prove", "together"]
 
 RUNS = ("workers", "routing", "dispatch", "policies", "tables", "periods", "actions")
 """What decides what runs."""
@@ -69,7 +71,7 @@ def prove(
         inputs,
         question=plan.question,
         formulation=plan.method.formulation,
-        options=plan.method.options,
+        options=options_again(plan),
         limits=limits,
         solver=solver,
         on_event=on_event,
@@ -80,6 +82,19 @@ def prove(
         return Again(tuple(claims), (text,), outcome)
     found = [_held_against(place, claim, outcome.plan) for place, claim in enumerate(plan.claims)]
     return Again(tuple(found), tuple(_differences(plan, outcome.plan)), outcome)
+
+
+def options_again(plan: Plan) -> dict[str, Any]:
+    """The options of a plan, to ask its question again.
+
+    A plan lists every option. A statistic that is only the default stays unsaid: one that is said is refused where a
+    table lacks it, and the default is not.
+    """
+    asked = registry.problem(plan.question).formulations.get(plan.method.formulation)
+    known = asked.model_fields if asked is not None else {}
+    defaults = {name: one.default for name, one in known.items() if one.default in get_args(Statistic)}
+    missing = object()
+    return {name: at for name, at in plan.method.options.items() if at != defaults.get(name, missing)}
 
 
 def left_out(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:

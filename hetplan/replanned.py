@@ -22,6 +22,7 @@ from hetplan.planner.next_state import next_state
 from hetplan.planning_again import Planner
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.slo import Demand, Horizon, Objective
+from hetplan.proved_again import options_again
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
@@ -68,7 +69,7 @@ class Recipes:
         self._planner, self._slo = Planner(self.inputs.profile), at_any_moment(self.inputs.slo)
         asked = registry.problem(self.plan.question).formulations.get(self.plan.method.formulation)
         known = asked.model_fields if asked is not None else {}
-        self._options = {name: value for name, value in self.plan.method.options.items() if name in known}
+        self._options = {name: value for name, value in options_again(self.plan).items() if name in known}
         if self.stateful and self._options.get("size") == "auto":
             # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes,
             # and what is played here is a simulation of them all.

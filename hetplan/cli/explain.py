@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,8 +103,10 @@ def _show(out: Output, found: Explanation) -> None:
     from hetplan.studies.points import fleet_change, fleet_text
 
     page = out.people
-    goal = f"{found.sense} {found.about}: {number(found.value)}"
-    page.line(f"{fleet_text(found.fleet)} ({goal})")
+    own = found.value if found.plan_value is None else found.plan_value
+    page.line(f"{fleet_text(found.fleet)} ({found.sense} {found.about}: {number(own)})")
+    if found.plan_value is not None:
+        page.line(f"  Others are compared without simulation. This plan comes to {number(found.value)} there.")
     _bill(out, found.cost_per_hour, found.cost_per_month, found.cost_per_million_queries, found.cost_per_million_tokens)
     others = [
         (one.without_one_of, "cannot be done without" if one.worse_by is None else _worse(found, one.worse_by),
@@ -158,6 +161,15 @@ def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
     elif "price" not in one.not_asked:
         yield "not even for next to nothing"
     if one.enters_at_times is not None:
-        yield f"comes in where it takes {one.enters_at_times:.0%} of the measured times"
+        yield f"comes in where it takes {_percent(one.enters_at_times)} of the measured times"
     elif "times" not in one.not_asked:
         yield "not even 20 times as fast"
+
+
+def _percent(part: float) -> str:
+    """Rounded down: at what is shown it still comes in.
+
+    >>> _percent(0.2379), _percent(0.06)
+    ('23.7%', '6%')
+    """
+    return f"{math.floor(part * 1000 + 1e-9) / 10:g}%"

@@ -152,6 +152,7 @@ def _binding(plan: Plan, page: Page) -> None:
         (f"{limit.block}[{limit.label}]" if limit.label else limit.block, limit.unit, number(limit.price))
         for solve in _behind_the_claims(plan)
         for limit in solve.binding
+        if limit.unit  # without one it is a row of the program that nobody can have more of
     ]
     if rows:
         page.heading("What limits it")

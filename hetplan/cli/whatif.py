@@ -171,6 +171,10 @@ def _show(out: Output, found: WhatIf) -> None:
         page.table([*second, first.name, found.about or "value", "what changes"], rows)
     _show_confirmed(found, page)
     page.line()
+    if found.confirmed:
+        page.line(
+            "  the first table is of the program alone, without queues; plans made in full are what `solve` gives"
+        )
     for note in found.notes:
         page.line(f"  {note}")
 

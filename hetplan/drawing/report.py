@@ -453,6 +453,7 @@ def _limits(page: Html, plan: Document) -> None:
         )
         for solve in plan.get("solves") or ()
         for one in solve.get("binding") or ()
+        if one.get("unit")  # without one it is a row of the program that nobody can have more of
     )
     if rows:
         page.heading("What limits it")

@@ -452,7 +452,7 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
     for target in wanted.latency:
         simulated = found.percentiles_ms.get(target.percentile) if target.of == "response" else None
         verdict = judge(simulated, "<=", target.max_ms) if simulated is not None else Verdict.NOT_SIMULATED
-        verdict = _unless_short(verdict, app, report)
+        verdict = _unless_short(verdict, app, report, simulated)
         yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict)
     if wanted.violations is not None:
         simulated = found.figures["violations"]
@@ -462,9 +462,13 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
         yield Line(app, "accuracy", None, ">=", wanted.quality.min, "slo", found.figures["accuracy"], Verdict.REPORTED)
 
 
-def _unless_short(verdict: Verdict, app: str, report: SimulationReport) -> Verdict:
-    """Too few queries beyond the percentile, or too few long queues, say nothing of its being kept."""
-    short = any(code in _TOO_FEW and at == f"apps.{app}" for code, at, _ in report.warnings)
+def _unless_short(verdict: Verdict, app: str, report: SimulationReport, of: Estimate | None = None) -> Verdict:
+    """Too few queries beyond the percentile, or too few long queues, say nothing of its being kept.
+
+    The warnings are of an application's strictest percentile. A lower one that had long queues enough has an end above.
+    """
+    codes = [code for code, at, _ in report.warnings if code in _TOO_FEW and at == f"apps.{app}"]
+    short = bool(codes) and not (of is not None and codes == ["W-percentile-open"] and math.isfinite(of.high))
     return Verdict.UNDECIDED if short and verdict is Verdict.KEPT else verdict
 
 
@@ -491,7 +495,7 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
     else:
         verdict = judge(simulated, promise.relation, _nearest(promise, simulated))
         if promise.percentile is not None:
-            verdict = _unless_short(verdict, promise.app or "", report)
+            verdict = _unless_short(verdict, promise.app or "", report, simulated)
     return Line(
         promise.app,
         promise.quantity,

@@ -16,6 +16,7 @@ program alone takes another fleet than the plan has, a note says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -24,6 +25,7 @@ from typing import Any
 from hetplan.front_door import Source
 from hetplan.planner.answer import Limits
 from hetplan.planner.spread import Spread
+from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -33,6 +35,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
+from hetplan.proved_again import options_again
 from hetplan.studies.axes import Files
 from hetplan.studies.comparison import per_million
 from hetplan.studies.points import HOURS_A_MONTH, Asked, Task, bill, fleet_of, fleet_text, tried
@@ -44,8 +47,10 @@ CHEAPEST = 1e-3
 """The least part of its price at which an offer is tried."""
 FASTEST = 0.05
 """The least part of its measured times with which hardware is tried."""
-NEAR = 0.005
+NEAR = 0.002
 """A place that is looked for by halving is known to this part of what the files say."""
+BESIDE = 1e-5
+"""A place that is worked out is tried so near to it on both sides."""
 
 Found = Mapping[str, Any]
 
@@ -109,6 +114,8 @@ class Explanation:
     absent: tuple[Absent, ...]
     bounds: tuple[Bound, ...]
     notes: tuple[str, ...] = ()
+    plan_value: float | None = None
+    """What the plan says its value is, where that is another than `value`, with which the other plans are compared."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -145,15 +152,47 @@ def explain_for(
     plan: Plan, inputs: Inputs, *, spread: Spread | None = None, thorough: bool | None = None
 ) -> Explanation:
     """`explain` for what is read already."""
-    options = dict(plan.method.options)
     asked = Asked.of(
-        Files.of(inputs), (), question=plan.question, formulation=plan.method.formulation, options=options,
+        Files.of(inputs), (), question=plan.question, formulation=plan.method.formulation, options=options_again(plan),
         limits=Limits(),
     )  # fmt: skip
     spread = spread or Spread()
     spread.of = spread.of or study_digest(asked, ["explain", plan.digest or ""])
     with spread:
         return _Around(plan, asked, spread, plan.question != "fleet" if thorough is None else thorough).said()
+
+
+@dataclass
+class _Place:
+    """Where an offer comes in, as far as it is known: it is taken at `low` and not at `high`, parts of what it is."""
+
+    low: float
+    high: float = 1.0
+    guess: float | None = None
+    """Where it should be by what the fleet at `low` costs."""
+
+    @property
+    def found(self) -> bool:
+        return self.exact or (self.high - self.low <= NEAR and not self._likely)
+
+    @property
+    def exact(self) -> bool:
+        return self.guess is not None and self.low < self.guess < self.high and self.high - self.low < 3 * BESIDE
+
+    @property
+    def known(self) -> float:
+        return self.guess if self.exact and self.guess is not None else self.low
+
+    @property
+    def _likely(self) -> bool:
+        return self.guess is not None and self.low + BESIDE < self.guess < self.high - BESIDE
+
+    def next(self) -> tuple[float, ...]:
+        """What to try: both sides of the guess, and the middle where it is not there."""
+        middle = (self.low + self.high) / 2
+        if not self._likely or self.guess is None:
+            return (middle,)
+        return (self.guess - BESIDE, self.guess + BESIDE)
 
 
 @dataclass
@@ -210,7 +249,14 @@ class _Around:
             absent=tuple(self._absent(absent, with_one)),
             bounds=tuple(self._bounds(limits, list(answers))),
             notes=tuple(self._notes()),
+            plan_value=self._said_by_plan(),
         )
+
+    def _said_by_plan(self) -> float | None:
+        """The plan's own value, where the program alone comes to another."""
+        mine = [one.value for one in self.plan.claims if one.about == self.base.get("about")]
+        value = self.base.get("value")
+        return None if not mine or value is None or math.isclose(mine[0], value, rel_tol=VALUE) else mine[0]
 
     def _all(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         return self.spread.all(tried, self.asked, tasks, about="questions")
@@ -282,27 +328,47 @@ class _Around:
     def _halved(self, offers: Sequence[str], what: str, least: float) -> tuple[dict[str, float], set[str]]:
         """For each offer the greatest part of its price, or of its times, with which it is in the best plan.
 
-        All offers are halved side by side. Those that are not taken even with the least part are left out,
-        and so are those whose place the time did not allow to find: these are the second part.
+        All offers are looked for side by side: prices where the money of the last plan that took them ends, else by
+        halving. Those that are not taken even with the least part are left out, and so are those whose place the time
+        did not allow to find: these are the second part.
         """
-        low = dict.fromkeys(offers, least)
-        high = dict.fromkeys(offers, 1.0)
+        places = {one: _Place(least) for one in offers}
         found = dict(zip(offers, self._tried([self._with(one, what, least) for one in offers]), strict=True))
         late = {one for one, at in found.items() if at is None}
         open_ = [one for one, at in found.items() if at is not None and _takes(at, one)]
         taken = dict.fromkeys(open_, least)
+        for one in open_:
+            self._seen(one, what, places[one], least, found[one])
         while open_:
-            middle = {one: (low[one] + high[one]) / 2 for one in open_}
-            answers = self._tried([self._with(one, what, middle[one]) for one in open_])
-            for one, answer in zip(open_, answers, strict=True):
+            asked = [(one, part) for one in open_ for part in places[one].next()]
+            answers = self._tried([self._with(one, what, part) for one, part in asked])
+            for (one, part), answer in zip(asked, answers, strict=True):
                 if answer is None:
                     late.add(one)
-                elif _takes(answer, one):
-                    low[one] = taken[one] = middle[one]
                 else:
-                    high[one] = middle[one]
-            open_ = [one for one in open_ if one not in late and high[one] - low[one] > NEAR]
+                    self._seen(one, what, places[one], part, answer)
+            taken |= {one: places[one].known for one in open_}
+            open_ = [one for one in open_ if one not in late and not places[one].found]
         return {one: part for one, part in taken.items() if one not in late}, late
+
+    def _seen(self, offer: str, what: str, place: _Place, part: float, found: Found | None) -> None:
+        """Note whether the offer is taken with this part, and up to which part its fleet has the money for it."""
+        if found is None or not _takes(found, offer):
+            place.high = min(place.high, part)
+            return
+        place.low = max(place.low, part)
+        count = sum(many for name, many in found["fleet"].items() if name.split(" ")[0] == offer)
+        cost, money = found.get("cost_per_hour"), self._money()
+        if what == "price" and cost is not None and money is not None and place.low == part:
+            price = self.asked.files.inputs.profile.offers[offer].price_per_hour / NANO
+            place.guess = part + (money - cost) / count / price if price > 0 else None
+
+    def _money(self) -> float | None:
+        """What a fleet may cost to be the best: no more than the best one, or than the budget."""
+        if self.program.get("about") == "cost_per_hour" and self.program.get("value") is not None:
+            return float(self.program["value"])
+        most = self.asked.files.inputs.slo.limits.cost_per_hour
+        return None if most is None else most / NANO
 
     def _with(self, offer: str, what: str, part: float) -> Task:
         sold = self.asked.files.inputs.profile.offers[offer]

@@ -173,6 +173,7 @@ def found_of(outcome: Outcome, inputs: Inputs) -> dict[str, Any]:
         "about": first.about if first is not None else "",
         "sense": first.sense if first is not None else "",
         "value": first.value if first is not None else None,
+        "further": [claim.value for claim in outcome.claims[1:]],
         "bound": first.bound if first is not None else None,
         "scope": first.scope if first is not None else "",
         "vouched": first.vouched if first is not None else "",

@@ -34,6 +34,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
+from hetplan.proved_again import options_again
 from hetplan.serving.price import machine_price
 from hetplan.studies.axes import Files
 from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried
@@ -158,7 +159,7 @@ def robust_for(
     """`robust` for what is read already."""
     if plan is not None:
         choices = {"question": plan.question, "formulation": plan.method.formulation,
-                   "options": dict(plan.method.options), **choices}  # fmt: skip
+                   "options": options_again(plan), **choices}  # fmt: skip
     asked = Asked.of(Files.of(inputs), (), **choices)
     if asked.is_slow:
         why = "hundreds of plans, where one of a fleet takes up to a minute"
@@ -213,7 +214,9 @@ class _Study:
             )  # fmt: skip
         (free,) = self._tried([{}])
         if not free["ok"]:
-            raise InputError.one(file="slo", why=f"there is no plan to look at: {free['why']}", remedy="Run solve.")
+            raise InputError.one(
+                file="slo", why=f"there is no plan to look at: {free['why'].rstrip('.')}", remedy="Run solve."
+            )
         self.base, self.machines, self.fleet = free, _read(free), dict(free["fleet"])
         if plan is not None:
             own = machines_of(plan)

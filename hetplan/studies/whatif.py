@@ -7,9 +7,10 @@ Values of a range are tried first. Then the places are looked for where the flee
   cheaper there and the place is exact, or a third fleet is, and lies between. So every fleet that is best somewhere is
   found (Eisner and Severance 1976), as far as answers are optimal.
 - **Anything else.** Halving, until the place is known to a 1000th of the range, or to the next whole number. A limit
-  that only gives room (a budget, a stock, a time) or only takes it (a rate, a floor of quality) and leaves the value as
-  it is between two points changes nothing there: the plan of the tighter point is best on the whole stretch, and is
-  kept. Elsewhere two values with one fleet are not looked between: a fleet that comes and goes there is not seen.
+  that only gives room (a budget, a stock, a time) or only takes it (a rate, a floor of quality) and leaves the value
+  (and those of further wishes) as it is between two points changes nothing there: the plan of the tighter point is
+  best on the whole stretch, and is kept. Elsewhere two values with one fleet are not looked between: a fleet that
+  comes and goes there is not seen.
 
 Fleets take long to plan: there only the values named are tried.
 
@@ -323,8 +324,14 @@ def _kept_on(line: Sequence[Point], gives: int) -> None:
     """Along an axis that only gives room (+1) or takes it (-1): a plan is kept for as long as none is better."""
     ordered = line if gives > 0 else list(reversed(line))
     for tight, loose in pairwise(ordered if gives else ()):
-        if tight["ok"] and loose["ok"] and tight["fleet"] != loose["fleet"] and _same(tight["value"], loose["value"]):
+        if tight["ok"] and loose["ok"] and tight["fleet"] != loose["fleet"] and _worth(tight, loose):
             loose |= {name: tight[name] for name in ("fleet", "cost_per_hour", "rate_qps")}
+
+
+def _worth(one: Point, other: Point) -> bool:
+    """Whether two plans are as good in all that is wished, one wish after another."""
+    mine, others = ((at["value"], *at.get("further", ())) for at in (one, other))
+    return len(mine) == len(others) and all(_same(*both) for both in zip(mine, others, strict=True))
 
 
 def _same(one: float | None, other: float | None) -> bool:

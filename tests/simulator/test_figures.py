@@ -231,6 +231,10 @@ def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
     (kept,) = report.lines
     assert kept.verdict is Verdict.KEPT
     warned = replace(report, warnings=(("W-percentile-open", "apps.rank", "few long queues"),))
+    assert lines_of(plan, inputs, warned) == report.lines  # of a stricter percentile: this one's interval has an end
+    mine = report.apps["rank"]
+    open_ = {at: replace(found, high=math.inf) for at, found in mine.percentiles_ms.items()}
+    warned = replace(warned, apps={"rank": replace(mine, percentiles_ms=open_)})
     assert [line.verdict for line in lines_of(plan, inputs, warned)] == [Verdict.UNDECIDED]
     elsewhere = replace(report, warnings=(("W-percentile-open", "apps.other", "few long queues"),))
     assert lines_of(plan, inputs, elsewhere) == report.lines

@@ -55,13 +55,13 @@ def test_what_is_left_out_comes_in_at_the_price_and_speed_that_are_said(small: F
     assert absent.worse_by is not None
     assert absent.worse_by > 0
     assert absent.enters_at_price is not None
-    for price, comes in ((absent.enters_at_price, True), (absent.enters_at_price + 0.0051 * 0.9, False)):
+    for price, comes in ((absent.enters_at_price - 2e-5 * 0.9, True), (absent.enters_at_price + 2e-5 * 0.9, False)):
         profile["offers"]["slow-od"]["price_per_hour"] = f"{price:.9f}"
         fleet = {worker.offer for worker in made(profile, slo).workers}
         assert ("slow-od" in fleet) is comes
     profile["offers"]["slow-od"]["price_per_hour"] = "0.9"
     assert absent.enters_at_times is not None
-    for part, comes in ((absent.enters_at_times, True), (absent.enters_at_times + 0.0051, False)):
+    for part, comes in ((absent.enters_at_times, True), (absent.enters_at_times + 0.0021, False)):
         profile["tables"]["slow"]["mean"] = [20 * part, 45 * part]
         assert ("slow-od" in {worker.offer for worker in made(profile, slo).workers}) is comes
 
