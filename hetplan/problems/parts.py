@@ -28,7 +28,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import inputs_of_part
-from hetplan.profiles.slo import Objective
+from hetplan.profiles.slo import App, Objective, Violations
+from hetplan.serving.strictest import strictest
 
 __all__ = ["Asked", "Cone", "Table", "named_apart"]
 
@@ -39,7 +40,6 @@ SAME = 1e-9
 MOST = 10_000
 
 OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
-    "policy": (Objective(min="servers"),),
     "pipeline": (Objective(min="cost"),),
 }
 """By what a question is asked for the fewest machines, where it has no default that does."""
@@ -88,7 +88,9 @@ class Asked(ABC):
         listed = self.question != "llm"  # which refuses that field: there, what may not be used is none at most
         instances = dict(machines) if listed else {**dict.fromkeys(self.hardware, (0, 0)), **machines}
         limits = own.slo.limits.model_copy(update={"instances": instances, "only_listed": listed})
-        slo = own.slo.model_copy(update={"limits": limits, "objective": OBJECTIVES.get(self.question, ())})
+        apps = {name: _in_time(app) if self.question == "policy" else app for name, app in own.slo.apps.items()}
+        objective = OBJECTIVES.get(self.question, ())
+        slo = own.slo.model_copy(update={"limits": limits, "objective": objective, "apps": apps})
         offers = own.profile.offers
         if stock is not None:
             offers = {name: offers[name].model_copy(update={"stock": count}) for name, count in stock.items() if count}
@@ -246,6 +248,14 @@ class Table(Asked):
         for number, row in enumerate(rows):
             m.add(row, machines[number], 1.0)
             m.add(row, chosen, [-float(counts[number]) for counts in least])
+
+
+def _in_time(app: App) -> App:
+    """An application whose latency percentile is a target, as more machines could keep it."""
+    target = strictest(app)
+    if app.violations is not None or target is None:
+        return app
+    return app.model_copy(update={"violations": Violations(max=round(target.left, 12))})
 
 
 def _below(one: Sequence[int], other: Sequence[int]) -> bool:

@@ -245,15 +245,17 @@ def _loads(facts: Facts) -> Iterator[Violation]:
 
 def _policies(facts: Facts) -> Iterator[Violation]:
     """Tables say how many are taken where they end, what they gain, and of which overload the plan warns."""
+    if facts.plan.policies:
+        from hetplan.verifier.policy_figures import in_turn
     warned = [one.text for one in facts.plan.warnings if one.code == "W-overload"]
     for app, tables in facts.plan.policies.items():
         for number, table in enumerate(tables):
-            at = f"policies.{app}[{number}]"
+            at, (_, rate) = f"policies.{app}[{number}]", in_turn(facts.plan, app, table)
             if table.otherwise.batch == "max":
                 yield Violation("policy", at, "does not say how many are taken where more wait than it has rows for")
             if table.gain is None and any(claim.bound is not None for claim in facts.plan.claims) and table.expected:
                 yield Violation("policy", at, "a bound is claimed, and its gain is not said")
-            if table.overload != any(text.startswith(f"{table.rate_qps:g} qps is more than") for text in warned):
+            if table.overload != any(text.startswith(f"{rate:g} qps is more than") for text in warned):
                 yield Violation("policy", at, f"overload {table.overload}, and the warnings say otherwise")
         rule = facts.plan.dispatch.get(app)
         if isinstance(rule, QueueSlackDispatch) and rule.estimate != QueueSlackDispatch().estimate:

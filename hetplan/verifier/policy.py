@@ -3,17 +3,18 @@
 What a plan of question ``policy`` holds, and what is checked of it
 -------------------------------------------------------------------
 ``workers``
-    A group per hardware and application: ``queue`` shared, a load per model, each with ``app`` and ``variant``; of
+    A group per offer and application: ``queue`` shared, a load per model, each with ``app`` and ``variant``; of
     ``serve`` the largest batch is N + 1, and all else the default.
 ``dispatch[app]``
     ``queue-slack/1`` with ``late`` and ``balancing`` as the SLO has them (``shared_fifo`` only for the baselines that
     keep one queue for all).
 ``policies[app]``
-    Tables by worker group and load. ``slo_ms`` is the response target less the network; the top rates of the groups sum
-    to the application's load; ``models`` are in order, fastest first, and are loaded by the group. A choice meets the
-    slack of its column, or is the fastest model on all that wait (late: serve), or drops the head where no batch of any
-    model fits (late: drop). ``expected`` and ``gain`` are recomputed by `policy_chain`, from latencies that
-    `policy_figures` reads from the profile and an arrival process that is read from the SLO.
+    Tables by worker group and load. Queries reach all workers in turn, or groups by the shares of ``routing``, which
+    unlike hardware needs; either is what the tables are for. ``slo_ms`` is the response target less the network; the
+    top rates of the groups sum to the application's load; ``models`` are in order, fastest first, and are loaded by the
+    group. A choice meets the slack of its column, or is the fastest model on all that wait (late: serve), or drops the
+    head where no batch of any model fits (late: drop). ``expected`` and ``gain`` are recomputed by
+    `policy_chain`, from latencies that `policy_figures` reads from the profile and arrivals as the SLO has them.
 ``promises``
     ``goodput``, ``quality``, ``violations``, ``utilisation`` of model ``stationary/1``: the expectations at the highest
     load, over the groups by their load.
@@ -24,7 +25,7 @@ Not recomputed: simulated figures, policies for fitted shortest-queue rates, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
 from hetplan.verifier.policy_chain import NewHeads
-from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, latencies_s
+from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, in_turn, latencies_s
 from hetplan.verifier.promises import plain_name
 from hetplan.verifier.report import Violation
 
@@ -80,13 +81,10 @@ def claimed_tables(plan: Plan, about: str) -> list[tuple[str, PolicyTable]]:
     """The policies that a claim is about, each with its application: the only one, or those that it names."""
     hardware = {worker.id: worker.hardware for worker in plan.workers}
     found = [(app, _typed(table)) for app, tables in plan.policies.items() for table in tables]
+    named = [f"{app} on {hardware.get(table.workers)}@{in_turn(plan, app, table)[1]:g}qps" for app, table in found]
     if about == plain_name(about):
-        return found if len(found) == 1 else []
-    return [
-        (app, table)
-        for app, table in found
-        if about.endswith(f"[{app} on {hardware.get(table.workers)}@{table.rate_qps:g}qps]")
-    ]
+        return found if len(set(named)) == 1 else []
+    return [one for name, one in zip(named, found, strict=True) if about.endswith(f"[{name}]")]
 
 
 def _claimed(plan: Plan) -> Iterator[Violation]:
@@ -136,9 +134,33 @@ def _loads(plan: Plan, app_id: str, app: App, inputs: Inputs, tables: Sequence[P
         yield Violation("policy-load", at, f"tables for {sum(tops.values()):.6g} qps in all, wanted are {wanted:.6g}")
     if len({(table.workers, table.rate_qps) for table in tables}) < len(tables):
         yield Violation("policy-load", at, "two tables of one group for one load")
+    yield from _shares(plan, app_id, tops)
     valid = plan.valid.rate_qps.get(app_id)
     if valid is not None and wanted is not None and (valid[1] is None or valid[1] > wanted * (1 + _SAME)):
         yield Violation("valid", f"valid.rate_qps.{app_id}", f"holds up to {valid[1]}, tables reach {wanted:.6g}")
+
+
+def _shares(plan: Plan, app_id: str, tops: Mapping[str, float]) -> Iterator[Violation]:
+    """Queries reach each group at the rate that its tables are for: by shares, or in turn as many as it has workers."""
+    own = {worker.id: worker for worker in plan.workers if any(load.app == app_id for load in worker.loads)}
+    total = sum(tops.values())
+    if len(own) < 2 or total <= 0:
+        return
+    home = {load.id: worker.id for worker in own.values() for load in worker.loads}
+    goes: dict[str, float] = {}
+    for route in plan.routing.get(app_id, ()):
+        for load, share in route.to.items():
+            goes[home.get(load, load)] = goes.get(home.get(load, load), 0.0) + share
+    if not goes:
+        machines = sum(worker.count for worker in own.values())
+        goes = {name: worker.count / machines for name, worker in own.items()}
+    for name in sorted(own.keys() | goes.keys()):
+        share, wanted = goes.get(name, 0.0), tops.get(name, 0.0) / total
+        if not math.isclose(share, wanted, rel_tol=_SAME, abs_tol=_SAME):
+            text = f"{share:.6g} of the queries reach {name}, its tables are for {wanted:.6g} of them"
+            yield Violation("policy-load", f"policies.{app_id}", text)
+    if not plan.routing.get(app_id) and len({worker.hardware for worker in own.values()}) > 1:
+        yield Violation("policy-load", f"routing.{app_id}", "unlike workers share the load, and no shares are stated")
 
 
 def _highest_load(app: App, inputs: Inputs, app_id: str) -> float | None:

@@ -29,7 +29,7 @@ from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.policy import claimed_tables, strictest_ms
 from hetplan.verifier.policy_chain import Chain, NewHeads, Step
-from hetplan.verifier.policy_figures import ON_GRID, accuracy_of, arrivals_of, latencies_s, row_of
+from hetplan.verifier.policy_figures import ON_GRID, accuracy_of, arrivals_of, in_turn, latencies_s, row_of
 from hetplan.verifier.promises import plain_name
 from hetplan.verifier.references import allows
 from hetplan.verifier.rows import NoProof, NotRebuilt
@@ -92,7 +92,7 @@ def _fewest(facts: Facts) -> float:
     """
     (worker, *others), inputs = facts.plan.workers, facts.inputs
     ((app_id, app), *more) = inputs.slo.apps.items()
-    if others or more:
+    if more or {one.hardware for one in others} - {worker.hardware}:
         raise NoProof("the fewest workers are sought of one hardware for one application")
     tables, seconds, accuracy = facts.plan.policies[app_id], [], []
     limit_s = tables[0].slo_ms / 1000.0
@@ -114,7 +114,8 @@ def _fewest(facts: Facts) -> float:
         prices = ((c[:, None] - c[None, :]) / (a[:, None] - a[None, :])).ravel()
     prices = np.append(prices[np.isfinite(prices) & (prices > 0.0)], 0.0)
     least = float((prices * wanted + (c[None, :] - prices[:, None] * a[None, :]).min(axis=1)).max())
-    return float(max(1, math.ceil(max(table.rate_qps for table in tables) * (1.0 - late) * least * (1 - 1e-9))))
+    top = max(in_turn(facts.plan, app_id, table)[1] for table in tables)
+    return float(max(1, math.ceil(top * (1.0 - late) * least * (1 - 1e-9))))
 
 
 # The process, from the files
@@ -130,7 +131,7 @@ def _process(facts: Facts, app_id: str, table: PolicyTable) -> Process:
         raise NoProof("the profile does not give the latencies of every batch")
     _check_models(facts, app_id, worker, table, latency_s)
     _check_grid(str(options.get("grid", "union{100}")), np.array(table.slack_ms) / 1000.0, latency_s)
-    arrivals = arrivals_of(plan, inputs, app_id, app, table, worker, latency_s)
+    arrivals = arrivals_of(plan, inputs, app_id, app, table, latency_s)
     if arrivals is None:
         raise NotRebuilt("its arrivals are fitted to a simulation, or come in too many stages")
     over = table.queue_max + (options.get("overflow", "serve_all") == "serve_all")

@@ -171,7 +171,7 @@ def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, head
     latency = latencies_s(plan, inputs, worker, table)
     if latency is None or plan.method.formulation in ONE_QUEUE:
         return None
-    arrivals = arrivals_of(plan, inputs, app_id, app, table, worker, latency)
+    arrivals = arrivals_of(plan, inputs, app_id, app, table, latency)
     if arrivals is None:
         return None
     stages, rate_of = arrivals
@@ -241,23 +241,34 @@ def accuracy_of(inputs: Inputs, variant: str) -> float:
 
 
 def arrivals_of(
-    plan: Plan, inputs: Inputs, app_id: str, app: App, table: PolicyTable, worker: Worker, latency_s: Floats
+    plan: Plan, inputs: Inputs, app_id: str, app: App, table: PolicyTable, latency_s: Floats
 ) -> tuple[int, Floats] | None:
     """Stages, and their rate during a service that began with n waiting; None where they are not recomputed."""
-    sizes = table.queue_max + 2
+    sizes, (workers, rate_qps) = table.queue_max + 2, in_turn(plan, app_id, table)
     balancing = getattr(plan.dispatch.get(app_id), "balancing", None) or app.balancing
     if balancing == "random":
-        return 1, np.full(sizes, table.rate_qps / worker.count)
+        return 1, np.full(sizes, rate_qps / workers)
     if balancing == "shortest_queue":
         if plan.method.options.get("rates") == "fitted":
             return None
-        return 1, _shortest(inputs, table, worker.count, latency_s, sizes)
+        return 1, _shortest(inputs, table, workers, rate_qps, latency_s)
     shape = (app.demand.arrivals.shape if app.demand.arrivals.process == "gamma" else None) or 1.0
     times = inputs.traces.get(app_id)
     if times is not None:
         shape = _regularity(np.asarray(times, dtype=float), table.slo_ms / 1000.0)
-    stages = min(max(1, round(worker.count * shape)), max(worker.count, _EVEN_ENOUGH))
-    return None if stages > _MOST_STAGES else (stages, np.full(sizes, stages / worker.count * table.rate_qps))
+    stages = min(max(1, round(workers * shape)), max(workers, _EVEN_ENOUGH))
+    return None if stages > _MOST_STAGES else (stages, np.full(sizes, stages / workers * rate_qps))
+
+
+def in_turn(plan: Plan, app_id: str, table: PolicyTable) -> tuple[int, float]:
+    """How many workers queries reach in turn, those of the table among them, and at which rate.
+
+    All that serve the application, whatever they come of, unless the plan states what goes to each group.
+    """
+    counts = {worker.id: worker.count for worker in plan.workers if any(load.app == app_id for load in worker.loads)}
+    own = counts.get(table.workers, 1)
+    total = own if plan.routing.get(app_id) else max(sum(counts.values()), own)
+    return total, table.rate_qps * (total / own)
 
 
 def _regularity(times_s: Floats, window_s: float) -> float:
@@ -271,13 +282,14 @@ def _regularity(times_s: Floats, window_s: float) -> float:
     return 1.0 / spread if spread > 0 else 1.0
 
 
-def _shortest(inputs: Inputs, table: PolicyTable, workers: int, latency_s: Floats, sizes: int) -> Floats:
-    own = table.rate_qps / workers
+def _shortest(inputs: Inputs, table: PolicyTable, workers: int, rate_qps: float, latency_s: Floats) -> Floats:
+    own, sizes = rate_qps / workers, table.queue_max + 2
     batches = np.arange(1, sizes - 1)
-    rates = np.where(latency_s[:, :-1] <= table.slo_ms / 1000.0, batches / latency_s[:, :-1], 0.0).max(axis=1)
+    limit_s = table.slo_ms / 1000.0 * (1.0 + ON_GRID)
+    rates = np.where(latency_s[:, :-1] <= limit_s, batches / latency_s[:, :-1], 0.0).max(axis=1)
     accuracy = np.array([accuracy_of(inputs, name) for name in table.models])
-    enough = workers * rates > table.rate_qps
+    enough = workers * rates > rate_qps
     best = int(np.where(enough, accuracy, -1.0).argmax()) if enough.any() else 0
     mu = float(rates[best]) or 1.0 / float(latency_s[0, 0])
-    crowded = max((table.rate_qps / (workers * mu)) ** workers * mu, 1e-9 * own)
+    crowded = max((rate_qps / (workers * mu)) ** workers * mu, 1e-9 * own)
     return np.where(np.arange(sizes) >= 3, crowded, own)

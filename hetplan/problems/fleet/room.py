@@ -82,17 +82,25 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
 def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tuple[Found, Mapping[str, Part]]:
     """The fleet with the plans that were played in place of those of the formulas."""
     settling = dict(parts)
-    for name, one in ((app.name, _careful(found.wish, app, parts[app.name], answers)) for app in found.wish.apps):
+    for app in found.wish.apps:
+        one, name = _careful(found.wish, app, parts[app.name], answers), app.name
         if one is not None and one.question in PLAYED:
             settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
     own = dict(found.parts)
     for name, p in own:
-        if settling[name] is not parts[name]:
-            offers = left_of(
-                found.wish, settling[name], found.fleet.choices[name, p].machines, found.wish.situations[0]
-            )
-            own[name, p] = settling[name].settle(offers, found.wish.rate(_app(found, name), p)).part or own[name, p]
+        part = _any_batch(found.wish, _app(found, name), settling[name])
+        if part is not parts[name]:
+            offers = left_of(found.wish, part, found.fleet.choices[name, p].machines, found.wish.situations[0])
+            own[name, p] = part.settle(offers, found.wish.rate(_app(found, name), p)).part or own[name, p]
     return replace(found, parts=own), settling
+
+
+def _any_batch(wish: Wish, app: Application, part: Part) -> Part:
+    """A policy's part whose tables may take any number at once; after a failure those of whole batches do."""
+    if app.question != "policy" or not isinstance(part, Table) or "batching" in wish.options.parts.get(app.name, {}):
+        return part
+    options = {name: value for name, value in part.options.items() if name != "batching"}
+    return replace(part, options=options, settled={}, otherwise=part)
 
 
 def _unplayed(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:

@@ -31,10 +31,13 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "llm": {"size": "planned"},
     "pipeline": {"size": "planned"},
     "variants": {"size": "planned"},
-    "policy": {},
+    "policy": {"batching": "max"},
 }
 ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
-"""Pools get room later, by their formula (`room`); policies keep to their tables; text has no formula."""
+"""Pools get room later, by their formula (`room`); text has no formula.
+
+Policies are looked for with whole batches, which are found ten times as soon, and are made of any where they are best.
+"""
 AUTO = {**ESTIMATED, "llm": {"size": "planned", "rate_headroom": 0.0}}
 """Text that is played gets the room that it turns out to need, and none before."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}

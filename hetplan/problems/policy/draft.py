@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,12 +14,12 @@ from hetplan.planner.promised import on_service_times
 from hetplan.problems.policy.form import Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice
+from hetplan.problems.policy.wish import bought
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Action, Notice, Promise, Valid
+from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable
 from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.serving.price import machine_price
 
 __all__ = ["draft"]
 
@@ -37,29 +37,37 @@ def draft(
     discipline: Literal["own", "shared_fifo"] = "own",
 ) -> Draft:
     """The plan of some groups; of each a policy per load, ascending."""
-    workers = tuple(_worker(inputs, i, group[0].group) for i, group in enumerate(groups, start=1))
     apps = list(dict.fromkeys(group[0].group.wish.app_id for group in groups))
     tables: dict[str, list[PolicyTable]] = {app: [] for app in apps}
-    for worker, group in zip(workers, groups, strict=True):
-        tables[group[0].group.wish.app_id] += [_table(worker.id, solved, options) for solved in group]
+    workers, shares = list[Worker](), dict[str, dict[str, float]]()
+    for several in groups:
+        group, app = several[0].group, several[0].group.wish.app_id
+        for offer, count in _offers(inputs, group, discipline):
+            worker = _worker(inputs, len(workers) + 1, group, offer, count)
+            workers.append(worker)
+            part = count / group.workers
+            tables[app] += [_table(worker.id, solved, part, options) for solved in several]
+            shares.setdefault(app, {})[worker.loads[0].id] = part * group.share
+    unlike = [app for app in apps if sum(group[0].group.wish.app_id == app for group in groups) > 1]
     wishes = {group[0].group.wish.app_id: group[0].group.wish for group in groups}
     warnings = [*notices]
-    for group in groups:
-        warnings += _warnings(group, options)
+    for several in groups:
+        warnings += _warnings(several, options)
     return Draft(
-        workers=workers,
+        workers=tuple(workers),
+        routing={app: (Route(to=shares[app]),) for app in unlike},
         dispatch={app: _dispatch(wishes[app].late, wishes[app].balancing, discipline) for app in apps},
         policies={app: tuple(tables[app]) for app in apps},
         actions=_actions(workers),
         promises=tuple(promise for app in apps for promise in _promises(app, groups, options.percentile)),
-        reported=tuple(reported) or tuple(_reported(solved, options, groups) for group in groups for solved in group),
+        reported=tuple(reported) or tuple(_claimed(groups, options)),
         warnings=tuple(dict.fromkeys(warnings)),
         valid=Valid(rate_qps={app: (0.0, wishes[app].loads_qps[-1]) for app in apps}),
         requires=("queue-slack/1",),
     )
 
 
-def _worker(inputs: Inputs, number: int, group: Group) -> Worker:
+def _worker(inputs: Inputs, number: int, group: Group, offer: str | None, count: int) -> Worker:
     profile, models = inputs.profile, group.models
     loads = []
     for k, (name, at) in enumerate(zip(models.names, models.ats, strict=True), start=1):
@@ -78,40 +86,38 @@ def _worker(inputs: Inputs, number: int, group: Group) -> Worker:
     return Worker(
         id=f"w{number}",
         hardware=models.hardware,
-        offer=_offer(inputs, models.hardware, group.workers),
-        count=group.workers,
+        offer=offer,
+        count=count,
         queue="shared",
         loads=tuple(loads),
     )
 
 
-def _offer(inputs: Inputs, hardware: str, count: int) -> str | None:
-    """The offer of a hardware that has so many and whose whole machine is cheapest."""
-    machine = inputs.profile.hardware[hardware]
-    own = {name: offer for name, offer in inputs.profile.offers.items() if offer.hardware == hardware}
-    offers = [(machine_price(offer, machine), name, offer.stock) for name, offer in own.items()]
-    if not offers:
-        return None
-    enough = sorted((price, name) for price, name, stock in offers if stock is None or stock >= count)
-    if not enough:
+def _offers(inputs: Inputs, group: Group, discipline: str) -> list[tuple[str | None, int]]:
+    """Of which offers the workers of a group come."""
+    hardware, count = group.models.hardware, group.workers
+    own: list[tuple[str | None, int]] = [(group.offer, count)]
+    found = own if group.offer is not None else bought(inputs, hardware, count)
+    if discipline == "shared_fifo" and len(found) > 1:
         raise InputError.one(
             file=inputs.files.get("profile", "profile"),
             path="$.offers",
             value=hardware,
             why=f"no offer of {hardware} has {count} in stock",
-            remedy="A policy rents from one offer: add stock.",
+            remedy="Workers that share one queue come of one offer: add stock.",
         )
-    return enough[0][1]
+    return found
 
 
-def _table(worker: str, solved: Solved, options: PolicyOptions) -> PolicyTable:
+def _table(worker: str, solved: Solved, part: float, options: PolicyOptions) -> PolicyTable:
+    """A policy for the part of its group's workers that come of one offer."""
     form, models = solved.form, solved.group.models
     names = np.array(models.names)
     simulated = solved.simulated
     return PolicyTable(
         workers=worker,
         slo_ms=1000.0 * form.slo_s,
-        rate_qps=solved.load_qps,
+        rate_qps=part * solved.load_qps,
         queue_max=form.queue,
         slack_ms=tuple(float(x) for x in 1000.0 * form.grid_s),
         models=models.names,
@@ -236,6 +242,16 @@ def _promises(app: str, groups: Sequence[Sequence[Solved]], statistic: str) -> l
                 )
             )
     return found
+
+
+def _claimed(groups: Sequence[Sequence[Solved]], options: PolicyOptions) -> Iterator[Reported]:
+    """A claim about each policy; groups that are alike have one."""
+    seen = set[str]()
+    for solved in (solved for group in groups for solved in group):
+        made = _reported(solved, options, groups)
+        if made.about not in seen:
+            yield made
+        seen.add(made.about)
 
 
 def _reported(solved: Solved, options: PolicyOptions, groups: Sequence[Sequence[Solved]]) -> Reported:

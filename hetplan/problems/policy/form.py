@@ -39,6 +39,7 @@ from hetplan.problems.policy.wish import (
     AppWish,
     Models,
     Workers,
+    bought,
     capacity_qps,
     read_apps,
     read_models,
@@ -68,6 +69,8 @@ class Group:
     models: Models
     workers: int
     loads_qps: tuple[float, ...]
+    offer: str | None = None
+    """Of which its workers are, where other groups serve the application too."""
     fitted_qps: tuple[float, ...] = ()
     """Shortest queue: arrival rates at a worker with n = 0..N + 1 waiting, where they were simulated."""
 
@@ -233,7 +236,7 @@ class Solved:
         if wish.accuracy_least is not None and self.accuracy < wish.accuracy_least:
             found.append(f"accuracy {self.accuracy:.5g} of the {wish.accuracy_least:g} wanted")
         if wish.violation_most is not None and self.violation_shown > wish.violation_most:
-            found.append(f"violations {self.violation_shown:.3g}, allowed are {wish.violation_most:g}")
+            found.append(f"violations {min(self.violation_shown, 1.0):.3g}, allowed are {wish.violation_most:g}")
         return found
 
 
@@ -262,7 +265,8 @@ class Asked:
             for workers in self.workers:
                 count = workers.most if workers.most is not None else max(workers.least, 1)
                 models = self.models[wish.app_id, workers.hardware]
-                found.append(Group(f"{wish.app_id} on {workers.hardware}", wish, models, count, wish.loads_qps))
+                name = f"{wish.app_id} on {workers.hardware}"
+                found.append(Group(name, wish, models, count, wish.loads_qps, workers.offer))
         return found
 
 
@@ -285,11 +289,21 @@ def read_asked(
     asked = Asked(inputs, options, formulation, apps, workers, models, start)
     if not faults.found:
         _check(asked, faults)
+        asked = replace(asked, workers=_by_offers(inputs, workers)) if len(workers) > 1 and not faults.found else asked
         if options.rates == "fitted" and not (can_simulate and options.simulate):
             why = "fitted rates are simulated, and no simulator is at hand"
             faults.in_options("rates", why, "Hand one in, or use formula.")
     faults.settle()
     return asked
+
+
+def _by_offers(inputs: Inputs, workers: tuple[Workers, ...]) -> tuple[Workers, ...]:
+    """Unlike workers apart by the offers that they come of."""
+    return tuple(
+        Workers(one.hardware, count, count, offer)
+        for one in workers
+        for offer, count in bought(inputs, one.hardware, one.most or max(one.least, 1))
+    )
 
 
 def _keeping_percentile(wish: AppWish) -> AppWish:

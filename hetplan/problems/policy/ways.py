@@ -32,9 +32,15 @@ _FINEST = 128
 
 def divided(asked: Asked, bench: Bench) -> list[Group]:
     """Who serves what: load or workers divided where several share them."""
+    if len(asked.apps) == 1 and len(asked.workers) > 1:
+        groups = _split_load(bench, [held(bench, group) for group in asked.groups()], asked.apps[0].loads_qps)
+        # The largest group says for all: an application has one way to balance.
+        largest = max(groups, key=lambda group: group.loads_qps[-1])
+        wish = _balanced(bench, largest).wish
+        return [replace(group, wish=wish) for group in groups]
     groups = [_balanced(bench, held(bench, group)) for group in asked.groups()]
     if len(asked.apps) == 1:
-        return _split_load(bench, groups, asked.apps[0].loads_qps) if len(groups) > 1 else groups
+        return groups
     return _split_workers(bench, groups, cast(int, asked.workers[0].most), asked.options.workers)
 
 
@@ -166,7 +172,7 @@ def _split_load(bench: Bench, groups: Sequence[Group], loads_qps: Sequence[float
         parts = best_split(gains, _SHARES, least=0)
         shares = np.array(parts) / _SHARES
     return [
-        replace(group, loads_qps=tuple(float(load * share) for load in loads_qps))
+        replace(group, loads_qps=tuple(float(f"{load * share:.12g}") for load in loads_qps))
         for group, share in zip(groups, shares, strict=True)
         if share > 0
     ]

@@ -38,6 +38,8 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
             continue
         takes_ms = 1000.0 * models.fastest_s
         why.append(f"{group.wish.app_id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
+        if not bench.tools.repairs:
+            continue
         kept, fastest_s = partial(_kept, bench, group, group.loads_qps[-1]), models.fastest_s
         least_s = fastest_s if kept(fastest_s) else _smallest_slo(kept, fastest_s, fine=_ROUGH)
         least_ms, wanted_ms = 1000.0 * (least_s or fastest_s) + hop, 1000 * group.wish.slo_s + hop
@@ -48,6 +50,8 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
 
 def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
     """The smallest number of workers, the largest load and the smallest SLO with which the targets would be kept."""
+    if not bench.tools.repairs:
+        return ()
     group, load = solved.group, solved.load_qps
     wish = group.wish
     if wish.accuracy_least is not None and wish.accuracy_least > float(group.models.accuracy.max()):

@@ -23,6 +23,7 @@ from hetplan.profiles.slo import App, Arrivals, RateRange
 from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable, answering
 from hetplan.serving.loads import law_of_run, table_of, written
+from hetplan.serving.price import machine_price
 from hetplan.serving.runs import at_of, runs_on, variants_of
 from hetplan.serving.strictest import limit_ms, strictest
 from hetplan.serving.times import statistic_of
@@ -32,6 +33,7 @@ __all__ = [
     "AppWish",
     "Models",
     "Workers",
+    "bought",
     "capacity_qps",
     "dispersion",
     "pareto",
@@ -75,6 +77,8 @@ _MOST_SETS = 252
 _IN_TURN = ("cpu_cores", "gpu")
 """A worker runs one model at a time: of these it needs what the greediest model takes, of all else what all take."""
 _HAIR = 1e-9
+_DIGITS = 9
+"""Of milliseconds."""
 _MOST_STAGES = 200
 """More stages than this, and than workers, are planned as so many: the gaps vary by seven percent then."""
 _BURSTIEST = 0.75
@@ -129,11 +133,12 @@ class AppWish:
 
 @dataclass(frozen=True)
 class Workers:
-    """How many workers of one hardware there may be."""
+    """How many workers of one hardware there may be, of which offer where several hardware share the load."""
 
     hardware: str
     least: int
     most: int | None
+    offer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,7 @@ class Models:
 def capacity_qps(models: Models, model: int, limit_s: float) -> float:
     """The most queries per second that one worker serves with a model in batches that take no longer than this."""
     latency = models.latency_s[model, :-1]
-    fits = latency <= limit_s
+    fits = latency <= limit_s * (1.0 + _HAIR)
     return float((np.arange(1, latency.size + 1)[fits] / latency[fits]).max(initial=0.0))
 
 
@@ -242,7 +247,8 @@ def repair(batches: Floats, measured: Floats, *, queue_max: int, monotone: str) 
     if missing.any():
         slope, level = np.polyfit(batches, measured, 1)
         line = np.maximum(slope * sizes + level, float(np.min(measured)) * 0.5)
-        values = np.where(missing, line, values)
+        # A line's last digits would say whether a batch that takes just as long as the limit is in time.
+        values = np.where(missing, np.round(line, _DIGITS), values)
         inner = sizes[missing & (sizes < batches.max())]
         if inner.size:
             done.append(f"batch {_ranges(inner)} filled by regression")
@@ -279,6 +285,30 @@ def read_workers(inputs: Inputs, faults: Faults) -> tuple[Workers, ...]:
         else:
             found.append(Workers(hardware, least, most))
     return tuple(found)
+
+
+def bought(inputs: Inputs, hardware: str, count: int) -> list[tuple[str | None, int]]:
+    """Of which offers so many machines come: the cheapest that has them all, else the cheapest first."""
+    machine, left = inputs.profile.hardware[hardware], count
+    own = {name: offer for name, offer in inputs.profile.offers.items() if offer.hardware == hardware}
+    if not own:
+        return [(None, count)]
+    sold = sorted((machine_price(offer, machine), name, offer.stock) for name, offer in own.items())
+    for _, name, stock in sold:
+        if stock is None or stock >= count:
+            return [(name, count)]
+    found = list[tuple[str | None, int]]()
+    for _, name, stock in sold:
+        if taken := min(left, stock or 0):
+            found.append((name, taken))
+            left -= taken
+    if left:
+        raise InputError.one(
+            file=inputs.files.get("profile", "profile"), path="$.offers", value=hardware,
+            why=f"no offers of {hardware} have {count} in stock: together they have {count - left}",
+            remedy="Add stock.",
+        )  # fmt: skip
+    return found
 
 
 def read_apps(inputs: Inputs, faults: Faults) -> tuple[AppWish, ...]:
