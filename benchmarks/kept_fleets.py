@@ -1,10 +1,11 @@
 """Do default fleets keep their word in every hour and after every failure?
 
-    python benchmarks/kept_fleets.py [--instances 20] [--seed 0] [--load-s 40]
+    python benchmarks/kept_fleets.py [--instances 20] [--seed 0] [--load-s 40] [--text]
 
 Random fleets: one to three applications (pools of ranked lists, classifiers of one or several variants, two-step
 pipelines), two or three zones, on demand and spot, three periods; a zone, or all spot, may be lost with all or most of
-the queries kept. Each default plan is played, every period and every failure, on seeds that it has not seen.
+the queries kept. With `--text`: one application that makes text, as `kept_text.py` draws them, in two zones. Each
+default plan is played, every period and every failure, on seeds that it has not seen.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import random
 import time
 from typing import Any
 
+import kept_text
+
 import hetplan as hp
 from hetplan.simulator.day import HowPlayed, play_day
 
-__all__ = ["files", "judged"]
+__all__ = ["files", "judged", "text_files"]
 
 UNSEEN = 9_000_011
 SIZES = (8, 32, 128)
@@ -55,6 +58,32 @@ def files(seed: int, load_s: float = 0.0) -> tuple[dict[str, Any], dict[str, Any
         "apps": apps,
     }
     return profile, slo
+
+
+def text_files(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Profile and SLO of a fleet that makes text, for each seed one of its own."""
+    rng = random.Random(f"textfleet {seed}")
+    drawn = kept_text.case(seed)
+    app, zones, offers = drawn.slo["apps"]["chat"], ("z0", "z1"), dict[str, Any]()
+    peak = app["demand"].pop("rate_qps")
+    app["demand"]["series"] = [round(peak * share, 2) for share in rng.sample((0.3, 0.6, 1.0), 3)]
+    for name, offer in drawn.profile["offers"].items():
+        spot = f"{0.4 * float(offer['price_per_hour']):.3f}"
+        for zone in zones:
+            offers[f"{name}-{zone}"] = {**offer, "zone": zone}
+            offers[f"{name}-{zone}-spot"] = {
+                **offer, "zone": zone, "price_per_hour": spot, "interruptions_per_hour": 0.05
+            }  # fmt: skip
+    hardware = {name: {**one, "startup_s": 60} for name, one in drawn.profile["hardware"].items()}
+    more = {"format": "hetplan/profile/1.3", "zones": {zone: {} for zone in zones}}
+    survive = rng.choice(({"zones": 1}, {"zones": 1, "spot": "all"}, {"spot": "all"}))
+    slo = {
+        "format": "hetplan/slo/1.2",
+        "limits": {"survive": {**survive, "keep": rng.choice((0.8, 1.0))}},
+        "horizon": {"period_s": 3600, "periods": 3},
+        "apps": {"chat": {**app, "question": "llm"}},
+    }
+    return {**drawn.profile, **more, "offers": offers, "hardware": hardware}, slo
 
 
 def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], types: list[str]) -> dict[str, Any]:
@@ -112,9 +141,9 @@ def _app(rng: random.Random, kind: str, name: str, profile: dict[str, Any], type
     return wish
 
 
-def judged(seed: int, load_s: float = 0.0) -> dict[str, Any]:
+def judged(seed: int, load_s: float = 0.0, *, text: bool = False) -> dict[str, Any]:
     """Plan a fleet with the defaults, and play it on fresh seeds."""
-    profile, slo = files(seed, load_s)
+    profile, slo = text_files(seed) if text else files(seed, load_s)
     began = time.process_time()
     outcome = hp.solve(profile, slo, options={"levers": False})
     said: dict[str, Any] = {
@@ -136,10 +165,11 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--load-s", type=float, default=0.0, help="seconds that a variant takes to load")
+    parser.add_argument("--text", action="store_true", help="fleets that make text")
     given = parser.parse_args()
     found = []
     for seed in range(given.seed, given.seed + given.instances):
-        found.append(judged(seed, given.load_s))
+        found.append(judged(seed, given.load_s, text=given.text))
         print(found[-1], flush=True)
     plans = [one for one in found if "broken" in one]
     kept, verified = sum(not one["broken"] for one in plans), sum(one["verified"] for one in plans)

@@ -7,7 +7,6 @@ step follows which. Steps, qualities and targets come from the serving floor, as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -157,9 +156,8 @@ class Background:
         call = calls_made(pipeline, knobs).get(node) if pipeline is not None else None
         if self.profile is None or call is None or call.api != api:
             return None
-        known, tokens = self.profile.apis[api], call.tokens.in_ + call.tokens.out
-        gaps = (1.0 / (known.calls_per_s or math.inf), tokens / (known.tokens_per_s or math.inf))
-        return {"api": api, "retries": known.retries, "retry_ms": known.retry_ms, "gap_s": max(gaps)}
+        known = self.profile.apis[api]
+        return {"api": api, "retries": known.retries, "retry_ms": known.retry_ms, "gap_s": known.gap_s(call.tokens)}
 
     def gpu_mem_gib(self, load: Load, hardware: str) -> float | None:
         """What one instance of a load needs of a GPU's memory, by its run; None where nobody measured it."""

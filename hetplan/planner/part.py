@@ -52,7 +52,7 @@ class Part(Protocol):
         """
         ...
 
-    def carries(self, machines: Sequence[int], rate: float) -> bool:
+    def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether so many machines per hardware carry the rate."""
         ...
 

@@ -73,10 +73,11 @@ class Obstacle:
 class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
-    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` for
-    what a question alone needs, by name: its simulator, a place to keep what is done.
+    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` is for
+    what one question alone needs, by name. With `repairs` those that take simulations are looked for.
     """
 
     simulate: Callable[..., Any] | None = None
     evaluate: Callable[..., Any] | None = None
     extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    repairs: bool = True

@@ -66,7 +66,7 @@ class Asked(ABC):
         """See `hetplan.planner.part`."""
 
     @abstractmethod
-    def carries(self, machines: Sequence[int], rate: float) -> bool:
+    def carries(self, machines: Sequence[float], rate: float) -> bool:
         """See `hetplan.planner.part`."""
 
     def cheapest(self, prices: Sequence[float], rate: float, ask: Ask) -> Cheapest:
@@ -134,20 +134,20 @@ class Cone(Asked):
 
     most: Callable[[Sequence[float]], tuple[float, NDArray[np.float64]]] | None = None
     cuts: list[NDArray[np.float64]] = field(default_factory=list)
-    known: dict[tuple[int, ...], float] = field(default_factory=dict)
+    known: dict[tuple[float, ...], float] = field(default_factory=dict)
 
-    def carried(self, machines: Sequence[int]) -> float:
+    def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""
-        key = tuple(int(count) for count in machines)
+        key = tuple(float(count) for count in machines)
         if key not in self.known:
             assert self.most is not None
-            self.known[key], weights = self.most([float(count) for count in key])
+            self.known[key], weights = self.most(key)
             weights = np.maximum(weights, 0.0)
             if not any(np.allclose(weights, cut, rtol=1e-9, atol=1e-12) for cut in self.cuts):
                 self.cuts.append(weights)
         return self.known[key]
 
-    def carries(self, machines: Sequence[int], rate: float) -> bool:
+    def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the program says so."""
         return self.carried(machines) >= rate * (1.0 - SAME)
 
@@ -174,7 +174,7 @@ class Table(Asked):
     least: dict[float, list[tuple[int, ...]]] = field(default_factory=dict)
     asks: int = 0
 
-    def carries(self, machines: Sequence[int], rate: float) -> bool:
+    def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the question has a plan on at most these machines."""
         if rate <= 0:
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -48,6 +49,11 @@ class Api(Model):
         """Currency units of one call."""
         by_token = (self.price_per_million_in * tokens.in_ + self.price_per_million_out * tokens.out) / MILLION
         return (self.price_per_call + by_token) / NANO
+
+    def gap_s(self, tokens: Tokens | None = None) -> float:
+        """The seconds between two calls of so many tokens at least, so that neither calls nor tokens come too fast."""
+        each = 0.0 if tokens is None else tokens.in_ + tokens.out
+        return max(1.0 / (self.calls_per_s or math.inf), each / (self.tokens_per_s or math.inf))
 
     @property
     def tried(self) -> float:

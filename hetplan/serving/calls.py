@@ -1,26 +1,33 @@
 """Operators that are calls of an API, as parts of the system that a plan describes: groups that are nobody's machines.
 
 A query takes what a call of its sample took; calls that fail, drawn by the chance that the profile states, make it take
-longer. An API answers as many calls at once as come. That its limits are kept on average is checked by `verify`.
+longer. An API answers as many calls at once as come. Where its limits say how fast they may come, calls of queries that
+have a rate stand in one line for all of them, each (those made again, too) as long as the limits ask for between two
+calls; what a call takes begins meanwhile. Calls of streams pass by: their pace is not their rate. That limits are kept
+on average is checked by `verify`.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hetplan.profiles.apis import Api, ApiCall
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.operators import called_by, measured_of, quality_at, samples_of
-from hetplan.serving.system import Group, Load, Service
+from hetplan.serving.system import After, App, Edge, Group, Load, Service, Stage, System, Way
+from hetplan.serving.system import Route as PlayedRoute
 
-__all__ = ["with_calls"]
+__all__ = ["with_calls", "with_limits"]
 
 MOST_AT_ONCE = 10_000
 
@@ -51,16 +58,13 @@ def with_calls(
 
 def _load(plan: Plan, inputs: Inputs, app: str, node: str, name: str) -> Load:
     entry, demand = measured_of(plan, inputs, app), inputs.slo.apps[app].demand
-    api = inputs.profile.apis[called_by(plan, inputs, app)[node].api]
+    call = called_by(plan, inputs, app)[node]
+    api = inputs.profile.apis[call.api]
+    tries, failed = _tries(plan, inputs, app, node, api)
     took = entry.get("runs", {}).get("seconds", {}).get(node, [entry["seconds"][node]])
-    each = 1000.0 * np.array([one or 0.0 for one in took])
-    each = np.resize(each, max(1, samples_of(plan, inputs, app)))
-    if api.failures > 0:
-        often = np.resize(entry.get("runs", {}).get("rounds", {}).get(node, [1]), each.size)
-        random = np.random.default_rng(zlib.crc32(name.encode()))
-        for rounds in range(int(often.max())):
-            failed = np.floor(np.log(np.maximum(random.random(each.size), 1e-300)) / math.log(api.failures))
-            each = each + np.where(rounds < often, np.minimum(failed, api.retries) * api.retry_ms, 0.0)
+    each = 1000.0 * np.resize(np.array([one or 0.0 for one in took]), tries.size) + failed * api.retry_ms
+    if not demand.streams:
+        each = np.maximum(each - 1000.0 * api.gap_s(call.tokens) * tries, 0.0)
     rate = demand.rate_qps if isinstance(demand.rate_qps, int | float) else 0.0
     servers = max(demand.streams or 1, math.ceil(4.0 * rate * float(each.mean()) / 1000.0) + 16)
     return Load(
@@ -68,3 +72,77 @@ def _load(plan: Plan, inputs: Inputs, app: str, node: str, name: str) -> Load:
         bytes_out=float(entry["bytes"][node]),
         quality=quality_at(plan, inputs, app, node),
     )  # fmt: skip
+
+
+def _tries(
+    plan: Plan, inputs: Inputs, app: str, node: str, api: Api
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How often the calls of each kind of query are made, and how many of these fail and are made again."""
+    runs = measured_of(plan, inputs, app).get("runs", {})
+    size = max(1, samples_of(plan, inputs, app))
+    often = np.resize(runs.get("rounds", {}).get(node, [1]), size).astype(float)
+    again = np.zeros(size)
+    if api.failures > 0:
+        random = np.random.default_rng(zlib.crc32(f"call-{app}-{node}".encode()))
+        for rounds in range(int(often.max())):
+            failed = np.floor(np.log(np.maximum(random.random(size), 1e-300)) / math.log(api.failures))
+            again += np.where(rounds < often, np.minimum(failed, api.retries), 0.0)
+    return often + again, again
+
+
+def with_limits(plan: Plan, inputs: Inputs, system: System) -> System:
+    """The system with a step before every call that has to wait for its turn, and a line for each API."""
+    for app in system.apps:
+        for node, call in _limited(plan, inputs, app):
+            system = _in_turn(plan, inputs, system, app.id, node, call)
+    return system
+
+
+def _limited(plan: Plan, inputs: Inputs, app: App) -> Iterator[tuple[str, ApiCall]]:
+    for node, call in called_by(plan, inputs, app.id).items() if app.clients == 0 else ():
+        if inputs.profile.apis[call.api].gap_s(call.tokens) > 0:
+            yield node, call
+
+
+def _in_turn(plan: Plan, inputs: Inputs, system: System, app: str, node: str, call: ApiCall) -> System:
+    api, turn, name = inputs.profile.apis[call.api], f"{node}, its turn", f"turn-{app}-{node}"
+    gaps = 1000.0 * api.gap_s(call.tokens) * _tries(plan, inputs, app, node, api)[0]
+    load = Load(name, {app: Service(gaps[:, None])}, stages=(turn,))
+    line = next((group for group in system.groups if group.id == f"turn-{call.api}"), None)
+    line = line or Group(f"turn-{call.api}", (), servers=1, tier=api.tier)
+    groups = [group for group in system.groups if group.id != line.id] + [replace(line, loads=(*line.loads, load))]
+    mine = [route for route in system.routes if route.app == app]
+    turns = [
+        PlayedRoute(
+            app, turn, (Way(line.id, name, then={node: route.name} if route.name else {}),),
+            name=route.name, kinds=route.kinds,
+        )
+        for route in mine if route.stage == node
+    ]  # fmt: skip
+    routes = [_renamed(route, node, turn) if route in mine else route for route in system.routes]
+    apps = tuple(replace(one, stages=_stages(one.stages, node, turn)) if one.id == app else one for one in system.apps)
+    return replace(system, apps=apps, groups=tuple(groups), routes=(*routes, *turns))
+
+
+def _stages(stages: Sequence[Stage], node: str, turn: str) -> tuple[Stage, ...]:
+    """The steps, with one before `node` that all go to who went there; first those that nothing leads to."""
+    made: list[Stage] = []
+    for stage in stages:
+        edges = tuple(replace(edge, to=turn) if edge.to == node else edge for edge in stage.edges)
+        made += [Stage(turn, (Edge(node),))] if stage.id == node else []
+        made.append(replace(stage, edges=edges))
+    reached = {edge.to for stage in made for edge in stage.edges}
+    return tuple(sorted(made, key=lambda stage: stage.id in reached))
+
+
+def _renamed(route: PlayedRoute, node: str, turn: str) -> PlayedRoute:
+    def those(then: Mapping[str, str]) -> dict[str, str]:
+        return {turn if stage == node else stage: name for stage, name in then.items()}
+
+    ways = (
+        replace(way, then=those(way.then), by_outcome={
+            outcome: After(those(after.then), after.quality) for outcome, after in way.by_outcome.items()
+        })
+        for way in route.ways
+    )  # fmt: skip
+    return replace(route, ways=tuple(ways))

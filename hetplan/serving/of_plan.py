@@ -99,18 +99,15 @@ def _system(
     served = {app_id: inputs.slo.apps[app_id] for app_id in served_apps(plan, inputs)}
     if not served and any(getattr(rule, "candidate", None) is not None for rule in plan.dispatch.values()):
         raise InputError.one(
-            file="plan",
-            path="$.dispatch",
+            file="plan", path="$.dispatch",
             why="stated candidates say what they take, not how long: there is nothing to be played",
             remedy="Simulate a plan whose applications run pipelines or variants.",
-        )
+        )  # fmt: skip
     if not served:
         raise InputError.one(
-            file="plan",
-            path="$.routing",
-            why="no application of the SLO file is routed anywhere",
+            file="plan", path="$.routing", why="no application of the SLO file is routed anywhere",
             remedy="Simulate with the SLO file that the plan was made from.",
-        )
+        )  # fmt: skip
     tiers = inputs.profile.tiers if inputs.profile.links else ()
     apps = tuple(_app(plan, inputs, app_id, wanted, workers, tiers) for app_id, wanted in served.items())
     reading = _Reading(plan, inputs, served, noise, services)
@@ -128,8 +125,12 @@ def _system(
         from hetplan.serving.exits import with_exits  # few plans of operators have outcomes
 
         groups, routes = with_exits(plan, inputs, apps, groups, routes)
-    links = tuple(_link(link) for link in inputs.profile.links)
-    return System(apps, groups, routes, tiers=tuple(tiers), links=links), tuple(dict.fromkeys(reading.notes))
+    system = System(apps, groups, routes, tiers=tuple(tiers), links=tuple(_link(link) for link in inputs.profile.links))
+    if inputs.profile.apis:
+        from hetplan.serving.calls import with_limits
+
+        system = with_limits(plan, inputs, system)
+    return system, tuple(dict.fromkeys(reading.notes))
 
 
 def served_apps(plan: Plan, inputs: Inputs) -> list[str]:

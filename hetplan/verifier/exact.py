@@ -218,7 +218,9 @@ def _loads(facts: Facts) -> Iterator[Violation]:
         if seat.load.at is None and seat.load.variant is not None and facts.plan.format != "hetplan/plan/1.0":
             yield Violation("run-unnamed", seat.at, "names no run of the profile")
         share = seat.load.share
-        if facts.plan.question == "llm" and seat.worker.id != f"w-{seat.load.id}":
+        # In a part of a fleet loads are called by their worker.
+        named = (f"w-{seat.load.id}", seat.load.id.removesuffix(".1"))
+        if facts.plan.question == "llm" and seat.worker.id not in named:
             yield Violation("worker-id", seat.at, f"its worker is called {seat.worker.id}, not w-{seat.load.id}")
         if facts.plan.question == "policy" and (seat.load.app is None or seat.load.instances != 1):
             yield Violation("load-app", seat.at, "a worker holds each model once, for one application")

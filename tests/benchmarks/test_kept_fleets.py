@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 import hetplan as hp
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
 from benchmarks import kept_fleets
 from hetplan.simulator.day import HowPlayed, play_day
 
@@ -23,6 +29,34 @@ def test_default_fleets_keep_their_word() -> None:
         said = kept_fleets.judged(seed)
         assert said["verified"], said
         assert said["broken"] == (), said
+
+
+def test_a_fleet_that_makes_text_is_kept_and_verified() -> None:
+    said = kept_fleets.judged(26, text=True)
+    assert said["verified"], said
+    assert said["broken"] == (), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 15, 23])
+def test_text_is_played_on_its_machines(seed: int) -> None:
+    """By its program, with a fifth of room, text is late in each of these."""
+    said = kept_fleets.judged(seed, text=True)
+    assert said["verified"], said
+    assert said["broken"] == (), said
+    profile, slo = kept_fleets.text_files(seed)
+    plan = hp.solve(profile, slo, options={"levers": False, "size": "planned"}).require()
+    how = HowPlayed(seeds=2, seed=kept_fleets.UNSEEN, queries=2e5)
+    assert play_day(plan, hp.load_inputs(profile, slo), how).broken
+
+
+@pytest.mark.slow
+def test_machines_of_which_no_number_is_enough_are_left_for_others() -> None:
+    """At five requests a second one fast machine is in time, and no number of slow ones, as their program has it."""
+    profile, slo = kept_fleets.text_files(3)
+    plan = hp.solve(profile, slo, options={"levers": False}).require()
+    parts = [part for part in (plan.parts or {}).values() if part.rate_qps == {"chat": 5.0}]
+    assert [{worker.hardware for worker in part.workers} for part in parts] == [{"h100"}]
 
 
 @pytest.mark.slow

@@ -66,7 +66,10 @@ class Runs:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator (by number) that runs at a place (by number) where its knobs are at these levels (by place)."""
+    """An operator (by number) that runs at a place (by number) where its knobs are at these levels (by place).
+
+    `gap_s` is there where calls come at a rate: how far apart the API wants them.
+    """
 
     operator: int
     place: int
@@ -75,6 +78,7 @@ class Call:
     failures: float = 0.0
     retries: int = 0
     retry_s: float = 0.0
+    gap_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ def calls_of(inputs: Inputs, app: App, pipeline: Pipeline, order: tuple[str, ...
                 Call(
                     number, first + places.index(call.api), where, per_hour=queries * api.price_of(call.tokens),
                     failures=api.failures, retries=api.retries, retry_s=api.retry_ms / 1000.0,
+                    gap_s=0.0 if app.demand.streams else api.gap_s(call.tokens),
                 )
             )  # fmt: skip
     return Calls(tuple(made), first) if made else None

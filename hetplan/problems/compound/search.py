@@ -188,7 +188,11 @@ def sized_anew(asked: Asked, sought: Sought, stage: Stage, slack: float) -> Stag
         return stage
     form = replace(stage.form, slack=slack)
     ways = found_ways(form, sought, asked.options.alternatives) if stage.query.ways else []
-    return replace(stage, form=form, query=replace(stage.query, ways=tuple(ways)))
+    why = (
+        f"late in simulation with the replicas of the formula, and no size takes less than {slack:.2g} of its limit; "
+        f"raise slo.apps.{sought.app_id}.latency, or lower its rate"
+    )
+    return replace(stage, form=form, query=replace(stage.query, ways=tuple(ways), why_none=stage.query.why_none or why))
 
 
 def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]:
@@ -266,8 +270,13 @@ def _why(form: BlackBox, sought: Sought) -> str:
         least = min(float(form.at_full(found).min()) for found in passing)
         if isinstance(form, Rated) and least <= form.limit_s:
             field = f"slo.apps.{sought.app_id}.demand.rate_qps"
+            calls = [] if form.calls is None else [call.place for call in form.calls.calls if call.gap_s > 0]
+            apis = ", ".join(dict.fromkeys(f"profile.apis.{sought.tiers[place].name}" for place in calls))
+            why = f"the rate binds ({scope}): it takes more than {MOST_REPLICAS} replicas of an operator"
             return (
-                f"the rate binds ({scope}): it takes more than {MOST_REPLICAS} replicas of an operator; lower {field}"
+                f"{why}; lower {field}"
+                if not apis
+                else (f"{why}, or calls wait too long for their turn; lower {field}, or raise the limits of {apis}")
             )
         return (
             f"latency binds ({scope}); raise slo.apps.{sought.app_id}.latency to {1000 * least:.6g} ms, "

@@ -15,6 +15,8 @@ An operator that serves batches of up to b is a line of its own kind (`batch_que
 slowest member and grows as its table says, and waits are those of one server as fast as all k, as often as all k are
 busy. b is where most are served per second.
 
+Calls of an API that says how fast they may come wait for their turn: one line, each as long as the gap between calls.
+
 It is a first size: waits of joined shortest queues are a little longer, and those of stations in a row hang together.
 So a plan is played before it is handed out (`rated`).
 """
@@ -32,7 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shares, priced, trimmed
-from hetplan.planner.forms.calls import Cases, quantile
+from hetplan.planner.forms.calls import Call, Cases, quantile
+from hetplan.planner.forms.space import Space
 from hetplan.problems.batch_queue import FULLEST, line_of
 from hetplan.problems.waiting import all_busy, all_busy_with
 from hetplan.serving.operators import ALONE, slowest_of
@@ -205,6 +208,8 @@ class Stations:
         self.limit = form.limit_s * form.slack * (1 + SLIP)
         self.least = least_shares(form, found)
         self.beside: Flows = np.zeros((4, len(form.operators)))
+        calls = [] if form.calls is None else form.calls.of(Space(form.levels).row(found.configuration))
+        self.turns = [call for call in calls if call.gap_s > 0.0]
         self.still: tuple[Any, tuple[Vector, Vector]] = (None, (np.zeros(0), np.zeros(0)))
 
     def slow(self, placement: int, shares: Vector) -> Vector:
@@ -380,7 +385,20 @@ class Stations:
                 chance = _chance(int(count), float(load[o]))
                 each = mean * (burst[o] / rate[o] + spread) / (2.0 * max(count - load[o], 1e-12))
                 waits[:, row, o] = each * np.maximum(self.drawn[:, o] + math.log(max(chance, 1e-300)), 0.0)
+        for call in self.turns:
+            waits[:, :, call.operator] = self._in_turn(call)[:, None]
         return waits
+
+    def _in_turn(self, call: Call) -> Vector:
+        """Of each query how long a call waits until its API takes it, and what it takes less than the API's gap."""
+        o = call.operator
+        each = call.gap_s * sum(call.failures**k for k in range(call.retries + 1))
+        load = self.form.rate_qps * float(self.found.made[o]) * each
+        if load >= 1.0:
+            return np.full(len(self.drawn), np.inf)
+        wait = each * (self.form.burst + call.failures) / (2.0 * (1.0 - load))
+        short = np.maximum(call.gap_s - np.nan_to_num(self.many.seconds[:, o]), 0.0)
+        return np.asarray(wait * np.maximum(self.drawn[:, o] + math.log(max(load, 1e-300)), 0.0) + short)
 
     @cached_property
     def shares(self) -> Vector:

@@ -113,11 +113,14 @@ def _about_the_bound(found: Found) -> str:
 def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:
     """What the plan claims: the least cost; where something else was wished, that, and the least cost at it."""
     scope: Scope = "problem"
-    if found.wish.room:
+    if found.wish.room or found.wish.rooms:
         names = sorted({name for name, _ in found.wish.room})
         most = {one: max(more for (name, _), more in found.wish.room.items() if name == one) for one in names}
-        roomy = ", ".join(f"up to {more:.3g} times the rate of {name}" for name, more in most.items())
-        scope, note = "relaxation", f"{note}; it leaves out waiting: planned was for {roomy}, as queues ask for"
+        roomy = [f"up to {more:.3g} times the rate of {name}" for name, more in most.items()]
+        roomy += [
+            f"the machines with which {name} keeps its limits" for name in sorted({n for n, _ in found.wish.rooms})
+        ]
+        scope, note = "relaxation", f"{note}; it leaves out waiting: planned was for {', '.join(roomy)}, as queues ask"
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)
@@ -217,12 +220,11 @@ def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
 
 
 def _of_fleet(notice: Notice, part: PlanPart) -> Notice:
-    """A part's warning in the words of a fleet: text is sized by an option of the fleet."""
+    """A part's warning in the words of a fleet."""
     if (notice.code, part.question) != ("W-queueing", "llm"):
         return notice
     name = _whose(part)
     text = (
-        f"{name} is sized by its program: no queue was played, so no percentile is promised; hetplan simulate plays "
-        f'it, and the option parts={{"{name}": {{"size": "auto"}}}} sizes it by simulation'
+        f"{name} is sized by its program: no queue was played, so no percentile is promised; hetplan simulate plays it"
     )
     return notice.model_copy(update={"text": text})

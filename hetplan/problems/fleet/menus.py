@@ -25,7 +25,7 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 
-__all__ = ["Choice", "Menus", "add_part", "left_of", "surviving"]
+__all__ = ["Choice", "Menus", "add_part", "left_of", "surviving", "worth"]
 
 Counts = tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -55,6 +55,12 @@ def surviving(wish: Wish, part: Part, machines: Sequence[int], situation: Situat
     if situation.hardware in left:
         left[situation.hardware] = max(0, left[situation.hardware] - situation.count)
     return tuple(left[hardware] for hardware in part.hardware)
+
+
+def worth(wish: Wish, part: Part, machines: Sequence[int], situation: Situation, rate: float) -> tuple[float, ...]:
+    """Machines that are left, in those of the part's program: where more room is needed, several are worth one."""
+    rooms, left = wish.rooms.get((part.app, rate), {}), surviving(wish, part, machines, situation)
+    return tuple(count / rooms.get(hardware, 1.0) for hardware, count in zip(part.hardware, left, strict=True))
 
 
 def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situation) -> dict[str, int]:
@@ -87,7 +93,21 @@ def add_part(m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: flo
             place = part.hardware.index(situation.hardware)
             lost = _lost(m, machines[place], situation, part.app)
             machines[place] = np.concatenate([machines[place], lost])
+        for hardware, room in wish.rooms.get((part.app, rate), {}).items():
+            place = part.hardware.index(hardware)
+            machines[place] = _worth(m, machines[place], room, f"{part.app} {hardware} {situation.name}")
         part.rows(m, machines, wanted, situation.name)
+
+
+def _worth(m: Builder, machines: NDArray[np.int64], room: float, name: str) -> NDArray[np.int64]:
+    """A column for machines of which so many are worth one of the program."""
+    if not len(machines):
+        return machines
+    one = m.columns(f"worth of {name}", ["machines"])
+    row = m.rows(f"worth of {name}", ["machines"], lower=0.0)
+    m.add(row, machines, 1.0)
+    m.add(row, one, -room)
+    return one
 
 
 def _lost(m: Builder, machines: NDArray[np.int64], situation: Situation, app: str) -> NDArray[np.int64]:
@@ -133,6 +153,8 @@ class Menus:
             for choice in choices.values()
             if (name, rate, choice.machines) not in self.refused
         }
+        if (app.name, rate) in self.wish.rooms:  # a higher rate may know of no room that is needed
+            return [choice for choice in held.values() if self.holds(app, rate, choice.machines)]
         return list(held.values())
 
     def drop(self, name: str, period: int, choice: Choice) -> None:
@@ -224,8 +246,17 @@ class Menus:
     def holds(self, app: Application, rate: float, machines: Counts) -> bool:
         """Whether machines carry what they should in every situation; where not, the part knows why from now on."""
         part = self.parts[app.name]
-        found = [part.carries(surviving(self.wish, part, machines, f), rate * f.keep) for f in self.wish.situations]
+        wish = self.wish
+        found = [part.carries(worth(wish, part, machines, f, rate), rate * f.keep) for f in wish.situations]
         return all(found)
+
+    def roomier(self, wish: Wish) -> Menus:
+        """The same for a wish in which applications need more room: without what was known of those."""
+        known = self.wish.rooms
+        changed = {key for key, rooms in wish.rooms.items() if known.get(key) != rooms}
+        found = {key: choices for key, choices in self.found.items() if key not in changed}
+        priced = {key: one for key, one in self.priced.items() if key[:2] not in changed}
+        return Menus(wish, self.parts, found, priced, self.refused)
 
 
 STEP = 1e-6

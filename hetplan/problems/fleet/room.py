@@ -1,22 +1,25 @@
 """Room to wait, asked for on the very machines that a fleet gives to a part, after each failure too.
 
 Of pools, whose programs leave a fixed share of their rate and no more where they are small, their formula for queues is
-asked (their size `estimated`). Variants and pipelines, which leave room by formulas, are played (`auto`): formulas are
-no proof. Who is short is planned for a tenth more than its rate, and the fleet is planned again. Where there are no
-machines for more, or it has taken long enough, a warning names who is short.
+asked (their size `estimated`). Variants, pipelines and text are played (`auto`): what a formula leaves is no proof. Who
+is short is planned for a tenth more than its rate, and the fleet is planned again. Of text, which may be kept by one
+machine of one hardware and by no number of another, it is looked how many of each hardware are enough. Where there are
+no machines for more, or it has taken long enough, a warning names who is short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hetplan.errors import Cancelled
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
-from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.ways import PLAYED, Found, settled_anew
-from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.fleet.whole import FEW_PAIRS
+from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 
@@ -27,9 +30,13 @@ Answers = dict[str, dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
 """What was said of the machines of each application: of the same machines it is asked once."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
+MORE = 1.001
+"""Machines that are short are worth so much less than what their program needs: it then takes others."""
+MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
+"""Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
 SIZED = ("estimated", "auto")
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
-"""So often at most, in one period (by then four times its rate) and over several, where a search takes seconds."""
+"""So often at most, of few applications and periods (by then four times a rate) and of many: a search takes seconds."""
 
 
 def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over: Callable[[], bool]) -> Answer:
@@ -39,13 +46,14 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     """
     first = best = answered(wish, None)
     answers: Answers = {}
-    rounds = ROUNDS if wish.periods == 1 else ROUNDS_OF_SEVERAL
+    rounds = ROUNDS if wish.periods * len(wish.apps) <= FEW_PAIRS else ROUNDS_OF_SEVERAL
     for _ in range(rounds if wish.options.size in SIZED else 0):
         if isinstance(best, Infeasible) or over():
             break
-        if not (short := {_key(*one, best[0]) for one in _short(*best, answers)}):
+        short = list(_short(*best, answers))
+        if not short:
             break
-        wish = replace(wish, room={**wish.room, **{key: STEP * wish.room.get(key, 1.0) for key in short}})
+        wish = _roomier(best[0], short)
         try:
             more = answered(wish, best[0])
         except Cancelled:
@@ -60,7 +68,7 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
         return best
     hurried = over()
     found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers)
-    if found.wish.room:
+    if found.wish.room or found.wish.rooms:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.
         goal = found.goal
         if goal is not None and first[0].goal is not None:
@@ -75,7 +83,7 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
     """The fleet with the plans that were played in place of those of the formulas."""
     settling = dict(parts)
     for name, one in ((app.name, _careful(found.wish, app, parts[app.name], answers)) for app in found.wish.apps):
-        if isinstance(one, Table):
+        if one is not None and one.question in PLAYED:
             settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
     own = dict(found.parts)
     for name, p in own:
@@ -98,8 +106,8 @@ def _unplayed(found: Found, parts: Mapping[str, Part], answers: Answers) -> Foun
 def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:
     """The fleet, with a warning for every application that is short of room."""
     periods: dict[str, list[int]] = {}
-    for name, p in _short(found, parts, answers):
-        periods.setdefault(name, []).append(p)
+    for late in _short(found, parts, answers):
+        periods.setdefault(late.careful.app, []).append(late.p)
     several = found.wish.periods > 1
     notices = []
     for name, those in periods.items():
@@ -112,8 +120,23 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) ->
     return replace(found, notices=(*found.notices, *notices))
 
 
-def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterator[tuple[str, int]]:
-    """Parts that are short of room on the machines that they have, after a failure too: name and period."""
+@dataclass(frozen=True)
+class _Late:
+    """A part that is short of room on the machines that it has: in which period, at which rate, after what failure."""
+
+    careful: Cone | Table
+    p: int
+    rate: float
+    situation: Situation
+
+    @property
+    def wanted(self) -> float:
+        """The rate that is kept then."""
+        return self.rate * self.situation.keep
+
+
+def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterator[_Late]:
+    """Parts that are short of room on the machines that they have, after a failure too."""
     wish = found.wish
     for app in wish.apps:
         careful = _careful(wish, app, parts[app.name], answers)
@@ -121,19 +144,75 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
             rate = app.rates[p] * (1.0 + wish.options.headroom)
             if careful is None or rate <= 0 or (app.name, p) not in found.parts:
                 continue
-            if not _has_room(found, careful, app.name, p, rate):
-                yield app.name, p
+            for situation in wish.situations:
+                offers = left_of(wish, careful, found.fleet.choices[app.name, p].machines, situation)
+                late = _Late(careful, p, rate, situation)
+                if offers and careful.settle(offers, late.wanted).part is None:
+                    yield late
+                    break
+
+
+def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
+    """The wish with more room for those that are short of it."""
+    wish, room, rooms = found.wish, dict(found.wish.room), dict(found.wish.rooms)
+    for late in short:
+        name = late.careful.app
+        if isinstance(late.careful, Cone) and late.careful.question in PLAYED and name != wish.most:
+            rooms[name, late.rate] = _rooms(found, late.careful, late)
+        else:
+            key = _key(name, late.p, found)
+            room[key] = STEP * wish.room.get(key, 1.0)
+    return replace(wish, room=room, rooms=rooms)
+
+
+def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
+    """How many machines of each hardware are worth one of the program, by which those that are short are too few.
+
+    Of each hardware it is looked how many alone are enough. Where that does not say that those together are too few,
+    those are worth less that are not enough alone, else all.
+    """
+    machines = found.fleet.choices[careful.app, late.p].machines
+    left = dict(zip(careful.hardware, surviving(found.wish, careful, machines, late.situation), strict=True))
+    alone = {h: _alone(found.wish, careful, h, late.wanted) for h, count in left.items() if count}
+    vague = [hardware for hardware, (_, is_enough) in alone.items() if not is_enough]
+    rooms = {h: room if is_enough or len(alone) == 1 else 1.0 for h, (room, is_enough) in alone.items()}
+    rooms |= found.wish.rooms.get((careful.app, late.rate), {})
+    while (carried := careful.carried([n / rooms.get(h, 1.0) for h, n in left.items()])) >= late.wanted:
+        more = STEP if vague else max(STEP, MORE * carried / late.wanted)
+        rooms |= {hardware: more * rooms[hardware] for hardware in vague or alone}
+    return rooms
+
+
+def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[float, bool]:
+    """How many machines of a hardware are worth one of the program, so that too few are short; if any are enough."""
+    offer = wish.offers[int(wish.on(hardware)[0])].name
+    one = careful.carried([float(hardware == other) for other in careful.hardware])
+    if one <= 0:
+        return 1.0, False
+    few = math.ceil(wanted / one) - 1
+    enough, most = few + 1, max(MOST_ALONE * (few + 1), FEW_ALONE)
+    while careful.settle({offer: enough}, wanted).part is None:
+        few = enough
+        if few >= most:
+            return MORE * few * one / wanted, False
+        enough = min(most, max(few + 1, int(few * WIDER)))
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        kept = careful.settle({offer: middle}, wanted).part is not None
+        few, enough = (few, middle) if kept else (middle, enough)
+    return max(1.0, MORE * few * one / wanted), True
 
 
 def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone | Table | None:
-    """Who says whether there is room: of a pool its formula, of variants and pipelines a simulation; None: nobody."""
+    """Who says whether there is room: of a pool its formula, of others a simulation; None: nobody."""
     own, before = wish.options.parts.get(app.name, {}), answers.setdefault(app.name, {})
-    if own.keys() & {"size", "derate"} or wish.options.size not in SIZED:
+    if own.keys() & {"size", "derate", "rate_headroom"} or wish.options.size not in SIZED:
         return None
     if app.question == "pool" and isinstance(part, Cone):
         return replace(part, options={**part.options, "size": "estimated"}, settled=before, known={}, cuts=[])
-    if app.question in PLAYED and isinstance(part, Table) and wish.options.size == "auto":
-        return replace(part, options={**part.options, "size": "auto"}, settled=before)
+    if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.size == "auto":
+        options = {name: value for name, value in part.options.items() if name != "rate_headroom"}
+        return replace(part, options={**options, "size": "auto"}, settled=before)
     return None
 
 
@@ -144,12 +223,3 @@ def _app(found: Found, name: str) -> Application:
 def _key(name: str, p: int, found: Found) -> tuple[str, float | None]:
     """What room is kept by: the rate; for the application of which the most is wanted, any rate."""
     return name, None if name == found.wish.most else _app(found, name).rates[p]
-
-
-def _has_room(found: Found, careful: Part, name: str, p: int, rate: float) -> bool:
-    wish, machines = found.wish, found.fleet.choices[name, p].machines
-    for situation in wish.situations:
-        offers = left_of(wish, careful, machines, situation)
-        if offers and careful.settle(offers, rate * situation.keep).part is None:
-            return False
-    return True

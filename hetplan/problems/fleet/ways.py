@@ -35,9 +35,11 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
 }
 ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
 """Pools get room later, by their formula (`room`); policies keep to their tables; text has no formula."""
-SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": ESTIMATED}
+AUTO = {**ESTIMATED, "llm": {"size": "planned", "rate_headroom": 0.0}}
+"""Text that is played gets the room that it turns out to need, and none before."""
+SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}
 """What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
-PLAYED = ("variants", "pipeline")
+PLAYED = ("variants", "pipeline", "llm")
 """Questions whose parts are played on their machines, with `auto`."""
 MOST_OF_ONE = 64
 """Machines of each hardware with which a formula should find some plan."""
@@ -194,7 +196,7 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
     old = before.search
     if old is None or old.best is None or wish.inputs.slo.limits.moves is not None or len(before.parts) <= FEW_PAIRS:
         return None
-    search = Search(wish, ask, replace(old.menus, wish=wish, counted=[0]), limits=old.limits)
+    search = Search(wish, ask, old.menus.roomier(wish), limits=old.limits)
     each = search.over(search.same)
     each.best, each.bound = old.best, old.bound
     each.worth(each.bare, old.best)

@@ -118,6 +118,8 @@ class Wish:
     """Machines that run already, by application and offer: the first period follows them, the first time it comes."""
     room: Mapping[tuple[str, float | None], float] = field(default_factory=dict)
     """How many times a rate an application is planned for, so that queries may wait; None: at any rate."""
+    rooms: Mapping[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
+    """How many machines of a hardware do what its program says of one, by application and rate."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 

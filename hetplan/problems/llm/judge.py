@@ -50,6 +50,8 @@ class Judge:
     play: Callable[..., Any]
     draw: Callable[..., Any]
     seed: int
+    repairs: bool = True
+    """Whether repairs are looked for, which takes simulations."""
     played: int = 0
     sent: list[float] = field(default_factory=list)
     """Of the fleet that was confirmed last: the requests that each instance got."""
@@ -59,7 +61,7 @@ class Judge:
 
     def of(self, wish: Wish) -> Judge:
         """A judge of another wish, with the same simulator and seed."""
-        return Judge(wish, self.play, self.draw, self.seed)
+        return Judge(wish, self.play, self.draw, self.seed, self.repairs)
 
     def played_demand(self, demand: TokenDemand) -> TokenDemand:
         """The demand with bursts and days that a play sees whole.

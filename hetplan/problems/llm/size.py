@@ -119,7 +119,7 @@ class Cuts:
 
 def judge_of(wish: Wish, tools: Tools, seed: int) -> Judge:
     """The judge, with the simulator that was handed in."""
-    return Judge(wish, tools.extra["play_tokens"], tools.extra["draw_tokens"], seed)
+    return Judge(wish, tools.extra["play_tokens"], tools.extra["draw_tokens"], seed, tools.repairs)
 
 
 def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], theta: float) -> TokenFleet:
@@ -397,7 +397,7 @@ def price_of(wish: Wish, counts: Sequence[int]) -> int:
 
 
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
-    """The fleet that the program says; chunks as long as an iteration of one may take, within the limit per token."""
+    """The fleet that the program says, with the chunks of `_chunk`."""
     counts, place = list[int](), 0
     for kind in wish.kinds:
         offers = len(wish.supply[kind.hardware].offers)
@@ -407,11 +407,21 @@ def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) ->
     for kind, count in zip(wish.kinds, counts, strict=True):
         spent[kind.hardware] = spent.get(kind.hardware, 0) + count
     cost = sum(wish.supply[hardware].cost(count) for hardware, count in spent.items())
-    tpot, chosen = wish.limit_ms("tpot"), list[TokenLaw]()
-    for law in laws:
-        fitting = [size for size in CHUNKS if size <= law.most_tokens and law.iteration_ms(size) <= tpot]
-        chosen.append(law.limited(max(fitting, default=min(CHUNKS[0], law.most_tokens)), law.most_seqs))
-    return Sized(tuple(counts), tuple(chosen), THETAS[1], cost)
+    chosen = tuple(law.limited(_chunk(wish, law), law.most_seqs) for law in laws)
+    return Sized(tuple(counts), chosen, THETAS[1], cost)
+
+
+def _chunk(wish: Wish, law: TokenLaw) -> int:
+    """As long as an iteration may take within the limit per token; longer where prompts would else be late alone."""
+    sizes, tpot = [*(size for size in CHUNKS if size < law.most_tokens), law.most_tokens], wish.limit_ms("tpot")
+    usual = max((size for size in sizes if law.iteration_ms(size) <= tpot), default=sizes[0])
+    limit = wish.limit_ms("ttft")
+
+    def late(size: int) -> int:
+        return int(np.sum(wish.first_token_ms([law.limited(size, law.most_seqs)], wish.demand.requests)[0] > limit))
+
+    least = min(late(size) for size in sizes)
+    return next((size for size in sizes if size >= usual and late(size) <= least), usual)
 
 
 def dearest(wish: Wish, bound: float) -> list[Sized]:

@@ -62,7 +62,7 @@ def reached(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
     All such limits are loosened at once, by the least of some factors with which a fleet is found.
     """
     short = {int(one.field[:-8].rpartition("[")[2]): one for one in said.repairs if one.field.endswith("].max_ms")}
-    for factor in FACTORS if short else ():
+    for factor in FACTORS if short and judge.repairs else ():
         to = {place: _rounded(float(one.to or 0.0) * factor) for place, one in short.items()}
         other = wish.with_limits({place: to[place] for place in short})
         if _does(other, judge, ask, _least(other, ask)):
@@ -97,7 +97,7 @@ def too_dear(
 
 def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
     """Budget, stock or limits leave no fleet that the rows allow; what would do is found by simulation."""
-    bound = _least(_unlimited(wish, budget=True, stock=True), ask)
+    bound = _least(_unlimited(wish, budget=True, stock=True), ask) if judge.repairs else 0.0
     return replace(said, repairs=tuple(_repairs(wish, judge, ask, bound)))
 
 
@@ -183,6 +183,8 @@ def _late(judge: Judge, one: Sized) -> float:
 
 
 def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | None = None) -> Iterator[Repair]:
+    if not judge.repairs:
+        return
     rich = _unlimited(wish, budget=True, stock=False)
     if wish.budget_nanos is not None and (made := _found(rich, judge, ask, bound)) is not None:
         to = made.cost_nanos / NANO

@@ -201,3 +201,75 @@ def test_a_search_measures_calls_and_machines_alike(rising: list[list[str]]) -> 
     better = hp.solve(document, slo(quality={"min": 0.9}), tools=hp.Tools(evaluate=measuring(Evaluator())), options=how)
     assert better.plan is not None
     assert better.plan.dispatch["ask"].placement["write"] == "acme"  # type: ignore[union-attr]
+
+
+def at_a_rate(max_ms: float = 900, percentile: float = 95, quality: float = 0.9, rate: float = 10.0) -> dict[str, Any]:
+    return slo(
+        quality={"min": quality}, demand={"rate_qps": rate}, latency=[{"percentile": percentile, "max_ms": max_ms}]
+    )
+
+
+def late(plan: hp.Plan, document: dict[str, Any], wish: dict[str, Any], length_s: float = 1500) -> float:
+    report = hp.simulate(plan, document, wish, measured=measured(), seeds=2, seed=991, duration_s=length_s)
+    return report.apps["ask"].figures["violations"].value
+
+
+def test_calls_wait_for_their_turn_in_simulation() -> None:
+    """10 queries a second make 11.1 calls: a limit of 12 holds on average, and yet calls wait long."""
+    wish = at_a_rate()
+    plan = hp.solve(profile(), wish, measured=measured(), options={"size": "estimated"}).require()
+    found = [late(plan, profile(calls_per_s=most), wish) for most in (1000, 20, 14, 12, 10)]
+    assert found[0] == 0.0
+    assert found == sorted(found)
+    assert 0.03 < found[2] < 0.1 < found[3] < 0.6 < found[4]
+
+
+def test_tokens_space_calls_as_calls_do() -> None:
+    """Each call has 1,050 tokens, so that so many tokens a second are 14 calls a second."""
+    wish = at_a_rate()
+    plan = hp.solve(profile(), wish, measured=measured(), options={"size": "estimated"}).require()
+    by_calls, by_tokens = profile(calls_per_s=14), profile(tokens_per_s=14 * 1050)
+    assert late(plan, by_calls, wish) == late(plan, by_tokens, wish)
+
+
+@pytest.mark.parametrize(("most", "max_ms", "place"), [(16, 900, "acme"), (14, 900, None), (12, 900, None)])
+def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, place: str | None) -> None:
+    wish, document = at_a_rate(max_ms), profile(calls_per_s=most)
+    outcome = hp.solve(document, wish, measured=measured())
+    if place is None:
+        assert outcome.exit_code == 3
+        assert "raise the limits of profile.apis.acme" in str(outcome.why)
+        return
+    plan = outcome.require()
+    assert plan.dispatch["ask"].placement["write"] == place  # type: ignore[union-attr]
+    assert late(plan, document, wish) <= 0.05
+    assert hp.verify(plan, document, wish, measured=measured()).ok
+
+
+@pytest.mark.slow
+def test_where_turns_take_too_long_a_machine_of_ones_own_answers() -> None:
+    wish = at_a_rate(quality=0.6, rate=3.0, max_ms=600)
+    free = {"price_per_call": "0", "price_per_million_in": "0", "price_per_million_out": "0"}
+    places = {}
+    for most in (50.0, 3.5):
+        document = profile(calls_per_s=most, **free)
+        plan = hp.solve(document, wish, measured=measured()).require()
+        places[most] = plan.dispatch["ask"].placement["write"]  # type: ignore[union-attr]
+        assert late(plan, document, wish, 3000) <= 0.05
+    assert places == {50.0: "acme", 3.5: "pool"}
+
+
+def test_applications_stand_in_one_line() -> None:
+    """Each alone is in time; together they are not."""
+    document = profile(calls_per_s=14)
+    alone = at_a_rate(rate=6)
+    both = {**alone, "apps": {"ask": alone["apps"]["ask"], "tell": alone["apps"]["ask"]}}
+    known = {"apps": {"ask": measured()["apps"]["ask"], "tell": measured()["apps"]["ask"]}}
+
+    def worst(wish: dict[str, Any]) -> float:
+        plan = hp.solve(document, wish, measured=known, options={"size": "estimated"}).require()
+        report = hp.simulate(plan, document, wish, measured=known, seeds=2, seed=991, duration_s=1500)
+        return max(one.figures["violations"].value for one in report.apps.values())
+
+    assert worst(alone) < 0.01
+    assert worst(both) > 0.2

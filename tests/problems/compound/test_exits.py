@@ -321,3 +321,23 @@ def test_measurements_that_do_not_say_which_operators_ran_are_refused_by_name(me
     for ask in (hp.verify, hp.simulate):
         with pytest.raises(InputError, match=r"\$\.apps\.q\[0\]\.runs"):
             ask(plan, PROFILE, wish, measured=without)
+
+
+@pytest.mark.slow
+def test_only_queries_that_go_on_wait_for_their_turn_at_an_api(measured: dict[str, Any]) -> None:
+    profile = json.loads(json.dumps(PROFILE))
+    profile["pipelines"]["ask"]["nodes"]["large"]["calls"][0]["where"] = {"model": ["ours", "theirs"]}
+    wish = slo(quality=0.85)
+    wish["apps"]["q"]["demand"] = {"rate_qps": 10}
+    plan = hp.solve(profile, wish, measured=measured, options={"size": "estimated"}).require()
+    (rule,) = plan.dispatch.values()
+    assert rule.placement["large"] == "acme"  # type: ignore[union-attr]
+    shown = {}
+    for most in (1000, 4, 3):
+        profile["apis"]["acme"]["calls_per_s"] = most
+        report = hp.simulate(plan, profile, wish, measured=measured, seeds=2, seed=5, duration_s=1500)
+        times = report.apps["q"].percentiles_ms
+        shown[most] = times[50].value, times[95].value
+    # Most end before any call is made, and never wait; those that call wait longer where fewer calls may be made.
+    assert len({median for median, _ in shown.values()}) == 1
+    assert shown[1000][1] + 50 < shown[4][1] < shown[3][1] - 50

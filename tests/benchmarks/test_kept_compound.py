@@ -1,0 +1,39 @@
+"""Random compound queries at a rate: default plans keep their word on fresh seeds, where the formula alone does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import kept_compound
+
+FEW = (2, 16, 30, 35)
+"""Cases of little work: queries that end early, batches, two applications beside each other."""
+
+
+def test_a_case_is_the_same_each_time_and_cases_differ() -> None:
+    assert kept_compound.case(3) == kept_compound.case(3)
+    assert kept_compound.case(3) != kept_compound.case(4)
+
+
+def test_cases_have_what_people_ask_for() -> None:
+    cases = [kept_compound.case(number) for number in range(1, 41)]
+    drawn = " ".join(one.drawn for one in cases)
+    for part in ("line", "branches", "exit", "an API", "batches at", "shared models", "p50", "p90", "p95", "p99"):
+        assert part in drawn, part
+    arrivals = {str(app["demand"]["arrivals"]) for one in cases for app in one.slo["apps"].values()}
+    assert len(arrivals) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", FEW)
+def test_default_plans_keep_their_word(number: int) -> None:
+    found = kept_compound.judged(number, search=False)
+    assert found.kept, found
+    assert found.verified, found
+
+
+@pytest.mark.slow
+def test_by_the_formula_alone_some_are_late() -> None:
+    """What would not be seen if nothing were played."""
+    found = [kept_compound.judged(number, search=False) for number in (16, 30)]
+    assert not any(one.formula_kept for one in found), found
