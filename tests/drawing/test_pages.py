@@ -205,8 +205,10 @@ def test_a_report_of_a_day_says_rates_when_and_the_bill() -> None:
         },
         {"id": 3, "about": "choice", "binding": [{"block": "each", "label": "1", "unit": "", "price": 9.5}]},
     ]
-    plan = {"question": "fleet", "periods": periods, "parts": {"many": part(6), "few": part(1)}, "workers": [],
-            "promises": promises, "bill": bill, "solves": solves, "valid": {"rate_qps": {"chat": [0, 99.0]}}}  # fmt: skip
+    plan = {
+        "question": "fleet", "periods": periods, "parts": {"many": part(6), "few": part(1)}, "workers": [],
+        "promises": promises, "bill": bill, "solves": solves, "valid": {"rate_qps": {"chat": [0, 99.0]}},
+    }  # fmt: skip
     page = report_page(Documents(plan=plan))
     assert "chat: 77 queries/s" in page  # of the period that is drawn
     assert page.count("77 to 99") == 1
