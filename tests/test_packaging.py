@@ -45,6 +45,10 @@ def test_the_wheel_plans_and_is_typed(built: Path, tmp_path: Path) -> None:
     assert where.startswith(str(tmp_path / "site"))
     run(sys.executable, "-m", "hetplan", "solve", str(pool / "profile.json"), str(pool / "slo.json"),
         path=tmp_path / "site", at=tmp_path)  # fmt: skip
+    said = run(sys.executable, "-m", "hetplan", "init", "--example", "pool", path=tmp_path / "site", at=tmp_path)
+    run(
+        sys.executable, "-m", *said.splitlines()[-1].removeprefix("Next: ").split(), path=tmp_path / "site", at=tmp_path
+    )
 
 
 def test_the_source_archive_can_be_tested(built: Path, tmp_path: Path) -> None:

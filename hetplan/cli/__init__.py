@@ -8,6 +8,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line of this process and leave with its exit code (the `hetplan` console script)."""
     import gc
+    import io
     import os
     import sys
 
@@ -18,6 +19,9 @@ def main() -> None:
             if getattr(sys, name) is None:
                 # Closed by whoever started this: what is said goes nowhere, what is read is empty.
                 setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="replace")  # a terminal of few letters gets question marks, and no fault
         from hetplan.cli.app import build_app
         from hetplan.cli.long_work import leave
 
@@ -25,6 +29,10 @@ def main() -> None:
             build_app()()
         except SystemExit as end:
             leave(end.code)
+        except OSError as error:
+            # Outside of any command: help that cannot be written, for example.
+            sys.stderr.write(f"error: the system refused: {error.strerror or error}\n")
+            os._exit(1)
     except KeyboardInterrupt:
         # Before any command could begin, or after it ended.
         sys.stderr.write("error: interrupted; nothing was written\n")

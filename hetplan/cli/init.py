@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["init"]
 
+OTHER_PLACE = "Name another -o FOLDER, or use --force."
 _Text = list[str] | None
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model, where no table names it.")]
 Gpus = Annotated[
@@ -49,21 +50,33 @@ Floor = Annotated[float | None, typer.Option("--quality", metavar="LEAST", help=
 Budget = Annotated[str | None, typer.Option("--budget", metavar="PRICE", help="The most that may be spent per hour.")]
 Folder = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the files go; made if need be.")]
 AsYaml = Annotated[bool, typer.Option("--yaml", help="Write YAML with comments, in place of JSON.")]
+Example = Annotated[
+    str | None,
+    typer.Option("--example", metavar="NAME", help="Copy a shipped example, and nothing else: pool, llm, fleet, ..."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 
 
 def init(
     model: Model = None, gpu: Gpus = None, cpu: Cpus = None, ms: Ms = None, latencies: Table = None, rate: Rate = None,
     p50: P50 = None, p95: P95 = None, p99: P99 = None, quality: Floor = None, budget: Budget = None,
-    folder: Folder = Path(), as_yaml: AsYaml = False, force: Force = False, as_json: AsJson = False,
+    folder: Folder = Path(), as_yaml: AsYaml = False, force: Force = False, example: Example = None,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write a first profile.json and slo.json.
 
     Asks on a terminal for what was not given. Everything that is assumed is shown.
     """
     with Output("init", as_json=as_json) as out:
+        if example is not None:
+            _copy(out, example, folder, force=force)
+            return
         from hetplan.profiles.first_files import first_files
 
+        if as_yaml:
+            from hetplan.profiles.yaml_text import check_readable
+
+            check_readable("--yaml")
         stated = ((50, p50), (95, p95), (99, p99))
         targets: list[tuple[int, float]] = [(which, limit) for which, limit in stated if limit is not None]
         asking = sys.stdin.isatty() and not as_json
@@ -87,6 +100,34 @@ def init(
         elif most < said.max_ms / 1000.0:
             out.warn(f"the slowest batch takes {most:g} ms, and {said.max_ms:g} ms are wanted: both are milliseconds")
         _say(out, folder, names, assumed)
+
+
+def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
+    """The files of an example that is shipped, and how it is solved."""
+    from hetplan.profiles.plan_file import write_atomically
+
+    # A wheel has the examples in the package, a checkout beside it.
+    package = Path(__file__).resolve().parents[1]
+    root = next((at for at in (package / "examples", package.parent / "examples") if at.is_dir()), package)
+    known = sorted(path.parent.name for path in root.glob("*/slo.json") if (path.parent / "profile.json").exists())
+    if example not in known:
+        remedy = f"Known: {', '.join(known)}."
+        raise InputError.one(file="--example", value=example, why="an example that is shipped", remedy=remedy)
+    files = sorted(path for path in (root / example).iterdir() if path.is_file())
+    taken = [folder / path.name for path in files if (folder / path.name).exists() and not force]
+    if taken:
+        raise InputError([Fault(str(path), "", "", "the file is there already", OTHER_PLACE) for path in taken])
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        write_atomically(folder / path.name, path.read_bytes())
+        out.people.line(f"written to {folder / path.name}")
+    more = "".join(
+        f" --{name} {folder / name}.json" for name in ("state", "measured") if (folder / f"{name}.json").exists()
+    )
+    command = f"hetplan solve {folder / 'profile.json'} {folder / 'slo.json'}{more} -o {folder / 'plan.json'}"
+    out.people.line()
+    out.people.line(f"Next: {command}")
+    out.end(Exit.OK, "an example", next=command)
 
 
 def _ask_measured(model: str | None, gpu: Sequence[str] | None) -> tuple[str, list[str], list[str]]:
@@ -185,8 +226,7 @@ def _write(
     taken = [folder / name for name, text in texts.items() if name in files or _is_other(folder / name, text)]
     taken = [path for path in taken if path.exists() and not force]
     if taken:
-        remedy = "Name another -o FOLDER, or use --force."
-        raise InputError([Fault(str(path), "", "", "the file is there already", remedy) for path in taken])
+        raise InputError([Fault(str(path), "", "", "the file is there already", OTHER_PLACE) for path in taken])
     (folder / "schema").mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())

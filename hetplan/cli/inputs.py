@@ -7,13 +7,16 @@ from collections.abc import Callable
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hetplan.cli.arguments import AsJson, Profiles, Settings, SloFile, StateFile, read_settings
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Kind", "check", "import_file", "schema"]
 
@@ -27,8 +30,8 @@ def check(
 ) -> None:
     """Look input files over before solving.
 
-    Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do not cover) exit 0, and 2 with
-    --strict.
+    Says which question they ask. Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do
+    not cover) exit 0, and 2 with --strict.
     """
     with Output("check", as_json=as_json) as out:
         from hetplan.profiles.lint import lint
@@ -36,6 +39,7 @@ def check(
 
         inputs = load_inputs(profiles, slo, state=state)
         findings = [*inputs.warnings, *lint(inputs)]
+        question = _asked(inputs)
         for code, at, text in findings:
             out.send({"finding": {"code": code, "at": at, "text": text}})
         out.people.table(("finding", "where", "what"), findings)
@@ -43,9 +47,23 @@ def check(
         apps, variants = len(inputs.slo.apps), len(inputs.profile.variants)
         out.people.line(
             f"{found}: {apps} application{'' if apps == 1 else 's'}, {variants} variant{'' if variants == 1 else 's'}, "
-            f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables"
+            f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables; question {question}"
         )
         out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, found)
+
+
+def _asked(inputs: Inputs) -> str:
+    """The question that the files ask; what it misses in them is a fault, as it would be for `solve`."""
+    from typing import get_args
+
+    from hetplan.front_door import choose, pose
+
+    choice = choose(inputs)
+    size = type(choice.options).model_fields.get("size")
+    # Nothing is to be sized here: that may take seconds.
+    quick = {"size": "planned"} if size is not None and "planned" in get_args(size.annotation) else {}
+    pose(inputs, choose(inputs, options=quick))
+    return choice.problem.question
 
 
 def _kinds() -> list[str]:
@@ -96,6 +114,10 @@ def import_file(
             )
         profile, slo, *beside = known[kind](file, **_filters(kind, known[kind], settings))
         ending = "yaml" if as_yaml else "json"
+        if as_yaml:
+            from hetplan.profiles.yaml_text import check_readable
+
+            check_readable("--yaml")
         made = {f"profile.{ending}": profile, f"slo.{ending}": slo, **(beside[0] if beside else {})}
         targets = [(folder / name, data) for name, data in made.items() if data is not None]
         taken = [str(path) for path, _ in targets if path.exists() and not force]

@@ -79,7 +79,7 @@ def show_simulation(report: SimulationReport, page: Page) -> None:
     from hetplan.simulator.timeline import timeline_text
 
     page.heading("Timeline")
-    for line in timeline_text(report.timeline).splitlines():
+    for line in timeline_text(report.timeline, encoding=getattr(page.stream, "encoding", None) or "utf-8").splitlines():
         page.line(f"  {line}")
 
 

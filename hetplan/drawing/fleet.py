@@ -136,6 +136,9 @@ def of_period(plan: Document, period: str) -> Document:
     >>> of_period(plan, "p0")["workers"]
     [{'id': 'a-w', 'count': 2}]
     """
+    promised = [one for one in plan.get("promises") or () if one.get("period") == period and not one.get("situation")]
+    if promised:
+        plan = {**plan, "promises": promised, "valid": {}}
     named = next((one.get("parts") for one in plan.get("periods") or () if one.get("id") == period), None)
     if not plan.get("parts") or named is None:
         mine = [one for one in plan.get("workers") or () if one.get("period", "t0") == period]

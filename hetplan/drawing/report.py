@@ -156,12 +156,16 @@ def _head(page: Html, given: Documents) -> None:
     machines = sum(worker.get("count", 1) for worker in plan.get("workers", ()))
     if len(plan.get("periods", ())) < 2:
         facts.append(("machines", machines))
+    rates: dict[str, list[float]] = {}
     for promise in plan.get("promises", ()):
         if promise.get("quantity") == "cost_per_hour":
             facts.insert(0, ("per hour", short(promise["value"])))
             facts.insert(1, ("per month of 730 hours", short(promise["value"] * HOURS_OF_A_MONTH)))
-        elif promise.get("quantity") == "rate_qps":
-            facts.append((f"queries/s, {promise.get('app')}", short(promise["value"])))
+        elif promise.get("quantity") == "rate_qps" and not promise.get("situation"):
+            rates.setdefault(str(promise.get("app")), []).append(promise["value"])
+    for app, found in rates.items():
+        often = f"{short(min(found))} to " if min(found) < max(found) else ""
+        facts.append((f"queries/s, {app}", f"{often}{short(max(found))}"))
     page.facts(facts[:8])
 
 
@@ -259,6 +263,9 @@ def _periods(page: Html, plan: Document) -> None:
 
 
 def _bill(page: Html, given: Documents) -> None:
+    if given.plan.get("bill"):
+        _bill_over_time(page, given.plan["bill"])
+        return
     if not given.bill or len(given.plan.get("periods", ())) > 1:
         return
     colours = hardware_colours(given.plan)
@@ -281,6 +288,26 @@ def _bill(page: Html, given: Documents) -> None:
     unknown = [line.worker for line in given.bill if line.cost is None]
     if unknown:
         page.text(f"Without a price: {', '.join(unknown[:12])}.", "faint")
+
+
+def _bill_over_time(page: Html, bill: Document) -> None:
+    """Of a plan with periods: the mean, whose it is, and what each way to buy saves."""
+    page.heading("The bill")
+    rows = [("in all", bill.get("cost_per_hour"))]
+    rows += [(f"application {name}", cost) for name, cost in (bill.get("apps") or {}).items()]
+    rows += [(f"offer {name}", cost) for name, cost in (bill.get("offers") or {}).items()]
+    rows += [("paid for, and idle", bill.get("idle_per_hour")), ("while machines start", bill.get("starts_per_hour"))]
+    each = f"{bill.get('currency') or 'USD'} per hour"
+    page.table(
+        ("of", each, "per month"),
+        [(name, *_per_hour_and_month(cost)) for name, cost in rows if cost][:MOST_ROWS],
+        right=(each, "per month"),
+    )
+    ways = [
+        (one.get("name"), short(one.get("cost_per_hour")), short(one.get("saves_per_hour")), one.get("about"))
+        for one in bill.get("levers") or ()
+    ]
+    page.table(("way to buy", each, "saves", "what it is"), ways, right=(each, "saves"))
 
 
 def _per_hour_and_month(cost: float) -> tuple[str, str]:
@@ -331,20 +358,18 @@ def _judged(page: Html, report: Document) -> None:
 
 
 def _promise_table(page: Html, plan: Document) -> None:
-    rows = []
-    for promise in (plan.get("promises") or ())[:MOST_ROWS]:
+    rows: dict[tuple[object, ...], list[str]] = {}
+    for promise in plan.get("promises") or ():
         share = f" p{promise['percentile']:g}" if promise.get("percentile") is not None else ""
         said = f"{promise.get('relation', '<=')} {short(promise.get('value'))}"
-        rows.append(
-            (
-                promise.get("app") or "all",
-                f"{promise.get('quantity')}{share}",
-                said,
-                promise.get("model"),
-                promise.get("basis") or "",
-            )
-        )
-    page.table(("app", "quantity", "promised", "by the model", "why so"), rows)
+        what = (promise.get("app") or "all", f"{promise.get('quantity')}{share}", said)
+        why = (promise.get("situation") or "", promise.get("model"), promise.get("basis") or "")
+        rows.setdefault((*what, *why), []).append(str(promise.get("period") or ""))
+    lines = [(*row[:3], ", ".join(filter(None, when)), *row[3:]) for row, when in list(rows.items())[:MOST_ROWS]]
+    # What no promise of this plan says has no column.
+    said_of = [place for place in range(7) if place not in (3, 4) or any(line[place] for line in lines)]
+    columns = ("app", "quantity", "promised", "when", "after", "by the model", "why so")
+    page.table([columns[place] for place in said_of], [[line[place] for place in said_of] for line in lines])
 
 
 def _distributions(page: Html, report: Document | None, slo: Document | None) -> None:
@@ -445,13 +470,19 @@ def _proof(page: Html, given: Documents) -> None:
 
 
 def _limits(page: Html, plan: Document) -> None:
+    begun = min((one["solve"] for one in plan.get("claims") or () if one.get("solve") is not None), default=1)
+    behind: dict[str, Document] = {}
+    for solve in plan.get("solves") or ():
+        # The first of each kind behind the claims: others were tried before or after it.
+        if (solve.get("id") or begun) >= begun:
+            behind.setdefault(str(solve.get("about")), solve)
     rows = dict.fromkeys(
         (
             f"{one.get('block')}[{one.get('label')}]" if one.get("label") else one.get("block"),
             one.get("unit"),
             short(one.get("price")),
         )
-        for solve in plan.get("solves") or ()
+        for solve in behind.values()
         for one in solve.get("binding") or ()
         if one.get("unit")  # without one it is a row of the program that nobody can have more of
     )

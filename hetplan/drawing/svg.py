@@ -133,6 +133,8 @@ def short(value: object) -> str:
         return str(value)
     if not math.isfinite(value):
         return f"{value:g}"
+    if abs(value) < 1e-300:
+        return "0"  # what rounding on the safe side leaves of a zero
     if abs(value) >= 1e15:
         return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

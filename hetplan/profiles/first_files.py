@@ -81,6 +81,7 @@ def read_machine(text: str, kind: str = "gpu") -> Machine:
     """
     name, _, rest = text.partition("=")
     price, _, stock = rest.partition(":")
+    price = f"0{price}" if price.startswith(".") else price
     right = re.fullmatch(r"[0-9]+(\.[0-9]+)?", price) if price else "=" not in text
     if not name.strip() or not right or (stock and not stock.isdigit()):
         remedy = "Write NAME=PRICE or NAME=PRICE:STOCK, the price per hour: t4=0.526 or t4=0.526:20."

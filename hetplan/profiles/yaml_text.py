@@ -60,13 +60,18 @@ def read_yaml(text: str, *, file: str) -> Any:
     return _value(node, (), file, set())
 
 
+def check_readable(file: str) -> None:
+    """Refuse to write what this installation could not read again."""
+    _ruamel(file)
+
+
 def _ruamel(file: str) -> Any:
     try:
         from ruamel.yaml import YAML
     except ImportError:
         raise InputError.one(
             file=file, why="YAML is read with ruamel.yaml, which is not installed",
-            remedy="pip install 'hetplan[yaml]', or write the file as JSON.",
+            remedy="pip install 'hetplan[yaml]', or take JSON.",
         ) from None  # fmt: skip
     yaml = YAML(typ="rt", pure=True)
     yaml.preserve_quotes = True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["timeline_svg", "timeline_text"]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+_PLAIN = " .:-=+*%@"
 
 
 def _rows(timeline: Timeline) -> list[tuple[str, str, float | None]]:
@@ -22,7 +23,7 @@ def _rows(timeline: Timeline) -> list[tuple[str, str, float | None]]:
     return [row for row in COURSES if getattr(timeline, row[0]) is not None]
 
 
-def timeline_text(timeline: Timeline, *, width: int = 60) -> str:
+def timeline_text(timeline: Timeline, *, width: int = 60, encoding: str = "utf-8") -> str:
     """One line of blocks per course, lowest to highest, with the largest value at its end.
 
     >>> import numpy as np
@@ -30,11 +31,12 @@ def timeline_text(timeline: Timeline, *, width: int = 60) -> str:
     >>> print(timeline_text(Timeline(1.0, np.array([0.0, 1, 2, 4]), flat, flat, flat, flat), width=4).splitlines()[1])
     jobs waiting         ▁▃▅█ most 4
     """
+    blocks = _BLOCKS if _writes(encoding) else _PLAIN
     lines = []
     for name, title, ceiling in _rows(timeline):
         values = _resampled(getattr(timeline, name), width)
         top = max(ceiling or 0.0, float(values.max(initial=0.0)))
-        marks = "".join(_block(value, top) for value in values)
+        marks = "".join(_block(value, top, blocks) for value in values)
         lines.append(f"{title:<20} {marks} most {_number(float(values.max(initial=0.0)))}")
     total = timeline.width_s * len(timeline.waiting)
     lines.append(
@@ -43,10 +45,23 @@ def timeline_text(timeline: Timeline, *, width: int = 60) -> str:
     return "\n".join(lines)
 
 
-def _block(value: float, top: float) -> str:
+def _writes(encoding: str) -> bool:
+    """Whether blocks can be written there.
+
+    >>> _writes("utf-8"), _writes("ascii"), _writes("latin-1")
+    (True, False, False)
+    """
+    try:
+        _BLOCKS.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _block(value: float, top: float, blocks: str) -> str:
     if top <= 0.0 or value <= 0.0:
-        return _BLOCKS[1] if top <= 0.0 or value == 0.0 else _BLOCKS[0]
-    return _BLOCKS[max(1, min(8, 1 + round(7 * value / top)))]
+        return blocks[1] if top <= 0.0 or value == 0.0 else blocks[0]
+    return blocks[max(1, min(8, 1 + round(7 * value / top)))]
 
 
 def _resampled(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:

@@ -164,6 +164,24 @@ def test_check_has_nothing_to_say_about_good_files(files: Any, run: Callable[...
     assert "1 application" in ran.out
 
 
+def test_check_refuses_what_solving_would_refuse(run: Callable[..., Any], tmp_path: Path) -> None:
+    profile = {
+        "format": "hetplan/profile/1.0",
+        "metrics": {"f1": {"range": [0, 1]}},
+        "hardware": {"t4": {"kind": "gpu"}},
+        "pipelines": {
+            "ocr": {"nodes": {"read": {"device": "gpu", "reads": ["model"]}}, "knobs": {"model": ["s"]}, "metric": "f1"}
+        },
+    }
+    app = {"runs": {"pipeline": "ocr"}, "latency": [{"percentile": 95, "max_ms": 500}], "quality": {"min": 0.7}}
+    slo = {"format": "hetplan/slo/1.0", "apps": {"docs": {**app, "demand": {"streams": 1}}}}
+    for name, text in (("profile", profile), ("slo", slo)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(text))
+    ran = run("check", tmp_path / "profile.json", tmp_path / "slo.json")
+    assert ran.code == 2
+    assert "$.tiers" in ran.err
+
+
 def test_check_finds_faults(files: Any, run: Callable[..., Any]) -> None:
     files.slo_with(lambda slo: slo["apps"]["rank"]["latency"][0].update(max_ms=-1))
     ran = run("check", files.profile, files.slo)

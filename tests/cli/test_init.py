@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.profiles.first_files import read_machine
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.yaml_text import read_yaml
 
@@ -201,3 +202,40 @@ def test_a_repair_is_written_into_a_yaml_file_beside_its_comments(run: Callable[
     changed = (tmp_path / "changed.yaml").read_text()
     assert "# what may be spent, at most" in changed
     assert run("solve", files[0], tmp_path / "changed.yaml").code == 0
+
+
+@pytest.mark.parametrize("example", ["pool", "variants", "compound"])
+def test_an_example_is_copied_and_solved_by_the_next_command(
+    example: str, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    ran = run("init", "--example", example, "-o", str(tmp_path / "mine"))
+    assert ran.code == 0, ran.err
+    (line,) = [line for line in ran.out.splitlines() if line.startswith("Next: hetplan ")]
+    command = line.removeprefix("Next: hetplan ").split()
+    assert run(*command, *(["--set", "size=planned"] if example != "compound" else [])).code == 0
+    assert (tmp_path / "mine" / "plan.json").exists()
+    again = run("init", "--example", example, "-o", str(tmp_path / "mine"))
+    assert again.code == 2
+    assert "is there already" in again.err
+
+
+def test_an_example_that_is_not_shipped_is_answered_by_those_that_are(run: Callable[..., Any], tmp_path: Path) -> None:
+    ran = run("init", "--example", "shop", "-o", str(tmp_path / "mine"))
+    assert ran.code == 2
+    assert "--example (found shop)" in ran.err
+    assert "fleet, llm" in ran.err
+    assert not (tmp_path / "mine").exists()
+
+
+def test_yaml_that_could_not_be_read_again_is_not_written(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ruamel.yaml", None)
+    ran = run("init", *SAID, "--yaml", "-o", str(tmp_path / "mine"))
+    assert ran.code == 2
+    assert "pip install 'hetplan[yaml]'" in ran.err
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_price_may_begin_with_its_point() -> None:
+    assert read_machine("t4=.5:3").price == "0.5"

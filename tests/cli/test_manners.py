@@ -69,3 +69,24 @@ def test_an_interrupt_while_it_begins_leaves_no_traceback(after_s: float) -> Non
     if b"hetplan" in said or b"interrupted" in said:
         assert b"Traceback" not in said or b"site.py" in said or b"import_site" in said
     assert process.returncode in (0, 130, -signal.SIGINT, 1)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_help_on_a_full_disk_leaves_no_traceback() -> None:
+    ran = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m hetplan solve --help > /dev/full'], capture_output=True, check=False
+    )
+    assert ran.returncode == 1
+    assert ran.stderr == b"error: the system refused: No space left on device\n"
+
+
+@pytest.mark.slow
+def test_a_terminal_of_few_letters_shows_a_simulation(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    assert hetplan("solve", *FILES, "-o", str(plan)).returncode == 0
+    few = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "hetplan", "simulate", str(plan), *FILES[:2], "--seeds", "2"]
+    ran = subprocess.run(command, capture_output=True, check=False, env=few)
+    assert b"fault of hetplan" not in ran.stderr
+    (line,) = [line for line in ran.stdout.decode("ascii").splitlines() if "servers busy" in line]
+    assert set(line.split()[2]) <= set("%@*+")

@@ -16,7 +16,7 @@ from hetplan.drawing.charts import Bar, Course, Curve, Judged, bars, courses, cu
 from hetplan.drawing.fleet import MOST_GROUPS, fleet_picture
 from hetplan.drawing.page import Html
 from hetplan.drawing.report import Documents, plan_fragment, report_page
-from hetplan.drawing.svg import Picture, ticks
+from hetplan.drawing.svg import Picture, short, ticks
 from hetplan.simulator.figures import distribution_over, responses_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -175,6 +175,52 @@ def test_a_plan_of_parts_shows_the_parts_of_its_largest_period() -> None:
         assert "6 x l4" in page
         assert ">1 x l4" not in page
         assert "chat" in page
+
+
+def test_a_report_of_a_day_says_rates_when_and_the_bill() -> None:
+    def rate(value: float, hour: int, after: str = "") -> dict[str, Any]:
+        made = {"app": "chat", "period": f"p{hour}", "quantity": "rate_qps", "relation": ">=", "value": value}
+        return {**made, "model": "fluid"} | ({"situation": after} if after else {})
+
+    def part(count: int) -> dict[str, Any]:
+        worker = {"id": "w", "hardware": "l4", "count": count, "loads": [{"id": "l", "variant": "net"}]}
+        return {"workers": [worker], "routing": {"chat": [{"to": {"l": 1.0}}]}}
+
+    periods = [{"id": f"p{hour}", "parts": [name]} for hour, name in enumerate(("many", "few", "few"))]
+    promises = [rate(77.0, 0), rate(99.0, 1), rate(99.0, 2), rate(38.0, 0, "zone a lost")]
+    bill = {"currency": "EUR", "cost_per_hour": 2.5, "apps": {"chat": 2.5}, "offers": {"l4-od": 2.5}}
+    bill["levers"] = [
+        {"name": "by the hour", "cost_per_hour": 3.0, "saves_per_hour": 0.5, "about": "as many as needed"}
+    ]
+    solves = [
+        {
+            "id": 1,
+            "about": "mixture",
+            "binding": [{"block": "machines", "label": "l4-od", "unit": "machines", "price": 7}],
+        },
+        {
+            "id": 2,
+            "about": "mixture",
+            "binding": [{"block": "machines", "label": "l4-od", "unit": "machines", "price": 8}],
+        },
+        {"id": 3, "about": "choice", "binding": [{"block": "each", "label": "1", "unit": "", "price": 9.5}]},
+    ]
+    plan = {
+        "question": "fleet", "periods": periods, "parts": {"many": part(6), "few": part(1)}, "workers": [],
+        "promises": promises, "bill": bill, "solves": solves, "valid": {"rate_qps": {"chat": [0, 99.0]}},
+    }  # fmt: skip
+    page = report_page(Documents(plan=plan))
+    assert "chat: 77 queries/s" in page  # of the period that is drawn
+    assert page.count("77 to 99") == 1
+    assert "p1, p2" in page
+    assert "zone a lost" in page
+    assert "application chat" in page
+    assert "EUR per hour" in page
+    assert "as many as needed" in page
+    assert "machines[l4-od]" in page
+    assert ">8<" not in page
+    assert "9.5" not in page
+    assert short(-5e-324) == "0"
 
 
 def test_a_distribution_is_that_of_all_responses() -> None:
