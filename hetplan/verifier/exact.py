@@ -245,10 +245,10 @@ def _loads(facts: Facts) -> Iterator[Violation]:
 
 def _policies(facts: Facts) -> Iterator[Violation]:
     """Tables say how many are taken where they end, what they gain, and of which overload the plan warns."""
-    if facts.plan.policies:
-        from hetplan.verifier.policy_figures import in_turn
     warned = [one.text for one in facts.plan.warnings if one.code == "W-overload"]
     for app, tables in facts.plan.policies.items():
+        from hetplan.verifier.policy_figures import in_turn
+
         for number, table in enumerate(tables):
             at, (_, rate) = f"policies.{app}[{number}]", in_turn(facts.plan, app, table)
             if table.otherwise.batch == "max":

@@ -32,7 +32,7 @@ _FINEST = 128
 
 def divided(asked: Asked, bench: Bench) -> list[Group]:
     """Who serves what: load or workers divided where several share them."""
-    if len(asked.apps) == 1 and len(asked.workers) > 1:
+    if len(asked.workers) > 1:
         groups = _split_load(bench, [held(bench, group) for group in asked.groups()], asked.apps[0].loads_qps)
         # The largest group says for all: an application has one way to balance.
         largest = max(groups, key=lambda group: group.loads_qps[-1])
