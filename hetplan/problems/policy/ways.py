@@ -32,7 +32,8 @@ _FINEST = 128
 
 def divided(asked: Asked, bench: Bench) -> list[Group]:
     """Who serves what: load or workers divided where several share them."""
-    if len(asked.workers) > 1:
+    first, *unlike = asked.workers
+    if unlike:
         groups = _split_load(bench, [held(bench, group) for group in asked.groups()], asked.apps[0].loads_qps)
         # The largest group says for all: an application has one way to balance.
         largest = max(groups, key=lambda group: group.loads_qps[-1])
@@ -41,7 +42,7 @@ def divided(asked: Asked, bench: Bench) -> list[Group]:
     groups = [_balanced(bench, held(bench, group)) for group in asked.groups()]
     if len(asked.apps) == 1:
         return groups
-    return _split_workers(bench, groups, cast(int, asked.workers[0].most), asked.options.workers)
+    return _split_workers(bench, groups, cast(int, first.most), asked.options.workers)
 
 
 def _balanced(bench: Bench, group: Group) -> Group:
