@@ -7,16 +7,13 @@ from collections.abc import Callable
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hetplan.cli.arguments import AsJson, Profiles, Settings, SloFile, StateFile, read_settings
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
-
-if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Kind", "check", "import_file", "schema"]
 
@@ -34,12 +31,13 @@ def check(
     not cover) exit 0, and 2 with --strict.
     """
     with Output("check", as_json=as_json) as out:
+        from hetplan.cli.which_question import asked
         from hetplan.profiles.lint import lint
         from hetplan.profiles.load import load_inputs
 
         inputs = load_inputs(profiles, slo, state=state)
         findings = [*inputs.warnings, *lint(inputs)]
-        question = _asked(inputs)
+        question = asked(inputs)
         for code, at, text in findings:
             out.send({"finding": {"code": code, "at": at, "text": text}})
         out.people.table(("finding", "where", "what"), findings)
@@ -50,20 +48,6 @@ def check(
             f"{len(inputs.profile.hardware)} hardware, {len(inputs.profile.tables)} tables; question {question}"
         )
         out.end(Exit.BAD_INPUT if strict and findings else Exit.OK, found)
-
-
-def _asked(inputs: Inputs) -> str:
-    """The question that the files ask; what it misses in them is a fault, as it would be for `solve`."""
-    from typing import get_args
-
-    from hetplan.front_door import choose, pose
-
-    choice = choose(inputs)
-    size = type(choice.options).model_fields.get("size")
-    # Nothing is to be sized here: that may take seconds.
-    quick = {"size": "planned"} if size is not None and "planned" in get_args(size.annotation) else {}
-    pose(inputs, choose(inputs, options=quick))
-    return choice.problem.question
 
 
 def _kinds() -> list[str]:

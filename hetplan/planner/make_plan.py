@@ -31,14 +31,7 @@ __all__ = ["all_proved", "make_plan"]
 MOST_BINDING = 8
 
 
-def make_plan(
-    problem: Problem,
-    inputs: Inputs,
-    ask: Asking,
-    *,
-    method: Method,
-    require_proof: bool = False,
-) -> Outcome:
+def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, require_proof: bool = False) -> Outcome:
     """Let the problem decide, and make what it hands back a plan that says what is proved of it.
 
     The plan is not verified yet: that is the front door's next step, with code that never saw the problem.
@@ -53,10 +46,7 @@ def make_plan(
     if isinstance(result, Infeasible):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
         finding = Finding(
-            found,
-            interrupted=interrupted,
-            recheck_disagrees=ask.recheck_disagrees,
-            recheck_absent=ask.recheck_absent,
+            found, interrupted=interrupted, recheck_disagrees=ask.recheck_disagrees, recheck_absent=ask.recheck_absent
         )
         return Outcome(
             finding, why=result.why, repairs=result.repairs, solves=solves, warnings=(*notices, *result.warnings)
@@ -138,12 +128,7 @@ def _assemble(
             solves=solves,
             unserved=draft.unserved,
             alternatives=tuple(dict(one) for one in draft.alternatives),
-            warnings=(
-                *notices,
-                *_taken_back(inputs, draft.workers),
-                *_idle(inputs, draft.workers),
-                *draft.warnings,
-            ),
+            warnings=(*notices, *_taken_back(inputs, draft.workers), *_idle(inputs, draft.workers), *draft.warnings),
             extensions=dict(draft.extensions),
             **draft.sections,
         )

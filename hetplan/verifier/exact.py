@@ -42,7 +42,6 @@ from hetplan.profiles.plan_dispatch_further import (
     ChosenPlanDispatch,
     MostAccurateFirstDispatch,
     PathSharesDispatch,
-    QueueSlackDispatch,
 )
 from hetplan.profiles.plan_sections import MatchingDispatch
 from hetplan.verifier.demand import classes_of, wanted_rate
@@ -75,9 +74,13 @@ def check_exactly(facts: Facts, computed: Mapping[str, Computed]) -> list[Violat
     if facts.plan.question not in _QUEUE:
         return []
     every: list[Callable[[Facts], Iterable[Violation]]]
-    every = [_queues, _policies, _loads, _rules, _promises, _claims, _valid, check_warnings]
+    every = [_queues, _loads, _rules, _promises, _claims, _valid, check_warnings]
     if facts.plan.question != "llm":
         every += [_actions, _routes, _budgets, _machines]
+    if facts.plan.question == "policy":
+        from hetplan.verifier.exact_policy import check_tables
+
+        every.append(check_tables)
     if facts.plan.question == "variants":
         from hetplan.verifier.exact_variants import check_going_on
 
@@ -241,34 +244,6 @@ def _loads(facts: Facts) -> Iterator[Violation]:
         if taken not in known and (before is None or before.serve != seat.load.serve):
             text = f"takes {taken} at a time, its run was measured with {', '.join(map(str, known))}"
             yield Violation("variants-serve", seat.at, text)
-
-
-def _policies(facts: Facts) -> Iterator[Violation]:
-    """Tables say how many are taken where they end, what they gain, and of which overload the plan warns."""
-    warned = [one.text for one in facts.plan.warnings if one.code == "W-overload"]
-    for app, tables in facts.plan.policies.items():
-        from hetplan.verifier.policy_figures import in_turn
-
-        for number, table in enumerate(tables):
-            at, (_, rate) = f"policies.{app}[{number}]", in_turn(facts.plan, app, table)
-            if table.otherwise.batch == "max":
-                yield Violation("policy", at, "does not say how many are taken where more wait than it has rows for")
-            if table.gain is None and any(claim.bound is not None for claim in facts.plan.claims) and table.expected:
-                yield Violation("policy", at, "a bound is claimed, and its gain is not said")
-            if table.overload != any(text.startswith(f"{rate:g} qps is more than") for text in warned):
-                yield Violation("policy", at, f"overload {table.overload}, and the warnings say otherwise")
-        rule = facts.plan.dispatch.get(app)
-        if isinstance(rule, QueueSlackDispatch) and rule.estimate != QueueSlackDispatch().estimate:
-            yield Violation("dispatch", f"dispatch.{app}", "rates are estimated over another time than is planned with")
-        tops = {table.workers: table for table in sorted(tables, key=lambda one: one.rate_qps)}
-        said = {one.quantity for one in facts.plan.promises if one.app == app and one.model.startswith("stationary")}
-        if tops and all(table.expected is not None for table in tops.values()) and said != set(_EXPECTED):
-            text = f"{', '.join(sorted(said ^ set(_EXPECTED)))}: {', '.join(_EXPECTED)} of {app} are expected"
-            yield Violation("promise-missing", "promises", text)
-
-
-_EXPECTED = ("goodput", "violations", "utilisation", "quality")
-"""What is promised of the averages that the model of a policy's queue expects."""
 
 
 def _routes(facts: Facts) -> Iterator[Violation]:

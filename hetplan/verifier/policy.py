@@ -67,6 +67,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         for number, table in enumerate(tables):
             at = f"policies.{app_id}[{number}]"
             found += _table(plan, inputs, app, table, at)
+            found += _overload(plan, app_id, table, at)
             top = table.rate_qps == max(other.rate_qps for other in tables if other.workers == table.workers)
             figures = figures_of(plan, inputs, app_id, table, heads) if not found else None
             if figures is not None:
@@ -204,6 +205,13 @@ def _table(plan: Plan, inputs: Inputs, app: App, table: PolicyTable, at: str) ->
         )
     if plan.method.formulation not in ONE_QUEUE:
         yield from _choices(app, table, latency, at)
+
+
+def _overload(plan: Plan, app_id: str, table: PolicyTable, at: str) -> Iterator[Violation]:
+    """Of an overload the plan warns, and of no other."""
+    said = f"{in_turn(plan, app_id, table)[1]:g} qps is more than"
+    if table.overload != any(one.code == "W-overload" and one.text.startswith(said) for one in plan.warnings):
+        yield Violation("policy", at, f"overload {table.overload}, and the warnings say otherwise")
 
 
 def _choices(app: App, table: PolicyTable, latency_s: Floats, at: str) -> Iterator[Violation]:
