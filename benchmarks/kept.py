@@ -1,6 +1,6 @@
 """Do default plans keep their word, and what do they cost beside what a search by simulation finds?
 
-usage: python benchmarks/kept.py [--questions pool,pool-wide,variants] [--instances 200] [--seed 0] [--no-search]
+usage: python benchmarks/kept.py [--questions pool,variants-wide] [--instances 200] [--seed 0] [--no-search]
 
 Random instances of each question: one to twenty machines, deadlines of 1.2 to 5 service times, Poisson and bursty
 arrivals. Each is solved with `size=planned` and with the default. Both plans are simulated by seeds that the solve has
@@ -8,7 +8,8 @@ not seen; a plan is kept where no more of the queries of five runs are late than
 looks for a cheaper plan near by (or, of policies, for a better one), and for any plan where there was none.
 
 The `-wide` instances vary more: percentiles from 50 to 99.9, a second limit, service times that vary, little stock,
-burstier and smoother arrivals; of policies other ways of balancing, and late queries that are dropped.
+burstier and smoother arrivals; of policies other ways of balancing, and late queries that are dropped; of variants hops
+of the network, and machines that are paid whole, of two offers, on which an instance takes a part.
 
 A question is added with a generator and a search in `QUESTIONS`.
 """
@@ -296,6 +297,49 @@ def variants(seed: int) -> Instance:
     return Instance(f"variants {seed}", profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.0}, "apps": apps})
 
 
+def variants_wide(seed: int) -> Instance:
+    """The same, with more percentiles, second limits, times that vary, the network's hop, and cards that are shared.
+
+    Of every other seed machines are paid whole, and hold so many instances as their parts have room for.
+    """
+    made, rng = variants(seed), random.Random(f"variants wide {seed}")
+    drawn = _varied(made.profile, rng, stated="mean")
+    for app in made.slo["apps"].values():
+        limit = app["latency"][0]
+        limit["percentile"] = rng.choice([50, 90, 95, 99, 99.9])
+        if limit["percentile"] > 50 and rng.random() < 0.3:
+            app["latency"].append({"percentile": 50, "max_ms": round(limit["max_ms"] * rng.uniform(0.6, 1.0), 2)})
+            drawn += ", two limits"
+        if rng.random() < 0.3:
+            app["network_ms_per_hop"] = hop = round(rng.uniform(0.5, 20.0), 2)
+            for one in app["latency"]:
+                one["max_ms"] = round(one["max_ms"] + hop, 2)
+            drawn += ", a hop"
+        app["demand"]["arrivals"] = dict(rng.choice(ARRIVALS))
+        drawn += f", p{limit['percentile']}"
+    if rng.random() < 0.5:
+        _paid_whole(made.profile, rng)
+        drawn += ", whole machines"
+    return replace(made, name=f"{made.name} wide, {drawn}")
+
+
+def _paid_whole(profile: Json, rng: random.Random) -> None:
+    """Machines with two offers each, on which an instance takes a part."""
+    for name in profile["hardware"]:
+        profile["hardware"][name] |= {"provides": {"part": 1}, "startup_s": 30}
+    shares, hourly = {}, {name: [0.0] for name in profile["hardware"]}
+    for name, variant in profile["variants"].items():
+        run = variant["runs"][0]
+        shares[name] = rng.choice([0.125, 0.25, 0.5, 1.0])
+        hourly[run["hardware"]].append(float(run.pop("price_per_hour")) / shares[name])
+        run["needs"] = {"part": shares[name]}
+    whole = {name: max(statistics.median(prices), 0.01) for name, prices in hourly.items()}
+    profile["offers"] = {
+        f"{name}{suffix}": {"hardware": name, "price_per_hour": f"{factor * whole[name]:.3f}"}
+        for name in whole for suffix, factor in (("", 1.0), ("-dear", 1.2))
+    }  # fmt: skip
+
+
 def variants_near(instance: Instance, plan: Plan | None) -> Iterator[Plan]:
     """What is left of the plan without one or two of its instances; then the fluid plans of other loads.
 
@@ -433,6 +477,7 @@ QUESTIONS = {
     "variants": Question(variants, variants_near, "cost_per_hour"),
     "policy": Question(policy, policies_near, "goodput", noise="p95"),
     "pool-wide": Question(pool_wide, pools_near, "cost_per_hour"),
+    "variants-wide": Question(variants_wide, variants_near, "cost_per_hour"),
     "policy-wide": Question(policy_wide, policies_near, "goodput", noise="p95"),
 }
 """Question -> how its instances are drawn and searched."""

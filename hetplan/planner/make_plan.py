@@ -292,18 +292,20 @@ def _not_found(ask: Asking) -> Found:
 
 
 def _idle(inputs: Inputs, workers: Sequence[Worker]) -> Iterable[Notice]:
-    """Machines with room for more of what they hold; looked for only where some run leaves half of a machine free."""
+    """Machines with room for more of what they hold; looked for where an operator, or half of a machine, may be so."""
     profile, there = inputs.profile, {(load.variant, worker.hardware) for worker in workers for load in worker.loads}
+    small = any(load.variant is None for worker in workers for load in worker.loads)
     for name, hardware in there:
         provides = profile.hardware[hardware].provides
         for run in profile.variants[name].runs if name in profile.variants else ():
             needs = run.needs if run.hardware == hardware else {}
             computes = any(not resource.endswith("_gib") for resource in needs)
-            if computes and all(2 * amount <= provides.get(resource, 0.0) for resource, amount in needs.items()):
-                from hetplan.planner.idle import idle_machines
+            small |= computes and all(2 * amount <= provides.get(resource, 0.0) for resource, amount in needs.items())
+    if not small:
+        return ()
+    from hetplan.planner.idle import idle_machines
 
-                return idle_machines(inputs, workers)
-    return ()
+    return idle_machines(inputs, workers)
 
 
 def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import hetplan as hp
 from benchmarks import kept_compound
 
 FEW = (2, 16, 30, 35)
@@ -30,6 +31,17 @@ def test_default_plans_keep_their_word(number: int) -> None:
     found = kept_compound.judged(number, search=False)
     assert found.kept, found
     assert found.verified, found
+
+
+@pytest.mark.slow
+def test_a_machine_that_an_operator_leaves_empty_is_warned_of() -> None:
+    one = kept_compound.case(72003)
+    plan = hp.solve(*one.files, measured=one.measured).require()
+    assert "W-idle-machine" in {notice.code for notice in plan.warnings}
+    report = hp.verify(plan, *one.files, measured=one.measured)
+    assert report.ok, report.violations
+    silent = plan.model_copy(update={"warnings": ()})
+    assert not hp.verify(silent, *one.files, measured=one.measured).ok
 
 
 @pytest.mark.slow

@@ -242,12 +242,19 @@ def tried_fleet(
     for excess, way in sorted(hoped, key=lambda one: one[0])[:MOST_CONFIRMED]:
         if tried.nearest is None or excess < tried.nearest[0]:
             tried.nearest = (excess, way)
-        if excess <= NEAR:
+        # Of limits of minutes a run may see nothing, while more comes than can ever be served.
+        if excess <= NEAR and _carries(wish, counts, way.laws):
             shown = judge.surely(fleet_of(wish, counts, way.laws, way.theta))
             if shown.kept:
                 return replace(way, shown=shown)
             tried.unconfirmed += 1
     return None
+
+
+def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> bool:
+    """Whether machines with these chunks and sequences serve the rate by rows (1) to (4), whatever the schedule."""
+    rows = Rows.of(program(wish, mean_tpot=False, sacrifice=True, laws=laws))
+    return rows.carried(counts).rate_qps >= wish.rate_qps * (1.0 - 1e-9)
 
 
 def _ways(
@@ -397,7 +404,7 @@ def price_of(wish: Wish, counts: Sequence[int]) -> int:
 
 
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
-    """The fleet that the program says, with the chunks of `_chunk`."""
+    """The fleet that the program says, with the chunks of `_chunk`, or its own where those serve too little."""
     counts, place = list[int](), 0
     for kind in wish.kinds:
         offers = len(wish.supply[kind.hardware].offers)
@@ -408,6 +415,8 @@ def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) ->
         spent[kind.hardware] = spent.get(kind.hardware, 0) + count
     cost = sum(wish.supply[hardware].cost(count) for hardware, count in spent.items())
     chosen = tuple(law.limited(_chunk(wish, law), law.most_seqs) for law in laws)
+    if not _carries(wish, counts, chosen):
+        chosen = tuple(laws)
     return Sized(tuple(counts), chosen, THETAS[1], cost)
 
 

@@ -61,6 +61,9 @@ ROUNDS = 6
 BACK = 0.97
 """What is left of a rate, each time that fresh seeds do not confirm it."""
 MOST_BACK = 6
+BELOW = 0.985
+"""Of the highest rate that a few queries show to be kept, what is promised. A little above it queues never end; near it
+they do so seldom that runs of a million queries may show none, and the next may."""
 LEAST_RAISED, MOST_RAISED = 1.02, 1.5
 """By how much the fluid rate is raised, at least and at most, after a pool that was late."""
 HOPEFUL = 0.9
@@ -135,7 +138,7 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
         return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
-    return trial.confirmed(chosen.rated, trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
+    return trial.confirmed(chosen.rated, BELOW * trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
 
 
 def _playable(pool: Pool, rated: Rated) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -245,6 +246,13 @@ def test_a_plan_says_chunks_and_who_shows_its_times() -> None:
     assert plan.extensions["llm"]["search"]["complete"]
     report = hp.simulate(plan, texts.profile(), texts.slo(20.0, goodput=0.93), seeds=3)
     assert report.ok, report.broken
+
+
+def test_machines_that_fill_and_make_apart_are_planned_with_chunks_that_serve_the_rate() -> None:
+    """With chunks as short as tokens are wanted they serve 30 of 40 requests a second, and the plan was refused."""
+    example = Path(__file__).resolve().parents[3] / "examples" / "llm-disaggregated"
+    outcome = hp.solve(example / "profile.json", example / "slo.json", options={"size": "planned"})
+    assert outcome.exit_code == 0, outcome.violations
 
 
 def test_planned_says_that_no_queue_was_played() -> None:
