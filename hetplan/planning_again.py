@@ -14,19 +14,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hetplan.errors import InputError
-from hetplan.front_door import Source, plan_for
+from hetplan.errors import HetplanError, InputError
+from hetplan.front_door import Choice, Source, choose, options_of, plan_for
 from hetplan.planner.answer import Limits
-from hetplan.planner.contract import OnEvent
+from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import Loaded, load_inputs
 from hetplan.profiles.load_one import read_profile
-from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Demand, Slo
 from hetplan.profiles.state import State
 
-__all__ = ["Planner"]
+__all__ = ["Confirmed", "Planner", "unplayed_size"]
+
+UNPLAYED = ("planned", "estimated")
+"""Sizes by which nothing is simulated, the quicker first: not every question has both."""
+
+
+@dataclass(frozen=True)
+class Confirmed(Event):
+    """The plan that was asked for with `at_once` is there, played like any other; or why none came of it (`detail`)."""
+
+    outcome: Outcome | None = None
 
 
 @dataclass
@@ -34,7 +45,9 @@ class Planner:
     """A profile parsed once, for loops that plan every few seconds.
 
     `plan` is `solve` with the profile already read; `start` (a previous plan) is a warm start, `cancel` stops the work
-    at the next chance and returns the best plan so far.
+    at the next chance and returns the best plan so far. With `at_once` a plan comes back that was not played, and says
+    so (`W-unconfirmed`); the one that `plan` returns without is worked out meanwhile, and handed to `on_event` as
+    `Confirmed`, from a thread of its own.
     """
 
     profile: Source | Profile | Sequence[Source | Profile]
@@ -53,6 +66,7 @@ class Planner:
         start: Source | Plan | None = None,
         cancel: threading.Event | None = None,
         on_event: OnEvent | None = None,
+        at_once: bool = False,
         **choices: Any,
     ) -> Outcome:
         """One plan. `demand` replaces each named application's rate (queries per second); `choices` are `solve`'s."""
@@ -64,14 +78,14 @@ class Planner:
             folder = Path(slo).parent if isinstance(slo, str | Path) else None
             inputs = load_inputs(profile, asked, state=state, measured=measured, folder=folder)
         limits = choices.pop("limits", None) or self.limits
-        return plan_for(
-            inputs,
-            start=start,
-            solver=choices.pop("solver", None) or self.solver,
-            limits=replace(limits, cancel=cancel or limits.cancel),
-            on_event=on_event,
+        asked = {
+            "start": start,
+            "solver": choices.pop("solver", None) or self.solver,
+            "limits": replace(limits, cancel=cancel or limits.cancel),
+            "on_event": on_event,
             **choices,
-        )
+        }
+        return _at_once(inputs, asked) if at_once else plan_for(inputs, **asked)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled and copied without its lock, which belongs to this process."""
@@ -89,6 +103,46 @@ class Planner:
                 sources: Sequence[Any] = self.profile if several else [self.profile]  # type: ignore[assignment]
                 self._read = read_profile(*sources)
             return self._read
+
+
+def unplayed_size(choice: Choice) -> dict[str, str]:
+    """The option by which a question plans without simulation; none where it has no size, or another was asked for."""
+    fields = choice.options.__class__.model_fields
+    if "size" not in fields or "size" in choice.options.model_fields_set:
+        return {}
+    for size in UNPLAYED:
+        try:
+            options_of(choice.problem, choice.formulation, {"size": size})
+        except InputError:
+            continue
+        return {"size": size}
+    return {}
+
+
+def _at_once(inputs: Inputs, asked: Mapping[str, Any]) -> Outcome:
+    """The plan that is not played, now; the other is begun when this one is done."""
+    heard = asked["on_event"]
+    if heard is None:
+        raise InputError.one(
+            path="at_once", why="nobody hears of the confirmed plan", remedy="Hand in on_event, or leave at_once out."
+        )
+    named = {name: asked.get(name) for name in ("question", "formulation", "options")}
+    quick = unplayed_size(choose(inputs, **named))
+    if not quick:
+        return plan_for(inputs, **asked)
+    outcome = plan_for(inputs, **{**asked, "options": {**(named["options"] or {}), **quick}})
+
+    def confirm() -> None:
+        try:
+            confirmed = plan_for(inputs, **asked)
+        except HetplanError as fault:
+            heard(Confirmed("confirmed", detail=str(fault)))
+        else:
+            heard(Confirmed("confirmed", detail=confirmed.status, outcome=confirmed))
+
+    threading.Thread(target=confirm, name="hetplan-confirm", daemon=True).start()
+    text = f"size {quick['size']}: not played yet; the confirmed plan comes by on_event"
+    return replace(outcome, warnings=(*outcome.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
 
 
 def _with_demand(slo: Slo, demand: Mapping[str, float]) -> Slo:

@@ -12,6 +12,7 @@ import pytest
 import hetplan as hp
 from hetplan.front_door import choose, options_of, pose
 from hetplan.planner.status import Found
+from hetplan.planning_again import Confirmed
 from hetplan.profiles.plan_file import plan_bytes
 from hetplan.registry import problem
 
@@ -70,6 +71,41 @@ def test_many_threads_get_the_same_plan_and_nothing_is_printed(slo: dict, capfd:
         plans = list(pool.map(lambda _: plan_bytes(planner.plan(slo, options=PLANNED).require()), range(12)))
     assert len(set(plans)) == 1
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_a_plan_comes_at_once_and_the_confirmed_one_by_an_event() -> None:
+    """Of three questions: what comes at once is not played and says so, what follows is the plan of the defaults."""
+    for name in ("llm-disaggregated", "variants", "pool"):
+        files = [EXAMPLE.parent / name / file for file in ("profile.json", "slo.json")]
+        heard, there = list[object](), threading.Event()
+
+        def hear(event: object, heard: list[object] = heard, there: threading.Event = there) -> None:
+            if isinstance(event, Confirmed):
+                heard.append(event)
+                there.set()
+
+        first = hp.Planner(files[0]).plan(files[1], at_once=True, on_event=hear)
+        assert not heard
+        assert not any(one.model.startswith("simulation") for one in first.require().promises)
+        assert "W-unconfirmed" in {one.code for one in first.warnings}
+        assert there.wait(120)
+        (event,) = heard
+        assert isinstance(event, Confirmed)
+        assert event.outcome is not None
+        assert event.outcome.require().digest == hp.solve(*files).require().digest
+        assert any(one.model.startswith("simulation") for one in event.outcome.require().promises)
+
+
+def test_a_plan_at_once_needs_somebody_who_hears_of_the_other() -> None:
+    with pytest.raises(hp.InputError, match="nobody hears"):
+        hp.Planner(PROFILE).plan(SLO, at_once=True)
+
+
+def test_a_plan_whose_size_is_named_is_what_comes_at_once() -> None:
+    outcome = hp.Planner(PROFILE).plan(SLO, at_once=True, on_event=lambda _: None, options=PLANNED)
+    assert outcome.require().digest == hp.solve(PROFILE, SLO, options=PLANNED).require().digest
+    assert "W-unconfirmed" not in {one.code for one in outcome.warnings}
 
 
 def test_a_cancelled_plan_is_an_outcome_not_an_exception(slo: dict) -> None:

@@ -16,11 +16,11 @@ from hetplan.drawing.page import Html
 from hetplan.drawing.report import claim_words
 from hetplan.drawing.svg import short
 from hetplan.errors import Fault, InputError
-from hetplan.front_door import choose, options_of
+from hetplan.front_door import choose
 from hetplan.judging import simulate, verify
 from hetplan.planner.answer import Limits
 from hetplan.planner.outcome import Outcome
-from hetplan.planning_again import Planner
+from hetplan.planning_again import Planner, unplayed_size
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plain_data import finite
@@ -206,14 +206,7 @@ class Answers:
     def _quick(self, asked: Document) -> dict[str, Any]:
         """The options that leave simulation out of planning, where the question has such."""
         inputs = load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked))
-        choice = choose(inputs)
-        if "size" not in choice.options.__class__.model_fields:
-            return {}
-        try:
-            options_of(choice.problem, choice.formulation, {"size": "planned"})
-        except InputError:
-            return {}
-        return {"size": "planned"}
+        return unplayed_size(choose(inputs))
 
     def _planner(self, asked: Document) -> Planner:
         profile = self._profile(asked)

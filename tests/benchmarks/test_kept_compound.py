@@ -7,8 +7,8 @@ import pytest
 import hetplan as hp
 from benchmarks import kept_compound
 
-FEW = (2, 16, 30, 35)
-"""Cases of little work: queries that end early, batches, two applications beside each other."""
+CASES = range(1, 21)
+KEPT_AT_LEAST = 0.95
 
 
 def test_a_case_is_the_same_each_time_and_cases_differ() -> None:
@@ -26,11 +26,11 @@ def test_cases_have_what_people_ask_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", FEW)
-def test_default_plans_keep_their_word(number: int) -> None:
-    found = kept_compound.judged(number, search=False)
-    assert found.kept, found
-    assert found.verified, found
+def test_default_plans_keep_their_word() -> None:
+    plans = [one for one in (kept_compound.judged(number, search=False) for number in CASES) if one.kept is not None]
+    assert len(plans) >= 10
+    assert sum(bool(one.kept) for one in plans) >= KEPT_AT_LEAST * len(plans), [one for one in plans if not one.kept]
+    assert all(one.verified for one in plans), [one for one in plans if not one.verified]
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from benchmarks.kept_text import case, judged
 
-FEW = (0, 1, 3, 10, 15)
+CASES = range(100, 120)
+KEPT_AT_LEAST = 0.95
 
 
 def test_a_case_is_the_same_each_time_and_cases_differ() -> None:
@@ -21,10 +22,13 @@ def test_a_case_is_the_same_each_time_and_cases_differ() -> None:
 
 @pytest.mark.slow
 def test_default_fleets_of_text_keep_their_word() -> None:
-    found = [judged(case(seed), search=False) for seed in FEW]
-    assert all(one.kept for one in found), found
-    assert sum(one.by_judge is not None for one in found) >= 3
-    assert all(one.by_judge is not False for one in found), found
+    found = [judged(case(seed), search=False) for seed in CASES]
+    assert all(one.code in (0, 3) for one in found), found
+    plans = [one for one in found if one.kept is not None]
+    assert len(plans) >= 10
+    assert sum(bool(one.kept) for one in plans) >= KEPT_AT_LEAST * len(plans), [one for one in plans if not one.kept]
+    assert sum(one.by_judge is not None for one in plans) >= 3
+    assert all(one.by_judge is not False for one in plans), plans
 
 
 def test_a_limit_of_many_seconds_hides_no_queue_that_grows() -> None:
