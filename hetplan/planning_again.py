@@ -78,14 +78,14 @@ class Planner:
             folder = Path(slo).parent if isinstance(slo, str | Path) else None
             inputs = load_inputs(profile, asked, state=state, measured=measured, folder=folder)
         limits = choices.pop("limits", None) or self.limits
-        asked = {
+        how = {
             "start": start,
             "solver": choices.pop("solver", None) or self.solver,
             "limits": replace(limits, cancel=cancel or limits.cancel),
             "on_event": on_event,
             **choices,
         }
-        return _at_once(inputs, asked) if at_once else plan_for(inputs, **asked)
+        return _at_once(inputs, how) if at_once else plan_for(inputs, **how)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled and copied without its lock, which belongs to this process."""
@@ -119,22 +119,22 @@ def unplayed_size(choice: Choice) -> dict[str, str]:
     return {}
 
 
-def _at_once(inputs: Inputs, asked: Mapping[str, Any]) -> Outcome:
+def _at_once(inputs: Inputs, how: Mapping[str, Any]) -> Outcome:
     """The plan that is not played, now; the other is begun when this one is done."""
-    heard = asked["on_event"]
+    heard = how["on_event"]
     if heard is None:
         raise InputError.one(
             path="at_once", why="nobody hears of the confirmed plan", remedy="Hand in on_event, or leave at_once out."
         )
-    named = {name: asked.get(name) for name in ("question", "formulation", "options")}
+    named = {name: how.get(name) for name in ("question", "formulation", "options")}
     quick = unplayed_size(choose(inputs, **named))
     if not quick:
-        return plan_for(inputs, **asked)
-    outcome = plan_for(inputs, **{**asked, "options": {**(named["options"] or {}), **quick}})
+        return plan_for(inputs, **how)
+    outcome = plan_for(inputs, **{**how, "options": {**(named["options"] or {}), **quick}})
 
     def confirm() -> None:
         try:
-            confirmed = plan_for(inputs, **asked)
+            confirmed = plan_for(inputs, **how)
         except HetplanError as fault:
             heard(Confirmed("confirmed", detail=str(fault)))
         else:
