@@ -151,7 +151,7 @@ class SleepModel:
         """Nothing is held."""
 
 
-_MOST_LINE = 64 * 1024 * 1024
+_MOST_LINE, _PIECE = 64 * 1024 * 1024, 1024 * 1024
 _MOST_CHILDREN = 100_000
 
 
@@ -162,22 +162,30 @@ class _Command:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._in, self._out = process, process.stdin, process.stdout
-        self._next = asyncio.ensure_future(self._out.readline())
+        self._next = asyncio.ensure_future(self._out.read(_PIECE))
+        self._more = b""
 
     @property
     def waits(self) -> bool:
         """Whether it runs and has said nothing that it was not asked."""
-        return self._process.returncode is None and not self._next.done()
+        return self._process.returncode is None and not self._next.done() and not self._more
 
     async def answer(self, line: bytes) -> bytes:
-        """Its next line, after this one; empty where it has ended."""
+        """Its next line, after this one; ValueError where it ends without one, or never ends it."""
         self._in.write(line)
         with suppress(ConnectionError):  # it reads no more; what it may have said before is read below
             await self._in.drain()
-        said = await self._next
-        self._next = asyncio.ensure_future(self._out.readline())
-        await asyncio.sleep(0)  # what came with this line is seen before anything else is asked
-        return said
+        said, ended = bytearray(), b""
+        while not ended:
+            piece = await self._next
+            if not piece:
+                raise ValueError("the command ended without an answer")
+            self._next = asyncio.ensure_future(self._out.read(_PIECE))
+            begun, ended, self._more = piece.partition(b"\n")
+            said += begun
+            if len(said) > _MOST_LINE:
+                raise ValueError(f"the command answers with a line of more than {_MOST_LINE} bytes")
+        return bytes(said)
 
     def end(self) -> None:
         """Kill it."""
@@ -244,7 +252,7 @@ class CommandModel:
     async def _started(self) -> _Command:
         return _Command(
             await asyncio.create_subprocess_exec(
-                *self._made["command"], stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_MOST_LINE,
+                *self._made["command"], stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_PIECE,
                 env={**os.environ, **self._made["environment"]},
             )
         )  # fmt: skip
@@ -254,10 +262,7 @@ class CommandModel:
             "load": self._load, "knobs": self._knobs, "at": [query.at for query in queries],
             "inputs": [_plain(query.inputs) for query in queries],
         }  # fmt: skip
-        line = await command.answer(json.dumps(asked).encode() + b"\n")
-        if not line:
-            raise ValueError("the command ended without an answer")
-        answer = json.loads(line)
+        answer = json.loads(await command.answer(json.dumps(asked).encode() + b"\n"))
         if not isinstance(answer, dict):
             raise ValueError("the command answers a batch with an object")
         if "error" in answer:
