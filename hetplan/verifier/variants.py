@@ -350,9 +350,8 @@ def _money(reading: Reading) -> Iterator[Violation]:
 
 def _hosts(reading: Reading) -> Iterator[Violation]:
     named = {host.offer for host in reading.inputs.profile.hosts.values()}
-    placed = reading.plan.method.options.get("level") != "aggregate"
     for worker in reading.plan.workers:
-        if placed and worker.host is None and worker.offer in named and worker.loads:
+        if worker.host is None and worker.offer in named and worker.loads:
             text = f"machines under {worker.offer} are known by name, and none is named"
             yield Violation("variants-host", f"workers.{worker.id}", text)
 
@@ -544,16 +543,20 @@ def _words(reading: Reading) -> Iterator[Violation]:
     there = {held.load.variant for held in reading.now}
     serves = {held.load.variant for held in reading.now if counts(held)}
     families, serving = {family(held) for held in reading.now}, {family(held) for held in reading.now if counts(held)}
+    prices = [(family(held), price_of(reading, held), counts(held)) for held in reading.now if held.run is not None]
     new = {held.load.id: held for held in reading.then}
     for action in reading.plan.actions:
         held = new.get(action.load or "")
         if held is None:
             continue
         # What runs and serves nobody may or may not have been counted: either word is right then.
+        own, alike = price_of(reading, held), [(price, sure) for name, price, sure in prices if name == family(held)]
+        cheaper = any(sure and own < price * (1 - VALUE) for price, sure in alike)
+        as_dear = all(own >= price * (1 - VALUE) for price, _ in alike)
         wrong = {
             "replicate": held.load.variant not in there,
-            "upgrade": held.load.variant in serves or family(held) not in families,
-            "downgrade": held.load.variant in serves or family(held) not in families,
+            "upgrade": held.load.variant in serves or family(held) not in families or cheaper,
+            "downgrade": held.load.variant in serves or family(held) not in families or (bool(alike) and as_dear),
             "load": held.load.variant in serves or family(held) in serving,
         }
         if wrong.get(action.do, False):
