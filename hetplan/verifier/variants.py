@@ -582,6 +582,8 @@ def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[i
     Its own where it says one, or a saturation; where queries come in sizes; and where other runs on the same hardware
     with the same settings may say theirs.
     """
+    if "batch" in run.at or run.saturation_qps is not None:
+        return [int(run.at.get("batch", 1))]
     sized = any(app.demand.mix is not None and "batch" in app.demand.mix.axes for app in slo.apps.values())
     knobs = {axis: value for axis, value in run.at.items() if axis != "batch"}
     alike = [
@@ -589,7 +591,7 @@ def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[i
         for other in variant.runs
         if other.hardware == run.hardware and {a: v for a, v in other.at.items() if a != "batch"} == knobs
     ]
-    if "batch" in run.at or run.saturation_qps is not None or sized or len(alike) > 1:
-        return [int(run.at.get("batch", 1))]
+    if sized or len(alike) > 1:
+        return [1]
     axis = profile.tables[run.latency].axes.get("batch", ()) if run.latency is not None else ()
     return [int(batch) for batch in axis if batch >= 1 and batch == int(batch)] or [1]

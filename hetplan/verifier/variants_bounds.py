@@ -212,7 +212,7 @@ class _Counts:
             share = said.get(name, 1.0) if isinstance(said, dict) else 1.0
             if not isinstance(share, int | float) or not 0.0 < share <= 1.0:
                 raise NoProof(f"{name} is asked for {share} of its saturation")
-            if share < self._share(held, app, full, batch) * (1.0 - _HAIR):
+            if share < 1.0 and share < self._share(held, app, full, batch) * (1.0 - _HAIR):
                 raise NoProof(f"{name} is asked for less than its queue allows")
             yield app, full * share
 
@@ -258,9 +258,12 @@ class _Counts:
     def _groups(self) -> tuple[list[int], dict[int, int]]:
         """The group of each kind, and how many run of each group: those of one variant, price and loading time."""
         running: dict[int, int] = defaultdict(int)
-        placed = set()
+        placed, alike = set(), defaultdict[object, list[int]](list)
+        for number, kind in enumerate(self.kinds):
+            alike[kind.held.load.variant, kind.type.hardware].append(number)
         for held in self.reading.now:
-            number = next((n for n, kind in enumerate(self.kinds) if self._is(held, kind)), None)
+            mine = alike.get((held.load.variant, held.worker.hardware), [])
+            number = next((n for n in mine if self._is(held, self.kinds[n])), None)
             if number is not None:
                 running[number] += held.instances
                 placed |= {held.load.variant} if held.worker.host is not None else set()
@@ -279,10 +282,10 @@ class _Counts:
         return found, count
 
     def _is(self, held: Held, kind: _Kind) -> bool:
+        """Whether what runs of this variant on this hardware is of this kind."""
         worker, mine = held.worker, kind.held
         offer = worker.offer or (self.profile.hosts[worker.host].offer if worker.host is not None else None)
-        same = (held.load.variant, worker.hardware) == (mine.load.variant, kind.type.hardware)
-        return same and (offer is None or kind.type.offer in (None, offer)) and held.run == mine.run and (
+        return (offer is None or kind.type.offer in (None, offer)) and held.run == mine.run and (
             held.load.serve.max_batch == kind.batch
         )  # fmt: skip
 
