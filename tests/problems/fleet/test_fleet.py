@@ -456,6 +456,14 @@ def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once
     assert caught.value.faults[0].path.startswith(path), caught.value.faults
 
 
+def test_of_many_hours_each_gets_the_room_that_its_queues_ask_for() -> None:
+    """Rounds are few then: a tenth more at a time left machines short in the busiest of 80 hours (`W-queueing`)."""
+    rates = [40.0 + 1.5 * (hour % 24) for hour in range(80)]
+    outcome = solved(wish(app(rates), periods=80), gap=0.02)
+    assert outcome.violations == ()
+    assert [one.code for one in outcome.require().warnings if one.code == "W-queueing"] == []
+
+
 @pytest.mark.parametrize("moment", ["round 1", "all periods", "whole machines, pass 1"])
 def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
     moment: str, monkeypatch: pytest.MonkeyPatch
