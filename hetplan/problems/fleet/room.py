@@ -174,7 +174,7 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
 
 
 def _beyond(found: Found, late: _Late) -> float:
-    """How many times its rate excludes the machines of a pool that are short; 0 where there are rounds to go by little."""
+    """How many times its rate excludes a pool's machines that are short; 0 where there are rounds to go by little."""
     wish, careful = found.wish, late.careful
     if not isinstance(careful, Cone) or wish.periods * len(wish.apps) <= FEW_PAIRS:
         return 0.0
