@@ -321,7 +321,7 @@ def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
     if best is None:
         return explained(_begun(between.search(between.choices[0])))
     fewest, _, found, search = best
-    note = "machines that an application gets anew, beside those that run: by the program of one period"
+    note = "machines that an application gets new, beside those that run: by the program of one period"
     goal = Reported("moves", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
     return replace(found, goal=goal, bound=0.0), search.menus.parts
 

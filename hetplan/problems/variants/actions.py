@@ -285,5 +285,5 @@ def _release(
 
 
 def _warn(found: Steps, down: _Change) -> None:
-    text = f"{down.load.variant} goes off its machine before what replaces it is up: there is no room for both"
+    text = f"{down.load.variant} leaves its machine before its replacement is up: there is no room for both"
     found.notices.append(Notice(code="W-swap", at=f"actions.{len(found.actions) + 1}", text=text))
