@@ -1,4 +1,4 @@
-"""Which question do the files ask? The ladder of hetplan's own questions, the most specific first.
+"""Finds the question that files ask: hetplan's questions are tried in turn, the most specific first.
 
 Each function says everything that keeps the files from asking its question; nothing where they may ask it.
 Some obstacles are essential (the pipeline question without a pipeline is another question), the others are one field

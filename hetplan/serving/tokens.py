@@ -1,4 +1,4 @@
-"""Text that is made token by token: the law of an engine, the requests, and what a request takes of a machine.
+"""Text that is made token by token: the law of an engine, the requests, and what a request takes from a machine.
 
 One reading for every room: the program's rows, the simulator's iterations and the router's outstanding work all come
 from here.

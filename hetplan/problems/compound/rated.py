@@ -1,4 +1,4 @@
-"""Queries at a rate are kept: the plan of the formula is played, and sized anew until it is in time in simulation.
+"""Queries at a rate: the plan of the formula is simulated, and made larger until queries are in time.
 
 The formula of `stations` says the first sizes. Each plan is played for a counted number of queries. Applications that
 were late leave the formula less of their limit; where all keep it with much to spare, more of it is tried, and kept if

@@ -1,4 +1,4 @@
-"""The first stage: per query, plans by search and measurement, cut down to the shares that their target leaves."""
+"""The first stage: finds plans for each query by search and measurement, with the smallest shares that are in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wishes of one period that no question's own program says: the most rate, the most quality, the best variant of each.
+"""Wishes of one period that no single question answers: the most rate, the most quality, the best variant of each.
 
 A *level* of an application is one way to serve it: by one variant, where a pool plans it, else by variants of at least
 some quality. A choice of one level for each application is an ordinary fleet (`once`), so

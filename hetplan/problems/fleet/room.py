@@ -1,4 +1,4 @@
-"""Room to wait, asked for on the very machines that a fleet gives to a part, after each failure too.
+"""Room to wait: each part is checked on exactly the machines that the fleet gives it, after each failure too.
 
 Of pools, whose programs leave a fixed share of their rate and no more where they are small, their formula for queues is
 asked (their size `estimated`). Variants, pipelines and text are played (`auto`): what a formula leaves is no proof. Who

@@ -122,5 +122,5 @@ def _period(search: Search, p: int) -> Infeasible | None:
     found = explain(once.form, search.ask)
     load = ", ".join(f"{app.name} {wish.rate(app, p):g} qps" for app in wish.apps)
     when = ", ".join(situation.name for situation in wish.situations)
-    first = f"p{p} ({load}) has no plan, after these failures: {when}"
+    first = f"p{p} ({load}) has no plan in these situations: {when}"
     return replace(found, why=(first, *found.why))

@@ -1,4 +1,4 @@
-"""What an SLO and a profile say of a fleet: applications with their questions, offers, situations, limits."""
+"""What an SLO and a profile say about a fleet: applications with their questions, offers, failures, limits."""
 
 from __future__ import annotations
 

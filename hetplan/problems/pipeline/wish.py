@@ -1,4 +1,4 @@
-"""What the files say of pipelines: the servers that there may be, and one tree of tasks per application."""
+"""What the files say about pipelines: the servers that may be used, and one tree of tasks per application."""
 
 from __future__ import annotations
 

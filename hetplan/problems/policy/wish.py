@@ -1,4 +1,4 @@
-"""What the files say to a policy: the applications with their arrivals, the workers, and the models these may run."""
+"""What the files say about policies: applications with their arrivals, the workers, and the models they may run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pool can be made of: hardware that runs the variant, the offers it can be had at, and its service times."""
+"""What a pool can be made of: hardware that runs the variant, its offers, and its service times."""
 
 from __future__ import annotations
 

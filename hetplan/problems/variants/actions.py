@@ -1,4 +1,4 @@
-"""In which order to go from what runs to what shall run: no machine and no total over-full, no load left unserved.
+"""The order of steps from what runs to what shall run: no machine is overfull, and no load is left unserved.
 
 New instances come up first, as far as there is room. Where there is none, something that is to go leaves its machine
 early (`move`; `unload`, `stop` or `keep` says so for good later): best what nobody waits for, else a warning says that

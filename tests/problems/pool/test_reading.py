@@ -97,7 +97,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "stated rate",
     ),
     "moves": (lambda p, s: s["limits"].update(moves=3), "$.limits.moves", "counts no moves"),
-    "survive": (lambda p, s: s["limits"].update(survive={"hosts": 1}), "$.limits.survive", "spare"),
+    "survive": (lambda p, s: s["limits"].update(survive={"hosts": 1}), "$.limits.survive", "plans for failures"),
     "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
 }
 
