@@ -344,11 +344,7 @@ def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matr
         at, mean = f"tables.{kind.table_id}", times.mean_ms[:, j]
         if times.extrapolated[:, j].any():
             n = int(times.extrapolated[:, j].sum())
-            yield Notice(
-                code="W-extrapolated",
-                at=at,
-                text=f"{n} of {len(mean)} bins are outside the table: their times are extrapolated",
-            )
+            yield Notice(code="W-extrapolated", at=at, text=f"{n} of {len(mean)} bins are outside the table")
         if kind.is_rate or np.isinf(mean).any():
             continue
         noise = 0.0 if statistic != "mean" or np.isnan(std[:, j]).any() else float((std[:, j] / mean).max())
