@@ -410,4 +410,4 @@ def _shown(played: Played | None) -> str:
     lost = next(one for one in played.promises if one.quantity == "violations")
     assert lost.interval is not None
     sure = f"{100 * played.worst * lost.value:.2g}% of the queries are late, and perhaps {100 * lost.interval[1]:.2g}%"
-    return f"{sure}, so the {100 * lost.value:g}% that are allowed may not be kept"
+    return f"{sure}, so the limit of {100 * lost.value:g}% may not be kept"

@@ -132,4 +132,4 @@ def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
     outcome = hp.solve(*busy(90.0))
     assert outcome.exit_code == 3
     assert "% of the queries are late, and perhaps " in outcome.why[0], outcome.why
-    assert "so that the 1% that are allowed may not be kept" in outcome.why[0]
+    assert "so the limit of 1% may not be kept" in outcome.why[0]
