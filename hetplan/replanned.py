@@ -212,7 +212,7 @@ def _noted(report: SimulationReport, asked: int, missing: int) -> SimulationRepo
     """The report, with a warning where no plan carried what was seen."""
     if not missing:
         return report
-    text = f"at {missing} of {asked} looks no plan carried the rates seen, and the last one stayed in force"
+    text = f"at {missing} of {asked} looks there was no plan for the rates seen, so the last one stayed"
     return replace(report, warnings=(*report.warnings, ("W-no-plan", "slo.apps", text)))
 
 

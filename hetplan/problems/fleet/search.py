@@ -1,4 +1,4 @@
-"""The conversation about a fleet: prices, menus and a bound. All of it is counted in programs of one application.
+"""Finds prices, menus and a bound for a fleet. The work is counted in programs of one application.
 
 Zones that sell the same may change places, so prices are made alike in them (their mean is never a worse bound), and a
 choice counts in the relaxed fleet as the mean of its orders. Where there are many periods, prices are found for groups

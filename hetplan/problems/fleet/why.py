@@ -70,7 +70,7 @@ def explained(search: Search) -> Infeasible:
         found = _period(search, p)
         if found is not None:
             return found
-    why = ("each period can be had by itself, and all together cannot: commitments or limits.moves are in the way",)
+    why = ("each period alone has a plan, but all together have none: commitments or limits.moves are in the way",)
     return Infeasible(why=why, proved=False)
 
 
@@ -86,7 +86,7 @@ def _alone(search: Search, app: Application, p: int) -> Infeasible:
             kept = f"{situation.keep:g} of {rate:g}" if situation.keep != 1 else f"{rate:g}"
             why = f"p{p}: no machines on offer carry {kept} qps of {app.name}{when}"
             return Infeasible(why=(why, *_stocks(wish, search, app)), repairs=tuple(_repairs(search, app, p)))
-    why = f"p{p}: {app.name} survives each situation by itself, and not all of them"
+    why = f"p{p}: {app.name} survives each failure alone, but not all of them"
     return Infeasible(why=(why,), repairs=tuple(_repairs(search, app, p)))
 
 
@@ -154,5 +154,5 @@ def _period(search: Search, p: int) -> Infeasible | None:
     found = explain(once.form, search.ask)
     load = ", ".join(f"{app.name} {wish.rate(app, p):g} qps" for app in wish.apps)
     when = ", ".join(situation.name for situation in wish.situations)
-    first = f"p{p} ({load}) cannot be had, in these situations: {when}"
+    first = f"p{p} ({load}) has no plan in these situations: {when}"
     return replace(found, why=(first, *found.why))

@@ -1,4 +1,4 @@
-"""The door of the question `variants`: reading the files that ask it, and answering."""
+"""The question `variants`: reads its files and answers."""
 
 from __future__ import annotations
 

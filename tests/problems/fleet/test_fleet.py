@@ -313,7 +313,7 @@ def test_what_cannot_be_had_names_period_failure_and_stock() -> None:
 def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     outcome = solved(wish(app([40.0, 700.0]), app([40.0, 800.0]), periods=2))
     assert outcome.plan is None
-    assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) cannot be had")
+    assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) has no plan")
     assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)
 
 
