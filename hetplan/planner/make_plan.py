@@ -71,8 +71,9 @@ def _planned(
     sized = first is not None and first.scope == "relaxation" and any(
         one.model.startswith("simulation") for one in result.promises
     )  # fmt: skip
-    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None and not sized:
-        text = f"the gap of {gap:.2g} is above this formulation's default of {allowed:g}"
+    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and not sized:
+        whose = "this formulation's default of" if ask.limits.gap is None else "what was asked for,"
+        text = f"the gap of {gap:.2g} is above {whose} {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
     plan = _assemble(result, inputs, named, status, claims, solves, notices)
     finding = Finding(
@@ -317,17 +318,17 @@ def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
     for offer, count in sorted(rented.items()):
         often = inputs.profile.offers[offer].interruptions_per_hour
         if often:
-            text = f"{count} machines may be taken back, {often * count:g} times an hour in all: none is kept in spare"
+            text = f"{count} machines may be taken back, {often * count:g} times an hour in all: there are no spares"
             yield Notice(code="W-interruptions", at=f"offers.{offer}", text=text)
         if inputs.profile.offers[offer].commit is not None:
-            text = "rented by the hour: commitments are planned by the question fleet"
+            text = "rented by the hour here: to pay machines ahead, plan with the question fleet"
             yield Notice(code="W-commit", at=f"offers.{offer}", text=text)
 
 
 def _notices(inputs: Inputs, ask: Asking) -> tuple[Notice, ...]:
     read = [Notice(code=code, at=at, text=text) for code, at, text in inputs.warnings]
     passed_over = [
-        Notice(code="W-engine", at=f"solves[{record.id}]", text=f"passed over: {reason}")
+        Notice(code="W-engine", at=f"solves[{record.id}]", text=f"this engine was skipped: {reason}")
         for record in ask.records
         for reason in record.refused
     ]

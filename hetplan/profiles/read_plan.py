@@ -24,7 +24,7 @@ FORMAT = re.compile(r"hetplan/plan/(\d+)\.(\d+)\Z")
 def read_plan(source: str | os.PathLike[str] | Mapping[str, Any] | Plan, *, trust_digest: bool = False) -> Plan:
     """A plan from a file or its data. Nothing in it is believed: form, features and digest are checked.
 
-    `trust_digest` is for those who want to show or verify an edited plan; whoever acts on one leaves it alone.
+    `trust_digest` is for those who want to show or verify an edited plan; code that acts on a plan does not set it.
     """
     if isinstance(source, Plan):
         return source
@@ -39,7 +39,7 @@ def read_plan(source: str | os.PathLike[str] | Mapping[str, Any] | Plan, *, trus
             path="$.requires",
             value=", ".join(unknown),
             why="the plan needs features that this hetplan does not know",
-            remedy="Upgrade hetplan, or make the plan anew with this version.",
+            remedy="Upgrade hetplan, or make the plan again with this version.",
         )
     if not trust_digest and plan.digest != plan_digest(plan):
         raise InputError.one(

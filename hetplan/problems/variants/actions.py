@@ -1,4 +1,4 @@
-"""In which order to go from what runs to what shall run: no machine and no total over-full, no load left unserved.
+"""The order of steps from what runs to what shall run: no machine is overfull, and no load is left unserved.
 
 New instances come up first, as far as there is room. Where there is none, something that is to go leaves its machine
 early (`move`; `unload`, `stop` or `keep` says so for good later): best what nobody waits for, else a warning says that
@@ -137,6 +137,7 @@ def steps(v: Snapshot, placed: Placed) -> Steps:
     for worker in placed.workers:
         if not worker.loads:
             _start(found, scene, worker)
+        _stop_surplus(found, scene, worker)
     return found
 
 
@@ -231,17 +232,24 @@ def _take_down(found: Steps, scene: _Scene, change: _Change) -> None:
     if change.whole:
         found.add("unload", load=change.load.id, count=change.count)
         scene.gone.add(change.load.id)
-        if worker.id not in scene.planned and all(load.id in scene.gone for load in worker.loads):
-            found.add("stop", worker=worker.id)
-            scene.up[scene.offer(worker)] -= worker.count
+        if all(load.id in scene.gone for load in worker.loads):
+            if worker.id not in scene.planned:
+                found.add("stop", worker=worker.id)
+                scene.up[scene.offer(worker)] -= worker.count
+            _stop_surplus(found, scene, worker)
         return
+    _stop_surplus(found, scene, worker)
+    if change.left < change.load.instances * scene.planned_count(worker):
+        found.add("keep", load=change.load.id, count=change.left)
+
+
+def _stop_surplus(found: Steps, scene: _Scene, worker: Worker) -> None:
+    """Take down the machines that a worker has beyond those planned."""
     surplus = -scene.starting.get(worker.id, 0)
     if surplus > 0:
         found.add("stop", worker=worker.id, count=surplus)
         scene.up[scene.offer(worker)] -= surplus
         scene.starting[worker.id] = 0
-    if change.left < change.load.instances * scene.planned_count(worker):
-        found.add("keep", load=change.load.id, count=change.left)
 
 
 def _make_room(found: Steps, scene: _Scene, ups: list[_Change], stay: list[_Change], downs: list[_Change]) -> bool:
@@ -285,5 +293,5 @@ def _release(
 
 
 def _warn(found: Steps, down: _Change) -> None:
-    text = f"{down.load.variant} goes off its machine before what replaces it is up: there is no room for both"
+    text = f"{down.load.variant} leaves its machine before its replacement is up: there is no room for both"
     found.notices.append(Notice(code="W-swap", at=f"actions.{len(found.actions) + 1}", text=text))
