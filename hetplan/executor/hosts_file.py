@@ -1,7 +1,7 @@
 """hosts.toml: the trusted half of applying a plan (`docs/executor.md`).
 
 A plan names models, hardware and numbers. Which machine plays which hardware, how a model is started, which files and
-credentials are used: all that is said here, written by whoever runs the machines. Sections of other tools
+credentials are used: all that is said here, written by the people who run the machines. Sections of other tools
 (`[evaluators]`, `[measure]`, `[watch]`) are let through unread.
 """
 
@@ -77,7 +77,7 @@ class RouterSettings(Model):
 
 
 class Security(Model):
-    """Who may use listeners that other machines reach: whoever has the token."""
+    """Who may use listeners that other machines reach: holders of the token."""
 
     token_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
     token_env: str | None = Field(default=None, description="the variable of the environment that holds the token")

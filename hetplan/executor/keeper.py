@@ -333,7 +333,7 @@ class Keeper:
     async def _end_router(self, drain_s: float) -> None:
         if self.router is None:
             return
-        # First nobody is to come in any more: whoever waits at the socket would wait in vain.
+        # First no new connection may come in: one that waits at the socket would wait in vain.
         if self.router.listener is not None:
             self.router.listener.close()
         await self.router.stop(drain_s, remembered=self._remembered)

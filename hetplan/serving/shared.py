@@ -1,6 +1,6 @@
 """Loads that several lines of queries share: operators of one model, or the outcomes of one operator.
 
-A line has its own times, bytes and quality. All lines of a load wait for the same replicas, whoever came first.
+A line has its own times, bytes and quality. All lines of a load wait for the same replicas, first come, first served.
 """
 
 from __future__ import annotations

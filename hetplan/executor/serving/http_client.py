@@ -67,7 +67,7 @@ class Call:
         self._held = False
 
     def cancel(self) -> None:
-        """Hang up: whoever answers sees that nobody listens any more."""
+        """Hang up: the server sees that nobody listens any more."""
         if self._task is not None:
             self._task.cancel()
         if self._line is not None:

@@ -542,7 +542,7 @@ class Router:
 
 _LOOK_S = 0.1
 _FIRST_LINK_LIMIT_S, _LINK_LIMIT_S = 0.5, 5.0
-"""How long a new router, and new routes, wait for workers; whoever is not linked by then is left out until it is."""
+"""How long a new router, and new routes, wait for workers; one that is not linked by then is left out until it is."""
 
 _PER_LOAD = ("arrived", "served", "dropped", "failed", "batches", "busy_ms", "queue_ms")
 

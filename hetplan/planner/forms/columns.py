@@ -32,7 +32,7 @@ its near columns, and any prices of the rows bound it::
 What is at or above a limit need not be distinguished: at every split the columns go that by its prices no choice below
 the limit takes. The least of the leaves, of the limit and of L + slack bounds the form. The proof that an answer
 carries is the first prices, the slack, the limit, the splits and the prices of splits and leaves; the columns are found
-again by whoever checks it.
+again by the checker.
 """
 
 from __future__ import annotations
