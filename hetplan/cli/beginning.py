@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
+from hetplan.cli.page import printable
 from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:
+    from hetplan.cli.output import Output
     from hetplan.profiles.first_files import Answers, Latencies, Machine
     from hetplan.profiles.profile import Profile
 
-__all__ = ["Made", "Said", "made_of", "together"]
+__all__ = ["Made", "Said", "made_of", "next_command", "together"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,14 @@ class Made:
     assumed: list[str] = field(default_factory=list)
     odd: str = ""
     """What looks like a slip of units."""
+
+
+def next_command(out: Output, words: Iterable[object]) -> str:
+    """Show the command to type next: quoted for a shell, and in one piece, so that it can be copied."""
+    text = join(["hetplan", *map(str, words)])
+    if not out.as_json:
+        print(f"\nNext: {printable(text)}")
+    return text
 
 
 def made_of(said: Said) -> Made:

@@ -172,6 +172,7 @@ def _there(folder: Path) -> tuple[list[str], tuple[dict[str, Any] | None, dict[s
 
 def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
     """The files of an example that is shipped, and how it is solved."""
+    from hetplan.cli.beginning import next_command
     from hetplan.profiles.plan_file import write_atomically
 
     # A wheel has the examples in the package, a checkout beside it.
@@ -192,7 +193,7 @@ def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
     more = [name for name in ("state", "measured") if (folder / f"{name}.json").exists()]
     given = [word for name in more for word in (f"--{name}", folder / f"{name}.json")]
     read = (folder / "profile.json", folder / "slo.json")
-    command = out.people.command(["solve", *read, *given, "-o", folder / "plan.json"])
+    command = next_command(out, ["solve", *read, *given, "-o", folder / "plan.json"])
     out.end(Exit.OK, "an example", next=command)
 
 
@@ -273,6 +274,8 @@ def _is_other(path: Path, text: str) -> bool:
 
 
 def _say(out: Output, folder: Path, names: Sequence[str], made: Made) -> None:
+    from hetplan.cli.beginning import next_command
+
     out.people.line()
     out.people.line("Assumed, as nobody said otherwise:")
     for text in made.assumed:
@@ -280,5 +283,5 @@ def _say(out: Output, folder: Path, names: Sequence[str], made: Made) -> None:
     files = [made.beside, folder / names[0] if made.profile is not None else None, folder / names[1]]
     more = ["--measured", folder / "measured.json"] if made.measured is not None else []
     read = [path for path in files if path is not None]
-    command = out.people.command(["solve", *read, *more, "-o", folder / "plan.json"])
+    command = next_command(out, ["solve", *read, *more, "-o", folder / "plan.json"])
     out.end(Exit.OK, "files written", assumed=list(made.assumed), next=command)

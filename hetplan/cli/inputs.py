@@ -127,12 +127,14 @@ def import_file(
 
 def _say_next(out: Output, file: Path, profile: dict[str, Any]) -> None:
     """How a profile without a wish becomes a plan."""
+    from hetplan.cli.beginning import next_command
+
     if "variants" not in profile:
         out.people.line("prices alone: name this file beside the profile of what was measured, where you solve")
         return
     limits = ["--ttft", 500, "--tpot", 50] if "engines" in profile else ["--p99", 100]
     out.people.line("the file does not say what is wanted: begin with your rate and limits in place of these")
-    out.people.command(["init", "--profile", file, "--rate", 10, *limits, "-o", file.parent / "wanted"])
+    next_command(out, ["init", "--profile", file, "--rate", 10, *limits, "-o", file.parent / "wanted"])
 
 
 def _filters(kind: str, convert: Callable[..., Any], settings: list[str] | None) -> dict[str, Any]:

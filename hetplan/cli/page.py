@@ -71,15 +71,6 @@ class Page:
             shown = "\n".join(map(folded, shown.split("\n")))
         print(shown, file=self.stream)
 
-    def command(self, words: Iterable[object]) -> str:
-        """The command to type next, quoted for a shell and in one piece, so that it can be copied from any terminal."""
-        from shlex import join
-
-        text = join(["hetplan", *map(str, words)])
-        if not self._muted:
-            print(f"\nNext: {printable(text)}", file=self.stream)
-        return text
-
     def heading(self, text: str) -> None:
         """A line that opens a section, after an empty one."""
         if self._muted:
