@@ -22,18 +22,26 @@ from hetplan.cli.output import Output
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
 
-__all__ = ["GRACE_SECONDS", "interruptible", "leave", "progress", "quiet_engines"]
+__all__ = ["GRACE_SECONDS", "NOTHING_TO_HAND_OVER_SECONDS", "interruptible", "leave", "progress", "quiet_engines"]
 
 T = TypeVar("T")
 
 GRACE_SECONDS = 30.0
 """How long work may take to heed the first Ctrl-C: long enough to make a plan of a large fleet of what is known."""
 
+NOTHING_TO_HAND_OVER_SECONDS = 3.0
+"""The same for work whose end is all there is of it, or whose steps a journal keeps."""
+
 _abandoned: list[threading.Thread] = []
 
 
-def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], None]) -> T:
-    """The result of `work(cancel)`; `cancel` is set by the first Ctrl-C, KeyboardInterrupt raised by the second."""
+def interruptible(
+    work: Callable[[threading.Event], T], *, say: Callable[[str], None], grace_seconds: float | None = None
+) -> T:
+    """The result of `work(cancel)`; `cancel` is set by the first Ctrl-C, KeyboardInterrupt raised by the second.
+
+    Work that has nothing to hand over before its end is given less time to heed the first.
+    """
     if threading.current_thread() is not threading.main_thread():
         return work(threading.Event())
     cancel, done, at_once = threading.Event(), threading.Event(), threading.Event()
@@ -55,7 +63,7 @@ def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], 
     before = signal.signal(signal.SIGINT, on_signal)
     try:
         worker.start()
-        _wait(done, cancel, at_once, say)
+        _wait(done, cancel, at_once, say, GRACE_SECONDS if grace_seconds is None else grace_seconds)
     finally:
         signal.signal(signal.SIGINT, before)
     if not done.is_set():
@@ -66,13 +74,15 @@ def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], 
     return results[0]
 
 
-def _wait(done: threading.Event, cancel: threading.Event, at_once: threading.Event, say: Callable[[str], None]) -> None:
+def _wait(
+    done: threading.Event, cancel: threading.Event, at_once: threading.Event, say: Callable[[str], None], grace_s: float
+) -> None:
     while not done.wait(0.05):
         if cancel.is_set():
             say("stopping; Ctrl-C again leaves at once")
             break
     waited = 0.0
-    while not done.wait(0.05) and not at_once.is_set() and waited < GRACE_SECONDS:
+    while not done.wait(0.05) and not at_once.is_set() and waited < grace_s:
         waited += 0.05
 
 

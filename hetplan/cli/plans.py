@@ -168,7 +168,7 @@ def _show_claims(out: Output, claims: Sequence[ClaimAgain]) -> None:
 
 def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, **also: Any) -> Again:
     """Solve the plan's question anew, and show where another plan came of it."""
-    from hetplan.cli.long_work import interruptible, progress, quiet_engines
+    from hetplan.cli.long_work import NOTHING_TO_HAND_OVER_SECONDS, interruptible, progress, quiet_engines
     from hetplan.planner.answer import Limits
     from hetplan.profiles.load import load_inputs
     from hetplan.proved_again import prove
@@ -176,7 +176,9 @@ def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, *
     inputs = load_inputs(list(profiles), slo, **also)
     with quiet_engines(out), progress(out) as show:
         again = interruptible(
-            lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show), say=out.note
+            lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show),
+            say=out.note,
+            grace_seconds=NOTHING_TO_HAND_OVER_SECONDS,
         )
     for place, what in enumerate(again.differs):
         if place == MOST_SHOWN:
