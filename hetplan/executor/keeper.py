@@ -320,7 +320,8 @@ class Keeper:
             router.listener = _listening(settings["bind"], settings["port"])
             router.more["listener"] = router.listener.fileno()
         except OSError as error:
-            why = f"{settings['bind']} port {settings['port']}: {error.strerror or error}"
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+            why = f"{settings['bind']} port {settings['port']}: {reason}"
             raise StartFailed("router", why) from None
         self.router = router
         router.spares = True
