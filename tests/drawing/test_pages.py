@@ -237,7 +237,8 @@ def test_a_wish_is_said_whole_and_without_what_nobody_wished() -> None:
         "cpu: at least 1.",
         "a10: 1 to 4.",
         "What may be lost at once: 1 zone, all spot machines; 0.9 of each rate is kept then.",
-        "chat: 5 to 24 queries/s over 3 periods; 95% of first tokens within 600 ms; 0.9 of all requests within all limits.",
+        "chat: 5 to 24 queries/s over 3 periods; 95% of first tokens within 600 ms; "
+        "0.9 of all requests within all limits.",
         "eyes: 1 stream, one query after the other.",
     ]
     nothing = {"zones": 0, "hosts": 0, "spot": "none", "keep": 1}
