@@ -37,10 +37,7 @@ _COMMANDS = (
         (
             "hetplan init --model resnet50 --gpu t4=0.526 --ms t4:1=6,8=24 --rate 500 --p99 100 -o mine",
             "hetplan init --latencies measured.csv --prices prices.csv --rate 500 --p99 100 -o mine",
-            "hetplan init --latencies measured.csv --workers t4=4 --rate 100 --p99 100 -o policy",
             "hetplan init --config config.json --gpu h100=6.88 --rate 10 --ttft 500 --tpot 50 -o chat",
-            "hetplan init --settings settings.csv --gpu a100=3.67 --rate 10 --p50 300 --quality 0.7 -o query",
-            "hetplan init --add --app search --latencies other.csv --gpu t4=0.526 --rate 40 --p99 80 -o mine",
         ),
     ),
     _Command(

@@ -72,7 +72,7 @@ def explain(
                 spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel, seconds=time_limit)
                 return explain_for(given, inputs, spread=spread, thorough=thorough or None)
 
-            found = interruptible(work, say=out.note, grace_seconds=NOTHING_TO_HAND_OVER_SECONDS)
+            found = interruptible(work, say=out.note, grace_s=NOTHING_TO_HAND_OVER_SECONDS)
         _show(out, found)
         out.end(Exit.OK, "explained", **found.as_dict())
 

@@ -29,19 +29,15 @@ T = TypeVar("T")
 GRACE_SECONDS = 30.0
 """How long work may take to heed the first Ctrl-C: long enough to make a plan of a large fleet of what is known."""
 
-NOTHING_TO_HAND_OVER_SECONDS = 3.0
-"""The same for work whose end is all there is of it, or whose steps a journal keeps."""
+NOTHING_TO_HAND_OVER_SECONDS = 3.0  # the same for work whose end is all there is of it
 
 _abandoned: list[threading.Thread] = []
 
 
 def interruptible(
-    work: Callable[[threading.Event], T], *, say: Callable[[str], None], grace_seconds: float | None = None
+    work: Callable[[threading.Event], T], *, say: Callable[[str], None], grace_s: float | None = None
 ) -> T:
-    """The result of `work(cancel)`; `cancel` is set by the first Ctrl-C, KeyboardInterrupt raised by the second.
-
-    Work that has nothing to hand over before its end is given less time to heed the first.
-    """
+    """The result of `work(cancel)`; `cancel` is set by the first Ctrl-C, KeyboardInterrupt raised by the second."""
     if threading.current_thread() is not threading.main_thread():
         return work(threading.Event())
     cancel, done, at_once = threading.Event(), threading.Event(), threading.Event()
@@ -63,7 +59,7 @@ def interruptible(
     before = signal.signal(signal.SIGINT, on_signal)
     try:
         worker.start()
-        _wait(done, cancel, at_once, say, GRACE_SECONDS if grace_seconds is None else grace_seconds)
+        _wait((done, cancel, at_once), say, grace_s or GRACE_SECONDS)
     finally:
         signal.signal(signal.SIGINT, before)
     if not done.is_set():
@@ -74,9 +70,8 @@ def interruptible(
     return results[0]
 
 
-def _wait(
-    done: threading.Event, cancel: threading.Event, at_once: threading.Event, say: Callable[[str], None], grace_s: float
-) -> None:
+def _wait(flags: tuple[threading.Event, ...], say: Callable[[str], None], grace_s: float) -> None:
+    done, cancel, at_once = flags
     while not done.wait(0.05):
         if cancel.is_set():
             say("stopping; Ctrl-C again leaves at once")

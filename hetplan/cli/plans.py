@@ -178,7 +178,7 @@ def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, *
         again = interruptible(
             lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show),
             say=out.note,
-            grace_seconds=NOTHING_TO_HAND_OVER_SECONDS,
+            grace_s=NOTHING_TO_HAND_OVER_SECONDS,
         )
     for place, what in enumerate(again.differs):
         if place == MOST_SHOWN:

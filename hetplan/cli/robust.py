@@ -41,7 +41,7 @@ def robustness(
             spread = Spread(**where, on_event=show, cancel=cancel)
             return robust_for(inputs, plan=plan, box=box, spread=spread, **stated)
 
-        found = interruptible(work, say=out.note, grace_seconds=NOTHING_TO_HAND_OVER_SECONDS)
+        found = interruptible(work, say=out.note, grace_s=NOTHING_TO_HAND_OVER_SECONDS)
     _show(out, found)
     held = box is None or found.box is not None
     reason = "the margins are known" if held else "no machines hold in the box"

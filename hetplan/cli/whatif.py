@@ -130,7 +130,7 @@ def _found(
             spread = Spread(**where, on_event=show, cancel=cancel)
             return whatif_for(inputs, vary, most=most, confirm=confirm, spread=spread, **how)
 
-        return interruptible(work, say=out.note, grace_seconds=NOTHING_TO_HAND_OVER_SECONDS)
+        return interruptible(work, say=out.note, grace_s=NOTHING_TO_HAND_OVER_SECONDS)
 
 
 def _write(out: Output, file: Path, text: str) -> None:

@@ -45,7 +45,8 @@ def read_settings_table(path: Path) -> Settings:
         why = "columns of knobs, quality, and for each step its time (detect_ms, ...), each once"
         raise InputError.one(file=str(path), path="line 1", value=", ".join(header), why=why, remedy="Rename them so.")
     faults: list[Fault] = []
-    measured, seen = [], {}
+    measured: list[dict[str, Any]] = []
+    seen: dict[tuple[tuple[str, Any], ...], int] = {}
     for line, row in rows:
         numbers = {name: _number(row.get(name)) for name in (*steps, *_KNOWN) if name in row or name not in _KNOWN[1:]}
         at = f"line {line}"

@@ -37,10 +37,10 @@ def convert(
     every = _rows(Path(path), file)
     rows = list(_chosen(every, region, [one.strip() for one in only.split(",") if one.strip()]))
     if not rows:
-        regions, cards = (_some({row[name] for _, row in every}) for name in ("Region", "AcceleratorName"))
+        known, cards = (_some({row[name] for _, row in every}) for name in ("Region", "AcceleratorName"))
         raise InputError.one(
             file=file, why=f"no row of region {region or 'any'} with {only or 'any machine'}",
-            remedy=f"Loosen --set region=, --set only=. It has the regions {regions}; the accelerators {cards}.",
+            remedy=f"Loosen --set region=, --set only=. It has the regions {known}; the accelerators {cards}.",
         )  # fmt: skip
     faults = [fault for line, row in rows for fault in _wrong(row, file, line)]
     if faults:
