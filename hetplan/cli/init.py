@@ -277,7 +277,7 @@ def _say(out: Output, folder: Path, names: Sequence[str], made: Made) -> None:
     from hetplan.cli.beginning import next_command
 
     out.people.line()
-    out.people.line("Assumed, as nobody said otherwise:")
+    out.people.line("Assumed, because you did not say otherwise:")
     for text in made.assumed:
         out.people.line(f"  - {text}")
     files = [made.beside, folder / names[0] if made.profile is not None else None, folder / names[1]]
