@@ -37,7 +37,6 @@ _COMMANDS = (
         (
             "hetplan init --model resnet50 --gpu t4=0.526 --ms t4:1=6,8=24 --rate 500 --p99 100 -o mine",
             "hetplan init --latencies measured.csv --prices prices.csv --rate 500 --p99 100 -o mine",
-            "hetplan init --config config.json --gpu h100=6.88 --rate 10 --ttft 500 --tpot 50 -o chat",
         ),
     ),
     _Command(

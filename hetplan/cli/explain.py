@@ -60,7 +60,7 @@ def explain(
         if len(files) < 2:
             remedy = "Name both: hetplan explain plan.json profile.json slo.json."
             raise InputError.one(file=str(files[0]), why="a profile and an SLO file, or neither", remedy=remedy)
-        from hetplan.cli.long_work import NOTHING_TO_HAND_OVER_SECONDS, interruptible, progress, quiet_engines
+        from hetplan.cli.long_work import interruptible, progress, quiet_engines
         from hetplan.planner.spread import Spread
         from hetplan.profiles.load import load_inputs
         from hetplan.studies.explain import explain_for
@@ -72,7 +72,7 @@ def explain(
                 spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel, seconds=time_limit)
                 return explain_for(given, inputs, spread=spread, thorough=thorough or None)
 
-            found = interruptible(work, say=out.note, grace_s=NOTHING_TO_HAND_OVER_SECONDS)
+            found = interruptible(work, say=out.note, hurry=True)
         _show(out, found)
         out.end(Exit.OK, "explained", **found.as_dict())
 

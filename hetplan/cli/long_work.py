@@ -22,22 +22,18 @@ from hetplan.cli.output import Output
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
 
-__all__ = ["GRACE_SECONDS", "NOTHING_TO_HAND_OVER_SECONDS", "interruptible", "leave", "progress", "quiet_engines"]
+__all__ = ["GRACE_SECONDS", "interruptible", "leave", "progress", "quiet_engines"]
 
 T = TypeVar("T")
 
 GRACE_SECONDS = 30.0
 """How long work may take to heed the first Ctrl-C: long enough to make a plan of a large fleet of what is known."""
 
-NOTHING_TO_HAND_OVER_SECONDS = 3.0  # the same for work whose end is all there is of it
-
 _abandoned: list[threading.Thread] = []
 
 
-def interruptible(
-    work: Callable[[threading.Event], T], *, say: Callable[[str], None], grace_s: float | None = None
-) -> T:
-    """The result of `work(cancel)`; `cancel` is set by the first Ctrl-C, KeyboardInterrupt raised by the second."""
+def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], None], hurry: bool = False) -> T:
+    """The result of `work(cancel)`: the first Ctrl-C sets `cancel`, the second leaves; `hurry`: nothing to hand over."""
     if threading.current_thread() is not threading.main_thread():
         return work(threading.Event())
     cancel, done, at_once = threading.Event(), threading.Event(), threading.Event()
@@ -59,7 +55,7 @@ def interruptible(
     before = signal.signal(signal.SIGINT, on_signal)
     try:
         worker.start()
-        _wait((done, cancel, at_once), say, grace_s or GRACE_SECONDS)
+        _wait((done, cancel, at_once), say, 3.0 if hurry else GRACE_SECONDS)
     finally:
         signal.signal(signal.SIGINT, before)
     if not done.is_set():

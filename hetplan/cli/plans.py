@@ -170,7 +170,7 @@ def _show_claims(out: Output, claims: Sequence[ClaimAgain]) -> None:
 
 def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, **also: Any) -> Again:
     """Solve the plan's question anew, and show where another plan came of it."""
-    from hetplan.cli.long_work import NOTHING_TO_HAND_OVER_SECONDS, interruptible, progress, quiet_engines
+    from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.answer import Limits
     from hetplan.profiles.load import load_inputs
     from hetplan.proved_again import prove
@@ -180,7 +180,7 @@ def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, *
         again = interruptible(
             lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show),
             say=out.note,
-            grace_s=NOTHING_TO_HAND_OVER_SECONDS,
+            hurry=True,
         )
     for place, what in enumerate(again.differs):
         if place == MOST_SHOWN:

@@ -25,7 +25,7 @@ def robustness(
 ) -> None:  # fmt: skip
     """Look, show and end the command; `asked` are the box, gamma and the plan file."""
     from hetplan.cli.given_files import plan_from
-    from hetplan.cli.long_work import NOTHING_TO_HAND_OVER_SECONDS, interruptible, progress, quiet_engines
+    from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.spread import Spread
     from hetplan.profiles.load import load_inputs
     from hetplan.studies.robust import robust_for
@@ -41,7 +41,7 @@ def robustness(
             spread = Spread(**where, on_event=show, cancel=cancel)
             return robust_for(inputs, plan=plan, box=box, spread=spread, **stated)
 
-        found = interruptible(work, say=out.note, grace_s=NOTHING_TO_HAND_OVER_SECONDS)
+        found = interruptible(work, say=out.note, hurry=True)
     _show(out, found)
     held = box is None or found.box is not None
     reason = "the margins are known" if held else "no machines hold in the box"

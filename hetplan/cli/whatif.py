@@ -118,7 +118,7 @@ def _found(
     out: Output, profiles: list[Path], slo: Path, vary: list[str], beside: Mapping[str, Path | None],
     how: Mapping[str, Any], *, most: int, confirm: bool, where: Mapping[str, Any],
 ) -> WhatIf:  # fmt: skip
-    from hetplan.cli.long_work import NOTHING_TO_HAND_OVER_SECONDS, interruptible, progress, quiet_engines
+    from hetplan.cli.long_work import interruptible, progress, quiet_engines
     from hetplan.planner.spread import Spread
     from hetplan.profiles.load import load_inputs
     from hetplan.studies.whatif import whatif_for
@@ -130,7 +130,7 @@ def _found(
             spread = Spread(**where, on_event=show, cancel=cancel)
             return whatif_for(inputs, vary, most=most, confirm=confirm, spread=spread, **how)
 
-        return interruptible(work, say=out.note, grace_s=NOTHING_TO_HAND_OVER_SECONDS)
+        return interruptible(work, say=out.note, hurry=True)
 
 
 def _write(out: Output, file: Path, text: str) -> None:
