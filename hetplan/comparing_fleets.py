@@ -1,6 +1,6 @@
 """A plan with periods among the ways to serve its demand: its hours as systems, its bill, and fleets for other rates.
 
-Whoever serves a day without such a plan rents machines on demand, by the hour: static peaks and autoscalers are played
+Without such a plan people rent machines on demand, by the hour: static peaks and autoscalers are played
 so, and need not survive a failure. Fleets planned again for each hour's rates may rent spot machines too, and survive
 what the plan does. What no way can be below is planned with every machine at its lowest price, and without failures.
 

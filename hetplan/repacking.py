@@ -100,7 +100,7 @@ def prices_of(form: Packing, now: float, *, seconds: float | None = 1.0) -> Boun
 def steps(live: LivePacking, bounded: Bounded) -> Iterator[Decision | None]:
     """Towards a better packing, a little work at a time; each decision is made, and worth more than its moves.
 
-    None says that a piece of work changed nothing: whoever waits may be served in between.
+    None says that a piece of work changed nothing: waiting queries may be served in between.
     """
     live.prices = bounded.prices
     for name in _by_worth(live)[:MOST_RETRIED]:

@@ -70,7 +70,7 @@ REFERENCE = 1.3
 COST_SPREAD = 0.02
 LEAST = 1e-12
 MOST_IN_VAIN = 8
-"""After so many settings that failed, and none that did not, `run` takes whoever measures to be broken."""
+"""After so many settings that failed, and none that did not, `run` takes the evaluator to be broken."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class Search:
         self._asked |= {self.space.number({knob: one[knob] for knob in self.space.knobs}) for one in settings}
 
     def forget(self) -> None:
-        """Count nothing as asked for that was not reported: whoever asked for it is gone."""
+        """Settings that were asked for and not reported count as not asked for: the one who asked is gone."""
         self._asked.clear()
 
     def tell(

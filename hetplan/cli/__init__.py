@@ -17,7 +17,7 @@ def main() -> None:
         gc.set_threshold(50_000, 50, 50)
         for name in ("stdin", "stdout", "stderr"):
             if getattr(sys, name) is None:
-                # Closed by whoever started this: what is said goes nowhere, what is read is empty.
+                # Closed by the process that started this: what is said goes nowhere, what is read is empty.
                 setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":

@@ -52,7 +52,7 @@ class Known:
         return len(self.streams) == len(self.inputs.slo.apps)
 
     def choices(self, how: Mapping[str, Any], cancel: threading.Event) -> dict[str, Any]:
-        """What planning is asked beside the wish: measurements, and whoever measures."""
+        """What planning is asked beside the wish: measurements, and the evaluator."""
         more = dict(how)
         if self.measurer is not None:
             more["tools"] = self.measurer.tools(cancel, _silent)

@@ -124,7 +124,7 @@ def measuring(
     on: str | None = None,
     out: Output,
 ) -> Iterator[Measurer | None]:
-    """Whoever measures, for as long as the block runs; None where nobody is named.
+    """The evaluator, for as long as the block runs; None where none is named.
 
     `jobs` more are measured beside each one, on a cluster where `on` names it.
     """

@@ -272,7 +272,7 @@ def _show(out: Output, event: Happened) -> None:
     out.send({"event": {"what": event.what, "at_s": event.at_s, "text": event.text, **event.data}})
     if event.what != "look":
         out.people.line(f"{event.what}: {event.text}")
-        # Whoever reads a pipe wants to see it now, not when the watch ends.
+        # The reader of a pipe wants to see it now, not when the watch ends.
         sys.stdout.flush()
 
 

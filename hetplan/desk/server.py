@@ -152,7 +152,7 @@ class _Room:
 
 
 def _admit(request: Request, desk: Desk) -> None:
-    """Refuse who has no token, and whoever comes by a foreign name or from a foreign page."""
+    """Refuse requests without the token, by a foreign host name, or from a foreign page."""
     host = request.headers.get("host", "")
     if desk.loopback and host.rsplit(":", 1)[0] not in _LOOPBACK and host not in _LOOPBACK:
         raise _Refused(403, "this server answers to a name of this machine only")

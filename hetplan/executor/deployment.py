@@ -44,7 +44,7 @@ from hetplan.executor.target import (
     TargetRefused,
 )
 from hetplan.executor.tls import client_context, tls_folder
-from hetplan.executor.units import Endpoint, Seen, Unit
+from hetplan.executor.units import Endpoint, Seen, Unit, in_url
 from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.plan import Action, Plan
 from hetplan.profiles.state import Observed, State
@@ -184,8 +184,8 @@ class Deployment:
         settings = self.hosts.router
         if settings.address is not None and address is not None:
             # A name by which others reach a Service has a port of its own.
-            return f"{self._scheme}://{settings.address}:{settings.port}"
-        return f"{self._scheme}://{settings.address or address or settings.bind}:{port or settings.port}"
+            return f"{self._scheme}://{in_url(settings.address)}:{settings.port}"
+        return f"{self._scheme}://{in_url(settings.address or address or settings.bind)}:{port or settings.port}"
 
     @property
     def _scheme(self) -> str:

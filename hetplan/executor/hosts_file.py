@@ -1,7 +1,7 @@
 """hosts.toml: the trusted half of applying a plan (`docs/executor.md`).
 
 A plan names models, hardware and numbers. Which machine plays which hardware, how a model is started, which files and
-credentials are used: all that is said here, written by whoever runs the machines. Sections of other tools
+credentials are used: all that is said here, written by the people who run the machines. Sections of other tools
 (`[evaluators]`, `[measure]`, `[watch]`) are let through unread.
 """
 
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, model_validator
 
 from hetplan.errors import InputError
+from hetplan.executor.units import in_url
 from hetplan.profiles.fields import Count, Id, Key, Model, Named, NonNegative, Positive, PositiveCount, wrong
 from hetplan.profiles.read_text import read_text
 from hetplan.profiles.validate import validate
@@ -41,6 +42,10 @@ __all__ = [
 
 Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 Enforcement = Literal["auto", "none"]
+
+
+Variables = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Annotated[str, Field(pattern=r"^[^\x00]*$")]]
+"""Variables of an environment, as the system takes them."""
 
 
 def _listed(value: object) -> object:
@@ -77,7 +82,7 @@ class RouterSettings(Model):
 
 
 class Security(Model):
-    """Who may use listeners that other machines reach: whoever has the token."""
+    """Who may use listeners that other machines reach: holders of the token."""
 
     token_file: str | None = Field(default=None, description="relative to hosts.toml; readable by you alone")
     token_env: str | None = Field(default=None, description="the variable of the environment that holds the token")
@@ -126,7 +131,7 @@ class Machines(Model):
     gpus_per_worker: Count | None = Field(default=None, description="by default what the profile's hardware provides")
     enforcement: Enforcement = Field(default="auto", description="none: shares of the plan are not enforced")
     labels: dict[str, str] = Field(default_factory=dict, description="for targets that choose nodes by labels")
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: Variables = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Machines:
@@ -205,7 +210,7 @@ class CommandModel(_Match):
         min_length=1, description='words; "{variant}", "{node}", "{knobs.size}" are filled'
     )
     timeout_s: Positive = 60.0
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: Variables = Field(default_factory=dict)
 
 
 class HttpModel(_Match):
@@ -220,7 +225,7 @@ class HttpModel(_Match):
     route: str | None = Field(default=None, pattern="^/", description='the path of requests; "{variant}" is filled')
     outcome: str | None = Field(default=None, pattern=_IN_AN_ANSWER, description=_OUTCOME)
     timeout_s: Positive = 60.0
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: Variables = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_server(self) -> HttpModel:
@@ -242,7 +247,7 @@ class OpenaiModel(_Match):
     ready: str = Field(default="/health", pattern="^/", description="the path that answers 200 once it is ready")
     model: str | None = Field(default=None, description="what the server calls its model; by default the variant")
     timeout_s: Positive = Field(default=600.0, description="a server that ended is ready again by then")
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: Variables = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_server(self) -> OpenaiModel:
@@ -328,7 +333,7 @@ class HostsFile(Model):
     @property
     def endpoint(self) -> str:
         """Where clients send queries."""
-        return f"http://{self.router.address or self.router.bind}:{self.router.port}"
+        return f"http://{in_url(self.router.address or self.router.bind)}:{self.router.port}"
 
     def path(self, written: str) -> Path:
         """A path of this file, found from where the file lies."""

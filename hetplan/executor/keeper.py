@@ -320,7 +320,8 @@ class Keeper:
             router.listener = _listening(settings["bind"], settings["port"])
             router.more["listener"] = router.listener.fileno()
         except OSError as error:
-            why = f"{settings['bind']} port {settings['port']}: {error.strerror or error}"
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+            why = f"{settings['bind']} port {settings['port']}: {reason}"
             raise StartFailed("router", why) from None
         self.router = router
         router.spares = True
@@ -333,7 +334,7 @@ class Keeper:
     async def _end_router(self, drain_s: float) -> None:
         if self.router is None:
             return
-        # First nobody is to come in any more: whoever waits at the socket would wait in vain.
+        # First no new connection may come in: one that waits at the socket would wait in vain.
         if self.router.listener is not None:
             self.router.listener.close()
         await self.router.stop(drain_s, remembered=self._remembered)

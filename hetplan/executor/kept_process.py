@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -26,6 +27,7 @@ __all__ = ["MARK", "Adopted", "KeptProcess", "Note", "StartFailed", "end_all", "
 _LOOK_EVERY_S, _PROBE_EVERY_S, _PROBE_LIMIT_S, _MOST_MISSED = 0.5, 2.0, 2.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _BLOCK = 4096
+_MOST_LOG_BYTES = 32 * 1024 * 1024
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 
@@ -307,7 +309,9 @@ class KeptProcess:
             words += ["--listener", str(self.listener.fileno())]
             passed.append(self.listener.fileno())
         try:
-            with open(self.folder / f"{self.name}.log", "ab" if waits else "wb") as log:
+            if not waits:
+                self._put_log_aside()
+            with open(self._log_path, "ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", self.module, *words, *(["--waits"] if waits else []), pass_fds=passed,
                     stdin=asyncio.subprocess.PIPE if waits else asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
@@ -400,6 +404,7 @@ class KeptProcess:
                 await asyncio.wait_for(process.wait(), min(_LOOK_EVERY_S, _PROBE_EVERY_S))
                 return ""
             await self._keep_spare()
+            self._bound_log()
             if not self._noted:
                 self._take_note()
             # One that was stopped will not answer, however long it is asked. A debugger stops one for a moment.
@@ -417,10 +422,29 @@ class KeptProcess:
             if missed >= _MOST_MISSED:
                 return f"it did not answer {missed} times"
 
+    @property
+    def _log_path(self) -> Path:
+        return self.folder / f"{self.name}.log"
+
+    def _put_log_aside(self) -> None:
+        """The log of the process before is kept beside the new one's."""
+        with suppress(OSError):
+            if self._log_path.stat().st_size:
+                os.replace(self._log_path, self._log_path.with_suffix(".log.1"))
+
+    def _bound_log(self) -> None:
+        """Begin the log anew where it has grown too long: a model that prints without end must not fill the disk."""
+        with suppress(OSError):
+            if self._log_path.stat().st_size > _MOST_LOG_BYTES:
+                with suppress(OSError):
+                    shutil.copyfile(self._log_path, self._log_path.with_suffix(".log.1"))
+                os.truncate(self._log_path, 0)
+
     def _last_words(self) -> str:
         words = ""
-        with suppress(OSError):
-            lines = (self.folder / f"{self.name}.log").read_text(errors="replace").strip().splitlines()
+        with suppress(OSError), open(self._log_path, "rb") as log:
+            log.seek(max(os.fstat(log.fileno()).st_size - _BLOCK, 0))
+            lines = log.read().decode(errors="replace").strip().splitlines()
             words = f": {lines[-1][:300]}" if lines else ""
         return words
 

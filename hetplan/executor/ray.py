@@ -20,7 +20,7 @@ from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kubernetes.groups import dns_name
 from hetplan.executor.secrets import TOKEN_FILE, token_of
 from hetplan.executor.target import Setting, TargetFailed, UnitHealth
-from hetplan.executor.units import Endpoint, Seen, Unit
+from hetplan.executor.units import Endpoint, Seen, Unit, in_url
 from hetplan.profiles.fields import Id, Key, Model, Named, NonNegative, Positive
 from hetplan.profiles.validate import validate
 
@@ -262,7 +262,9 @@ class Ray:
         if seen.endpoint is None:
             return UnitHealth(False, why=seen.why or "its replica is not there yet")
         try:
-            said = self._ask(f"http://{seen.endpoint.address}:{seen.endpoint.port}/metrics", token=token_of(self.hosts))
+            said = self._ask(
+                f"http://{in_url(seen.endpoint.address)}:{seen.endpoint.port}/metrics", token=token_of(self.hosts)
+            )
         except TargetFailed as error:
             return UnitHealth(False, why=error.cause)
         return UnitHealth(True, loads=said.get("loads", {}))

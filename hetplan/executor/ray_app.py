@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hetplan.executor.units import Unit
+from hetplan.executor.units import Unit, in_url
 
 __all__ = ["KeptWorker", "build"]
 
@@ -88,7 +88,7 @@ class KeptWorker:
         until, seen = time.monotonic() + limit_s, ""
         while time.monotonic() < until:
             try:
-                with urllib.request.urlopen(f"http://{self.bind}:{self.port}/healthz", timeout=2.0) as answer:
+                with urllib.request.urlopen(f"http://{in_url(self.bind)}:{self.port}/healthz", timeout=2.0) as answer:
                     health = json.loads(answer.read())
             except OSError as error:
                 seen = str(error)

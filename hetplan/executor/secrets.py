@@ -134,7 +134,7 @@ def unguarded(hosts: HostsFile, units: Iterable[Unit]) -> list[str]:
         binds["router.bind"] = hosts.router.bind
     return [
         f"{at} = {bind!r} is reached from other machines, and no token guards it. Name one ([security] token_file or "
-        "token_env), or say that whoever reaches it may use it ([security] open = true)"
+        "token_env), or say that everyone who reaches it may use it ([security] open = true)"
         for at, bind in binds.items()
         if not is_loopback(bind)
     ]

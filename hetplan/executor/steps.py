@@ -198,9 +198,12 @@ def order_fits(actions: Sequence[Action], running: Sequence[Worker], wanted: Seq
 def steps_of(
     found: Difference, wanted: Wanted, hosts: HostsFile, *, actions: Sequence[Action] = ()
 ) -> tuple[Step, ...]:
-    """The steps; none where nothing differs."""
+    """The steps; none where nothing differs. Where nothing is wanted the router goes first, then all units at once."""
     if not found:
         return ()
+    if not wanted.units:
+        stop = (Step("stop", names=tuple(one.name for one in found.stop)),) if found.stop else ()
+        return (Step("route"), *stop)
     running = workers_of(
         seen.unit for seen in (*found.keep, *found.stop, *(old for old, _ in found.change)) if seen.unit
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from hetplan.profiles.canonical import digest
 
-__all__ = ["Endpoint", "LoadSpec", "Seen", "Unit", "named"]
+__all__ = ["Endpoint", "LoadSpec", "Seen", "Unit", "in_url", "named"]
 
 Law = Mapping[str, Any]
 """How long a batch takes: a table as in a profile ({"axes", "mean", "std", ...}), or {"ms": 5.0}."""
@@ -114,6 +114,15 @@ def named(unit: Unit) -> Unit:
     """
     fixed = {"hardware": unit.hardware, "target": unit.target, "host": unit.host, "queue": unit.queue}
     return replace(unit, name=f"{unit.worker}-{unit.index}-{digest(fixed).removeprefix('sha256:')[:6]}")
+
+
+def in_url(address: str) -> str:
+    """An address as a URL has it.
+
+    >>> in_url("::1"), in_url("10.0.0.2"), in_url("box.local")
+    ('[::1]', '10.0.0.2', 'box.local')
+    """
+    return f"[{address}]" if ":" in address else address
 
 
 @dataclass(frozen=True)

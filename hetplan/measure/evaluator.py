@@ -1,4 +1,4 @@
-"""Whoever runs a pipeline on one sample: a Python callable, or a command that speaks JSON lines.
+"""The evaluator runs a pipeline on one sample: a Python callable, or a command that speaks JSON lines.
 
 A callable takes (knobs, stratum, index) and returns a mapping (or `Sample`) of ``score``, ``seconds`` per operator on
 the reference, ``bytes`` that each operator passes on and, where wanted, ``input_bytes``. A command reads one JSON
@@ -45,7 +45,7 @@ __all__ = ["Command", "EvaluationFailed", "Guarded", "Process", "Sample", "load_
 T = TypeVar("T")
 
 LOOK_S = 0.2
-"""How often whoever waits for a sample looks whether it is still wanted."""
+"""How often a thread that waits for a sample looks whether it is still wanted."""
 
 
 class EvaluationFailed(HetplanError):

@@ -99,7 +99,7 @@ class _Keeper:
         return True
 
     def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The answer, or why there is none; whoever speaks unasked is started anew."""
+        """The answer, or why there is none; a process that speaks unasked is started again."""
         if not self._process.quiet:
             self._process.end()
             self._process = Process(*self._given)

@@ -240,8 +240,8 @@ class Profiler:
     def several(self, asked: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Measured]:
         """The same of configurations with their knobs, beside each other, in this order.
 
-        They are concluded in their order once all are sampled, and so they are in the journal: whoever was faster, and
-        wherever it ran, nothing differs.
+        They are concluded in their order once all are sampled, and so they are in the journal. Which was
+        faster, and where it ran, changes nothing.
         """
         turns = [(self.setup.app, knobs) for _, knobs in asked]
         with self.journal.beside(turns) as release, ThreadPoolExecutor(len(asked)) as pool:

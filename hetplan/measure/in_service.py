@@ -1,6 +1,7 @@
 """Measuring in service: samples from live traffic go into the journal, and tests say when something has drifted.
 
-Whoever grades live answers appends lines to a file, each of an application with a score, a response time, or both::
+The program that grades live answers appends lines to a file. Each has an application, and a score, a response time
+or both::
 
     {"app": "gate", "score": 1, "response_ms": 212.5}
 
@@ -136,7 +137,7 @@ class InService:
             if not low - 1e-9 <= sample.get("score", low) <= high + 1e-9:
                 raise InputError.one(
                     file="--live", value=sample["score"], path=f"{app}.score",
-                    why=f"a score outside the metric's range {low:g} .. {high:g}", remedy="Mend whoever grades.",
+                    why=f"a score outside the metric's range {low:g} .. {high:g}", remedy="Mend the grading program.",
                 )  # fmt: skip
         self.journal.add_live(app, running.knobs, samples, end)
         return running.take(app, samples)

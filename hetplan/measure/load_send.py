@@ -1,6 +1,6 @@
 """An open-loop load: requests go out when they are due, however late the replies to earlier ones are.
 
-Whoever waits for a reply before sending the next leaves out just the requests that would have met the worst of a slow
+A client that waits for a reply before it sends the next leaves out the very requests that would have met a slow
 server (coordinated omission). So the times to send are fixed beforehand, and each request has its connection until
 its reply is there. Response times count from when a request was due, not from when it was sent. How late the sender
 itself was is measured too: where that is not small, the machine that sends is the bottleneck.

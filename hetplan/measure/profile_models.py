@@ -354,7 +354,7 @@ class HttpEndpoint(Subject):
         self._asking = Asking(variant.http or "", variant.timeout_s)
 
     def load(self) -> None:
-        """Connect; the model was loaded by whoever serves it, so nothing is said of that time."""
+        """Connect; the server loaded the model before, so nothing is said of that time."""
         self._asking.connect()
 
     def prepare(self, point: Mapping[str, float]) -> Callable[[], Any]:

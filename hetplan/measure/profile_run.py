@@ -212,7 +212,7 @@ def identities(wish: Wish, folder: Path, *, through: bool) -> list[dict[str, Any
 
 
 def _nobody(*_: object, **__: object) -> Any:
-    """Whoever would serve, where nothing is measured."""
+    """The server that would be measured, where nothing is."""
     raise NotImplementedError
 
 

@@ -71,8 +71,9 @@ def _planned(
     sized = first is not None and first.scope == "relaxation" and any(
         one.model.startswith("simulation") for one in result.promises
     )  # fmt: skip
-    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and ask.limits.gap is None and not sized:
-        text = f"the gap of {gap:.2g} is above this formulation's default of {allowed:g}"
+    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and not sized:
+        whose = "this formulation's default of" if ask.limits.gap is None else "what was asked for,"
+        text = f"the gap of {gap:.2g} is above {whose} {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
     plan = _assemble(result, inputs, named, status, claims, solves, notices)
     finding = Finding(

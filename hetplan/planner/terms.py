@@ -1,6 +1,6 @@
 """What problems, engines and the front door hand one another: events, options, obstacles, tools.
 
-Whoever writes a problem or an engine finds them in `contract.py`, beside the protocols.
+To write a problem or an engine, look in `contract.py`: it has them beside the protocols.
 """
 
 from __future__ import annotations

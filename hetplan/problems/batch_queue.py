@@ -6,7 +6,7 @@ With n waiting when a batch ends the next is m = min(n, b), or 1 where the insta
     n' = n - m + A,  A ~ Poisson(lambda s(m))
 
 has a stationary law. A query that comes a share u of s(m) after it began, with k others ahead, waits s(m) (1 - u) +
-floor(k / b) s(b); its own batch holds those ahead in it, and whoever comes before it begins.
+floor(k / b) s(b); its own batch holds those ahead in it, and those that come before it begins.
 """
 
 from __future__ import annotations

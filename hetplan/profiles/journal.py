@@ -1,6 +1,6 @@
 """Reading a journal of measurements (`hetplan.profiles.line_journal`) as the document of ``--measured``.
 
-Whoever measures writes it (`hetplan.measure.journal`).
+It is written while measuring (`hetplan.measure.journal`).
 """
 
 from __future__ import annotations

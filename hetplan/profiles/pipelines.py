@@ -38,7 +38,7 @@ _SHARES_MATCH = 1e-6
 class Outcomes(Model):
     """What answers of a step come to ("sure", "unsure"), and how often: shares that sum to 1.
 
-    A share is a number, or one per variant ("*" for any other). Of an operator whoever measures says what each answer
+    A share is a number, or one per variant ("*" for any other). For an operator the evaluator says what each answer
     came to (`measured` names the outcomes), by the steps that then ran: how often that is depends on its knobs.
 
     >>> Outcomes(share={"sure": {"m1": 0.7, "*": 0.5}, "unsure": {"m1": 0.3, "*": 0.5}}).of("m1")

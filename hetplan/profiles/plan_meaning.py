@@ -1,4 +1,4 @@
-"""What every leaf of a plan means to whoever acts on it: it `runs`, it `claims`, or it is a `remark`.
+"""What every leaf of a plan is: it `runs`, it `claims`, or it is a `remark`.
 
 What `runs` changes what `hetplan apply` starts or how queries are served. What `claims` is a word that `hetplan show`
 prints as a promise, a claim or a warning, or that says how far those hold. A `remark` is neither: a plan without it, or

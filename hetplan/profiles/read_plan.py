@@ -24,7 +24,7 @@ FORMAT = re.compile(r"hetplan/plan/(\d+)\.(\d+)\Z")
 def read_plan(source: str | os.PathLike[str] | Mapping[str, Any] | Plan, *, trust_digest: bool = False) -> Plan:
     """A plan from a file or its data. Nothing in it is believed: form, features and digest are checked.
 
-    `trust_digest` is for those who want to show or verify an edited plan; whoever acts on one leaves it alone.
+    `trust_digest` is for those who want to show or verify an edited plan; code that acts on a plan does not set it.
     """
     if isinstance(source, Plan):
         return source

@@ -21,7 +21,7 @@ __all__ = ["Located", "located_faults", "without_faulty"]
 M = TypeVar("M", bound=BaseModel)
 Steps = tuple[str | int, ...]
 Located = tuple[Steps, Fault]
-"""A fault with the steps to its place, for whoever has to act on the place."""
+"""A fault with the steps to its place, for code that has to act on the place."""
 
 
 def located_faults(error: ValidationError, model_type: type[BaseModel], data: Any, file: str | FileOf) -> list[Located]:

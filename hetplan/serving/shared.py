@@ -1,7 +1,7 @@
 """Loads that several lines of queries share: operators of one model, or the outcomes of one operator.
 
-A line has its own times, bytes and quality. All lines of a load wait for the same replicas, whoever came first,
-and are served in batches together.
+A line has its own times, bytes and quality. All lines of a load wait for the same replicas, first come, first served,
+and batches are made of all of them.
 """
 
 from __future__ import annotations

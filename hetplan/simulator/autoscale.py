@@ -265,7 +265,7 @@ class _Scaling:
         self.counts = {group.id: group.count for group in first.groups}
 
     def rates(self, heard: Mapping[str, float]) -> dict[str, float]:
-        """What the planner sees: whoever waits for instances goes on asking for them."""
+        """What the planner sees: queries that wait for instances go on asking for them."""
         return {app: max(rate, self.waiting[app][1] if app in self.waiting else 0.0) for app, rate in heard.items()}
 
     def go_to(self, plan: Plan, rates: Mapping[str, float]) -> None:

@@ -289,7 +289,7 @@ class AppDemand:
     def length_s(self) -> float:
         """How long a run must be for this application's percentile."""
         if self.clients:
-            # Whoever waits for an answer before asking again takes about so long, where answers are in time.
+            # A client that waits for its answer before it asks again takes about so long, if answers are in time.
             each_s = self.slo_ms / 1000.0 if math.isfinite(self.slo_ms) else 0.0
             return len(self._times(np.random.default_rng(0), 0.0)) * each_s / self.clients
         if self.series_qps:

@@ -4,8 +4,8 @@ A query brings candidate plans in order of preference, each a demand per tier. I
 when it comes (or the one that a decision handed in names), and is refused where none does.
 
 An application with a ``lifetime_s`` means queries like it: they come at random, so often that as many live at a
-time as it has streams, and each stays for an exponential time of that mean. Whoever comes takes the first of its plans
-(the chosen one, then the others that were found, the cheapest first) for which every tier has room.
+time as it has streams, and each stays for an exponential time of that mean. An arriving query takes the
+first of its plans (the chosen one, then the others that were found, the cheapest first) for which every tier has room.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Proofs that an engine did not give itself, and the answers of forms without rows or columns.
 
-A proof is as good as its check, whoever found it: so the rays of engines that have none come from HiGHS.
+It does not matter who found a proof, since it is checked: so the rays of engines that have none come from HiGHS.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ __all__ = [
 
 
 MOST_IN_VAIN = 8
-"""After so many configurations set aside and none measured, whoever measures is taken to be broken."""
+"""After so many configurations set aside and none measured, the evaluator is taken to be broken."""
 
 
 class Search:

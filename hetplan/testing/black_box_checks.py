@@ -236,7 +236,7 @@ def _cancelled_before(solver: Solver) -> None:
 
 
 def _cancelled_during(solver: Solver) -> None:
-    """Whoever measures may be the one to stop; a plan that was found is still handed over."""
+    """The evaluator may be the one to stop; a plan that was found is still handed over."""
     form = _taken(solver, small_box(limit_s=0.12))
     inner = form.measure
 

@@ -116,7 +116,7 @@ class KnownCase(Generic[F]):
             assert missed <= slack + near * abs(self.value), f"{certificate.value} where {self.value} is best"
 
     def answered_by(self, solver: Solver, *, exact: bool = False, near: float = 0.0) -> None:
-        """Have an engine answer it, and judge; whoever finds no point where there is one fails."""
+        """Have an engine answer it, and judge; an engine that finds no point where there is one fails."""
         answer = solver.solve(self.taken_by(solver), Limits())
         self.judge(answer, exact=exact, near=near)
         assert self.value is None or answer.point is not None, f"no point where {self.value} is best"

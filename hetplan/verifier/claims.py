@@ -81,7 +81,7 @@ def _solve_of(facts: Facts, claim: Claim) -> Solve | None:
 
 
 def _backing(facts: Facts, claim: Claim) -> Iterator[str]:
-    """Whoever vouches for a bound has said it."""
+    """What the plan says of who vouches for a bound."""
     if claim.bound is None:
         return
     solve = _solve_of(facts, claim)

@@ -77,7 +77,7 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
 def vouched(plan: Plan, inputs: Inputs) -> Plan:
     """The plan with those claims called certified that are proved again from its prices with little work.
 
-    Prices are found by programs whose bounds are an engine's word. What they show is proved here, whoever found them.
+    Prices are found by programs whose bounds are an engine's word. What they show is proved here.
     """
     words = _words(Fleet(plan, inputs), boxes=SOON)
     claims = [

@@ -220,7 +220,7 @@ def _cuts(fleet: Fleet, app: str) -> _Cuts | None:
     """What machines carry of an application; None where nothing is known here of its question."""
     served = {name: part for name, part in fleet.parts.items() if app in part.rate_qps}
     mine = {name: part for name, part in served.items() if len(part.rate_qps) == 1}
-    if not mine or len(mine) < len(served):  # whoever shares machines counts as free
+    if not mine or len(mine) < len(served):  # an application that shares machines counts as free
         return None
     name, part = next(iter(mine.items()))
     wish = fleet.inputs.slo

@@ -210,15 +210,6 @@ def _warned(plan: Plan, seats: Sequence[Seated]) -> Iterator[Violation]:
     said = {(one.code, one.at, one.text) for one in plan.warnings if one.code in ("W-overlap", "W-extrapolated")}
     for code, at, text in sorted(due ^ said):
         yield Violation("warning", at, f"{code} is {'not said' if (code, at, text) in due else 'said'}: {text}")
-    for number, one in enumerate(plan.warnings):
-        if one.code == "W-gap" and plan.claims and plan.claims[0].gap is not None:
-            start = f"the gap of {plan.claims[0].gap:.2g} is above this formulation's default of "
-            if one.at != "claims" or not one.text.startswith(start) or not _is_number(one.text.removeprefix(start)):
-                yield Violation("warning", f"warnings[{number}]", f"a gap is said in these words: {start}...")
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "").replace("e-", "").isdigit()
 
 
 def sizes_of(app: App) -> tuple[list[Size], list[float]]:

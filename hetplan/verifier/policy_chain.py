@@ -3,10 +3,10 @@ r"""What a policy earns in the long run, recomputed with two-sided bounds.
 P are the transitions between decisions under the policy, r is what a decision earns. The smallest and the largest
 entry of P^k r enclose the long-run average for every k, and close in on it. So the averages of queries, queries in
 time, accuracy and so on are found together by applying P again and again, backwards, from nothing but the table: no
-distribution, no gain and no values are taken from whoever made the policy.
+distribution, no gain and no values are taken from the code that made the policy.
 
 One application works bucket by bucket of the slack from the end of a service back to its beginning. In bucket j, slack
-T_j to T_{j+1}, let B(x) be the worth of a service's end if whoever comes from now on, in phase x, found slack T_j
+T_j to T_{j+1}, let B(x) be the worth of a service's end if the next query, in phase x, found slack T_j
 booked (`seats` [j, n'], nothing where nobody comes at all), and L_j(x) the true worth. B is right for those who come
 within the bucket. If nobody does, the phase y < K at its end says what of B is left, B'(y), and what is true:
 

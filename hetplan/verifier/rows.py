@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,13 @@ class Rows:
     def row(self, name: str, terms: Mapping[str, float], *, low: float = -math.inf, high: float = math.inf) -> None:
         """Add a row: what these columns, so many times each, may come to."""
         self._rows[name] = _Row(low, high, {self._place[column]: amount for column, amount in terms.items()})
+
+    def uppers(self) -> Iterator[tuple[str, dict[str, float], float]]:
+        """The rows with an upper end: the name of each, its amounts by column, and the end."""
+        names = list(self._place)
+        for name, row in self._rows.items():
+            if row.high < math.inf:
+                yield name, {names[j]: amount for j, amount in row.terms.items()}, row.high
 
     def bound(self, proof: Mapping[str, Any]) -> float:
         """The bound that a plan's proof shows, in the program's own sense; NoProof says why there is none.

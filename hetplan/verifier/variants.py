@@ -350,9 +350,8 @@ def _money(reading: Reading) -> Iterator[Violation]:
 
 def _hosts(reading: Reading) -> Iterator[Violation]:
     named = {host.offer for host in reading.inputs.profile.hosts.values()}
-    placed = reading.plan.method.options.get("level") != "aggregate"
     for worker in reading.plan.workers:
-        if placed and worker.host is None and worker.offer in named and worker.loads:
+        if worker.host is None and worker.offer in named and worker.loads:
             text = f"machines under {worker.offer} are known by name, and none is named"
             yield Violation("variants-host", f"workers.{worker.id}", text)
 
@@ -544,16 +543,20 @@ def _words(reading: Reading) -> Iterator[Violation]:
     there = {held.load.variant for held in reading.now}
     serves = {held.load.variant for held in reading.now if counts(held)}
     families, serving = {family(held) for held in reading.now}, {family(held) for held in reading.now if counts(held)}
+    prices = [(family(held), price_of(reading, held), counts(held)) for held in reading.now if held.run is not None]
     new = {held.load.id: held for held in reading.then}
     for action in reading.plan.actions:
         held = new.get(action.load or "")
         if held is None:
             continue
         # What runs and serves nobody may or may not have been counted: either word is right then.
+        own, alike = price_of(reading, held), [(price, sure) for name, price, sure in prices if name == family(held)]
+        cheaper = any(sure and own < price * (1 - VALUE) for price, sure in alike)
+        as_dear = all(own >= price * (1 - VALUE) for price, _ in alike)
         wrong = {
             "replicate": held.load.variant not in there,
-            "upgrade": held.load.variant in serves or family(held) not in families,
-            "downgrade": held.load.variant in serves or family(held) not in families,
+            "upgrade": held.load.variant in serves or family(held) not in families or cheaper,
+            "downgrade": held.load.variant in serves or family(held) not in families or (bool(alike) and as_dear),
             "load": held.load.variant in serves or family(held) in serving,
         }
         if wrong.get(action.do, False):
@@ -579,6 +582,8 @@ def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[i
     Its own where it says one, or a saturation; where queries come in sizes; and where other runs on the same hardware
     with the same settings may say theirs.
     """
+    if "batch" in run.at or run.saturation_qps is not None:
+        return [int(run.at.get("batch", 1))]
     sized = any(app.demand.mix is not None and "batch" in app.demand.mix.axes for app in slo.apps.values())
     knobs = {axis: value for axis, value in run.at.items() if axis != "batch"}
     alike = [
@@ -586,7 +591,7 @@ def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[i
         for other in variant.runs
         if other.hardware == run.hardware and {a: v for a, v in other.at.items() if a != "batch"} == knobs
     ]
-    if "batch" in run.at or run.saturation_qps is not None or sized or len(alike) > 1:
-        return [int(run.at.get("batch", 1))]
+    if sized or len(alike) > 1:
+        return [1]
     axis = profile.tables[run.latency].axes.get("batch", ()) if run.latency is not None else ()
     return [int(batch) for batch in axis if batch >= 1 and batch == int(batch)] or [1]

@@ -51,6 +51,7 @@ from hetplan.verifier.variants import (
     price_of,
     weight_of_loading,
 )
+from hetplan.verifier.variants_columns import Apart, Item
 from hetplan.verifier.waiting_room import LARGEST, most_busy, most_busy_by_law
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ _MOST_ALIKE = 16
 def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     """The bound that is shown here of the claimed quantity; NoProof says why there is none.
 
-    By the multipliers of the claim's solve, where that is a program which is written down here. Machines that are paid
-    whole and shared, and configurations with their prices, are no such program: their bound is searched for here.
+    By the multipliers of the claim's solve, where that is a program which is written down here, or by the prices of
+    configurations. Machines that are paid whole and shared are no such program: their bound is searched for here.
     """
     if claim.about not in ("gross_cost_per_hour", "cost_per_hour") or claim.sense != "min":
         raise NoProof(f"nothing is known here of the {claim.sense} {claim.about}")
@@ -85,9 +86,11 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     reason = f"it is proved by {solve.about or solve.form}, which is not rebuilt"
     written = solve.form == "milp" and solve.about in ("least gross cost", "least gross cost, whole")
     runs = sum(len(facts.inputs.profile.variants[name].runs) for name, apps in reading.allowed.items() if apps)
-    if not written and runs**2 * _FEWEST > _MOST_CELLS:
+    if not written and "prices" not in given and runs**2 * _FEWEST > _MOST_CELLS:
         raise NotRebuilt(f"{reason}, and it is too large for a search here")
     counts = _Counts(reading)
+    if solve.form == "columns" and "prices" in given:
+        return counts.apart().shown(given)
     if written:
         reason = counts.otherwise or ("its proof is too long for a plan" if "left_out" in given else "")
     if not reason:
@@ -209,7 +212,7 @@ class _Counts:
             share = said.get(name, 1.0) if isinstance(said, dict) else 1.0
             if not isinstance(share, int | float) or not 0.0 < share <= 1.0:
                 raise NoProof(f"{name} is asked for {share} of its saturation")
-            if share < self._share(held, app, full, batch) * (1.0 - _HAIR):
+            if share < 1.0 and share < self._share(held, app, full, batch) * (1.0 - _HAIR):
                 raise NoProof(f"{name} is asked for less than its queue allows")
             yield app, full * share
 
@@ -255,9 +258,12 @@ class _Counts:
     def _groups(self) -> tuple[list[int], dict[int, int]]:
         """The group of each kind, and how many run of each group: those of one variant, price and loading time."""
         running: dict[int, int] = defaultdict(int)
-        placed = set()
+        placed, alike = set(), defaultdict[object, list[int]](list)
+        for number, kind in enumerate(self.kinds):
+            alike[kind.held.load.variant, kind.type.hardware].append(number)
         for held in self.reading.now:
-            number = next((n for n, kind in enumerate(self.kinds) if self._is(held, kind)), None)
+            mine = alike.get((held.load.variant, held.worker.hardware), [])
+            number = next((n for n in mine if self._is(held, self.kinds[n])), None)
             if number is not None:
                 running[number] += held.instances
                 placed |= {held.load.variant} if held.worker.host is not None else set()
@@ -276,10 +282,10 @@ class _Counts:
         return found, count
 
     def _is(self, held: Held, kind: _Kind) -> bool:
+        """Whether what runs of this variant on this hardware is of this kind."""
         worker, mine = held.worker, kind.held
         offer = worker.offer or (self.profile.hosts[worker.host].offer if worker.host is not None else None)
-        same = (held.load.variant, worker.hardware) == (mine.load.variant, kind.type.hardware)
-        return same and (offer is None or kind.type.offer in (None, offer)) and held.run == mine.run and (
+        return (offer is None or kind.type.offer in (None, offer)) and held.run == mine.run and (
             held.load.serve.max_batch == kind.batch
         )  # fmt: skip
 
@@ -328,6 +334,35 @@ class _Counts:
         self._loaded(program, weight)
         self._rooms(program, {x: price for one in self.types for x, price in self._machines(program, one).items()})
         return program
+
+    def apart(self) -> Apart:
+        """The same, application by application; NotRebuilt where they share more than rooms."""
+        if self.slo.limits.moves is not None or any(least for least, _ in self.slo.limits.instances.values()):
+            raise NotRebuilt("moves, or how few machines there may be, are limited")
+        if any(part_of(self.reading, kind.held) for kind in self.kinds):
+            raise NotRebuilt("instances share machines that are paid whole")
+        need, weight, running = self._needs(), weight_of_loading(self.reading), self._groups[1]
+        program, uses = Rows("min"), dict[str, dict[str, float]]()
+        for name, *_ in self.items:
+            uses[name] = {}
+            program.column(f"x[{name}]", low=0.0, high=0.0)
+        self._rooms(program, {})
+        rooms = dict[str, float]()
+        for row, terms, high in program.uppers():
+            rooms[row] = high
+            for column, amount in terms.items():
+                uses[column.removeprefix("x[").removesuffix("]")][row] = amount
+        found: dict[str, list[Item]] = {app: [] for app, amount in need.items() if amount > 0}
+        surcharge: dict[int, float] = {}
+        for name, kind, qps, group in self.items:
+            if len(qps) > 1:
+                raise NotRebuilt("applications share instances")
+            ((app, rate),) = qps.items()
+            if app in found:
+                most = max(1, math.ceil(need[app] / rate - _HAIR))
+                found[app].append(Item(name, rate / need[app], self._paid(kind), group, most, uses[name]))
+                surcharge[group] = weight * self._changed(kind)
+        return Apart(list(found.values()), running, surcharge, rooms)
 
     def _loaded(self, program: Rows, weight: float) -> None:
         """Of groups of which instances run, those beyond them are loaded."""

@@ -50,6 +50,7 @@ W-extrapolated | tables. | * of * bins were read outside the table
 W-extrapolated | tables. | batches above *, the largest measured, are extrapolated
 W-extrapolated | engines. | *: its law is used beyond what it was fitted to: *
 W-gap | claims | the gap of * is above this formulation's default of *
+W-gap | claims | the gap of * is above what was asked for, *
 W-gpu-share | variants | * variants (*) take no gpu_share: one card would hold as many instances as its memory does, \
     each as if alone on it
 W-idle-machine | workers. | * room for one more of what it holds: * idle, and paid for
@@ -94,6 +95,8 @@ W-unlimited | slo.limits.resources | nothing limits *: as much as is wanted is t
 
 _PLAIN = 1e-6
 """Of what is nearer to a limit than this nothing is asked: it may be either way for rounding."""
+_EXACT = 1e-10
+"""What just fits, fits."""
 _SMALL, _LEAST_DERATE = 5, 0.5
 """A pool of so few instances, at a derate above this, may queue more than the derate leaves room for."""
 _SHOWN = 5
@@ -146,7 +149,8 @@ def _odd(facts: Facts, notice: Notice, alike: set[tuple[str, str, str]], seen: s
         yield f"{notice.code} at {notice.at} is not said in these words"
     if notice.at is not None and not _is_there(facts, notice.at):
         yield f"there is no {notice.at}"
-    if notice.code in seen and notice.code in _SEEN_WHOLE and (notice.code, notice.at, notice.text) not in alike:
+    whole = notice.code == "W-gap" or (notice.code in seen and notice.code in _SEEN_WHOLE)
+    if whole and (notice.code, notice.at, notice.text) not in alike:
         yield f"{notice.code} is said of {notice.at}, and that is not so"
 
 
@@ -191,6 +195,7 @@ def _is_there(facts: Facts, at: str) -> bool:
 def _due(facts: Facts) -> Iterator[_Seen]:
     """What is to be warned of, as far as it can be seen again."""
     yield from _idle(facts)
+    yield from _wide(facts)
     if facts.plan.question == "variants":
         yield from _unlimited(facts)
         yield from _swaps(facts)
@@ -222,7 +227,21 @@ def _idle(facts: Facts) -> Iterator[_Seen]:
             idle = ", ".join(f"{room[name]:g} of {provides[name]:g} {name}" for name in computed)
             machines = f"each of {worker.count} machines has" if worker.count > 1 else "the machine has"
             text = f"{machines} room for one more of what it holds: {idle} idle, and paid for"
-            yield _Seen("W-idle-machine", f"workers.{worker.id}", text, sure=min(short) <= -_PLAIN)
+            yield _Seen("W-idle-machine", f"workers.{worker.id}", text, sure=min(short) <= _EXACT)
+
+
+def _wide(facts: Facts) -> Iterator[_Seen]:
+    """A plan is called feasible, and no more, where its gap is above what is allowed; nothing else has that warning."""
+    claim = facts.plan.claims[0] if facts.plan.claims else None
+    by_play = any(one.model.startswith("simulation") for one in facts.plan.promises)
+    if claim is None or claim.gap is None or claim.scope in ("none", "restriction") or facts.plan.status != "feasible":
+        return
+    start = f"the gap of {claim.gap:.2g} is above "
+    if claim.scope == "relaxation" and by_play:
+        return  # Simulation asks for more than that bound knows of.
+    words = re.compile(rf"{re.escape(start)}(this formulation's default of|what was asked for,) [0-9.e-]+")
+    said = (one.text for one in facts.plan.warnings if one.code == "W-gap" and words.fullmatch(one.text))
+    yield _Seen("W-gap", "claims", next(said, f"{start}what is allowed"))
 
 
 def _paid_whole(facts: Facts, worker: Worker) -> bool:

@@ -17,7 +17,8 @@ import json, sys
 for line in sys.stdin:
     asked = json.loads(line)
     given = asked["inputs"]
-    print(json.dumps(given[0] if given else {"outputs": []}), flush=True)
+    said = given[0] if given else {"outputs": []}
+    print(said["raw"] if "raw" in said else json.dumps(said), flush=True)
 """
 
 ENDS = "import json, sys; sys.stdin.readline(); print(json.dumps({}), flush=True); sys.stdin.readline(2)"
@@ -38,9 +39,9 @@ def answers(folder: Path, *said: Any, by: str = ECHO) -> list[Result]:
             model.run([Query({}, one)], result.set_result)
             found += await asyncio.wait_for(result, 60.0)
         model.close()
-        for process in model._idle:
-            if process is not None:
-                await process.wait()
+        for command in model._idle:
+            if command is not None:
+                await command._process.wait()
         await asyncio.sleep(0.05)  # the loop hears of the ends of all of them before it closes
         return found
 
@@ -60,8 +61,9 @@ def test_outputs_and_children_are_handed_on(tmp_path: Path) -> None:
     [
         [1], 7, {"outputs": 3}, {"outputs": [1, 2]}, {"children": {"next": [1]}}, {"children": [[1]]},
         {"children": [{"next": -1}]}, {"children": [{"next": 1e12}]}, {"children": [{"next": "two"}]},
+        {"raw": "no JSON"}, {"raw": "[" * 100_000}, {"raw": "{\"outputs\": [" + "[" * 100_000 + "]" * 100_000 + "]}"},
     ],
-    ids=str,
+    ids=lambda wrong: str(wrong)[:40],
 )  # fmt: skip
 def test_a_wrong_answer_fails_its_batch_and_no_other(tmp_path: Path, wrong: Any) -> None:
     failed, served = answers(tmp_path, wrong, {"outputs": ["fine"]})
@@ -73,3 +75,12 @@ def test_a_wrong_answer_fails_its_batch_and_no_other(tmp_path: Path, wrong: Any)
 def test_a_command_that_ends_while_it_is_asked_is_said_to_have_ended(tmp_path: Path) -> None:
     (ended,) = answers(tmp_path, "much more than a pipe holds" * 100_000, by=ENDS)
     assert (ended.outcome, ended.body) == (FAILED, b"the command ended without an answer")
+
+
+@pytest.mark.parametrize("more", ['{"outputs": ["of nobody"]}', "a word of a library"])
+def test_what_a_command_says_unasked_reaches_no_other_query(tmp_path: Path, more: str) -> None:
+    """Else each answer from then on would go to the query after its own."""
+    first, second, third = answers(
+        tmp_path, {"raw": '{"outputs": ["mine"]}\n' + more}, {"outputs": ["second"]}, {"outputs": ["third"]}
+    )
+    assert [one.body for one in (first, second, third)] == [b'"mine"', b'"second"', b'"third"']

@@ -152,3 +152,30 @@ def test_a_router_that_does_not_take_new_routes_is_reported_the_old_ones(
         asyncio.run(keeper._route({"routes": {**old, "revision": "new"}, "drain_s": 0.0, "limit_s": 1.0}))
     assert asked == ["new", "old"]
     assert keeper.routes == old
+
+
+def test_a_log_is_bounded_and_that_of_the_process_before_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_process, "_MOST_LOG_BYTES", 10_000)
+    log, before = tmp_path / f"{UNIT.name}.log", tmp_path / f"{UNIT.name}.log.1"
+
+    async def run() -> None:
+        kept = worker(tmp_path)
+        await kept.start(60.0)
+        with log.open("ab") as more:
+            more.write(b"a model that talks\n" * 1000)
+        while log.stat().st_size > 10_000:
+            await asyncio.sleep(0.02)
+        assert before.stat().st_size == 19_000
+        log.write_text("why it ended\n")
+        assert kept.pid is not None
+        os.kill(kept.pid, signal.SIGKILL)
+        while not kept.restarts:
+            await asyncio.sleep(0.02)
+        await kept.until_ready(60.0)
+        await kept.stop(1.0)
+
+    asyncio.run(asyncio.wait_for(run(), 150.0))
+    assert before.read_text() == "why it ended\n"
+    assert "why it ended" not in log.read_text()

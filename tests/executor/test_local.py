@@ -29,6 +29,14 @@ from hetplan.profiles.workers import Load, Worker
 ONE = make_plan(make_worker("w1", 2))
 
 
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 def folder_of(deployment: Deployment) -> Path:
     return (deployment.folder / "targets" / "here").resolve()
 
@@ -158,6 +166,27 @@ def test_a_taken_port_undoes_the_apply(deploy: Callable[..., Deployment], taken_
     assert failed.value.exit_code == 7
     assert not deployment.difference(before)
     assert Client(endpoint).post()[0] == 200
+
+
+def test_workers_that_the_router_cannot_reach_are_stopped_again(deploy: Callable[..., Deployment]) -> None:
+    limits = {"start_s": 3.0, "drain_s": 0.5, "call_s": 60.0}
+    host = {"target": "here", "hardware": ["cpu"], "machines": 8, "address": "127.9.9.9"}
+    deployment = deploy(hosts={"box": host}, limits=limits)
+    with pytest.raises(ApplyFailed, match="no link to") as failed:
+        deployment.apply(make_plan(make_worker("w1"), make_worker("w2")))
+    assert failed.value.undone
+    assert deployment.observe() == ()
+    assert not deployment.routed
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_router_and_workers_speak_ipv6_too(deploy: Callable[..., Deployment]) -> None:
+    host = {"target": "here", "hardware": ["cpu"], "machines": 8, "bind": "::1"}
+    deployment = deploy(hosts={"box": host}, router={"port": 0, "bind": "::1"})
+    endpoint = deployment.apply(make_plan(make_worker("w1"))).endpoint
+    assert endpoint.startswith("http://[::1]:")
+    assert Client(endpoint).post()[0] == 200
+    assert deployment.state(over_s=0.0).observed["w1.a"].counters["served"] == 1
 
 
 def test_a_taken_port_of_the_router_leaves_nothing(deploy: Callable[..., Deployment], taken_port: int) -> None:

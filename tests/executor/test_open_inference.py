@@ -91,6 +91,12 @@ def test_what_is_no_inference_is_answered_400_with_the_reason(addresses: list[st
         ({"inputs": [tensor(parameters={"binary_data_size": 8})]}, "8 bytes are announced and 0 came"),
         ({"inputs": [{"name": "x"}]}, "shape"),
         ([], "has inputs"),
+        ({"inputs": [tensor()], "outputs": [5]}, "outputs are objects with a name"),
+        ({"inputs": [tensor()], "outputs": [{"name": "y", "parameters": 5}]}, "outputs are objects with a name"),
+        ({"inputs": [tensor()], "outputs": {"name": "y"}}, "outputs are objects with a name"),
+        ({"inputs": [tensor()], "parameters": []}, "no inference request"),
+        ({"inputs": [tensor(shape=[float("inf")])]}, "no inference request"),
+        ({"inputs": [tensor(parameters={"binary_data_size": -4})]}, "-4 bytes are announced"),
     ):
         client.connection.request("POST", "/v2/models/app/infer", json.dumps(body))
         answer = client.connection.getresponse()

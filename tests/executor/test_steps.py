@@ -129,6 +129,14 @@ def test_what_still_comes_or_goes_for_an_apply_that_was_cut_off_is_started(tmp_p
     assert [step.do for step in steps_of(found, made, hosts)] == ["load", "start", "route"]
 
 
+def test_where_nothing_is_wanted_the_router_goes_first(tmp_path: Path) -> None:
+    """Led from one to the next it would have to reach workers that nobody wants, and perhaps none can reach."""
+    seen = seen_of(wanted(make_plan(make_worker("w1"), make_worker("w2"), make_worker("w3")), make_hosts(tmp_path)))
+    goal = Wanted("nothing", (), {}, {})
+    steps = steps_of(difference(seen, goal, routed=False), goal, make_hosts(tmp_path))
+    assert [(step.do, step.live, len(step.names)) for step in steps] == [("route", (), 0), ("stop", (), 3)]
+
+
 def test_nothing_differs_nothing_is_done(tmp_path: Path) -> None:
     hosts = make_hosts(tmp_path)
     made = wanted(make_plan(make_worker("w1", 2)), hosts)

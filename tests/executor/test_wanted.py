@@ -162,6 +162,10 @@ def test_a_host_of_no_target_and_swapped_ports_are_reported() -> None:
         read_hosts({**base, "hosts": {"box": {"target": "there", "hardware": "cpu", "machines": 1}}})
     with pytest.raises(InputError, match=r"first, last"):
         read_hosts({**base, "hosts": {"box": {"target": "here", "hardware": "cpu", "machines": 1, "ports": [9, 2]}}})
+    box = {"target": "here", "hardware": "cpu", "machines": 1}
+    for variables in ({"A=B": "x"}, {"": "x"}, {"A": "x\0y"}):
+        with pytest.raises(InputError, match="environment"):
+            read_hosts({**base, "hosts": {"box": {**box, "environment": variables}}})
 
 
 @pytest.mark.parametrize("question", ["llm", "fleet"])

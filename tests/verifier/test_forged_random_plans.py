@@ -13,6 +13,7 @@ from cases.random_pools import random_pool
 from cases.random_variants import random_shared, random_snapshot
 
 import hetplan as hp
+from benchmarks.certified_share import some_text
 from benchmarks.forged_plans import tried_at_random
 from hetplan.front_door import verified
 from hetplan.profiles.plan_file import plan_dict
@@ -172,6 +173,19 @@ def another_bound(plan: Document) -> None:
     plan["claims"][0]["solve"] = 2
 
 
+def nowhere(plan: Document) -> None:
+    next(worker for worker in plan["workers"] if worker.get("host"))["host"] = None
+
+
+def the_other_way(plan: Document) -> None:
+    """What is called an upgrade is said to be a downgrade, or the other way round."""
+    action = next(action for action in plan["actions"] if action["do"] in GRADES)
+    action["do"] = next(one for one in GRADES if one != action["do"])
+
+
+GRADES = ("upgrade", "downgrade")
+
+
 def any_plan(plan: Document) -> bool:
     return bool(plan["workers"])
 
@@ -190,6 +204,8 @@ FORGED: list[tuple[str, Callable[[Document], bool], Callable[[Document], Any], s
     ("state", says("W-queueing"), in_other_words("W-queueing"), "warning"),
     ("state", says("W-swap"), elsewhere("W-swap", "actions.1000"), "warning"),
     ("state", any_plan, lambda p: p["periods"][0].update(id="t1"), "unknown-reference"),
+    ("state", lambda p: any(worker.get("host") for worker in p["workers"]), nowhere, "variants-host"),
+    ("state", lambda p: any(action["do"] in GRADES for action in p["actions"]), the_other_way, "variants-word"),
     ("shared", any_plan, another_scope, "claim"),
     ("shared", says("W-unlimited"), without("W-unlimited"), "unwarned"),
     ("shared", says("W-unlimited"), elsewhere("W-unlimited", "promises"), "warning"),
@@ -227,3 +243,20 @@ def test_applications_that_are_equally_busy_may_be_named_in_any_order() -> None:
     assert codes(document, inputs) == set()
     document["warnings"][0]["text"] = document["warnings"][0]["text"].replace("f0-app1 (99%)", "f0-app1 (97%)")
     assert codes(document, inputs) == {"warning", "unwarned"}
+
+
+def test_a_wide_gap_is_warned_of_and_no_other() -> None:
+    profile, slo = some_text(31003)
+    inputs, document = (
+        hp.load_inputs(profile, slo),
+        plan_dict(hp.solve(profile, slo, options={"size": "planned"}).require()),
+    )
+    assert says("W-gap")(document)
+    assert codes(document, inputs) == set()
+    for forge, code in ((without("W-gap"), "unwarned"), (in_other_words("W-gap"), "warning")):
+        forged = copy.deepcopy(document)
+        forge(forged)
+        assert code in codes(forged, inputs)
+    narrow, files = first_with("shared", lambda plan: plan["status"] == "optimal")
+    narrow["warnings"] += [one for one in document["warnings"] if one["code"] == "W-gap"]
+    assert "warning" in codes(narrow, files)

@@ -187,7 +187,7 @@ WAYS = [
     ("another variant under the same name", {"plan/workers/0": worker("wa", "m", "m-od", 1, load("a", None, "new"),
      host="m1"), **way({"do": "upgrade", "load": "a"}, FEWER)}, ""),
     ("another variant under the same name, by a count", {"plan/workers/0": worker("wa", "m", "m-od", 1,
-     load("a", None, "new"), host="m1"), **way({"do": "downgrade", "load": "a", "count": 1}, FEWER)}, ""),
+     load("a", None, "new"), host="m1"), **way({"do": "upgrade", "load": "a", "count": 1}, FEWER)}, ""),
     ("another variant under the same name, not loaded", {"plan/workers/0": worker("wa", "m", "m-od", 1,
      load("a", None, "new"), host="m1"), **way(FEWER)}, ""),
     ("a machine without a name is as good as named", {**ALONE, "slo/apps/y/demand/rate_qps": 5,
@@ -258,6 +258,16 @@ def test_of_a_group_that_shrinks_those_machines_stay_on_which_something_was_load
     options = {"size": "planned", "level": "machine", "sharing": "dedicated"}
     outcome = hp.solve(profile, slo, state=state, formulation="milp", options=options)
     assert outcome.exit_code == 0, outcome.violations
+
+
+@pytest.mark.parametrize(("seed", "formulation"), [(31087, "milp"), (31143, "columns")])
+def test_of_a_group_that_shrinks_and_serves_others_the_rest_is_stopped(seed: int, formulation: str) -> None:
+    """Two machines that served one application become one that serves another by the same run."""
+    profile, slo, state = random_snapshot(seed)
+    options = {"size": "planned", "level": "machine", "sharing": "dedicated"}
+    outcome = hp.solve(profile, slo, state=state, formulation=formulation, options=options)
+    assert outcome.exit_code == 0, outcome.violations
+    assert any(action.do == "stop" and action.count == 1 for action in outcome.require().actions)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ their headless Service. The cluster's DNS says which pods are behind it; each un
 as long as it lives, so that dispatch sees single workers. Pods beyond the plan's (of an autoscaler, or in mid-roll)
 serve beside them. The router reads its mounted file again as it changes, and follows the new routes.
 
-A pod that is to end is not ready any more at once, and serves on for a while: whoever asks it meanwhile is answered.
+A pod that is to end is not ready any more at once, and serves on for a while: queries that come meanwhile are answered.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A group grows and changes by rolling updates that start new pods before old ones stop; what a failed change did is taken
 back. The cluster is the truth: what runs is read from the labels and annotations of the objects that are there. One
-command at a time changes it: whoever does holds its Lease.
+command at a time changes it: that command holds its Lease.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from httptools import HttpParserError, HttpResponseParser
 
 from hetplan.executor.serving.process import Receiver
+from hetplan.executor.units import in_url
 
 __all__ = ["Call", "Taker", "Upstream", "request_bytes", "whole"]
 
@@ -49,7 +50,7 @@ def request_bytes(
     >>> request_bytes("GET", "/health", "here")
     b'GET /health HTTP/1.1\\r\\nhost: here\\r\\ncontent-length: 0\\r\\n\\r\\n'
     """
-    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{name}: {value}" for name, value in fields)]
+    lines = [f"{method} {path} HTTP/1.1", f"host: {in_url(host)}", *(f"{name}: {value}" for name, value in fields)]
     lines += [f"content-length: {len(body)}", "", ""]
     return "\r\n".join(lines).encode("latin-1") + body
 
@@ -67,7 +68,7 @@ class Call:
         self._held = False
 
     def cancel(self) -> None:
-        """Hang up: whoever answers sees that nobody listens any more."""
+        """Hang up: the server sees that nobody listens any more."""
         if self._task is not None:
             self._task.cancel()
         if self._line is not None:

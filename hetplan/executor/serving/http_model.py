@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from hetplan.executor.serving.frames import FAILED, SERVED
 from hetplan.executor.serving.http_client import Upstream, request_bytes, whole
 from hetplan.executor.serving.http_server import Exchange
-from hetplan.executor.serving.models import Done, Result, as_outcome
+from hetplan.executor.serving.models import Done, Result, as_outcome, failed
 from hetplan.executor.serving.open_inference import joined, split_outputs
 from hetplan.executor.serving.openai_words import Asked
 from hetplan.executor.serving.query_body import Query
@@ -143,9 +143,8 @@ class HttpModel:
             if self._server.ended:
                 await asyncio.wait_for(self.prepare(), self._made["timeout_s"])
             results = await asyncio.wait_for(self._asked(queries), self._limit_s)
-        except (OSError, ValueError, TimeoutError, EOFError) as error:
-            why = str(error) or f"no answer within {self._made['timeout_s']:g} s"
-            results = [Result(FAILED, b"", why[:500].encode())] * len(queries)
+        except Exception as error:
+            results = failed(error, len(queries), limit_s=self._made["timeout_s"])
         done(results)
 
     async def _asked(self, queries: Sequence[Query]) -> Sequence[Result]:

@@ -418,7 +418,7 @@ class HttpConnection(Receiver):
     def _may_hold(self, size: int) -> None:
         if self._read + size > self.limits.body_bytes:
             self._stop(413, f"a body has at most {self.limits.body_bytes} bytes")
-        # The last part is for small bodies: whoever sends large ones keeps nobody else out.
+        # The last part is for small bodies: senders of large ones cannot keep others out.
         most = self.limits.held_bytes * (1.0 if self._read + size <= _LARGE else 0.9)
         if self.server.held + size > most:
             self._stop(503, "the server holds as many bytes as it may", _RETRY)

@@ -28,6 +28,7 @@ from hetplan.executor.serving.query_tree import Task
 __all__ = ["Lane", "Link"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0
+_MOST_GREETING = 16 * 1024
 _GREETING = f"GET /link HTTP/1.1\r\nhost: worker\r\nupgrade: {PROTOCOL}\r\nconnection: upgrade\r\n"
 
 
@@ -109,6 +110,7 @@ class Link(Receiver):
         self._asked_s = 0.0
         self._frames = FrameWriter(self._loop)
         self._greeted = bytearray()
+        self._wait_s = 0.0
         self._reader: FrameReader
         self._task = self._loop.create_task(self._connect())
 
@@ -173,12 +175,12 @@ class Link(Receiver):
             return
         self._greeted += data
         head, end, rest = bytes(self._greeted).partition(b"\r\n\r\n")
-        if not end:
+        if not end and len(self._greeted) <= _MOST_GREETING:
             return
-        if b" 101 " not in head.split(b"\r\n")[0] + b" ":
+        if not end or b" 101 " not in head.split(b"\r\n")[0] + b" ":
             self._transport.close()
             return
-        self.ready = True
+        self.ready, self._wait_s = True, 0.0
         self._on_ready(self)
         if rest:
             self._reader.feed(rest)
@@ -193,13 +195,13 @@ class Link(Receiver):
         self._on_lost(self, lost)
 
     async def _connect(self) -> None:
-        wait = _FIRST_WAIT_S
+        """Ever more seldom where nobody listens, or whoever does takes no link."""
         while not self.closing:
-            with suppress(OSError):
+            await asyncio.sleep(self._wait_s)
+            self._wait_s = min(max(2.0 * self._wait_s, _FIRST_WAIT_S), _LONGEST_WAIT_S)
+            with suppress(OSError, UnicodeError):
                 await self._loop.create_connection(lambda: self, self.address, self.port, ssl=self.tls)
                 return
-            await asyncio.sleep(wait)
-            wait = min(2.0 * wait, _LONGEST_WAIT_S)
 
     def _take(self, kind: int, content: bytes) -> None:
         if kind == DONE:

@@ -33,7 +33,7 @@ class Histogram:
 
 
 def wants_prometheus(query: str, accept: str) -> bool:
-    """Whether whoever asks is Prometheus, or asks as it does.
+    """Whether Prometheus asks, or a client that asks as it does.
 
     >>> wants_prometheus("format=prometheus", ""), wants_prometheus("", "text/plain"), wants_prometheus("", "*/*")
     (True, True, False)

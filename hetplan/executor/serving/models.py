@@ -4,7 +4,8 @@
 server, started anew when it ends or hangs. A batch goes in as one line, ``{"load", "knobs", "at": [...], "inputs":
 [...]}``, an entry per query; one line comes back: ``{"outputs": [...]}``, with ``"children": [{"step": [...]}, ...]``
 where the model says what follows, and ``"outcomes": ["unsure", ...]`` where that depends on what an answer comes to.
-``{"error": "..."}`` fails the batch. A first batch without entries asks whether the command is ready.
+``{"error": "..."}`` fails the batch. A first batch without entries asks whether the command is ready. A command that
+says more than it was asked is ended and started anew: its next answer would be another query's.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hetplan.executor.serving.query_body import Query
 if TYPE_CHECKING:
     from hetplan.executor.serving.http_server import Exchange
 
-__all__ = ["CommandModel", "Done", "Model", "Result", "SleepModel", "Streams"]
+__all__ = ["CommandModel", "Done", "Model", "Result", "SleepModel", "Streams", "failed"]
 
 
 class Result(NamedTuple):
@@ -39,6 +40,19 @@ class Result(NamedTuple):
     children: bytes = b""
     body: bytes = b""
     step_outcome: str = ""
+
+
+def failed(error: Exception, count: int, *, limit_s: float) -> list[Result]:
+    """What a batch comes to that broke, whatever broke it: else its server would be waited for without end.
+
+    >>> failed(TimeoutError(), 1, limit_s=60.0)[0].body, failed(RecursionError("too deep"), 1, limit_s=1.0)[0].body
+    (b'no answer within 60 s', b'RecursionError: too deep')
+    """
+    plain = isinstance(error, OSError | ValueError | EOFError)
+    why = str(error) if plain else f"{type(error).__name__}: {error}"
+    if isinstance(error, TimeoutError) and not str(error):
+        why = f"no answer within {limit_s:g} s"
+    return [Result(FAILED, b"", why[:500].encode())] * count
 
 
 def as_outcome(said: Any) -> str:
@@ -137,8 +151,49 @@ class SleepModel:
         """Nothing is held."""
 
 
-_MOST_LINE = 64 * 1024 * 1024
+_MOST_LINE, _PIECE = 64 * 1024 * 1024, 1024 * 1024
 _MOST_CHILDREN = 100_000
+
+
+class _Command:
+    """A process that answers lines with lines, and is always listened to."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._in, self._out = process, process.stdin, process.stdout
+        self._next = asyncio.ensure_future(self._out.read(_PIECE))
+        self._more = b""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it runs and has said nothing that it was not asked."""
+        return self._process.returncode is None and not self._next.done() and not self._more
+
+    async def answer(self, line: bytes) -> bytes:
+        """Its next line, after this one; ValueError where it ends without one, or never ends it."""
+        self._in.write(line)
+        with suppress(ConnectionError):  # it reads no more; what it may have said before is read below
+            await self._in.drain()
+        said, ended = bytearray(), b""
+        while not ended:
+            piece = await self._next
+            if not piece:
+                raise ValueError("the command ended without an answer")
+            self._next = asyncio.ensure_future(self._out.read(_PIECE))
+            begun, ended, self._more = piece.partition(b"\n")
+            said += begun
+            if len(said) > _MOST_LINE:
+                raise ValueError(f"the command answers with a line of more than {_MOST_LINE} bytes")
+        return bytes(said)
+
+    def end(self) -> None:
+        """Kill it."""
+        if not self._next.cancel() and not self._next.cancelled():
+            self._next.exception()
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
 
 class CommandModel:
@@ -149,7 +204,7 @@ class CommandModel:
         loop: asyncio.AbstractEventLoop,
     ) -> None:  # fmt: skip
         self._made, self._load, self._knobs, self._loop = made, load, dict(knobs), loop
-        self._idle: list[asyncio.subprocess.Process | None] = [None] * servers
+        self._idle: list[_Command | None] = [None] * servers
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def prepare(self) -> None:
@@ -158,7 +213,7 @@ class CommandModel:
         self._idle = list(made)
         try:
             await asyncio.gather(
-                *(asyncio.wait_for(self._asked(process, []), self._made["timeout_s"]) for process in made)
+                *(asyncio.wait_for(self._asked(command, []), self._made["timeout_s"]) for command in made)
             )
         except (TimeoutError, OSError, ValueError) as error:
             self.close()
@@ -173,44 +228,41 @@ class CommandModel:
 
     def close(self) -> None:
         """End the processes."""
-        for process in self._idle:
-            _end(process)
+        for command in self._idle:
+            if command is not None:
+                command.end()
 
     async def _run(self, queries: Sequence[Query], done: Done) -> None:
-        process = self._idle.pop()
+        command = self._idle.pop()
         results: Sequence[Result]
         try:
-            if process is None or process.returncode is not None:
-                process = await self._started()
-            results = await asyncio.wait_for(self._asked(process, queries), self._made["timeout_s"])
-        except (OSError, ValueError, TimeoutError) as error:
-            _end(process)
-            process = None
-            why = str(error) or f"no answer within {self._made['timeout_s']:g} s"
-            results = [Result(FAILED, b"", why[:500].encode())] * len(queries)
-        self._idle.append(process)
+            if command is None or not command.waits:
+                if command is not None:
+                    command.end()
+                command = await self._started()
+            results = await asyncio.wait_for(self._asked(command, queries), self._made["timeout_s"])
+        except Exception as error:
+            if command is not None:
+                command.end()
+            command = None
+            results = failed(error, len(queries), limit_s=self._made["timeout_s"])
+        self._idle.append(command)
         done(results)
 
-    async def _started(self) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *self._made["command"], stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_MOST_LINE,
-            env={**os.environ, **self._made["environment"]},
+    async def _started(self) -> _Command:
+        return _Command(
+            await asyncio.create_subprocess_exec(
+                *self._made["command"], stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_PIECE,
+                env={**os.environ, **self._made["environment"]},
+            )
         )  # fmt: skip
 
-    async def _asked(self, process: asyncio.subprocess.Process, queries: Sequence[Query]) -> list[Result]:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    async def _asked(self, command: _Command, queries: Sequence[Query]) -> list[Result]:
         asked = {
             "load": self._load, "knobs": self._knobs, "at": [query.at for query in queries],
             "inputs": [_plain(query.inputs) for query in queries],
         }  # fmt: skip
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
-        with suppress(ConnectionError):  # it reads no more; what it may have said before is read below
-            await process.stdin.drain()
-        line = await process.stdout.readline()
-        if not line:
-            raise ValueError("the command ended without an answer")
-        answer = json.loads(line)
+        answer = json.loads(await command.answer(json.dumps(asked).encode() + b"\n"))
         if not isinstance(answer, dict):
             raise ValueError("the command answers a batch with an object")
         if "error" in answer:
@@ -245,9 +297,3 @@ def _follows(children: Any) -> bool:
 
 def _plain(inputs: Any) -> Any:
     return inputs.decode("latin-1") if isinstance(inputs, bytes) else inputs
-
-
-def _end(process: asyncio.subprocess.Process | None) -> None:
-    if process is not None and process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.kill()

@@ -100,6 +100,8 @@ _DTYPES = {
     "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
 }  # fmt: skip
 _LENGTH = "inference-header-content-length"
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What JSON of any shape can raise where tensors are expected."""
 
 
 def answer_v2(
@@ -133,7 +135,7 @@ def answer_v2(
 def _infer(exchange: Exchange, name: str, ask: Callable[[Any, str], None]) -> None:
     try:
         inference = Inference(exchange, name)
-    except (BadQuery, ValueError, KeyError, TypeError) as error:
+    except _UNREADABLE as error:
         _refuse(exchange, 400, str(error) if isinstance(error, BadQuery) else f"no inference request: {error!r}")
         return
     ask(inference, name)
@@ -156,7 +158,7 @@ class Inference:
         parameters = said.get("parameters", {})
         at = read_at(parameters.get("at", "") or exchange.headers.get("hetplan-at", ""))
         self._id: str | None = said.get("id")
-        self._wanted: list[Mapping[str, Any]] | None = said.get("outputs")
+        self._wanted = _wanted(said.get("outputs"))
         self._binary = bool(parameters.get("binary_data_output"))
         inputs = {}
         for one in said["inputs"]:
@@ -182,7 +184,7 @@ class Inference:
         named = outputs if isinstance(outputs, dict) else {} if outputs is None else {"output": outputs}
         try:
             content, tail = self._written(named)
-        except (BadQuery, ValueError) as error:
+        except _UNREADABLE as error:
             self._exchange.answer(400, json.dumps({"error": str(error)}).encode(), fields=fields)
             return
         if tail:
@@ -212,6 +214,18 @@ class Inference:
         return json.dumps(said).encode(), tail
 
 
+def _wanted(said: Any) -> list[Mapping[str, Any]] | None:
+    """The outputs that a request names; None where it names none, and wants all."""
+    if said is None:
+        return None
+    if not isinstance(said, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("parameters", {}), dict)
+        for one in said
+    ):
+        raise BadQuery('outputs are objects with a name: [{"name": "y", "parameters": {"binary_data": true}}]')
+    return said
+
+
 def _read(said: Mapping[str, Any], rest: memoryview) -> tuple[Any, memoryview]:
     """The nested lists of a tensor, and the bytes that belong to those after it."""
     shape, datatype = [int(length) for length in said["shape"]], said["datatype"]
@@ -220,7 +234,7 @@ def _read(said: Mapping[str, Any], rest: memoryview) -> tuple[Any, memoryview]:
         data = said["data"]
         while data and isinstance(data[0], list):
             data = [item for row in data for item in row]
-    elif size > len(rest):
+    elif not isinstance(size, int) or not 0 <= size <= len(rest):
         raise BadQuery(f"{said['name']}: {size} bytes are announced and {len(rest)} came")
     else:
         data, rest = _values(said["name"], datatype, bytes(rest[:size])), rest[size:]

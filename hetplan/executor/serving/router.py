@@ -361,7 +361,13 @@ class Router:
                 Hop(task.node, served_by.name, served_by.variant, lane.unit, 1e3 * (task.asked_s - task.entered_s),
                     answered.queue_ms, answered.service_ms, answered.batch, _outcome_of(served_by, answered))
             )  # fmt: skip
-        self._finish(task, served_by, answered)
+        try:
+            self._finish(task, served_by, answered)
+        except Exception as error:  # what a model said follows cannot be read: that ends this query, not the link
+            self._report(error, "an answer was not read")
+            if id(query) in self._queries:
+                query.open = 1
+                self._end(task, "failed", f"the answer of {served_by.name} cannot be read: {error}"[:_MOST_WHY])
 
     def _finish(self, task: Task, lane: Lane, answered: Answered) -> None:
         """A step is done: its quality counts, and what follows is sent on."""
@@ -501,7 +507,15 @@ class Router:
         app.tally.by_outcome[outcome] += 1
         if outcome in ("served", "late"):
             app.tally.seconds.add(now - query.arrived_s)
-        reply(query, outcome, now, query.why)
+        try:
+            reply(query, outcome, now, query.why)
+        except Exception as error:
+            # One answer that cannot be written must not break the link by which all others come.
+            self._report(error, "an answer was not written")
+            query.exchange.answer(500, b'{"why": "an error of the server"}')
+
+    def _report(self, error: Exception, what: str) -> None:
+        self._loop.call_exception_handler({"message": what, "exception": error})
 
     def _lost(self, link: Link, lost: list[tuple[int, Task]]) -> None:
         """A worker died: what it had is sent again, as often as allowed."""
@@ -541,8 +555,9 @@ class Router:
 
 
 _LOOK_S = 0.1
+_MOST_WHY = 300
 _FIRST_LINK_LIMIT_S, _LINK_LIMIT_S = 0.5, 5.0
-"""How long a new router, and new routes, wait for workers; whoever is not linked by then is left out until it is."""
+"""How long a new router, and new routes, wait for workers; one that is not linked by then is left out until it is."""
 
 _PER_LOAD = ("arrived", "served", "dropped", "failed", "batches", "busy_ms", "queue_ms")
 

@@ -123,7 +123,7 @@ class Station:
     def start(self) -> None:
         """Give every free server a batch, as far as lanes have one."""
         if self._starting:
-            return  # a model answered within the call: whoever made it goes on
+            return  # a model answered within the call: the caller goes on
         self._starting = True
         try:
             while self.busy < self.servers:

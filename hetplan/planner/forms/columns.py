@@ -32,13 +32,13 @@ its near columns, and any prices of the rows bound it::
 What is at or above a limit need not be distinguished: at every split the columns go that by its prices no choice below
 the limit takes. The least of the leaves, of the limit and of L + slack bounds the form. The proof that an answer
 carries is the first prices, the slack, the limit, the splits and the prices of splits and leaves; the columns are found
-again by whoever checks it.
+again by the checker.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.forms.columns_knapsack import cheapest_cover, covers_within
 from hetplan.planner.forms.form import Form
-from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, INTEGRALITY, VALUE
+from hetplan.planner.tolerances import BOUND_SLIP, FEASIBILITY, INTEGRALITY, PROOF_NUMBERS, VALUE
 
 if TYPE_CHECKING:
     from hetplan.planner.answer import Certificate
@@ -102,6 +102,7 @@ class Columns(Form[Vector]):
     use: Vector
     capacity: Vector
     rows: tuple[str, ...] = ()
+    item_name: Callable[[int], str] | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -243,6 +244,34 @@ class Columns(Form[Vector]):
         vouched = Vouched.CLAIMED if answer.bound is not None else Vouched.NONE
         return Certificate(value=value, bound=answer.bound, vouched=vouched)
 
+    def written_proof(self, answer: Answer[Vector]) -> dict[str, Any] | None:
+        """The prices by row, and the tree with items by name; what is too long for a plan is left out, and said so."""
+        prices = _prices(answer.proof, self.capacity.size)
+        if prices is None or self.item_name is None or len(self.rows) != prices.size:
+            return None
+        named = {row: float(price) for row, price in zip(self.rows, prices, strict=True) if price}
+        tree = _Tree.read(self, answer.proof) if "splits" in answer.proof else None
+        if tree is None:
+            return {"prices": named}
+        numbers = 4 * len(tree.splits) + np.count_nonzero(tree.prices_of_splits) + np.count_nonzero(tree.leaves)
+        if numbers > PROOF_NUMBERS:
+            return {"left_out": f"tree: {len(tree.leaves)} leaves, {numbers} numbers"}
+        items = np.unique(tree.splits[:, 0])
+        place = np.searchsorted(items, tree.splits[:, 0])
+        written = {
+            "slack": tree.slack,
+            "limit": tree.limit,
+            "rows": list(self.rows),
+            "items": [self.item_name(item) for item in items.tolist()],
+            "splits": [
+                f"{item} {least} {more} {fewer}"
+                for item, (_, least, more, fewer) in zip(place.tolist(), tree.splits.tolist(), strict=True)
+            ],
+            "prices_of_splits": _lines(tree.prices_of_splits),
+            "leaves": _lines(tree.leaves),
+        }
+        return {"prices": named, "tree": written}
+
     def _faults(self, answer: Answer[Vector]) -> list[str]:
         assert answer.point is not None
         point = np.asarray(answer.point, dtype=float)
@@ -276,6 +305,11 @@ def _prices(proof: Mapping[str, object], size: int) -> Vector | None:
     if prices.shape != (size,) or not np.isfinite(prices).all() or (prices < 0).any():
         return None
     return prices
+
+
+def _lines(numbers: Vector) -> list[str]:
+    """Rows of numbers as lines, with all their digits."""
+    return [" ".join(f"{number:.17g}" for number in line) for line in numbers.tolist()]
 
 
 @dataclass(frozen=True, eq=False)

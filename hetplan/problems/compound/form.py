@@ -56,7 +56,7 @@ NO_CAPS: Mapping[Figure, float] = {}
 
 @dataclass(frozen=True)
 class Sought:
-    """A query whose plans are to be found; `box` makes its form around whoever measures.
+    """A query whose plans are to be found; `box` makes its form around the evaluator.
 
     `wishes` are the shares of samples that have to be in time, each with its limit in seconds.
     """
@@ -202,7 +202,7 @@ class Sought:
         )
 
     def setup(self, options: CompoundOptions) -> dict[str, Any]:
-        """What whoever measures needs to know of the query."""
+        """What the evaluator needs to know of the query."""
         above: dict[str, set[str]] = {}
         for name in self.order:
             before = [edge.from_ for edge in self.pipeline.edges if edge.to == name]
@@ -227,7 +227,7 @@ class Sought:
 
 
 def nobody(configuration: int) -> Measured:
-    """Whoever is asked to measure where nobody is there to."""
+    """The evaluator that stands in where there is none: it refuses to measure."""
     return Measured(configuration, reason="nobody measures")
 
 
@@ -311,7 +311,7 @@ def _sought(
     for number, edge in enumerate(pipeline.edges):
         if edge.fanout != 1.0:
             why = "each operator of a compound query passes on one thing per sample"
-            remedy = "Leave it out: whoever measures says how often an operator ran for a sample, as its rounds."
+            remedy = "Leave it out: the evaluator says how often an operator ran for a sample, as its rounds."
             faults.in_profile(f"$.pipelines.{pipeline_id}.edges[{number}].fanout", why, remedy, value=edge.fanout)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")

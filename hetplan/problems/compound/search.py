@@ -44,7 +44,7 @@ ALIKE = 1.5
 class Stage:
     """What the first stage came to for one query: its ways, and what to say of it.
 
-    `broken` is there where whoever measures answered nothing right about any configuration.
+    `broken` is there if the evaluator gave no valid answer about any configuration.
     """
 
     query: Query

@@ -137,6 +137,7 @@ def steps(v: Snapshot, placed: Placed) -> Steps:
     for worker in placed.workers:
         if not worker.loads:
             _start(found, scene, worker)
+        _stop_surplus(found, scene, worker)
     return found
 
 
@@ -231,17 +232,24 @@ def _take_down(found: Steps, scene: _Scene, change: _Change) -> None:
     if change.whole:
         found.add("unload", load=change.load.id, count=change.count)
         scene.gone.add(change.load.id)
-        if worker.id not in scene.planned and all(load.id in scene.gone for load in worker.loads):
-            found.add("stop", worker=worker.id)
-            scene.up[scene.offer(worker)] -= worker.count
+        if all(load.id in scene.gone for load in worker.loads):
+            if worker.id not in scene.planned:
+                found.add("stop", worker=worker.id)
+                scene.up[scene.offer(worker)] -= worker.count
+            _stop_surplus(found, scene, worker)
         return
+    _stop_surplus(found, scene, worker)
+    if change.left < change.load.instances * scene.planned_count(worker):
+        found.add("keep", load=change.load.id, count=change.left)
+
+
+def _stop_surplus(found: Steps, scene: _Scene, worker: Worker) -> None:
+    """Take down the machines that a worker has beyond those planned."""
     surplus = -scene.starting.get(worker.id, 0)
     if surplus > 0:
         found.add("stop", worker=worker.id, count=surplus)
         scene.up[scene.offer(worker)] -= surplus
         scene.starting[worker.id] = 0
-    if change.left < change.load.instances * scene.planned_count(worker):
-        found.add("keep", load=change.load.id, count=change.left)
 
 
 def _make_room(found: Steps, scene: _Scene, ups: list[_Change], stay: list[_Change], downs: list[_Change]) -> bool:

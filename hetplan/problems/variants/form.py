@@ -308,7 +308,8 @@ def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
         upper=upper(v)[order],
         use=use,
         capacity=size,
-        rows=tuple(room.label for room in rooms),
+        rows=tuple(room.row for room in rooms),
+        item_name=lambda j: v.item_name(int(order[j])),
         name="variants",
     )
 
@@ -316,10 +317,11 @@ def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
 def least_use(v: Snapshot, room: Room) -> Columns:
     """The least that all loads can take of one room, the others kept."""
     form = columns(v)
-    others = [k for k, label in enumerate(form.rows) if label != room.label]
+    others = [k for k, label in enumerate(form.rows) if label != room.row]
     return replace(
         form, cost=room.use[_order(v)], surcharge=np.zeros_like(form.surcharge), use=form.use[others],
         capacity=form.capacity[others], rows=tuple(form.rows[k] for k in others), name="variants least use",
+        item_name=None,
     )  # fmt: skip
 
 

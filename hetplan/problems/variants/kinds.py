@@ -374,6 +374,11 @@ class Room:
         """In words."""
         return f"{self.resource} of {self.where}" if self.where else self.resource
 
+    @property
+    def row(self) -> str:
+        """As the row of a program is called."""
+        return f"{self.resource}[{self.where or 'total'}]"
+
 
 def growths_of(
     inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...]

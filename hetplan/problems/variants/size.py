@@ -12,8 +12,8 @@ percentile) serves all variants. Several servers of one instance count as so man
 
 Where smaller batches take less, their times s(1), ..., s(b) decide (`batch_queue`).
 
-`simulated`. It begins where the formula leads, so that few plans need to be simulated; whoever is late asks less of
-its instances, until nobody is.
+`simulated`. It begins where the formula leads, so that few plans need to be simulated; a late application
+asks less of its instances, until none is late.
 
 `auto`. The same, with as many queries as it takes to see a percentile: `TAIL` that are late by right, per application.
 Each plan is played on seeds of its own, so that no plan is chosen for its luck. Where the formula finds no plan, one

@@ -1,0 +1,188 @@
+"""Prices and trees of configurations prove a bound; and no proof, however it is edited, proves too much."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetplan as hp
+from hetplan.planner.answer import Limits
+from hetplan.planner.forms.columns import Columns
+from hetplan.profiles.plan_file import plan_dict
+from hetplan.solvers.columns import ColumnsEngine
+from hetplan.verifier.report import Word
+from hetplan.verifier.rows import NoProof
+from hetplan.verifier.variants_columns import Apart, Item
+
+Proof = dict[str, Any]
+ROOMS = ("cores[total]", "gib[cpu]")
+
+
+def drawn(seed: int) -> tuple[Apart, Columns]:
+    """Two or three applications with some items, of which some run, in rooms that are short: in both writings."""
+    chance = random.Random(seed)
+    blocks, owner, free, surcharge = list[list[Item]](), list[int](), dict[int, int](), dict[int, float]()
+    for block in range(chance.choice([2, 3])):
+        mine = list[Item]()
+        for _ in range(chance.choice([2, 3, 4])):
+            group = len(surcharge)
+            if mine and chance.random() < 0.25:
+                group = mine[-1].group  # Two of one group have one gain.
+            gain = mine[-1].gain if mine and mine[-1].group == group else chance.choice([0.2, 0.34, 0.5, 0.7, 1.2])
+            use = {room: float(chance.randrange(4)) for room in ROOMS}
+            most = max(1, -int(-1.0 // gain))
+            mine.append(Item(f"{block}.{len(mine)}", gain, chance.randrange(1, 30) / 4.0, group, most, use))
+            free.setdefault(group, chance.choice([0, 0, 1, 2]))
+            surcharge.setdefault(group, chance.choice([0.0, 0.5, 2.0]))
+        blocks.append(mine)
+        owner += [block] * len(mine)
+    items = [item for mine in blocks for item in mine]
+    rooms = {room: float(chance.randrange(4, 14)) for room in ROOMS}
+    form = Columns(
+        block=np.array(owner), need=np.ones(len(blocks)), gain=np.array([item.gain for item in items]),
+        cost=np.array([item.cost for item in items]), group=np.array([item.group for item in items]),
+        free=np.array([float(free[g]) for g in range(len(free))]), surcharge=np.array(list(surcharge.values())),
+        upper=np.array([float(item.most) for item in items]),
+        use=np.array([[item.use[room] for item in items] for room in ROOMS]), capacity=np.array(list(rooms.values())),
+        rows=ROOMS, item_name=lambda j: items[j].name,
+    )  # fmt: skip
+    return Apart(blocks, free, surcharge, rooms), form
+
+
+def cheapest(form: Columns) -> float:
+    """The least cost of any counts, by trying them all, application by application."""
+    best = {(0.0,) * len(ROOMS): 0.0}
+    for block in range(form.need.size):
+        mine = np.flatnonzero(form.block == block)
+        reached: dict[tuple[float, ...], float] = {}
+        for counts in itertools.product(*(range(int(form.upper[j]) + 1) for j in mine)):
+            x = np.zeros(form.cost.size)
+            x[mine] = counts
+            if form.gain @ x < 1.0 - 1e-9:
+                continue
+            cost, use = form.value(x), form.use @ x
+            for before, spent in best.items():
+                after = tuple(before + use)
+                if (np.array(after) <= form.capacity).all():
+                    reached[after] = min(reached.get(after, np.inf), spent + cost)
+        best = reached
+    return min(best.values(), default=np.inf)
+
+
+def solved(form: Columns) -> tuple[Proof | None, float]:
+    answer = ColumnsEngine().solve(form, Limits(gap=1e-9))
+    if answer.point is None or form.certify(answer).bound is None:
+        return None, np.inf
+    return form.written_proof(answer), float(form.certify(answer).bound or 0.0)
+
+
+def test_prices_and_trees_of_the_engine_show_its_bound() -> None:
+    with_tree = 0
+    for seed in range(150):
+        apart, form = drawn(seed)
+        proof, bound = solved(form)
+        if proof is None:
+            continue
+        best = cheapest(form)
+        with_tree += "tree" in proof
+        shown = apart.shown(proof)
+        assert bound <= best * (1.0 + 1e-9), seed
+        assert bound * (1.0 - 1e-8) - 1e-9 <= shown <= best * (1.0 + 1e-9), seed
+    assert with_tree > 20
+
+
+def edited(proof: Proof, chance: random.Random) -> Proof:
+    """Somebody's wish for a better bound: other prices, limits, splits, leaves."""
+    forged = copy.deepcopy(proof)
+    tree: Proof = forged.get("tree", {})
+    kind = chance.randrange(7 if tree else 1)
+    if kind == 0:
+        forged["prices"] = {room: chance.choice([0.0, 0.1, 0.5, 1.0, 3.0, 40.0]) for room in ROOMS}
+    elif kind == 1:
+        tree["limit"] *= chance.choice([0.5, 1.2, 3.0])
+    elif kind == 2:
+        tree["slack"] *= chance.choice([0.0, 0.5, 2.0])
+    elif kind == 3 and tree["splits"]:
+        place = chance.randrange(len(tree["splits"]))
+        numbers = tree["splits"][place].split()
+        numbers[chance.randrange(4)] = str(chance.randrange(-3, 4))
+        tree["splits"][place] = " ".join(numbers)
+    elif kind == 4:
+        place = chance.randrange(len(tree["leaves"]))
+        tree["leaves"][place] = " ".join(str(chance.choice([0.0, 0.3, 2.0, 90.0])) for _ in ROOMS)
+    elif kind == 5 and tree["splits"]:
+        place = chance.randrange(len(tree["splits"]))
+        tree["prices_of_splits"][place] = " ".join(str(chance.choice([0.0, 0.3, 2.0, 90.0])) for _ in ROOMS)
+    elif kind == 6:
+        tree["rows"].reverse()
+    return forged
+
+
+def test_no_edited_proof_shows_more_than_is_so() -> None:
+    tried = 0
+    for seed in range(120):
+        apart, form = drawn(seed)
+        proof, _ = solved(form)
+        if proof is None:
+            continue
+        best, chance = cheapest(form), random.Random(seed)
+        for _ in range(12):
+            forged = edited(edited(proof, chance), chance)
+            try:
+                shown = apart.shown(forged)
+            except NoProof:
+                continue
+            tried += 1
+            assert shown <= best * (1.0 + 1e-9), (seed, forged)
+    assert tried > 400
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (lambda p: p.update(prices={"cores[total]": -1.0}), "below 0"),
+        (lambda p: p.update(prices={"cores[total]": float("nan")}), "below 0"),
+        (lambda p: p.update(prices={"ghosts[total]": 1.0}), "ghosts"),
+        (lambda p: p.update(prices=7), "can be read"),
+        (lambda p: p.update(tree={}), "can be read"),
+        (lambda p: p["tree"].update(limit="nan"), "no tree"),
+        (lambda p: p["tree"].update(splits=["0 1 0 0"], prices_of_splits=["0 0"], items=["0.0"]), "no tree"),
+        (lambda p: p["tree"].update(rows=["cores[total]", "other"]), "other rooms"),
+    ],
+)
+def test_what_cannot_be_a_proof_is_said_to_be_none(edit: Any, why: str) -> None:
+    seed = next(seed for seed in range(150) if "tree" in (solved(drawn(seed)[1])[0] or {}))
+    apart, form = drawn(seed)
+    proof, _ = solved(form)
+    assert proof is not None
+    edit(proof)
+    with pytest.raises(NoProof, match=why):
+        apart.shown(proof)
+
+
+def of_many(count: int, tight: float) -> tuple[dict[str, Any], ...]:
+    """Files with so many architectures."""
+    from benchmarks.datasets import infaas_generator
+
+    profile, slo, state = infaas_generator.inputs(count, 0, tight)
+    return profile, slo, state
+
+
+def test_bounds_of_a_hundred_architectures_are_proved_again() -> None:
+    profile, slo, state = of_many(100, 1.0)
+    outcome = hp.solve(profile, slo, state=state, question="variants", options={"size": "planned"})
+    document = plan_dict(outcome.require())
+    assert "tree" in document["solves"][0]["proof"]
+    report = hp.verify(hp.read_plan(document), profile, slo, state=state)
+    assert report.ok, report.violations
+    assert [one.word for one in report.claims] == [Word.PROVED]
+    for place in (document["claims"][0], document["solves"][0]):
+        place["bound"] *= 1.0 + 1e-7
+    document["claims"][0]["value"] = document["solves"][0]["certified_bound"] = document["claims"][0]["bound"]
+    report = hp.verify(hp.read_plan(document, trust_digest=True), profile, slo, state=state)
+    assert "proof" in {one.code for one in report.violations}
