@@ -173,7 +173,7 @@ class Watching:
         while not cancel.is_set():
             look = self._look()
             looks += 1
-            ended = Ended(Exit.OK, "no reason to plan anew") if look is not None else Ended(Exit.APPLY_FAILED, "blind")
+            ended = Ended(Exit.OK, "no reason to plan again") if look is not None else Ended(Exit.APPLY_FAILED, "blind")
             if look is not None and self.schedule is not None:
                 look, kept = self._by_schedule(self.schedule, look, cancel)
                 looks, ended = (looks, ended) if kept is None else (max(looks, 2), kept)

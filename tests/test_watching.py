@@ -206,7 +206,7 @@ def test_once_measures_between_two_looks_and_ends() -> None:
 def test_once_with_nothing_to_change() -> None:
     world = World(rate=lambda _now: 40.0, servers=4)
     world.last = plan_of(4, 40.0)
-    assert world.run(once=True) == Ended(Exit.OK, "no reason to plan anew")
+    assert world.run(once=True) == Ended(Exit.OK, "no reason to plan again")
     assert world.asked == []
 
 

@@ -162,7 +162,7 @@ def test_machines_at_a_price_are_no_policy() -> None:
     assert asked(profile, slo) == "variants"
     profile, slo = files("policy/")
     slo["limits"]["cost_per_hour"] = "9"
-    with pytest.raises(hp.InputError, match=r"cost_per_hour.*whatever they cost"):
+    with pytest.raises(hp.InputError, match=r"cost_per_hour.*keeps no budget"):
         asked(profile, slo)
 
 
@@ -270,4 +270,4 @@ def test_a_question_that_plans_without_outcomes_names_the_step(question: str, ex
             hp.solve(profile, slo, question=asked)
         (fault,) = raised.value.faults
         assert fault.path == f"$.pipelines.{name}.nodes.{step}.outcomes"
-        assert "what the answer of a step comes to" in fault.why
+        assert "the answer of a step" in fault.why

@@ -50,7 +50,7 @@ def explain(
 ) -> None:
     """Say why a plan has these machines, what would bring in others, what binds and what it costs.
 
-    With the plan's files each of these is tried by solving again; without them, what the plan says itself is shown.
+    With the plan's files each of these is tried by solving again. Without them, only what the plan says is shown.
     """
     with Output("explain", as_json=as_json) as out:
         given = plan_from(plan, warn=out.warn)
@@ -145,25 +145,25 @@ def _worse(found: Explanation, worse: float) -> str:
 
 def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
     if one.taken_by_program:
-        yield "the program alone takes it: the fleet with it does not keep its promise in simulation"
+        yield "a fleet with it does not keep its promise in simulation"
         return
     if one.worse_by is None and not one.why and one.not_asked:
-        yield "not asked in the time"
+        yield "not tried: time ended"
         return
     if one.worse_by is not None:
-        yield f"with one of it {_worse(found, one.worse_by)} {found.about}"
+        yield f"with one such machine {_worse(found, one.worse_by)} {found.about}"
     elif one.why:
-        yield "with one of it there is no plan"
+        yield "with one such machine there is no plan"
     if not one.looked_for:
         return
     if one.enters_at_price is not None and one.price:
         yield f"comes in at {number(one.enters_at_price)} per hour in place of {number(one.price)}"
     elif "price" not in one.not_asked:
-        yield "not even for next to nothing"
+        yield "at no price"
     if one.enters_at_times is not None:
         yield f"comes in where it takes {_percent(one.enters_at_times)} of the measured times"
     elif "times" not in one.not_asked:
-        yield "not even 20 times as fast"
+        yield "not even if it were 20 times as fast"
 
 
 def _percent(part: float) -> str:

@@ -34,7 +34,7 @@ def apply(
     undo: Annotated[bool, typer.Option("--undo", help="Go back from an apply that was cut off.")] = False,
     period: Annotated[str | None, typer.Option(metavar="ID", help="A period of the plan; else the first.")] = None,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Kubernetes: take fields that somebody else set by hand.")
+        bool, typer.Option("--take-over", help="Kubernetes: take fields that others set by hand.")
     ] = False,
     wait: Wait = 0.0,
     as_json: AsJson = False,

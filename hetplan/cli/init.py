@@ -241,7 +241,7 @@ def _is_other(path: Path, text: str) -> bool:
 
 def _say(out: Output, folder: Path, names: Sequence[str], assumed: Sequence[str]) -> None:
     out.people.line()
-    out.people.line("Assumed, as nobody said otherwise:")
+    out.people.line("Assumed, because you did not say otherwise:")
     for text in assumed:
         out.people.line(f"  - {text}")
     files = " ".join(str(folder / name) for name in names)

@@ -105,11 +105,11 @@ def load(
 ) -> None:
     """Send a plan its demand for real: promise, simulation and measurement, line by line.
 
-    Requests go out when they are due, whatever became of earlier ones, and response times count from then. The
-    simulation beside it plays the very queries that are sent, in every run. Exit 6 when the measurement breaks a wish
-    of the SLO file or a simulated promise, with significance; else 9 when percentiles are further from the simulation
-    than `--tolerance`, or violations more than a point. `--learn` writes what was measured into a new profile, to plan
-    with again; `--labelled` sends labelled inputs and measures how good the answers are.
+    Requests go out when they are due, even if earlier ones are late, and response times count from then. The
+    simulation beside it plays the same queries, in every run. Exit 6 when the measurement breaks a wish of the SLO file
+    or a simulated promise, with significance. Exit 9 when percentiles differ from the simulation by more than
+    `--tolerance`, or violations by more than a point. `--learn` writes what was measured into a new profile, to plan
+    with again. `--labelled` sends labelled inputs and measures how good the answers are.
     """
     with Output("load", as_json=as_json) as out:
         from hetplan.profiles.load import load_inputs
@@ -178,7 +178,7 @@ def _end(out: Output, report: LoadReport, *, cancelled: bool) -> None:
         return
     code, reason = _ending(report)
     if code is Exit.DISAGREES:
-        out.warn(f"{reason}. Measure anew, as queries come and through the router (docs/profiling.md)")
+        out.warn(f"{reason}. Measure again, as queries come and through the router (docs/profiling.md)")
     out.end(code, reason, report=report.as_dict())
 
 

@@ -37,7 +37,7 @@ def manifests(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Write a plan as a folder for `kubectl apply -k`, held against the schemas of the cluster's version.
+    """Write a plan as a folder for `kubectl apply -k`, checked against the schemas of the cluster's version.
 
     A plan with periods of a day or a week brings its schedule: CronJobs, cron triggers of KEDA, or bounds by the hour.
     """

@@ -139,7 +139,7 @@ def measuring(
     if on is not None:
         measurer.move(on, jobs + 1)
     if journal is None:
-        out.note("without --journal the measurements are kept nowhere, and nobody can verify the plan by them")
+        out.note("without --journal the measurements are not kept, so the plan cannot be verified by them")
     try:
         yield measurer
     finally:

@@ -35,9 +35,9 @@ Load = Annotated[
     float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")
 ]
 
-Prove = Annotated[bool, typer.Option("--prove", help="Solve the question anew, and hold the plan's bounds against it.")]
+Prove = Annotated[bool, typer.Option("--prove", help="Solve the question again, and compare the plan's bounds.")]
 RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved again.")]
-Gap = Annotated[float | None, typer.Option("--gap", min=0.0, help="Exit 4 where a bound is farther from its value.")]
+Gap = Annotated[float | None, typer.Option("--gap", min=0.0, help="Exit 4 if a bound is farther from its value.")]
 MOST_SHOWN = 12
 """Differences from the plan made anew that are shown to people; `--json` has them all."""
 
@@ -95,13 +95,15 @@ def verify(
 ) -> None:
     """Recompute a plan's promises from its inputs.
 
-    By code that never saw how the plan was made. Exit 6 when a promise is broken, or a bound that is called certified
-    is not what the plan's own proof shows. Which bounds were proved again is said claim by claim; the others are their
-    writer's word. --prove solves the question anew for them: then exit 6 when a bound cannot be so. A bound that is
-    called certified, and whose proof the plan had no room for, is always solved anew.
+    Separate code computes everything again from the files. Exit 6 when a promise is broken, or when the plan's proof
+    does not show a bound that it calls certified.
 
-    --require-proof asks that every bound is proved again, one way or the other, and --gap how near it is to its value:
-    else exit 4. PLAN may be - for stdin.
+    Each claim says whether its bound was proved again here, or is the word of the program that wrote the plan. --prove
+    solves the question again for the latter, and exits with 6 when such a bound is wrong. A certified bound whose proof
+    was too long for the plan is always solved again.
+
+    --require-proof exits with 4 unless every bound is proved again, in either way; --gap exits with 4 when a bound is
+    farther from its value. PLAN may be - for stdin.
     """
     with Output("verify", as_json=as_json) as out:
         from hetplan.judging import verify as check_plan
@@ -182,7 +184,7 @@ def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, *
         if place == MOST_SHOWN:
             out.people.line(f"and {len(again.differs) - MOST_SHOWN} more differences")
             break
-        out.people.line(f"differs from the plan made anew: {what}")
+        out.people.line(f"differs from the plan made again: {what}")
     return again
 
 

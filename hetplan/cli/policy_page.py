@@ -42,7 +42,7 @@ def draw_policies(plan: Plan, page: Page, *, load_qps: float | None = None) -> N
         table = _serving(tables, load_qps)
         note = ""
         if load_qps is not None and load_qps > table.rate_qps:
-            note = f" ({number(load_qps)} qps is above every table: this one serves; plan anew)"
+            note = f" ({number(load_qps)} qps is above every table: this one serves; plan again)"
         elif len(tables) > 1 and load_qps is None:
             note = f" (one of {len(tables)} loads; --load QPS draws another, --svg FILE all)"
         _draw(app, table, page, note)

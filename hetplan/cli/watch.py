@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["watch"]
 
 Every = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks at what arrives.")]
-Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan anew after so long even if nothing changed.")]
-Change = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="A demand that moved by less is no reason.")]
+Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan again after so long even if nothing changed.")]
+Change = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Ignore a demand that moved by less.")]
 Hold = Annotated[float, typer.Option(min=0.0, metavar="S", help="Capacity goes down after demand was low so long.")]
 Settle = Annotated[float, typer.Option(min=0.0, metavar="S", help="The least time between two plans.")]
 Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Plan for so much more than the forecast.")]
@@ -53,7 +53,7 @@ Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, d
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps; apply nothing.")]
 Live = Annotated[
     Path | None,
-    typer.Option("--live", metavar="FILE", help="Samples from service, as JSON lines; a drift is planned for anew."),
+    typer.Option("--live", metavar="FILE", help="Samples from service, as JSON lines; after a drift it plans again."),
 ]
 Queries = Annotated[
     Path | None,
@@ -115,18 +115,18 @@ def watch(
 ) -> None:
     """Keep what runs fit for what arrives.
 
-    Reads the router's counters, forecasts demand, and plans and applies anew where it has moved. A rise counts at once,
-    a fall when it has lasted (so --once lets capacity go only with --hold 0). Whatever fails, what runs is kept, and
-    the next try comes later.
+    Reads the router's counters and forecasts demand. If demand has moved, it plans and applies again. A rise counts at
+    once, a fall when it has lasted (so --once lets capacity go only with --hold 0). If something fails, what runs is
+    kept, and the next try comes later.
 
-    With --plan, the schedule of a plan with periods is kept: machines start ahead of their hour. Where demand is beyond
-    what a period is planned for, plans are made anew until the schedule holds for it again.
+    With --plan, the schedule of a plan with periods is kept: machines start ahead of their hour. If demand exceeds what
+    a period is planned for, plans are made until the schedule is enough again.
 
-    With --live and --journal, samples from service are tested: where accuracy or latency has drifted, plans are
-    measured (--evaluate) or chosen anew from what is known.
+    With --live and --journal, samples from service are tested. If accuracy or latency has drifted, plans are measured
+    (--evaluate) or chosen again from what is known.
 
-    With --queries, compound queries are admitted, moved and let go as the lines of a file say; every --period seconds
-    a re-pack says what it could gain at most. With --apply their operators are started and stopped on the hosts.
+    With --queries, the lines of a file say which compound queries come and go. Every --period seconds a re-pack says
+    what it could gain at most. With --apply their operators are started and stopped on the hosts.
 
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """

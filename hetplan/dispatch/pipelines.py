@@ -171,7 +171,7 @@ class PathShares:
             path="$.routing",
             value=" > ".join(path) or "the entrance",
             why=f"no route leads from there to {node}",
-            remedy="Make the plan anew.",
+            remedy="Make the plan again.",
         )
 
 

@@ -105,7 +105,7 @@ class Background:
         if found is None:
             raise InputError.one(
                 file="plan", path=f"$.workers.{load.id}", value=load.variant or "",
-                why="this load makes no tokens: its run names no engine", remedy="Make the plan anew.",
+                why="this load makes no tokens: its run names no engine", remedy="Make the plan again.",
             )  # fmt: skip
         return found
 
@@ -175,7 +175,7 @@ class Background:
         if name not in plan.tables:
             raise InputError.one(
                 file="plan", path="$.dispatch", value=name, why="the plan predicts with a table that it does not hold",
-                remedy="Make the plan anew.",
+                remedy="Make the plan again.",
             )  # fmt: skip
         meant = (
             self.settings(load, worker.hardware)

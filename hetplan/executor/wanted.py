@@ -165,7 +165,7 @@ def _check_names(plan: Plan, workers: Sequence[Worker]) -> None:
         chosen: set[str | None] = {model for table in _tables(plan, worker) for model in table.models}
         wrong += [("$.policies", name, f"{worker.id} holds no such model") for name in sorted(map(str, chosen - held))]
     if wrong:
-        raise InputError(Fault("plan", path, value, why, "Make the plan anew.") for path, value, why in wrong)
+        raise InputError(Fault("plan", path, value, why, "Make the plan again.") for path, value, why in wrong)
 
 
 def _check_outcomes(workers: Sequence[Worker], apps: Mapping[str, Any]) -> None:

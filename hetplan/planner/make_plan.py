@@ -316,17 +316,17 @@ def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
     for offer, count in sorted(rented.items()):
         often = inputs.profile.offers[offer].interruptions_per_hour
         if often:
-            text = f"{count} machines may be taken back, {often * count:g} times an hour in all: none is kept in spare"
+            text = f"{count} machines may be taken back, {often * count:g} times an hour in all: there are no spares"
             yield Notice(code="W-interruptions", at=f"offers.{offer}", text=text)
         if inputs.profile.offers[offer].commit is not None:
-            text = "rented by the hour: commitments are planned by the question fleet"
+            text = "rented by the hour here: to pay machines ahead, plan with the question fleet"
             yield Notice(code="W-commit", at=f"offers.{offer}", text=text)
 
 
 def _notices(inputs: Inputs, ask: Asking) -> tuple[Notice, ...]:
     read = [Notice(code=code, at=at, text=text) for code, at, text in inputs.warnings]
     passed_over = [
-        Notice(code="W-engine", at=f"solves[{record.id}]", text=f"passed over: {reason}")
+        Notice(code="W-engine", at=f"solves[{record.id}]", text=f"this engine was skipped: {reason}")
         for record in ask.records
         for reason in record.refused
     ]

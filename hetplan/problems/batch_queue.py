@@ -1,4 +1,4 @@
-"""An instance that takes who waits, up to so many at once: how long queries wait, and in which batch they are served.
+"""How long queries wait at an instance that serves them in batches, and how large the batches are.
 
 A batch of n takes s(n), and at most b are in one. Whenever the instance is free and someone waits, it serves those.
 With n waiting when a batch ends the next is m = min(n, b), or 1 where the instance was idle, so

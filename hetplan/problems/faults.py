@@ -1,4 +1,4 @@
-"""Every fault of the files of a wish, collected, so that a user reads all of them at once."""
+"""Collects all faults of the files, so that a user reads them at once."""
 
 from __future__ import annotations
 

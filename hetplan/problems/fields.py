@@ -1,4 +1,4 @@
-"""Fields of an SLO that a question does not keep: refused by name where they are stated, never passed over."""
+"""Fields of an SLO that a question does not keep: each is refused by name, none is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which question do the files ask? The ladder of hetplan's own questions, the most specific first.
+"""Finds the question that files ask: hetplan's questions are tried in turn, the most specific first.
 
 Each function says everything that keeps the files from asking its question; nothing where they may ask it.
 Some obstacles are essential (the pipeline question without a pipeline is another question), the others are one field
@@ -85,7 +85,7 @@ def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
         from hetplan.problems.fleet.fits import obstacles
 
         return tuple(obstacles(inputs))
-    text = "there is one period, and nothing that may fail: each application has a question of its own"
+    text = "there is one period and nothing that may fail, so each application is a question for itself"
     one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
     return (one,) * len(LADDER)  # any other question is nearer
 
@@ -127,7 +127,7 @@ def outcomes(inputs: Inputs, app: App, plans: str) -> Iterator[Obstacle]:
     found = inputs.profile.pipelines.get(name or "")
     for step, node in found.nodes.items() if found is not None else ():
         if node.outcomes is not None and not (node.outcomes.measured and node.device and "compound" in plans):
-            text = f"{plans} do not depend on what the answer of a step comes to"
+            text = f"{plans} do not depend on the answer of a step"
             remedy = "Drop the outcomes and every `on` of an edge, or name a question that plans with them."
             yield Obstacle(text, f"$.pipelines.{name}.nodes.{step}.outcomes", remedy, file="profile")
 
@@ -164,7 +164,7 @@ def _policy(inputs: Inputs) -> Iterator[Obstacle]:
         text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
         yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)
     if slo.limits.cost_per_hour is not None:
-        text = "a policy is for given workers, whatever they cost"
+        text = "a policy is for given workers, so it keeps no budget"
         own = bool(terms) or any(map(_is_of_a_policy, slo.apps.values()))
         yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)
     if not slo.limits.instances:

@@ -1,4 +1,4 @@
-"""A draft that is tried in simulation: a plan that a simulator can read, and what it shows of every response time.
+"""Tries a draft in simulation: makes a plan that a simulator can read, and reads its response times.
 
 The simulator is handed in (`Tools.simulate`): nothing here imports it.
 """

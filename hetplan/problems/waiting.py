@@ -1,4 +1,4 @@
-"""How long queries wait where servers are busy: a rule of thumb for warnings, and the chance that they wait at all."""
+"""How long queries wait at busy servers: a rule of thumb for warnings, and the chance to wait at all."""
 
 from __future__ import annotations
 

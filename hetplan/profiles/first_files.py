@@ -307,7 +307,7 @@ def comments_on(document: Mapping[str, Any], assumed: Sequence[str]) -> dict[tup
     top = {"profile": "What was measured: machines, prices, models and their times.",
            "slo": "What is wanted: how fast, how many, for how much."}  # fmt: skip
     found: dict[tuple[str | int, ...], str] = {
-        (): "\n".join([top[kind], "Assumed, as nobody said otherwise:", *(f"- {text}" for text in assumed)]),
+        (): "\n".join([top[kind], "Assumed, because you did not say otherwise:", *(f"- {text}" for text in assumed)]),
         ("offers",): "price_per_hour of a machine; stock: how many can be had (left out: any number)",
         ("variants",): "what may run where; needs of a run would let machines be shared",
         ("tables",): "mean ms that a batch takes, by its size; std, p95 and p99 may be given too",

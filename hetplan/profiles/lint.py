@@ -53,7 +53,7 @@ def _stale_sources(profile: Profile, today: date | None) -> Iterator[Finding]:
     reference = today or max((when for when in dates.values() if when), default=None)
     for name, when in dates.items():
         if when is None:
-            yield ("W-date", f"sources.{name}.date", f"{profile.sources[name].date} is no date of the calendar")
+            yield ("W-date", f"sources.{name}.date", f"{profile.sources[name].date} is not a date")
         elif reference is not None and reference - when > _STALE:
             age = (reference - when).days
             text = f"measured {age} days before {reference}: drivers and prices change, measure again"
@@ -77,7 +77,7 @@ def _offers(profile: Profile, slo: Slo) -> Iterator[Finding]:
     money_matters = slo.limits.cost_per_hour is not None or any(term.min == "cost" for term in slo.objective)
     for name in profile.hardware:
         if name in run_on and name not in offered and name not in priced_alone:
-            why = "so it cannot be used under a budget" if money_matters else "so one of it costs 1"
+            why = "so it cannot be used under a budget" if money_matters else "so one machine costs 1"
             yield ("W-no-price", f"hardware.{name}", f"no offer has a price for it, {why}")
         if name not in run_on and profile.variants:
             yield ("W-unused", f"hardware.{name}", "no variant has a run on it")
@@ -314,7 +314,10 @@ def dominated_rows(profile: Profile) -> Iterator[tuple[str, str, str]]:
             better = [at for at in np.flatnonzero(no_worse) if (front[at] < burdens[place]).any()]
             if better:
                 winner, loser = rows[members[better[0]]], rows[place]
-                text = f"{winner.variant} on {winner.hardware} is no worse in quality, time and price, better in one"
+                text = (
+                    f"{winner.variant} on {winner.hardware} is as good in quality, time and price, and better in one "
+                    "of them"
+                )
                 yield ("W-dominated", f"variants.{loser.variant}.runs[{loser.number}]", text)
             else:
                 front[len(members)] = burdens[place]

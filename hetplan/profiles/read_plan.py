@@ -39,7 +39,7 @@ def read_plan(source: str | os.PathLike[str] | Mapping[str, Any] | Plan, *, trus
             path="$.requires",
             value=", ".join(unknown),
             why="the plan needs features that this hetplan does not know",
-            remedy="Upgrade hetplan, or make the plan anew with this version.",
+            remedy="Upgrade hetplan, or make the plan again with this version.",
         )
     if not trust_digest and plan.digest != plan_digest(plan):
         raise InputError.one(

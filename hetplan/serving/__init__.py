@@ -1,4 +1,4 @@
-"""What a load is: read once, here, for every room but the verifier (which reads by code of its own, to the same rules).
+"""What a load is: read once, here, for every room but the verifier (which has a separate reader with the same rules).
 
 ==============================  =======================================================================================
 question                        module

@@ -1,4 +1,4 @@
-"""Operators that are calls of an API, as parts of the system that a plan describes: groups that are nobody's machines.
+"""Operators that call an API, as parts of the system that a plan describes: groups without machines.
 
 A query takes what a call of its sample took; calls that fail, drawn by the chance that the profile states, make it take
 longer. An API answers as many calls at once as come. Where its limits say how fast they may come, calls of queries that

@@ -1,4 +1,4 @@
-"""Operators after whose answers queries end, or go on: each measured sample goes the way that it went when measured.
+"""Operators whose answers decide how a query goes on: each sample goes the way that it went when it was measured.
 
 So a query that is slow at one operator and then is passed on stays one query. A load of an operator with outcomes
 becomes one per outcome, and samples of that outcome are routed to it.

@@ -65,7 +65,7 @@ def run_of(profile: Profile, load: Load, hardware: str, *, file: str = "plan", p
         raise InputError.one(
             file=file, path=f"{path}.at", value=f"{load.variant} on {hardware}",
             why=f"the load fits {len(fitting)} runs and names none of them: {_listed(fitting)}",
-            remedy='Say which one with "at", or make the plan anew with this version.',
+            remedy='Say which one with "at", or make the plan again with this version.',
         )  # fmt: skip
     known = runs_on(profile, load.variant, hardware)
     why = f"no run of {load.variant} on {hardware}" + (f" at {written(load.at)}" if load.at and known else "")

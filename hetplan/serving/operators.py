@@ -1,4 +1,4 @@
-"""Operators of compound plans: what they take, pass on and score, from the measurements that a plan was made from.
+"""Operators of compound plans: their times, bytes and scores, from the measurements behind the plan.
 
 Where samples took different times, a query is of one of them, drawn alike: all operators then take what they took of
 that sample, so that slow ones stay together. Links carry the mean number of bytes.

@@ -57,4 +57,4 @@ def statistic_of(
             why=f"option {named} asks for {wanted}, which the table lacks",
             remedy=f"Measure it, or set {named} to one that is there: {listed}.",
         )  # fmt: skip
-    return found, (Notice(code="W-statistic", at=at, text=f"{wanted} was not measured: {found} is taken in its place"),)
+    return found, (Notice(code="W-statistic", at=at, text=f"{wanted} was not measured: {found} is used instead"),)

@@ -1,4 +1,4 @@
-"""Text that is made token by token: the law of an engine, the requests, and what a request takes of a machine.
+"""Text that is made token by token: the law of an engine, the requests, and what a request takes from a machine.
 
 One reading for every room: the program's rows, the simulator's iterations and the router's outstanding work all come
 from here.
@@ -375,7 +375,7 @@ def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:
             if engine is None:
                 raise InputError.one(
                     file="plan", path=f"$.workers.{worker.id}.loads.{load.id}", value=load.variant or "",
-                    why="this load makes no tokens: its run names no engine", remedy="Make the plan anew.",
+                    why="this load makes no tokens: its run names no engine", remedy="Make the plan again.",
                 )  # fmt: skip
             law, serve = law_of_engine(engine), load.serve
             law = law.limited(serve.most_tokens or law.most_tokens, serve.most_seqs or law.most_seqs)

@@ -191,9 +191,7 @@ def _warned(plan: Plan, seats: Sequence[Seated]) -> Iterator[Violation]:
         at = "".join(f",{axis}={value:g}" for axis, value in (seat.load.at or {}).items())
         name, fitted = f"{seat.load.variant}@{seat.worker.hardware}{at}", seat.engine.fitted
         if seat.engine.overlap == "assumed":
-            text = (
-                "no iteration with prefill beside decodes was measured; that they overlap as its pieces say is assumed"
-            )
+            text = "no iteration with prefill beside decodes was measured; how they overlap is an assumption"
             due.add(("W-overlap", f"engines.{seat.name}", f"{name}: {text}"))
         used = [
             f"{what} up to {reached} (fitted to {most})"

@@ -4,8 +4,8 @@ The rows by which a plan's proofs go, and their units
 -----------------------------------------------------
 Rates are counted in units of `unit`: the rate wanted where one is wanted (over ``derate``), else the rate of one
 instance that is the fastest for every class. Columns: ``lam[rate]``, the rate of the pool; ``x[class@hardware]``, what
-goes of a class to a hardware, over the share of the class; ``n[offer]``, machines (the hardware's name where no offer
-sells it), in whole numbers. A machine holds as many instances as it has room for (`_Kind.instances`). Rows:
+goes of a class to a hardware, over the share of the class; ``n[offer]``, machines (the hardware's name where
+it has no offer), in whole numbers. A machine holds as many instances as it has room for (`_Kind.instances`). Rows:
 
 ``served[class]``           sum of the class's x = lam
 ``late[limit ms]``          sum of p x that take longer <= the share that may x lam

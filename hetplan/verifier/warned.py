@@ -45,51 +45,49 @@ _WORDS = r"""
 W-approximate | policies. | shortest-queue arrivals are approximated by a rate per queue length: trust the simulation \
     alone
 W-batching | policies. | * batches simulate best *
-W-derived-qps | variants | saturation_qps is not stated by runs of * (*): batch / latency is taken
-W-extrapolated | tables. | * of * bins were read outside the table
+W-derived-qps | variants | saturation_qps is not stated by runs of * (*): batch / latency is used
+W-extrapolated | tables. | * of * bins are outside the table
 W-extrapolated | tables. | batches above *, the largest measured, are extrapolated
 W-extrapolated | engines. | *: its law is used beyond what it was fitted to: *
 W-gap | claims | the gap of * is above this formulation's default of *
 W-gap | claims | the gap of * is above what was asked for, *
-W-gpu-share | variants | * variants (*) take no gpu_share: one card would hold as many instances as its memory does, \
-    each as if alone on it
+W-gpu-share | variants | * variants (*) take no gpu_share: a card is planned with as many instances as fit its \
+    memory, each as fast as if alone
 W-idle-machine | workers. | * room for one more of what it holds: * idle, and paid for
-W-late-cheap | dispatch. | at weights below * (*) a late pair could look cheaper than a timely one; \
-    the dispatcher scales its penalty to 10 QoS / least weight
-W-merged | claims | * classes of queries were * groups while counts were chosen; the gap allows for it
-W-no-bound | claims | Eq. 15 is no bound: what was left out for it may be better
+W-late-cheap | dispatch. | at weights below * (*) a late query could look cheaper than one in time; so the \
+    dispatcher raises its penalty for late ones
+W-merged | claims | * classes of queries were * groups while counts were chosen; the gap covers the difference
+W-no-bound | claims | Eq. 15 is an estimate, not a bound: a pool that was left out because of it may be better
 W-no-latency | variants. | *left out*
-W-no-offer | hardware. | no offer sells it
+W-no-offer | hardware. | it has no offer
 W-no-price | hardware. | neither runs nor offers have a price on *: a machine costs 1 per hour
-W-not-all-tried | claims | * pools were simulated; a cheaper one that was not may do as well
+W-not-all-tried | claims | * pools were simulated; a cheaper one that was not simulated may be enough too
 W-not-monotone | tables. | a larger bin takes less time than a smaller one
-W-over | policies. | at * qps a share * of the decisions finds more than queue_max waiting
+W-over | policies. | at * qps a share * of the decisions is made with more than queue_max queries waiting
 W-overestimates | alternatives | Eq. 15 gives * qps for this pool, its exact fluid rate is *
-W-overlap | engines. | *: no iteration with prefill beside decodes was measured; that they overlap as its \
-    pieces say is assumed
+W-overlap | engines. | *: no iteration with prefill beside decodes was measured; how they overlap is an assumption
 W-overload | policies. | * qps is more than * workers keep up with: at most * qps with *; * workers would*
-W-percentile | policies. | at * qps * of the queries are late, the percentile allows *
-W-queueing | promises | at the planned use * would wait longer than their SLO leaves room for: *; a \
-    saturated instance promises no waiting: raise change.slack, or set size to estimated or simulated
-W-queueing | promises | queries would wait longer than their path leaves room for, at * (steps: *); set \
-    size to simulated, which finds the headroom that keeps them in time, or set headroom
-W-queueing | promises | sized by the program with headroom *: no queue was played, so no percentile is promised; \
-    hetplan simulate shows them, and its own option size=auto sizes by them
+W-percentile | policies. | at * qps * of the queries are late; the percentile allows *
+W-queueing | promises | at the planned use * would wait longer than their SLO leaves room for: *; raise \
+    change.slack, or set size to auto, estimated or simulated
+W-queueing | promises | queries would wait longer than their path leaves room for, at * (steps: *); set size to \
+    auto, which finds the room that keeps them in time, or set headroom
+W-queueing | promises | sized by the program with headroom * and not by simulation, so no percentile is promised: \
+    run hetplan simulate, or set size to auto
 W-routing | routing | routing keeps to path*: *
 W-run | variants. | * has several runs on *: workers hold the fastest, at *
-W-run-price | promises | runs are paid by their own prices, * an hour in all; whole, the machines that hold them cost *
+W-run-price | promises | runs have prices, * an hour in all; the machines that hold them, paid whole, cost *
 W-set-open | policies. | stopped before * was fine enough between * qps
 W-short-queue | policies. | queue_max is below *, the largest batch that meets the SLO
-W-small-pool | promises | * instances: a fixed derate of * may promise more than queueing allows; simulate, or \
-    choose the size by simulation
-W-swap | actions. | * goes off its machine before what replaces it is up: there is no room for both
+W-small-pool | promises | * instances: a fixed derate of * may promise too much; simulate the plan, or set size to auto
+W-swap | actions. | * leaves its machine before its replacement is up: there is no room for both
 W-table-repaired | tables. | batch * filled by regression
 W-table-repaired | tables. | latencies falling with the batch (* places) made to grow, *
 W-too-large | variants. | needs *, one * provides *: it fits nowhere there
 W-too-large | variants. | left out: *
 W-too-small | hardware. | left out, the variant needs *
-W-unknown-running | state.workers. | * is no way to run a variant of these applications: stopped
-W-unlimited | slo.limits.resources | nothing limits *: as much as is wanted is taken to be there
+W-unknown-running | state.workers. | * matches no run of these applications: it is stopped
+W-unlimited | slo.limits.resources | nothing limits *: the plan assumes that there is enough
 """
 """What a code is said of, and how, by questions other than compound; `*` is any text."""
 
@@ -259,7 +257,7 @@ def _unlimited(facts: Facts) -> Iterator[_Seen]:
         return
     taken = {name for seat in facts.seats.values() if seat.run for name, amount in seat.run.needs.items() if amount > 0}
     lacking = taken - set(limits.resources)
-    start, end = "nothing limits ", ": as much as is wanted is taken to be there"
+    start, end = "nothing limits ", ": the plan assumes that there is enough"
     for one in facts.plan.warnings:
         if one.code == "W-unlimited" and one.text.startswith(start) and one.text.endswith(end):
             names = one.text.removeprefix(start).removesuffix(end).split(", ")
@@ -281,7 +279,7 @@ def _swaps(facts: Facts) -> Iterator[_Seen]:
         # Of a group that shrinks all loads end with one action, and what is said of the last stands at the next one.
         before, stopped = stopped, of_worker.get(action.worker or "", ()) if action.do == "stop" else ()
         for variant in [*goes, *stopped, *before]:
-            text = "goes off its machine before what replaces it is up: there is no room for both"
+            text = "leaves its machine before its replacement is up: there is no room for both"
             yield _Seen("W-swap", f"actions.{action.id}", f"{variant} {text}", sure=False)
 
 
@@ -353,8 +351,8 @@ def _said_of(facts: Facts, late: dict[str, float]) -> Iterator[_Seen]:
     def text(named: str) -> str:
         who = "one application" if len(late) == 1 else f"{len(late)} applications"
         return (
-            f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; a saturated instance "
-            "promises no waiting: raise change.slack, or set size to estimated or simulated"
+            f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; raise "
+            "change.slack, or set size to auto, estimated or simulated"
         )
 
     for notice in facts.plan.warnings:
@@ -375,8 +373,7 @@ def _small_pool(facts: Facts) -> Iterator[_Seen]:
     derate, seats = option(facts.plan, "derate", 0.0), list(facts.seats.values())
     count = sum(seat.worker.count * seat.load.instances for seat in seats)
     text = (
-        f"{count} instances: a fixed derate of {derate:g} may promise more than queueing allows; simulate, or choose "
-        "the size by simulation"
+        f"{count} instances: a fixed derate of {derate:g} may promise too much; simulate the plan, or set size to auto"
     )
     timed = all(seat.run is not None and seat.run.rate is None for seat in seats)
     fluid = all(one.model == "fluid" for one in facts.plan.promises if one.quantity == "rate_qps")

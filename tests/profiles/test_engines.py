@@ -81,7 +81,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str,
     "survive": (lambda p, s: s.update(limits={"survive": {"hosts": 1}}), "$.limits.survive", "not planned for losses"),
     "drop": (lambda p, s: s["apps"]["chat"].update(late="drop"), "$.apps.chat.late", "never dropped"),
     "weight": (lambda p, s: s["apps"]["chat"].update(weight=2), "$.apps.chat.weight", "nothing is weighed"),
-    "deadline": (lambda p, s: s["apps"]["chat"].update(deadline_s=3), "$.apps.chat.deadline_s", "query by query"),
+    "deadline": (lambda p, s: s["apps"]["chat"].update(deadline_s=3), "$.apps.chat.deadline_s", "question compound"),
     "slack": (lambda p, s: s.update(change={"slack": 1.5}), "$.change.slack", "sized by simulation"),
     "period": (lambda p, s: s.update(horizon={"period_s": 60}), "$.horizon.period_s", "one period"),
     "quality": (

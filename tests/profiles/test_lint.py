@@ -66,7 +66,7 @@ def test_a_sound_pair_has_no_findings() -> None:
     ("change", "code", "at", "says"),
     [
         (lambda p, s: p["sources"]["doc"].update(date="2025-01-31"), "W-stale", "sources.doc.date", "2026-11-01"),
-        (lambda p, s: p["sources"]["doc"].update(date="2026-13-40"), "W-date", "sources.doc.date", "no date"),
+        (lambda p, s: p["sources"]["doc"].update(date="2026-13-40"), "W-date", "sources.doc.date", "not a date"),
         (lambda p, s: p["offers"].pop("small-od"), "W-no-price", "hardware.small", "cannot be used under a budget"),
         (lambda p, s: p["offers"]["big-od"].update(price_per_hour=0), "W-free", "offers.big-od.price_per_hour", "0"),
         (lambda p, s: p["hardware"].update(idle={"kind": "gpu"}), "W-unused", "hardware.idle", "no variant"),

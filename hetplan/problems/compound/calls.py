@@ -1,4 +1,4 @@
-"""What the files say of APIs: the places that they are, which operators are calls of them, limits and bill."""
+"""What the files say about APIs: their places, the operators that call them, their limits and their bill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When further samples of a configuration can change nothing, however its accuracy turns out.
+"""When to stop sampling a configuration: no accuracy could make it better than the plan that there is.
 
 The first samples are cheap and say what a configuration takes. Once some plan complies, another configuration is
 measured only while it matters. It does not any more where it is

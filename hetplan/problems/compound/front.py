@@ -1,4 +1,4 @@
-"""Several wishes at once: plans of which none is beaten in all that is sought, each a plan of its own.
+"""Several wishes at once: plans of which none is beaten in everything that is wanted.
 
 Of one application every way that no other beats is a point, if it fits on the machines that there are. Of several
 together, points are found by limits: the first figure at its best while the others are at most so much, from their best

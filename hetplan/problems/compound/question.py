@@ -1,4 +1,4 @@
-"""The door of the question `compound`: reading the files that ask it, and answering."""
+"""The question `compound`: reads its files and answers."""
 
 from __future__ import annotations
 

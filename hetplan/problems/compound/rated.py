@@ -1,4 +1,4 @@
-"""Queries at a rate are kept: the plan of the formula is played, and sized anew until it is in time in simulation.
+"""Queries at a rate: the plan of the formula is simulated, and made larger until queries are in time.
 
 The formula of `stations` says the first sizes. Each plan is played for a counted number of queries. Applications that
 were late leave the formula less of their limit; where all keep it with much to spare, more of it is tried, and kept if
@@ -49,7 +49,7 @@ def kept(asked: Asked, ask: Ask, tools: Tools, stages: Sequence[Stage], again: A
     if isinstance(made, Infeasible) or not any(name in made.dispatch for name in rated):
         return made
     if asked.options.size == "estimated":
-        text = "sizes are those of a formula for queues; simulate the plan before it is relied upon"
+        text = "sizes come from a formula for queues; simulate the plan before you rely on it"
         return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
     check_simulator(tools, asked.options.size)
     return _Rounds(asked, ask, tools, tuple(stages), again).found(made)
@@ -146,7 +146,7 @@ class _Rounds:
         for name, share in worst.items():
             self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
         if min(self.slack.values()) < LEAST:
-            return Infeasible(why=("in simulation too many are late, however many replicas there are",), proved=False)
+            return Infeasible(why=("in simulation too many are late, with any number of replicas",), proved=False)
         return self._sized()
 
     def _roomier(self, made: Draft) -> Draft | None:
@@ -160,9 +160,9 @@ class _Rounds:
     def _said(self, made: Draft, best: tuple[Draft, Played] | None) -> Draft:
         """The plan with what simulation showed of it, instead of what the formula said."""
         if best is None:
-            text = f"late in simulation in each of {self.turn} plays, though ever more replicas were asked for"
+            text = f"late in simulation in each of {self.turn} plays, although each had more replicas"
             if not self.may_go_on and self.ask.remaining <= 0:
-                text = "time was up before a simulation could confirm that waiting leaves the response times in time"
+                text = "time ended before a simulation could confirm the response times"
             return replace(made, target_missed=text)
         made, played = best
         shown = {(one.app, one.percentile) for one in played.promises if one.quantity == "response_ms"}

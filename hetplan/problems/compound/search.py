@@ -1,4 +1,4 @@
-"""The first stage: per query, plans by search and measurement, cut down to the shares that their target leaves."""
+"""The first stage: finds plans for each query by search and measurement, with the smallest shares that are in time."""
 
 from __future__ import annotations
 
@@ -115,7 +115,10 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
         stage = replace(stage, notices=(*stage.notices, notice))
     elif past is not None and not form.past:
-        text = f"no query of the history has the operators and levels of {sought.pipeline_id}: it began from nothing"
+        text = (
+            f"no query of the history has the operators and levels of {sought.pipeline_id}: the search began without "
+            "a history"
+        )
         notice = Notice(code="W-history", at=f"apps.{sought.app_id}", text=text)
         stage = replace(stage, notices=(*stage.notices, notice))
     return stage
@@ -204,13 +207,13 @@ def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]
     for found in used:
         if not found.constant and not form.sure(found):
             percentile = 100.0 * max(share for share, _ in form.wishes)
-            text = f"{found.samples} samples bound no p{percentile:g}: the longest of them is taken; raise n_max"
+            text = f"{found.samples} samples bound no p{percentile:g}: the longest of them is used; raise n_max"
             notices.append(Notice(code="W-undecided", at=f"{at}.latency", text=text))
         if found.runs is None and not found.constant:
-            text = "only mean times were recorded: they say nothing of the percentiles that are wished for"
-            notices.append(Notice(code="W-mean-times", at=f"{at}.latency", text=f"{text}; measure anew"))
+            text = "only mean times were recorded, which say nothing about percentiles"
+            notices.append(Notice(code="W-mean-times", at=f"{at}.latency", text=f"{text}; measure again"))
         if found.alike >= ALIKE:
-            text = f"samples come in bursts of alike ones: each counts for 1/{found.alike:.3g} of an independent one"
+            text = f"similar samples come in bursts: each counts for 1/{found.alike:.3g} of an independent one"
             notices.append(Notice(code="W-alike", at=f"{at}.quality", text=text))
     again = sum(found.again for found in form.journal.values())
     if again:

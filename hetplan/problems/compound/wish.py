@@ -34,20 +34,20 @@ __all__ = [
 
 REFUSED = {
     "limits.moves": ("compound plans do not keep this limit", "Leave it out."),
-    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
-    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.survive.hosts": ("compound plans keep no machines for failures", "Leave it out."),
+    "limits.survive.zones": ("compound plans keep no machines for failures", "Leave it out."),
     "change.slack": ("the room that is kept follows from the load", "State a higher load."),
     "change.slack_qps": ("the room that is kept follows from the load", "State a higher load."),
-    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
-    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
-    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
+    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
+    "horizon.periods": ("this question plans one period", "Plan each period alone."),
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.balancing": ("routes say where queries go", "Leave it out."),
     "apps.*.network_ms_per_hop": ("links say what the network takes", "Write links."),
     "apps.*.network_ms_once": ("links say what the network takes", "Write links."),
-    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
+    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
     "apps.*.demand.history_qps": ("compound queries come as streams, or at one rate", 'Write "rate_qps".'),
-    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
     "apps.*.demand.mix": ("compound queries come as streams, all of them alike", "Leave it out."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""

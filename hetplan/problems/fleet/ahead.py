@@ -1,4 +1,4 @@
-"""Machines that are there for a failure alone hold ahead what they serve then, so that nothing has to be loaded first.
+"""Machines for failures only: they have loaded ahead what they serve after the failure.
 
 Of the question `variants` such machines have no loads. They get copies of those that a failure gives machines of their
 offer, and no queries: what is promised of the others stays as it is.

@@ -1,4 +1,4 @@
-"""Wishes of one period that no question's own program says: the most rate, the most quality, the best variant of each.
+"""Wishes of one period that no single question answers: the most rate, the most quality, the best variant of each.
 
 A *level* of an application is one way to serve it: by one variant, where a pool plans it, else by variants of at least
 some quality. A choice of one level for each application is an ordinary fleet (`once`), so
@@ -321,7 +321,7 @@ def _fewest_moves(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeas
     if best is None:
         return explained(_begun(between.search(between.choices[0])))
     fewest, _, found, search = best
-    note = "machines that an application gets anew, beside those that run: by the program of one period"
+    note = "machines that an application gets new, beside those that run: by the program of one period"
     goal = Reported("moves", "min", "problem", value=fewest, bound=fewest, vouched="claimed", note=note)
     return replace(found, goal=goal, bound=0.0), search.menus.parts
 

@@ -1,4 +1,4 @@
-"""A whole fleet at once, by descent: what is committed changes by one machine while the bill falls.
+"""Finds whole fleets step by step: commitments change by one machine while the bill falls.
 
 At given committed machines R each application in each period takes the choice that rents least beyond what the others
 leave of R, one application after the other until none changes; then two at a time, of all pairs of their choices.

@@ -103,8 +103,8 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
 
 def _about_the_bound(found: Found) -> str:
     note = (
-        f"bound of {found.rounds} rounds of prices, without the costs of starting: whole machines, each application on "
-        "machines of its own, which keep it after a failure"
+        f"bound of {found.rounds} rounds of prices, without the costs of starting: whole machines, none of them "
+        "shared, which stay with their application after a failure"
     )
     sharers = dict.fromkeys(name for one in found.together.values() for name in one.part.rate_qps)
     return f"{note}; {', '.join(sharers)} share machines, and count as free in it" if sharers else note
@@ -120,11 +120,14 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
         roomy += [
             f"the machines with which {name} keeps its limits" for name in sorted({n for n, _ in found.wish.rooms})
         ]
-        scope, note = "relaxation", f"{note}; it leaves out waiting: planned was for {', '.join(roomy)}, as queues ask"
+        scope, note = (
+            "relaxation",
+            f"{note}; it leaves out waiting: the plan is for {', '.join(roomy)}, because queues need that",
+        )
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)
-    return (found.goal, replace(cost, scope="restriction", note="of the machines for that alone"))
+    return (found.goal, replace(cost, scope="restriction", note="of the machines for that goal alone"))
 
 
 def _running(found: Found, p: int) -> dict[str, tuple[str, int]]:
@@ -224,7 +227,5 @@ def _of_fleet(notice: Notice, part: PlanPart) -> Notice:
     if (notice.code, part.question) != ("W-queueing", "llm"):
         return notice
     name = _whose(part)
-    text = (
-        f"{name} is sized by its program: no queue was played, so no percentile is promised; hetplan simulate plays it"
-    )
+    text = f"{name} is sized without simulation, so no percentile is promised: run hetplan simulate"
     return notice.model_copy(update={"text": text})

@@ -1,4 +1,4 @@
-"""Room to wait, asked for on the very machines that a fleet gives to a part, after each failure too.
+"""Room to wait: each part is checked on exactly the machines that the fleet gives it, after each failure too.
 
 Of pools, whose programs leave a fixed share of their rate and no more where they are small, their formula for queues is
 asked (their size `estimated`). Variants, pipelines and text are played (`auto`): what a formula leaves is no proof. Who
@@ -106,7 +106,7 @@ def _any_batch(wish: Wish, app: Application, part: Part) -> Part:
 def _unplayed(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:
     """The fleet, with a warning for every application that was to be asked whether it has room."""
     late = [app.name for app in found.wish.apps if _careful(found.wish, app, parts[app.name], answers) is not None]
-    text = "the time was over before it was known whether its queues have room: play it with hetplan simulate"
+    text = "time ended before it was known whether its queues have room: run hetplan simulate"
     notices = (Notice(code="W-queueing", at=f"apps.{name}", text=f"{name}: {text}") for name in late)
     return replace(found, notices=(*found.notices, *notices))
 
@@ -121,8 +121,7 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) ->
     for name, those in periods.items():
         when = f" in {len(those)} of {found.wish.periods} periods (p{those[0]} is the first)" if several else ""
         text = (
-            f"{name} has fewer machines{when} than its queues ask for, so queries may wait too long: play it with "
-            "hetplan simulate"
+            f"{name} has fewer machines{when} than its queues need, so queries may wait too long: run hetplan simulate"
         )
         notices.append(Notice(code="W-queueing", at=f"apps.{name}", text=text))
     return replace(found, notices=(*found.notices, *notices))
@@ -169,8 +168,17 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
             rooms[name, late.rate] = _rooms(found, late.careful, late)
         else:
             key = _key(name, late.p, found)
-            room[key] = STEP * wish.room.get(key, 1.0)
+            room[key] = max(STEP * wish.room.get(key, 1.0), _beyond(found, late))
     return replace(wish, room=room, rooms=rooms)
+
+
+def _beyond(found: Found, late: _Late) -> float:
+    """How many times its rate excludes a pool's machines that are short; 0 where there are rounds to go by little."""
+    wish, careful = found.wish, late.careful
+    if not isinstance(careful, Cone) or wish.periods * len(wish.apps) <= FEW_PAIRS:
+        return 0.0
+    machines = found.fleet.choices[careful.app, late.p].machines
+    return MORE * careful.carried(surviving(wish, careful, machines, late.situation)) / late.wanted
 
 
 def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The conversation about a fleet: prices, menus and a bound. All of it is counted in programs of one application.
+"""Finds prices, menus and a bound for a fleet. The work is counted in programs of one application.
 
 Zones that sell the same may change places, so prices are made alike in them (their mean is never a worse bound), and a
 choice counts in the relaxed fleet as the mean of its orders. Where there are many periods, prices are found for groups
@@ -167,10 +167,10 @@ class Search:
                 return False
         return True
 
-    def contradictions(self) -> Milp | None:
-        """The limits of a period, where no machines at all keep them; None where some do."""
+    def contradictions(self, limits: Sequence[Limit] | None = None) -> Milp | None:
+        """These limits (all) of a period, where no machines at all keep them; None where some do."""
         m = Builder("min", name="fleet, limits")
-        add_machines(m, self.wish, self.limits, [0], whole=False)
+        add_machines(m, self.wish, self.limits if limits is None else limits, [0], whole=False)
         form = m.build()
         return form if self.ask(form, gap=0.0, about="limits on machines").status is Status.INFEASIBLE else None
 

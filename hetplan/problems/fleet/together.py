@@ -1,4 +1,4 @@
-"""Machines that applications share, found once each has machines of its own.
+"""Machines that applications share: looked for after each application has its machines.
 
 A machine of the question `variants` holds what fits by all that its loads need, of several applications too. So those
 applications are asked as one, period by period, for a plan on all their machines, then on one fewer, and one fewer

@@ -1,4 +1,4 @@
-"""What an SLO and a profile say of a fleet: applications with their questions, offers, situations, limits."""
+"""What an SLO and a profile say about a fleet: applications with their questions, offers, failures, limits."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "owners", "read_wish"]
 
 REFUSED = {
-    "change.slack": ("parts keep room by options of their own", "Set option headroom instead."),
-    "change.slack_qps": ("parts keep room by options of their own", "Set option headroom instead."),
+    "change.slack": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
+    "change.slack_qps": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
     "change.load_weight_per_s": ("machines are paid while they start", "Leave it out."),
     "apps.*.weight": ("every application is served whole", "Leave it out."),
-    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
-    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
-    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
-    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
+    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
+    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a fleet is planned for stated rates", 'Write "series", a rate per period.'),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps" or "series".'),
 }

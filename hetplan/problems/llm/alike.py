@@ -1,4 +1,4 @@
-"""A large fleet: sized as one of several alike side by side, played as a whole, and made smaller as far as that goes.
+"""A large fleet: one part is sized, several such parts are played together, then machines are taken out.
 
 Among thousands of machines one more or less is no news, and a search that takes them one by one takes hours. So the
 search is for a part of the requests. Its fleet, so many times over, serves all of them at least as well: the router has

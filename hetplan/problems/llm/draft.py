@@ -137,8 +137,8 @@ def _basis(wish: Wish) -> str:
 
 def _queueing(wish: Wish) -> Notice:
     text = (
-        f"sized by the program with headroom {wish.options.rate_headroom:g}: no queue was played, so no percentile is "
-        "promised; hetplan simulate shows them, and its own option size=auto sizes by them"
+        f"sized by the program with headroom {wish.options.rate_headroom:g} and not by simulation, so no percentile "
+        "is promised: run hetplan simulate, or set size to auto"
     )
     return Notice(code="W-queueing", at="promises", text=text)
 
@@ -152,8 +152,7 @@ def _warnings(wish: Wish, found: Sized) -> list[Notice]:
         at = f"engines.{kind.run.engine}"
         if kind.engine.overlap == "assumed":
             text = (
-                f"{kind.name}: no iteration with prefill beside decodes was measured; that they overlap "
-                "as its pieces say is assumed"
+                f"{kind.name}: no iteration with prefill beside decodes was measured; how they overlap is an assumption"
             )
             notices.append(Notice(code="W-overlap", at=at, text=text))
         fitted, used = kind.engine.fitted, []

@@ -1,4 +1,4 @@
-"""What keeps files from asking for a fleet that makes text, and other questions from files that do.
+"""Says why files do not ask for a fleet that makes text, and why other questions do not fit files that do.
 
 Read where a profile has engines, or an SLO states goodput; `problems/ladder.py` asks.
 """

@@ -1,4 +1,4 @@
-"""A fleet that makes text as a part: the rate of given machines is that of rows (1) to (6), with their headroom."""
+"""A fleet that makes text, as a part of a larger fleet: rows (1) to (6) say the rate of its machines."""
 
 from __future__ import annotations
 

@@ -107,14 +107,14 @@ def _said(wish: Wish, tried: Tried, late: float | None = None) -> str:
     near, begun = "", f"no fleet{budget} was found that keeps {limits} at {wish.rate_qps:g} requests/s"
     if late is not None:
         return (
-            f"{begun}: of the largest fleets of each type, {GIVE_UP:g} times as dear as any fleet has to be, the best "
-            f"has {late:.3g} times as many late requests as may be"
+            f"{begun}: of the largest fleets of each type, {GIVE_UP:g} times as dear as the cheapest possible fleet, "
+            f"the best has {late:.3g} times as many late requests as allowed"
         )
     if tried.parts > 1:
         begun += f", for one of {tried.parts} parts of the requests and of what there is"
     if tried.nearest is not None:
         counts = ", ".join(f"{n} {kind.name}" for n, kind in zip(tried.nearest[1].counts, wish.kinds, strict=True) if n)
-        near = f"; the nearest, {counts}, has {tried.nearest[0]:.3g} times as many late requests as may be"
+        near = f"; the nearest, {counts}, has {tried.nearest[0]:.3g} times as many late requests as allowed"
     return f"{begun}: of {tried.listed} {tried.excluded} are excluded by rows, {tried.simulated} were simulated{near}"
 
 
@@ -155,7 +155,7 @@ def _does(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized
 
 
 def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:
-    """How many times as many late requests as may be the best of the largest fleets has, where that is far too many.
+    """How many times as many late requests as allowed the best of the largest fleets has, where that is far too many.
 
     None where they come near, and where a budget or a stock keeps them small.
     """

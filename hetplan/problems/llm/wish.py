@@ -40,12 +40,12 @@ REFUSED = {
     **ONE_STEP,
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
-    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
+    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
     "change.offline_below": ("no offline work is placed beside fleets that make text", "Leave it out."),
-    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
+    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
-    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
-    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
+    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
+    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.demand.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""

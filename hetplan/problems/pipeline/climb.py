@@ -1,4 +1,4 @@
-"""The conversation that all programs over pipelines share: the levels of the objective, one after the other.
+"""Solves the levels of the objective one after the other, for all programs over pipelines.
 
 While the best accuracy can be kept, servers are minimised (hardware scaling); beyond, accuracy is maximised first
 (accuracy scaling). Each level keeps what the one before has reached. At the end counts are whole, and the shares are

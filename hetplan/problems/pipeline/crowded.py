@@ -1,4 +1,4 @@
-"""More configurations than servers: whole servers by exchange, and a first plan that is there before all others.
+"""Whole servers if there are more configurations than servers: by exchange, from a quick first plan.
 
 An engine that branches spends its time on which few configurations to use. Exchanging one server for another finds
 better plans there (engine `exchange`); what they miss of the best is said by the bound of the latency levels.

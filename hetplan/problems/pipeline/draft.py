@@ -339,6 +339,6 @@ def _notices_of(busy: Mapping[str, Mapping[str, float]]) -> list[Notice]:
     named = ", ".join(f"{app}/{step} ({use:.0%} busy)" for use, app, step in busiest[:SHOWN])
     text = (
         f"queries would wait longer than their path leaves room for, at {named} (steps: {len(busiest)}); set size to "
-        "simulated, which finds the headroom that keeps them in time, or set headroom"
+        "auto, which finds the room that keeps them in time, or set headroom"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]

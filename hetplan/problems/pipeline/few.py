@@ -1,4 +1,4 @@
-"""Small clusters, fast: whole servers at each choice of latency levels that no other choice outdoes.
+"""Whole servers on small clusters: solved for each choice of latency levels that may be best.
 
 With one latency level per step every path is in time, so a program needs shares of variants only and takes
 milliseconds. Where the levels of a choice are nowhere shorter than those of another, and fit, the other is needless;

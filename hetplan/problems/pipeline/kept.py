@@ -306,12 +306,12 @@ class _Search:
         nearest = min(self.seen, key=lambda one: one.played.worst)
         late = (last.late if last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
         if self.ask.remaining <= 0:
-            why = "not confirmed: the time was over before fresh seeds could say whether the plan keeps the wish"
+            why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:
-            ended = "more was not tried" if not self.may_go_on else "more leaves no plan, or does not help"
+            ended = "more room was not tried" if not self.may_go_on else "more room leaves no plan, or does not help"
             why = (
-                f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what may be "
-                f"late, even with {nearest.room}; {ended}"
+                f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what is "
+                f"allowed, even with {nearest.room}; {ended}"
             )
         apps, rates = self.p.inputs.slo.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app))]

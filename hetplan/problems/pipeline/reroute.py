@@ -62,7 +62,7 @@ def _running(problem: Pipelines) -> list[Places]:
     if problem.start is None:
         raise InputError.one(
             path="--from",
-            why="routing anew needs the plan whose servers stay",
+            why="new routes need the plan whose servers stay",
             remedy="Give the previous plan (--from plan.json, start=plan).",
         )
     placed = Counter[tuple[object, ...]]()
@@ -86,6 +86,6 @@ def _running(problem: Pipelines) -> list[Places]:
         which = "/".join(str(part) for part in strange[0])
         raise InputError.one(
             file="plan", path="$.workers", value=which, why="the profile has no such configuration in time",
-            remedy="Plan anew, without rerouting.",
+            remedy="Plan again, without rerouting.",
         )  # fmt: skip
     return counts

@@ -1,4 +1,4 @@
-"""A pipeline as its formulations see it: tasks in a tree, the configurations of each, and the prefixes of its paths.
+"""A pipeline as a tree of tasks, with the configurations of each task and the prefixes of its paths.
 
 A configuration is a variant on a hardware with a batch size. A prefix is a choice of one configuration per task from
 the entrance down to some task. Prefixes that cannot end in time are never made, so that no row speaks of latency.

@@ -1,4 +1,4 @@
-"""Which way a question takes: the formulation that was chosen, or the one that its size asks for.
+"""Chooses the way to solve: the formulation that was named, or the one that suits the size.
 
 Formulations that not every plan needs are imported when they are named.
 """

@@ -1,4 +1,4 @@
-"""What the files say of pipelines: the servers that there may be, and one tree of tasks per application."""
+"""What the files say about pipelines: the servers that may be used, and one tree of tasks per application."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from hetplan.serving.times import statistic_of
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 
 REFUSED = {
-    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
-    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
     "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
-    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
-    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
-    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
+    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
+    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.balancing": ("routes of pipelines say where queries go", "Leave it out."),
-    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
-    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
-    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
-    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
-    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
-    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
+    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
+    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
+    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
+    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
     "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
 }  # fmt: skip
@@ -287,7 +287,7 @@ class _Reader:
         if missing:
             self.faults.in_profile(
                 f"$.tables.{run.latency}.axes",
-                f"the table has the axis {missing[0]}, and nothing says where on it {name} runs",
+                f"the table has the axis {missing[0]}, and the files do not say where on it {name} runs",
                 "Add it to the run's \"at\" or the variant's knobs.",
                 value=missing[0],
             )

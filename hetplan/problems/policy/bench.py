@@ -1,4 +1,4 @@
-"""Where policies are made and tried: the processes of a group at its loads are solved, and simulated where one can.
+"""Makes and tries policies: the process of each group is solved at each load, and simulated.
 
 The simulator is handed in as ``Tools.extra["simulate_policy"]``; nothing here imports it. It is called as ::
 

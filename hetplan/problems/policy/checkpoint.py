@@ -1,4 +1,4 @@
-"""Policies that are done, as lines that are kept: a long search that was killed goes on where it stopped.
+"""Keeps finished policies as lines of a file, so that a search that was killed goes on where it stopped.
 
 The first line says for which inputs and options they hold. What is recalled was certified by the run that wrote it; a
 plan made of it says so (`claimed`). Where the lines are kept is not known here: `Tools.extra["keep_lines"]` makes what

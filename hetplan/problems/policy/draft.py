@@ -310,11 +310,14 @@ def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
     if solved.overload:
         found.append(overload_notice(solved))
     elif measures is not None and measures.over_probability > _OVER:
-        text = f"at {load} a share {measures.over_probability:.2g} of the decisions finds more than queue_max waiting"
+        text = (
+            f"at {load} a share {measures.over_probability:.2g} of the decisions is made with more than queue_max "
+            "queries waiting"
+        )
         found.append(Notice(code="W-over", at=at, text=text))
     if wish.violation_most is None and solved.violation > wish.percentile_violation:
         allowed = f"the percentile allows {wish.percentile_violation:g}"
-        text = f"at {load} {solved.violation:.3g} of the queries are late, {allowed}"
+        text = f"at {load} {solved.violation:.3g} of the queries are late; {allowed}"
         found.append(Notice(code="W-percentile", at=at, text=text))
     return found
 

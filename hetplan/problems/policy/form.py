@@ -325,7 +325,9 @@ def _check(asked: Asked, faults: Faults) -> None:
         if workers.most is None and not asked.fewest:
             faults.in_slo(f"{at}.{workers.hardware}", "a policy is for a given number of workers", "Give the most.")
     if asked.fewest and not any(wish.stated for wish in asked.apps):
-        faults.in_slo(f"$.apps.{app_id}", "the fewest workers for what?", "State violations.max or quality.min.")
+        faults.in_slo(
+            f"$.apps.{app_id}", "fewest workers are asked for without a target", "State violations.max or quality.min."
+        )
     total = first.most or 10_000
     if len(asked.apps) > 1 and total < len(asked.apps):
         faults.in_slo(at, f"{len(asked.apps)} applications need a worker each", "Give more.", value=total)

@@ -1,4 +1,4 @@
-"""Which models a worker holds, where its memory does not hold all of them at once.
+"""Which models a worker holds, if its memory is too small for all of them.
 
 Every model that a policy may choose stays loaded. More models are never worse, so only the sets that no other fitting
 set contains can be best: for each of them the process is solved, at both ends of the loads, and the one with the most

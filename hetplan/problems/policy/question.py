@@ -1,4 +1,4 @@
-"""The door of the question `policy`: reading the files that ask it, and answering."""
+"""The question `policy`: reads its files and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files say to a policy: the applications with their arrivals, the workers, and the models these may run."""
+"""What the files say about policies: applications with their arrivals, the workers, and the models they may run."""
 
 from __future__ import annotations
 
@@ -45,26 +45,26 @@ __all__ = [
 
 REFUSED = {
     **ONE_STEP,
-    "limits.cost_per_hour": ("a policy is for given workers, whatever they cost", "Leave it out."),
+    "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
     "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
-    "limits.resources": ("a policy is for given workers, whatever they hold", "Say how many: instances."),
-    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
-    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
+    "limits.resources": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
+    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "change.slack": ("the room that is kept follows from the load", "State a higher load."),
     "change.slack_qps": ("the room that is kept follows from the load", "State a higher load."),
-    "change.load_weight_per_s": ("loading costs nothing here", "Leave it out."),
-    "horizon.period_s": ("one period is planned, however long it is", "Leave it out."),
-    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
+    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
+    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
-    "apps.*.weight": ("each application has workers and policies of its own", "Leave it out."),
-    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
-    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
-    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
-    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
-    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.weight": ("each application has separate workers and policies, so none weighs more", "Leave it out."),
+    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
+    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
+    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
+    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a policy is made for stated loads", "Give rate_qps, or a range."),
-    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
     "apps.*.demand.mix": ("a policy serves queries that are alike", "Leave it out."),
 }  # fmt: skip
@@ -419,7 +419,13 @@ def _recorded(inputs: Inputs, app_id: str, slo_s: float, faults: Faults) -> tupl
     listed = ", ".join(
         f"{index:.3g} over {window * slo_s:g} s" for window, index in spread.items() if np.isfinite(index)
     )
-    notices = [Notice(code="W-arrivals", at=f"apps.{app_id}", text=f"index of dispersion of the trace: {listed}")]
+    notices = [
+        Notice(
+            code="W-arrivals",
+            at=f"apps.{app_id}",
+            text=f"index of dispersion of the trace (1 is Poisson, more is burstier): {listed}",
+        )
+    ]
     if np.isfinite(spread[16]) and spread[16] > 2 * max(spread[1], 1e-9):
         text = "dispersion grows with the window: the rate changes; plan for a range of rates"
         notices.append(Notice(code="W-arrivals-change", at=f"apps.{app_id}", text=text))

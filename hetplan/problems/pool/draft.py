@@ -199,8 +199,8 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
             Notice(
                 code="W-late-cheap",
                 at=f"dispatch.{pool.wish.app_id}.weight",
-                text=f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late pair could look cheaper than a "
-                "timely one; the dispatcher scales its penalty to 10 QoS / least weight",
+                text=f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late query could look cheaper than one in "
+                "time; so the dispatcher raises its penalty for late ones",
             )
         )
     if not simulated and pool.instances(counts) <= SMALL_POOL and pool.options.derate > 0.5:
@@ -208,8 +208,8 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
             Notice(
                 code="W-small-pool",
                 at="promises",
-                text=f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise more "
-                "than queueing allows; simulate, or choose the size by simulation",
+                text=f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise too "
+                "much; simulate the plan, or set size to auto",
             )
         )
     return notices

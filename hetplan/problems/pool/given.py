@@ -1,4 +1,4 @@
-"""The counts of a pool that is given: formulation `fluid-lp` rates it, and chooses nothing."""
+"""A pool with given counts: formulation `fluid-lp` computes its rate and chooses no machines."""
 
 from __future__ import annotations
 

@@ -82,7 +82,10 @@ def merged_best(
     rated = max(rate_at(pool, ask, counts), kept, key=lambda one: one.lam)
     if not holds(pool, rated):
         return None
-    text = f"{pool.p.size} classes of queries were {mean.p.size} groups while counts were chosen; the gap allows for it"
+    text = (
+        f"{pool.p.size} classes of queries were {mean.p.size} groups while counts were chosen; the gap covers the "
+        "difference"
+    )
     warning = Notice(code="W-merged", at="claims", text=text)
     note = "against the bound of groups that count as their fastest class"
     claim = backed(pool, "rate_qps" if pool.fluid_target is None else "cost_per_hour", bound, rated)

@@ -1,4 +1,4 @@
-"""A pool for a rate of nothing: the least instances, which serve where they can, or wait."""
+"""A pool for a rate of 0: only the least instances that `limits` demand."""
 
 from __future__ import annotations
 

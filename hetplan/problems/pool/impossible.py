@@ -1,4 +1,4 @@
-"""What needs no solver to be impossible: too low a quality, classes late everywhere, a budget for no pool at all."""
+"""Wishes that need no solver to be impossible: too low a quality, classes late everywhere, a budget too small."""
 
 from __future__ import annotations
 

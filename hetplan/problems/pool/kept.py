@@ -153,8 +153,8 @@ def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
         backed(estimate, "rate_qps", one.answer, chosen.rated) if one.about == "rate_qps" and one.answer else one
         for one in chosen.backed
     ]
-    text = f"{pool.instances(chosen.rated.counts)} instances at {use * chosen.rated.lam:.4g} qps are not simulated"
-    warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate is the formula's")
+    text = f"{pool.instances(chosen.rated.counts)} instances at {use * chosen.rated.lam:.4g} qps were not simulated"
+    warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate comes from a formula")
     made = draft(estimate, replace(chosen, warnings=(*chosen.warnings, warning)), claims)
     return replace(made, chosen={"derate": use})
 
@@ -222,7 +222,7 @@ class _Trial:
             rate *= BACK
         made = self._drafted(rated, rate, program, (), warnings)
         if self.ask.remaining <= 0 and last is None:
-            text = "time was up before a simulation could confirm the rate"
+            text = "time ended before a simulation could confirm the rate"
             return replace(made, warnings=(*made.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
         why = f"in simulation at {rate:.6g} qps {_shown(last)}"
         return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),) if rate else ())
@@ -241,16 +241,16 @@ class _Trial:
 
     def _claims(self, rated: Rated, program: Sequence[Reported], rate: float) -> list[Reported]:
         """What the program proves of the pool where nothing waits; then what is kept, against what nobody exceeds."""
-        note = "the most that the chosen pool can carry where nothing waits"
+        note = "the most that the chosen pool can carry if nothing waits"
         fluid_rate = Reported("fluid_rate_qps", "max", "restriction", rated.answer, value=rated.lam, note=note)
         programs = [one for one in program if one.about == "rate_qps"]
         if not programs:
             return [*program, fluid_rate]
-        note = "the most that any pool for the budget carries where nothing waits"
+        note = "the most that any pool for the budget can carry if nothing waits"
         fluid_rate = replace(fluid_rate, scope="problem", answer=programs[0].answer, note=note)
         if self.bound is None:
             self.bound = self.ask(fluid(tolerant(self.pool), None), gap=GAP, about="rate that no dispatcher can exceed")
-        note = "what simulation shows to be kept, against what no dispatcher can exceed"
+        note = "the rate that simulation shows to be kept, against the most that any dispatcher can carry"
         shown = Reported("rate_qps", "max", "relaxation", self.bound, value=rate, note=note)
         return [fluid_rate, shown, *(one for one in program if one.about != "rate_qps")]
 
@@ -282,7 +282,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
             claim = replace(
                 bound,
                 value=pool.cost(rated.counts) / NANO,
-                note="what simulation shows to keep the rate, against what no dispatcher can do with less",
+                note="what simulation shows to keep the rate, against the least that any dispatcher needs",
             )
             found = trial.confirmed(rated, rate, (claim,))
             if not found.target_missed:
@@ -297,7 +297,8 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         return None
     share = trial.at(nearest, rate).worst
     why = (
-        f"not kept: the best of {len(trial.played)} pools is late {share:.2g} times as often as may be at {rate:g} qps"
+        f"not kept: the best of {len(trial.played)} pools is late {share:.2g} times as often as allowed, at {rate:g} "
+        "qps"
     )
     carried = trial.narrowed(nearest) if trial.left else 0.0
     repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
@@ -405,8 +406,8 @@ def _shown(played: Played | None) -> str:
     if played is None:
         return "too many queries are late"
     if played.worst >= 1.0:
-        return f"{played.worst:.2g} times as many queries are late as may be"
+        return f"{played.worst:.2g} times as many queries are late as allowed"
     lost = next(one for one in played.promises if one.quantity == "violations")
     assert lost.interval is not None
     sure = f"{100 * played.worst * lost.value:.2g}% of the queries are late, and perhaps {100 * lost.interval[1]:.2g}%"
-    return f"{sure}, so that the {100 * lost.value:g}% that may be are not sure to be kept"
+    return f"{sure}, so the limit of {100 * lost.value:g}% may not be kept"

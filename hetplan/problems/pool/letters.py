@@ -186,7 +186,7 @@ class Pool:
 
     @cached_property
     def column_names(self) -> list[str]:
-        """What each column is called: its offer, or the hardware where no offer sells it."""
+        """What each column is called: its offer, or the hardware where it has no offer."""
         return [column.offer or self.types[column.type].hardware for column in self.columns]
 
     def class_label(self, s: int) -> str:

@@ -1,4 +1,4 @@
-"""What a pool can be made of: hardware that runs the variant, the offers it can be had at, and its service times."""
+"""What a pool can be made of: hardware that runs the variant, its offers, and its service times."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
             continue
         offered = _offers(inputs, run, hardware, len(types), faults)
         if not offered:
-            _absent(inputs, run.hardware, "no offer sells it", faults)
-            notices.append(Notice(code="W-no-offer", at=f"hardware.{run.hardware}", text="no offer sells it"))
+            _absent(inputs, run.hardware, "it has no offer", faults)
+            notices.append(Notice(code="W-no-offer", at=f"hardware.{run.hardware}", text="it has no offer"))
             continue
         types.append(Type(run, least, most, instances_on(run, hardware)))
         columns += offered
@@ -315,7 +315,7 @@ def _check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: 
                 Notice(
                     code="W-latency-unchecked",
                     at=f"tables.{kind.table_id}",
-                    text=f"nothing says at which {key} its rates hold",
+                    text=f"its `given` does not say at which {key} its rates hold",
                 )
             )
         elif table.given[key] > target.max_ms:
@@ -344,7 +344,7 @@ def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matr
         at, mean = f"tables.{kind.table_id}", times.mean_ms[:, j]
         if times.extrapolated[:, j].any():
             n = int(times.extrapolated[:, j].sum())
-            yield Notice(code="W-extrapolated", at=at, text=f"{n} of {len(mean)} bins were read outside the table")
+            yield Notice(code="W-extrapolated", at=at, text=f"{n} of {len(mean)} bins are outside the table")
         if kind.is_rate or np.isinf(mean).any():
             continue
         noise = 0.0 if statistic != "mean" or np.isnan(std[:, j]).any() else float((std[:, j] / mean).max())

@@ -87,7 +87,7 @@ def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     )
     warnings: tuple[Notice, ...] = ()
     if options.bound == "eq15" and options.prune:
-        text = "Eq. 15 is no bound: what was left out for it may be better"
+        text = "Eq. 15 is an estimate, not a bound: a pool that was left out because of it may be better"
         warnings = (Notice(code="W-no-bound", at="claims", text=text),)
     return Chosen(rated, (claim,), simulated=value, warnings=warnings, searched=True)
 

@@ -138,7 +138,7 @@ def claims(pool: Pool, ask: Ask, simulated: Simulated, backed: Sequence[Reported
     kept = [reported for reported in backed if reported.about != "rate_qps"]
     if pool.fluid_target is not None:
         return kept
-    note = "what simulation shows the pool to carry, against what no dispatcher can exceed"
+    note = "the rate that simulation shows, against the most that any dispatcher can carry"
     if pool.formulation != "fluid-milp":
         return [Reported("rate_qps", "max", "none", value=simulated.promised), *kept]
     answer = ask(fluid(tolerant(pool), None), gap=GAP, about="rate that no dispatcher can exceed")
@@ -165,10 +165,12 @@ def smallest(pool: Pool, ask: Ask) -> Chosen | Infeasible | None:
         return Infeasible(why=(why,), repairs=(less_rate(pool, rate),), proved=False)
     best, searched_all = _cheaper(pool, ask, trial, best)
     cost = pool.cost(best.counts) / NANO
-    claim = replace(bound, value=cost, note="what no dispatcher can do with less, against what simulation shows to do")
+    claim = replace(
+        bound, value=cost, note="the least that any dispatcher needs, against what simulation shows to be enough"
+    )
     warnings: tuple[Notice, ...] = ()
     if not searched_all:
-        text = f"{len(trial.tried)} pools were simulated; a cheaper one that was not may do as well"
+        text = f"{len(trial.tried)} pools were simulated; a cheaper one that was not simulated may be enough too"
         warnings = (Notice(code="W-not-all-tried", at="claims", text=text),)
     return Chosen(best, (claim,), simulated=trial.of(best), warnings=warnings, searched=True)
 

@@ -1,4 +1,4 @@
-"""What a pool was seen to carry, in simulations or in one measurement, and what may be promised of it."""
+"""What a pool carried in simulations or in one measurement, and the rate that may be promised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order to go from what runs to what shall run: no machine and no total over-full, no load left unserved.
+"""The order of steps from what runs to what shall run: no machine is overfull, and no load is left unserved.
 
 New instances come up first, as far as there is room. Where there is none, something that is to go leaves its machine
 early (`move`; `unload`, `stop` or `keep` says so for good later): best what nobody waits for, else a warning says that
@@ -293,5 +293,5 @@ def _release(
 
 
 def _warn(found: Steps, down: _Change) -> None:
-    text = f"{down.load.variant} goes off its machine before what replaces it is up: there is no room for both"
+    text = f"{down.load.variant} leaves its machine before its replacement is up: there is no room for both"
     found.notices.append(Notice(code="W-swap", at=f"actions.{len(found.actions) + 1}", text=text))

@@ -194,7 +194,7 @@ def _understated(v: Snapshot, placed: Placed) -> list[Notice]:
     if paid >= machines:
         return []
     text = (
-        f"runs are paid by their own prices, {paid / NANO:.6g} an hour in all; whole, the machines that hold them cost "
+        f"runs have prices, {paid / NANO:.6g} an hour in all; the machines that hold them, paid whole, cost "
         f"{machines / NANO:.6g} under their offers"
     )
     return [Notice(code="W-run-price", at="promises", text=text)]
@@ -207,7 +207,7 @@ def _unlimited(v: Snapshot) -> list[Notice]:
     lacking = sorted(taken - limited)
     if not lacking:
         return []
-    text = f"nothing limits {', '.join(lacking)}: as much as is wanted is taken to be there"
+    text = f"nothing limits {', '.join(lacking)}: the plan assumes that there is enough"
     return [Notice(code="W-unlimited", at="slo.limits.resources", text=text)]
 
 
@@ -231,7 +231,7 @@ def _queueing(v: Snapshot, x: Integers, flows: Flows) -> list[Notice]:
     named = ", ".join(f"{name} ({busy:.0%})" for name, busy in worst[:SHOWN])
     who = "one application" if len(late) == 1 else f"{len(late)} applications"
     text = (
-        f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; "
-        "a saturated instance promises no waiting: raise change.slack, or set size to estimated or simulated"
+        f"at the planned use {who} would wait longer than their SLO leaves room for: {named}; raise change.slack, or "
+        "set size to auto, estimated or simulated"
     )
     return [Notice(code="W-queueing", at="promises", text=text)]

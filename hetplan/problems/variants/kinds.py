@@ -188,8 +188,8 @@ def read_kinds(
     without = sorted({k.variant for k in found if _is_gpu(inputs, k) and not {"gpu", "gpu_share"} & k.needs.keys()})
     if without:
         text = (
-            f"{len(without)} variants ({', '.join(without[:5])}) take no gpu_share: one card would hold as many "
-            "instances as its memory does, each as if alone on it"
+            f"{len(without)} variants ({', '.join(without[:5])}) take no gpu_share: a card is planned with as many "
+            "instances as fit its memory, each as fast as if alone"
         )
         notices.append(Notice(code="W-gpu-share", at="variants", text=text))
     return tuple(found)
@@ -208,7 +208,7 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
     for place, run in enumerate(variant.runs):
         at = f"$.variants.{name}.runs[{place}]"
         if run.latency is None:
-            text = "a run with a table of rates states no latency to hold against an SLO: left out"
+            text = "a run with a table of rates has no latency to compare with the SLO: left out"
             reading.notices.append(Notice(code="W-no-latency", at=at[2:], text=text))
             continue
         batches = _batches(reading, variant, run)
@@ -331,7 +331,7 @@ def read_slots(inputs: Inputs, kinds: tuple[Kind, ...], notices: list[Notice]) -
                 and all(settings.get(a) == v for a, v in {**kinds[k].knobs, "batch": kinds[k].batch}.items())
             ]  # fmt: skip
             if not exact:
-                text = f"{load.variant or load.node or 'it'} is no way to run a variant of these applications: stopped"
+                text = f"{load.variant or load.node or 'it'} matches no run of these applications: it is stopped"
                 notices.append(Notice(code="W-unknown-running", at=f"state.workers.{worker.id}.{load.id}", text=text))
             price = kinds[exact[0]].price if exact else _price_of_unknown(inputs, types, worker, load)
             found.append(Slot(worker, load, exact[0] if exact else None, price))

@@ -221,13 +221,13 @@ def _bounded_by(first: Draft, made: Draft) -> Draft:
 def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int) -> Draft:
     """The best plan seen, with what simulation showed of it."""
     if best is None:
-        text = "time was up before a simulation could confirm that waiting leaves the response times in time"
+        text = "time ended before a simulation could confirm the response times"
         return replace(made, warnings=(*made.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
     made, shown = best
     tried = replace(with_shown(made, shown), searched=turns > 1 or v.options.size == "simulated")
     if shown.late:
         named = ", ".join(sorted(shown.late)[:5])
-        text = f"late in simulation in each of {turns} plans, though ever less of each instance was asked: {named}"
+        text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
         return replace(tried, target_missed=text)
     unsure = sorted({one.id for one in v.asked if one.id in made.routing and not _is_judged(v, one)})
     if unsure and v.options.size == "auto":

@@ -82,6 +82,8 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
 def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
     """What can be served, which rooms bind, and the least addition of each alone (or of all together)."""
     short = _shortfall(v, ask)
+    if not v.repairs:
+        return Infeasible(why=(_served(v, short),), answer=answer)
     found = list(v.growths.items())
     use = sorted({room.growth for room in v.rooms} | {g for g, (key, _) in enumerate(found) if key[0] == "moves"})
     enough: dict[int, float] = {}
@@ -103,7 +105,7 @@ def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
         binding = [_named(v, found[g][0]) for g in use if found[g][1].field in fields]
         why.append(f"binding: {', '.join(binding)}")
     if alone and enough:
-        why.append(f"not cured by any amount of {', '.join(alone[:SHOWN])} alone")
+        why.append(f"no amount of {', '.join(alone[:SHOWN])} alone is enough")
     cost = {growth.field: growth.cost for _, growth in reversed(found)}
     repairs = [_repair(found[g][1], amount, together=together) for g, amount in enough.items()]
     repairs.sort(key=lambda r: (r.amount or 0.0) * cost[r.field])
@@ -174,7 +176,7 @@ def _shortfall(v: Snapshot, ask: Ask) -> dict[int, float] | None:
 
 def _served(v: Snapshot, short: dict[int, float] | None) -> str:
     if short is None:
-        return "the limits contradict one another, whatever is served"
+        return "the limits contradict one another, even if nothing is served"
     need = float(np.sum(v.need))
     missing = sum(short.values())
     worst = sorted(short.items(), key=lambda one: -one[1])
@@ -219,7 +221,7 @@ def over_budget(v: Snapshot, placed: Placed) -> Infeasible | None:
     if limit is None or not placed.idle_nanos or cost <= limit:
         return None
     at, unit = "slo.limits.cost_per_hour", v.inputs.slo.limits.currency
-    why = f"machines that limits.instances demands cost {placed.idle_nanos / NANO:g} {unit} an hour and are idle"
+    why = f"idle machines that limits.instances demands cost {placed.idle_nanos / NANO:g} {unit} an hour"
     text = f"raise {at} from {limit / NANO:g} to {cost / NANO:g} {unit}, or ask for fewer machines"
     repair = Repair(at, "raise", (cost - limit) / NANO, cost / NANO, unit, text)
     return Infeasible(why=(why,), repairs=(repair,), proved=False)

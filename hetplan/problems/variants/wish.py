@@ -47,19 +47,19 @@ __all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
 REFUSED = {
     **ONE_STEP,
-    "limits.survive.hosts": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
-    "limits.survive.zones": ("no spare machines are planned for failures", "Leave it out, and ask for more."),
-    "horizon.periods": ("one period is planned", "Plan each period by itself."),
+    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
     "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
     "apps.*.balancing": ("routes say where queries go", "Leave it out."),
-    "apps.*.goodput": ("how many may be late is said by violations here", "State violations.max."),
-    "apps.*.lifetime_s": ("applications are planned as if they stay", "Leave it out."),
-    "apps.*.deadline_s": ("a plan is not made query by query", "Set --time-limit."),
-    "apps.*.device": ("nothing runs on devices here", "Leave it out."),
-    "apps.*.candidates": ("candidate plans are for packing", 'Write "runs".'),
+    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
+    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
+    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
+    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a load is needed, a number", "Write queries per second: rate_qps."),
-    "apps.*.demand.series": ("one rate is planned for", "Write rate_qps; simulate plays a series."),
+    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
     "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
@@ -128,6 +128,8 @@ class Snapshot:
     slots: tuple[Slot, ...]
     serves: tuple[Serves, ...]
     notices: tuple[Notice, ...] = ()
+    repairs: bool = True
+    """Whether it is looked for what would help, where there is no plan: a dozen programs more."""
 
     @cached_property
     def weighted(self) -> bool:
@@ -541,7 +543,7 @@ class _Pairs:
                 )  # fmt: skip
         if self.derived:
             named = ", ".join(sorted(self.derived)[:5])
-            text = f"saturation_qps is not stated by runs of {named} ({len(self.derived)}): batch / latency is taken"
+            text = f"saturation_qps is not stated by runs of {named} ({len(self.derived)}): batch / latency is used"
             self.notices.append(Notice(code="W-derived-qps", at="variants", text=text))
         return tuple(found)
 

@@ -213,7 +213,7 @@ def test_what_is_never_kept_is_exit_3_and_says_why():
     assert outcome.why[0].startswith("not kept: in simulation cameras lose 5 times what may be late")
     outcome, asked = played(lambda *_: 0.05, evaluations=2)
     assert outcome.exit_code == 3
-    assert "more was not tried" in outcome.why[0]
+    assert "more room was not tried" in outcome.why[0]
     # After two plans the question is asked anew, with a repair.
     assert [spare for spare, *_ in asked[:3]] == [0.2, 0.34, 0.2]
 

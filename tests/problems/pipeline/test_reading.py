@@ -88,7 +88,7 @@ def test_a_statistic_that_was_not_named_is_answered_by_the_next():
     problem = pose(spoilt(change))
     assert problem.wish.trees[0].tasks[0].ms.tolist() == [60.0, 25.0]
     said = [(n.at, n.text) for n in problem.wish.notices if n.code == "W-statistic"]
-    assert said == [("tables.a1-g", "p50 was not measured: p95 is taken in its place")]
+    assert said == [("tables.a1-g", "p50 was not measured: p95 is used instead")]
 
 
 def test_the_point_of_a_run_wins_over_the_knobs_of_its_variant():

@@ -311,7 +311,7 @@ def test_the_bound_on_workers_is_the_fluid_program_s(quality: float, late: float
 
 def test_fewest_workers_need_a_target() -> None:
     profile, slo = files()
-    with pytest.raises(InputError, match="fewest workers for what"):
+    with pytest.raises(InputError, match="without a target"):
         solve(profile, slo, formulation="fewest-workers")
 
 

@@ -68,7 +68,7 @@ def test_counts_that_cannot_keep_a_rate_are_no_plan() -> None:
     case = small(rate_qps=60.0, instances={"base": [1, 1], "aux": [1, 1]})
     outcome = hp.solve(*case, formulation="fluid-lp")
     assert outcome.exit_code == 3
-    assert any("times as many queries are late as may be" in why for why in outcome.why)
+    assert any("times as many queries are late as allowed" in why for why in outcome.why)
 
 
 @pytest.mark.slow
@@ -132,4 +132,4 @@ def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
     outcome = hp.solve(*busy(90.0))
     assert outcome.exit_code == 3
     assert "% of the queries are late, and perhaps " in outcome.why[0], outcome.why
-    assert "so that the 1% that may be are not sure to be kept" in outcome.why[0]
+    assert "so the limit of 1% may not be kept" in outcome.why[0]

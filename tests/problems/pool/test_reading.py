@@ -56,7 +56,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "demanded without an offer": (
         lambda p, s: (p["offers"].pop("aux-od"), s["limits"].update(instances={"aux": [1, None]})),
         "$.limits.instances.aux[0]",
-        "no offer sells it",
+        "it has no offer",
     ),
     "free without limit": (
         lambda p, s: p["offers"]["aux-od"].update(price_per_hour="0"),
@@ -97,7 +97,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "stated rate",
     ),
     "moves": (lambda p, s: s["limits"].update(moves=3), "$.limits.moves", "counts no moves"),
-    "survive": (lambda p, s: s["limits"].update(survive={"hosts": 1}), "$.limits.survive", "spare"),
+    "survive": (lambda p, s: s["limits"].update(survive={"hosts": 1}), "$.limits.survive", "plans for failures"),
     "nothing to rent": (lambda p, s: s["limits"].update(only_listed=True), "$.variants.m.runs", "no hardware"),
 }
 
@@ -271,7 +271,7 @@ def test_a_statistic_that_was_not_measured_is_answered_by_the_next_and_said() ->
     assert isinstance(drafted, Draft)
     assert promise(drafted, "fluid_rate_qps") == pytest.approx(2 * 1000 / 17.5)
     assert [notice.text for notice in drafted.warnings if notice.code == "W-statistic"] == [
-        "mean was not measured: p99 is taken in its place"
+        "mean was not measured: p99 is used instead"
     ]
 
 
