@@ -33,7 +33,7 @@ _abandoned: list[threading.Thread] = []
 
 
 def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], None], hurry: bool = False) -> T:
-    """The result of `work(cancel)`: the first Ctrl-C sets `cancel`, the second leaves; `hurry`: nothing to hand over."""
+    """The result of `work(cancel)`: first Ctrl-C sets `cancel`, the second leaves; `hurry`: nothing to hand over."""
     if threading.current_thread() is not threading.main_thread():
         return work(threading.Event())
     cancel, done, at_once = threading.Event(), threading.Event(), threading.Event()
