@@ -141,7 +141,7 @@ def pipelines() -> Iterator[Case]:
     for late in ("serve", "drop"):
         app = {
             "runs": {"pipeline": "p"},
-            "latency": [{"percentile": 99, "max_ms": 250}],
+            "latency": [{"percentile": 99, "max_ms": 200}],
             "late": late,
             "demand": {"rate_qps": 220.0},
         }

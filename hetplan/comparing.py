@@ -12,9 +12,9 @@
 ==============================  ======================================================================================
 
 Of a plan with periods the plan is played hour by hour and costs its bill; the other ways are those of
-`hetplan.comparing_fleets`, and replanning is not one of them.
+`hetplan.comparing_fleets`.
 
-Of text (`hetplan.comparing_text`) the plan, static fleets and perfect foresight are played.
+Of text (`hetplan.comparing_text`) the plan, static fleets, replanning and perfect foresight are played.
 
 Beside them `least` is a bound that no way can be below: what the question's certified bounds say of the rates that
 came, over time, less the share that may be late (of every class of query alike).
@@ -241,7 +241,6 @@ def compare_ways(
 
 def _refuse(plan: Plan, what: Compared) -> None:
     """Plans of which no way is played, and ways that a plan does not have, by name."""
-    fleet = plan.parts is not None
     questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
     if not questions <= {*PLAYED, "llm"}:
         raise InputError.one(
@@ -252,15 +251,10 @@ def _refuse(plan: Plan, what: Compared) -> None:
     if tuple(what.ways) == WAYS:
         return  # those that a plan does not have are left out
     for way in what.ways:
-        why = ""
-        if fleet and way.startswith("replanning"):
-            why = "a fleet is not planned again every few seconds"
-        elif "llm" in questions and way not in TEXT_WAYS:
-            why = "machines that make text do not come and go while they are played"
-        if why:
+        if "llm" in questions and way not in TEXT_WAYS:
             raise InputError.one(
-                file="--ways", value=way, why=why,
-                remedy='Leave it out; "perfect foresight" plans it again each step of the demand.',
+                file="--ways", value=way, why="machines that make text do not come and go while they are played",
+                remedy='Leave it out; "replanning, ewma" plans them anew each step of the demand.',
             )  # fmt: skip
 
 
@@ -291,7 +285,8 @@ def _read_way(found: Mapping[str, Any]) -> Tuned | None:
 def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> Bench:
     if plan.question == "llm":
         app = next(iter(inputs.slo.apps))
-        return TextBench(plan, inputs, _course_of_text(app, inputs, what, cancel), what.series[app], SHARES)
+        course = _course_of_text(app, inputs, what, cancel)
+        return TextBench(plan, inputs, course, what.series[app], SHARES, MARGINS, _looks(what))
     texts = text_apps(plan)
     if not texts:
         return _Bench(plan, inputs, what, cancel)
@@ -302,7 +297,16 @@ def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event |
         fleet, planned = FleetPlayed(alone, files), planned_steps(plan, inputs, app, begins_s)
         benches.append(
             TextBench(
-                alone, fleet.on_demand, course, what.series[app], SHARES, fleet.by_the_hour, fleet.cheapest, planned
+                alone,
+                fleet.on_demand,
+                course,
+                what.series[app],
+                SHARES,
+                MARGINS,
+                _looks(what),
+                fleet.by_the_hour,
+                fleet.cheapest,
+                planned,
             )
         )
     others = without(plan, inputs, texts)
@@ -323,6 +327,15 @@ def _course_of_text(app: str, inputs: Inputs, what: Compared, cancel: threading.
     return Course(
         (), what.length_s, {app: asked}, seeds[: what.seeds], what.noise, cancel=cancel, fresh=seeds[what.seeds :]
     )
+
+
+def _looks(what: Compared) -> Foresight:
+    """How often who plans anew looks, and what was seen before."""
+    history = {
+        app: [rate for rate in rates for _ in range(round(what.period_s / what.every_s))]
+        for app, rates in what.history.items()
+    }
+    return Foresight(every_s=what.every_s, history=history)
 
 
 def _no_rates(app: str) -> NoReturn:
@@ -388,7 +401,9 @@ class _Bench:
         plan = recipes.plan_for(rates)
         if plan is None:
             return None
-        return system_of(plan, self.inputs, self.what.noise) if recipes.stateful else recipes.system_of(plan)
+        if self.fleet is None and recipes.stateful:
+            return system_of(plan, self.inputs, self.what.noise)
+        return recipes.system_of(plan)
 
     def _rates(self, turn: int, factor: float = 1.0) -> dict[str, float]:
         return {app: max(factor * rates[min(turn, len(rates) - 1)], 1e-3) for app, rates in self.what.series.items()}
@@ -418,30 +433,26 @@ class _Bench:
         return self._through(way, at, SHARES)
 
     def _replanned(self, way: str, *, kind: str) -> Tuned | None:
-        if self.fleet is not None or (kind == "seasonal" and not any(self.what.history.values())):
+        if kind == "seasonal" and not any(self.what.history.values()):
             return None
-        apps = list(self.what.series)
-        first = self.recipes.plan_for(self._rates(0))
+        apps, recipes = list(self.what.series), self.following
+        first = recipes.plan_for(self._rates(0))
         if first is None:
             return Tuned(way, None, (), "no plan carries the first rates")
-        begin = self._system(self._rates(0))
+        begin = self._system(self._rates(0), recipes)
         assert begin is not None
-        history = {
-            app: [rate for rate in rates for _ in range(round(self.what.period_s / self.what.every_s))]
-            for app, rates in self.what.history.items()
-        }
-        plain = Foresight(
-            kind=kind, every_s=self.what.every_s, lead_s=start_s([begin]), history=history,  # type: ignore[arg-type]
+        plain = replace(
+            _looks(self.what), kind=kind, lead_s=start_s([begin]),  # type: ignore[arg-type]
             limit_s=max((one.slo_ms for one in self.demands if math.isfinite(one.slo_ms)), default=1000.0) / 1000.0,
         )  # fmt: skip
 
         def at(setting: tuple[float, float]) -> Setting:
             how = replace(plain, quantile=setting[0], margin=setting[1])
             said = f"quantile {setting[0]:g}" + (f" times {setting[1]:g}" if setting[1] != 1.0 else "")
-            if not self.recipes.stateful:
-                return Setting(said, setting[0] * setting[1], begin, follow(self._system, how, apps))
+            if self.fleet is not None or not recipes.stateful:
+                return Setting(said, setting[0] * setting[1], begin, follow(recipes.system_for, how, apps))
             control = following_plans(
-                first, self.inputs, lambda rates, now: self.recipes.plan_for(rates, now),
+                first, self.inputs, recipes.plan_for,
                 lambda: Seer(how, apps).look, every_s=how.every_s, noise=self.what.noise,
             )  # fmt: skip
             return Setting(said, setting[0] * setting[1], begin, control)

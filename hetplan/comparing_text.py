@@ -1,20 +1,23 @@
 """Ways to serve a demand for text, side by side: each step of the demand is played token by token.
 
 A step is a steady load on what runs then, once machines have filled, so a way is a fleet for each step: the plan's
-own, one for the peak all day, or one for the rate that comes. What scales machines within a step (autoscalers,
-replanning every few seconds) is not played of text. In time is a request that keeps all its limits at once.
+own, one for the peak all day, or one for the rate that comes. Who plans anew every few seconds sees the rate of a step
+look by look, and so has several fleets in it, one after another: each is played as if it went on, and its requests
+count for as long as it is there; what piles up before the machines come is not carried over to them. Autoscalers are
+not played of text. In time is a request that keeps all its limits at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from typing import Protocol
+from itertools import chain, pairwise
+from typing import Protocol, cast
 
+from hetplan.dispatch.forecasting import Forecast, ForecastName
 from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -24,6 +27,7 @@ from hetplan.replanned import Recipes
 from hetplan.serving.loads import worker_price
 from hetplan.serving.price import machine_price
 from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
+from hetplan.simulator.following import Foresight
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.token_report import REQUESTS
 from hetplan.simulator.tokens import draw, play
@@ -31,27 +35,38 @@ from hetplan.simulator.ways import Course, Played, Tuned, cheapest_of
 
 __all__ = ["TEXT_WAYS", "Bench", "TextBench", "Together", "planned_steps", "text_apps", "without"]
 
-TEXT_WAYS = ("plan", "static, one type", "static, best mix", "perfect foresight")
+REPLANNING: Mapping[str, str] = {"replanning, ewma": "ewma", "replanning, seasonal": "seasonal"}
+TEXT_WAYS = ("plan", "static, one type", "static, best mix", *REPLANNING, "perfect foresight")
 """The ways that are played of text."""
 MOST_REQUESTS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What runs in a step: machines of each offer, and what they cost per hour."""
+    """What runs in a step: machines of each offer, what they cost per hour, and their workers, by which it is known."""
 
     fleet: TokenFleet
     machines: Mapping[str, int]
     cost: float
+    workers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class _Fleets:
-    """A way at one setting: a fleet for each step of the demand."""
+    """A way at one setting: for each step of the demand what runs then, each for a share of the step."""
 
     name: str
     value: float
-    steps: Sequence[_Step]
+    steps: Sequence[Sequence[tuple[float, _Step]]]
+
+    @classmethod
+    def of(cls, name: str, value: float, steps: Sequence[_Step]) -> _Fleets:
+        """One fleet for each step."""
+        return cls(name, value, [((1.0, step),) for step in steps])
+
+    def in_turn(self) -> Iterator[_Step]:
+        """What runs, one after another."""
+        return (step for _, step in chain.from_iterable(self.steps))
 
 
 @dataclass
@@ -63,6 +78,10 @@ class TextBench:
     course: Course
     rates: Sequence[float]
     factors: Sequence[float]
+    margins: Sequence[tuple[float, float]]
+    """Who plans anew is ready for this quantile of its forecast, times so much."""
+    looks: Foresight
+    """How often who plans anew looks, and what was seen before."""
     hourly: Inputs | None = None
     """What perfect foresight rents from, where that is more than static fleets do; `lowest`: what nothing is below."""
     lowest: Inputs | None = None
@@ -90,7 +109,9 @@ class TextBench:
             return None
         if way == "plan":
             steps = self.planned or (self._step(self.plan),) * len(self.rates)
-            return self._tuned(way, [_Fleets("as it is", 1.0, steps)])
+            return self._tuned(way, [_Fleets.of("as it is", 1.0, steps)])
+        if way in REPLANNING:
+            return self._replanned(way)
         if way == "static, one type":
             types = [self._through(way, self._recipes(one), steady=True) for one in self._types()]
             return min(types, key=lambda one: one.best.cost_per_hour if one.best is not None else math.inf)
@@ -126,15 +147,73 @@ class TextBench:
             wanted = [factor * (max(self.rates) if steady else rate) for rate in self.rates]
             plans = [recipes.plan_for({self.app: max(rate, 1e-3)}) for rate in wanted]
             steps = [self._step(plan) for plan in plans if plan is not None]
-            if len(steps) < len(plans) or any(one.steps == steps for one in settings):
+            known = ([step.workers for step in one.in_turn()] for one in settings)
+            if len(steps) < len(plans) or [step.workers for step in steps] in known:
                 continue
             said = f"planned for {factor:g} of the peak" if steady else f"{factor:g} of what comes"
             if way == "static, one type":
                 said = " + ".join(f"{count} {name}" for name, count in steps[0].machines.items())
-            settings.append(_Fleets(said, factor, steps))
+            settings.append(_Fleets.of(said, factor, steps))
         if not settings:
             return Tuned(way, None, (), "no plan carries these rates")
         return self._tuned(way, settings)
+
+    def _replanned(self, way: str) -> Tuned | None:
+        """Over quantiles of a forecast's errors and margins, dearest first."""
+        kind = cast(ForecastName, REPLANNING[way])
+        if kind == "seasonal" and not any(self.looks.history.values()):
+            return None
+        recipes = self.mix if self.hourly is None else self._recipes(self.hourly)
+        settings = list[_Fleets]()
+        for quantile, margin in self.margins:
+            how = replace(self.looks, kind=kind, quantile=quantile, margin=margin)
+            steps = self._looked(how, recipes)
+            if steps is not None:
+                said = f"quantile {quantile:g}" + (f" times {margin:g}" if margin != 1.0 else "")
+                settings.append(_Fleets(said, quantile * margin, steps))
+        return self._tuned(way, settings) if settings else Tuned(way, None, (), "no plan carries these rates")
+
+    def _looked(self, how: Foresight, recipes: Recipes) -> list[list[tuple[float, _Step]]] | None:
+        """What runs in each step by what is foreseen look by look; machines that are added serve once they started."""
+        step_s = self.course.length_s / len(self.rates)
+        serving = list[tuple[float, _Step]]()  # from when which fleet, in the order in which they were asked for
+        for number, rate in enumerate((self.rates[0], *self._foreseen(how, step_s))):
+            plan = recipes.plan_for({self.app: max(rate, 1e-3)})
+            if plan is None:
+                return None
+            step = self._step(plan)
+            before = serving[-1][1] if serving else step
+            if not serving or step.workers != before.workers:
+                serving.append((number * how.every_s + self._start_s(before, step), step))
+        found = list[list[tuple[float, _Step]]]()
+        for number in range(len(self.rates)):
+            begin_s, end_s, parts = number * step_s, (number + 1) * step_s, list[tuple[float, _Step]]()
+            for turn, (from_s, step) in enumerate(serving):
+                until_s = min([at_s for at_s, _ in serving[turn + 1 :]], default=math.inf)
+                lasts_s = min(until_s, end_s) - max(from_s, begin_s)
+                if lasts_s > 0:
+                    parts.append((lasts_s / step_s, step))
+            found.append(parts)
+        return found
+
+    def _foreseen(self, how: Foresight, step_s: float) -> Iterator[float]:
+        """The rate to be ready for after each look; less only once less has been foreseen for so long."""
+        forecast = Forecast(how.kind, how.quantile, how.every_s, how.lead_s + how.every_s, season_s=how.season_s)
+        forecast.before(how.history.get(self.app, ()))
+        held = deque[float](maxlen=max(1, round(how.hold_s / how.every_s)))
+        for look in range(int(self.course.length_s / how.every_s)):
+            forecast.observe(self.rates[min(int(look * how.every_s / step_s), len(self.rates) - 1)])
+            held.append(how.margin * forecast.ahead())
+            yield max(held)
+
+    def _start_s(self, before: _Step, after: _Step) -> float:
+        """How long the slowest of the machines takes that are added."""
+        profile = (self.hourly or self.inputs).profile
+        more = [name for name, count in after.machines.items() if count > before.machines.get(name, 0)]
+        return max(
+            (profile.hardware[profile.offers[name].hardware].startup_s for name in more if name in profile.offers),
+            default=0.0,
+        )
 
     def _tuned(self, way: str, settings: Sequence[_Fleets]) -> Tuned:
         found = cheapest_of(way, [partial(self._played, one) for one in settings], self.course)
@@ -152,29 +231,32 @@ class TextBench:
                 machines[worker.offer or worker.hardware] += worker.count
             files = self.hourly or self.inputs
             cost = sum((worker_price(files, worker) or 0) * worker.count for worker in single.workers) / NANO
-            self._steps[key] = _Step(fleet_of_plan(single, files, self.app), machines, cost)
+            self._steps[key] = _Step(fleet_of_plan(single, files, self.app), machines, cost, _said(single))
         return self._steps[key]
 
     def _played(self, setting: _Fleets, course: Course) -> Played:
         """Each step once per seed; machines are paid while they start."""
         step_s = course.length_s / len(self.rates)
         shares = [
-            [self._share(step, rate, seed) for step, rate in zip(setting.steps, self.rates, strict=True)]
+            [
+                sum(part * self._share(step, rate, seed) for part, step in parts)
+                for parts, rate in zip(setting.steps, self.rates, strict=True)
+            ]
             for seed in course.seeds
         ]
         came = [rate * step_s for rate in self.rates]
         good = sum(share * count for one in shares for share, count in zip(one, came, strict=True))
         stretches = tuple(sum(one[n] for one in shares) / len(shares) for n in range(len(came)))
         total = sum(came) * len(shares)
-        cost = sum(one.cost for one in setting.steps) / len(setting.steps)
-        cost += self._starting(setting.steps) / (course.length_s / 3600.0)
+        cost = sum(part * one.cost for parts in setting.steps for part, one in parts) / len(setting.steps)
+        cost += self._starting(setting.in_turn()) / (course.length_s / 3600.0)
         return Played(
             setting=setting.name, value=setting.value, cost_per_hour=cost, in_time={self.app: good / max(total, 1e-9)},
             worst={self.app: min(stretches)}, queries=round(total), timely=round(good), costs=(cost,) * len(shares),
             stretches={self.app: tuple(round(one, 6) for one in stretches)},
         )  # fmt: skip
 
-    def _starting(self, steps: Sequence[_Step]) -> float:
+    def _starting(self, steps: Iterator[_Step]) -> float:
         """What machines cost while they start, in all."""
         profile, total = (self.hourly or self.inputs).profile, 0.0
         for before, after in pairwise(steps):
@@ -190,7 +272,7 @@ class TextBench:
         """The share of a step's requests that keep all limits."""
         if self.course.cancel is not None and self.course.cancel.is_set():
             raise Cancelled("the comparison was cancelled")
-        key = (id(step), rate, seed)
+        key = (step.workers, rate, seed)
         if rate > 0 and key not in self._shares:
             wanted = self.inputs.slo.apps[self.app]
             demand, limits = demand_of(wanted, rate), limits_of(wanted)
@@ -298,6 +380,11 @@ def planned_steps(plan: Plan, inputs: Inputs, app: str, begins_s: Sequence[float
         name = next(name for name in names if app in (plan.parts or {})[name].rate_qps)
         if name not in known:
             files = inputs_of_part(inputs, (plan.parts or {})[name].rate_qps)
-            known[name] = _Step(fleet_of_plan(of_part(plan, name), files, app), {}, 0.0)
+            alone = of_part(plan, name)
+            known[name] = _Step(fleet_of_plan(alone, files, app), {}, 0.0, _said(alone))
         found.append(known[name])
     return found
+
+
+def _said(plan: Plan) -> tuple[str, ...]:
+    return tuple(worker.model_dump_json() for worker in plan.workers)

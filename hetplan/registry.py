@@ -268,6 +268,7 @@ def tools_of(question: str, given: Tools | None = None) -> Tools:
         simulate=given.simulate or own.pop("simulate", None),
         evaluate=given.evaluate or own.pop("evaluate", None),
         extra={**own, **given.extra},
+        trial=given.trial,
     )
 
 

@@ -42,6 +42,8 @@ STATEFUL = "variants"
 GRID = 0.05
 """Plans are made for rates this far apart."""
 _STEPS_DOWN = 60
+_ON_THE_WAY = (1.0, 0.5, 0.25, 0.125)
+"""Where so many moves as are allowed do not do for the rates that are wanted, they are for so much of the way there."""
 
 
 @dataclass
@@ -61,6 +63,10 @@ class Recipes:
     """How often a plan was wanted, and how often no plan carried the rates."""
     _outcomes: dict[Any, Outcome] = field(default_factory=dict, repr=False)
     _systems: dict[str, System] = field(default_factory=dict, repr=False)
+    _plans: dict[int, Plan] = field(default_factory=dict, repr=False)
+    """By the system that was made of it."""
+    _carried: dict[str, Mapping[str, float]] = field(default_factory=dict, repr=False)
+    """The rates that a plan was made for, where moves are limited."""
 
     def __post_init__(self) -> None:
         from hetplan.simulator.following import Names
@@ -80,8 +86,12 @@ class Recipes:
     @property
     def stateful(self) -> bool:
         """Whether a plan depends on the one before it."""
-        moves = self.inputs.slo.limits.moves is not None and self.plan.parts is None
-        return self.plan.question == STATEFUL or moves
+        return self.plan.question == STATEFUL or self.limited
+
+    @property
+    def limited(self) -> bool:
+        """Whether from one plan to the next so many moves are allowed, and no more."""
+        return self.inputs.slo.limits.moves is not None
 
     def rounded(self, rates: Mapping[str, float], *, up: bool = True) -> dict[str, float]:
         """The nearest rates of the grid that are no lower (or no higher)."""
@@ -93,33 +103,55 @@ class Recipes:
 
     def outcome(self, rates: Mapping[str, float], now: Plan | None = None) -> Outcome:
         """What the question says of these rates."""
-        state = next_state(now) if now is not None and self.stateful else None
+        state = next_state(of_period(now, now.periods[0])) if now is not None and self.stateful else None
         key = (tuple(sorted(rates.items())), state.model_dump_json() if state is not None else None)
         if key not in self._outcomes:
+            limits = self._slo.limits if state is not None else self._slo.limits.model_copy(update={"moves": None})
             self._outcomes[key] = self._planner.plan(
-                self._slo, state=state, demand=rates, question=self.plan.question,
+                self._slo.model_copy(update={"limits": limits}), state=state, demand=rates, question=self.plan.question,
                 formulation=self.plan.method.formulation, options=self._options, try_repairs=False,
             )  # fmt: skip
         return self._outcomes[key]
 
     def plan_for(self, rates: Mapping[str, float], now: Plan | None = None) -> Plan | None:
         """The plan for rates on the grid, or for the highest below them that has one; None where none has."""
+        if now is not None and self.stateful:
+            return self.following(self.rounded(rates), now)
         self.asked += 1
         for step in range(_STEPS_DOWN):
             tried = {app: rate / (1.0 + self.grid) ** step for app, rate in rates.items()}
-            plan = self.outcome(self.rounded(tried), now).plan
+            plan = self._kept(self.rounded(tried), None)
             if plan is not None:
                 return plan
             if step == 0:
                 self.missing += 1
-            if self.stateful:
+            if self.stateful and not self.limited:
                 # What runs goes on.
                 return None
         return None
 
-    def system_for(self, rates: Mapping[str, float]) -> System | None:
-        """What runs by the plan for these rates; the same machines have the same names in every system."""
-        plan = self.plan_for(rates)
+    def following(self, rates: Mapping[str, float], now: Plan) -> Plan | None:
+        """The plan for these rates that follows one; with few moves for as much of the way to them as these do."""
+        self.asked += 1
+        before = self._carried.get(now.digest or "", rates)
+        for part in _ON_THE_WAY if self.limited else (1.0,):
+            had = {app: min(rate, before.get(app, rate)) for app, rate in rates.items()}
+            plan = self._kept({app: had[app] + part * (rate - had[app]) for app, rate in rates.items()}, now)
+            if plan is not None:
+                return plan
+            self.missing += part == 1.0
+        return None
+
+    def _kept(self, rates: Mapping[str, float], now: Plan | None) -> Plan | None:
+        """The plan for these rates; what it was made for is kept."""
+        plan = self.outcome(rates, now).plan
+        if plan is not None and self.limited:
+            self._carried[plan.digest or ""] = rates
+        return plan
+
+    def system_for(self, rates: Mapping[str, float], before: System | None = None) -> System | None:
+        """What runs by the plan for these rates, after what runs `before`; machines that stay keep their names."""
+        plan = self.plan_for(rates, self._plans.get(id(before)))
         return self.system_of(plan) if plan is not None else None
 
     def system_of(self, plan: Plan) -> System:
@@ -132,6 +164,7 @@ class Recipes:
             labels = {worker.id: worker.offer or "" for worker in single.workers} if plan.parts is not None else None
             system = planned_systems(single, self.inputs, noise=self.noise)[0].system
             self._systems[key] = self._names.named(system, labels=labels)
+            self._plans[id(self._systems[key])] = plan
         return self._systems[key]
 
     def least_cost(self, rates: Mapping[str, float]) -> float | None:
@@ -168,18 +201,10 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
     if plan.question == STATEFUL:
         from hetplan.simulator.autoscale import autoscale
 
-        recipes.grid = 1e-6
-        carried: list[bool] = []
-
-        def plan_for(rates: Mapping[str, float], now: Plan) -> Plan | None:
-            outcome = recipes.outcome(rates, now)
-            carried.append(outcome.plan is not None)
-            return outcome.plan
-
         report = autoscale(
-            plan, inputs, plan_for, series=series, period_s=inputs.slo.horizon.period_s, every_s=every_s, **how
+            plan, inputs, recipes.following, series=series, period_s=inputs.slo.horizon.period_s, every_s=every_s, **how
         )
-        return _noted(report, len(carried), carried.count(False))
+        return _noted(report, recipes.asked, recipes.missing)
     return play_recipes(plan, inputs, recipes, every_s, how)
 
 
@@ -194,7 +219,7 @@ def _noted(report: SimulationReport, asked: int, missing: int) -> SimulationRepo
 def play_recipes(
     plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any]
 ) -> SimulationReport:
-    """Plans of a question without a state, one after another, for the rates that are foreseen.
+    """Plans one after another, for the rates that are foreseen; where moves are limited, each from the one before.
 
     `plan` is any one plan of one period: it says which applications are served.
     """

@@ -189,8 +189,19 @@ def test_a_plan_with_periods_is_played_hour_by_hour_and_costs_its_bill(fleet: tu
     assert row.best.cost_per_hour == pytest.approx(sum(lines))
     (early,) = compare_ways(plan, inputs, replace(late, begin_s=0.0)).rows
     assert early.best is None, "the machines of its first hour are too few"
-    with pytest.raises(InputError, match="perfect foresight"):
-        compare_ways(plan, inputs, replace(what, ways=("replanning, ewma",)))
+
+
+def test_a_fleet_is_planned_anew_as_its_demand_is_seen(fleet: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, inputs = fleet
+    monkeypatch.setattr(comparing, "MARGINS", ((1.0, 1.3), (0.5, 0.5)))
+    what = Compared(FLEET_SERIES, 200.0, attain=0.8, ways=("replanning, ewma", "static, best mix"), fresh=0)
+    anew, static = compare_ways(plan, inputs, what).rows
+    assert anew.best is not None
+    assert static.best is not None
+    assert anew.best.cost_per_hour < static.best.cost_per_hour, "fewer machines while few queries come"
+    assert anew.best.in_time["rank"] < 1.0, "what grows is seen late"
+    assert anew.best.in_time["sort"] > anew.best.in_time["rank"]
+    assert min(one.cost_per_hour for one in anew.tried) < anew.best.cost_per_hour, "the bolder setting is too bold"
 
 
 @pytest.mark.slow
@@ -211,7 +222,9 @@ def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatc
     plan = hp.solve(*files, options={"size": "planned"}).require()
     inputs = load_inputs(*files)
     monkeypatch.setattr(comparing, "SHARES", (1.1,))
-    what = Compared({"assistant": (5.0, 25.0)}, 3600.0, ways=("plan", "static, one type", "perfect foresight"))
+    monkeypatch.setattr(comparing, "MARGINS", ((0.5, 1.1),))
+    ways = ("plan", "static, one type", "perfect foresight", "replanning, ewma")
+    what = Compared({"assistant": (5.0, 25.0)}, 3600.0, ways=ways)
     found = compare_ways(plan, inputs, what)
     assert found.attain == {"assistant": 0.9}
     money = {row.way: row.best.cost_per_hour for row in found.rows if row.best is not None}
@@ -219,6 +232,10 @@ def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatc
     assert money["plan"] == pytest.approx(bill)
     assert found.least is not None
     assert found.least < money["perfect foresight"] < money["static, one type"]
+    assert found.least < money["replanning, ewma"] < money["static, one type"]
+    foreseen, anew = found.rows[2].tried[0], found.rows[3].tried[0]
+    assert foreseen.stretches["assistant"][0] == pytest.approx(anew.stretches["assistant"][0], abs=0.02)
+    assert anew.stretches["assistant"][1] < foreseen.stretches["assistant"][1], "late until the new machines serve"
     assert "per million tokens in time" in found.rows[0].note
     (small,) = compare_ways(plan, inputs, replace(what, series={"assistant": (60.0,)}, ways=("plan",))).rows
     assert small.best is None, "made for 25 a second, it is late under 60"

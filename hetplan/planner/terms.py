@@ -74,10 +74,12 @@ class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` is for
-    what one question alone needs, by name. With `repairs` those that take simulations are looked for.
+    what one question alone needs, by name. With `repairs` those that take simulations are looked for. In a `trial` it
+    is only asked whether there is a plan.
     """
 
     simulate: Callable[..., Any] | None = None
     evaluate: Callable[..., Any] | None = None
     extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     repairs: bool = True
+    trial: bool = False

@@ -36,6 +36,13 @@ def check_limits(found: Dangling, slo: Slo) -> None:
         if kind in limits.offers and kind in profile.offers:
             why = f"{kind!r} is both an offer and a way to buy"
             found.fault(("limits", "offers", kind), kind, why, "Rename the offer.")
+    for name, limit in limits.offers.items():
+        if limit.least and limit.share is not None and limit.share[1] == 0:
+            why, remedy = (
+                f"no share for the {limit.least} machines of its floor",
+                'Raise the share, or lower "least" to 0.',
+            )
+            found.fault(("limits", "offers", name, "share"), limit.share[1], why, remedy)
     _check_shares(found, slo)
     zones = {offer.zone for offer in profile.offers.values() if offer.zone is not None}
     if limits.survive.zones and limits.survive.zones >= max(len(zones), 1):

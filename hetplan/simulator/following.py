@@ -1,9 +1,9 @@
 """Systems that follow demand: what is foreseen of each application, and going over to the system for it in time.
 
-What would run is handed in as a callable from rates to a system (a planner's, a table's). A `Foresight` says for which
-rates: the forecast over the time until what is asked for now would serve, plus what has piled up; less only once less
-has been foreseen for `hold_s`. `follow` goes over as plans replace plans: what is added serves first, then routes
-change, then what is left over goes. `scheduled` does the same by the clock, ahead of each hour.
+What would run is handed in as a callable from rates and what runs to a system (a planner's, a table's). A `Foresight`
+says for which rates: the forecast over the time until what is asked for now would serve, plus what has piled up; less
+only once less has been foreseen for `hold_s`. `follow` goes over as plans replace plans: what is added serves first,
+then routes change, then what is left over goes. `scheduled` does the same by the clock, ahead of each hour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from hetplan.simulator.simulation import Simulation, content_of
 
 __all__ = ["Foresight", "Names", "Seer", "follow", "scheduled", "start_s"]
 
-SystemFor = Callable[[Mapping[str, float]], "System | None"]
+SystemFor = Callable[[Mapping[str, float], System], "System | None"]
+"""From the rates that are foreseen, and what runs, to what runs next; None: what runs goes on."""
 
 CATCH_UP_S = 60.0
 """What has piled up is to be served within so long."""
@@ -123,7 +124,7 @@ def follow(system_for: SystemFor, how: Foresight, apps: Sequence[str]) -> Callab
 
         def look() -> None:
             nonlocal last
-            following = system_for(seer.look(run))
+            following = system_for(seer.look(run), last)
             if following is not None and following is not last:
                 run.change(following)
                 last = following

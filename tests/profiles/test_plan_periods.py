@@ -122,6 +122,7 @@ def test_the_files_of_a_fleet_are_read() -> None:
         ("slo", "limits.offers.c-od", {"least": 1}, "there is no offer 'c-od'"),
         ("slo", "limits.offers.spot.least", 9, None),
         ("slo", "limits.offers.on-demand", {"share": [0.7, 1]}, None),
+        ("slo", "limits.offers.spot", {"share": [0, 0], "least": 2}, "no share for the 2 machines of its floor"),
         ("slo", "limits.offers.on-demand", {"share": [0, 0.4]}, "at most"),
         ("slo", "limits.offers.spot.share", [0.8, 0.5], "least <= most"),
         ("slo", "apps.rank.demand.series", [50, 100, 150], "one rate per period"),

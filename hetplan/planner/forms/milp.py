@@ -99,8 +99,9 @@ class Builder:
 
     def add(self, rows: ArrayLike, columns: ArrayLike, coefficients: ArrayLike) -> None:
         """Add coefficients at (rows, columns), broadcast against one another; repeated places sum."""
-        r, c, v = np.broadcast_arrays(np.asarray(rows), np.asarray(columns), np.asarray(coefficients, dtype=float))
-        self._terms.append((r.ravel().astype(np.int64), c.ravel().astype(np.int64), v.ravel().astype(float)))
+        shape = np.broadcast(rows, columns, coefficients).shape
+        at = np.full(shape, rows, np.int64).ravel(), np.full(shape, columns, np.int64).ravel()
+        self._terms.append((*at, np.full(shape, coefficients, np.float64).ravel()))
 
     def build(self) -> Milp:
         """The finished form."""
@@ -150,7 +151,7 @@ class Builder:
 
 
 def _full(value: ArrayLike, shape: tuple[int]) -> Vector:
-    return np.broadcast_to(np.asarray(value, dtype=float), shape).copy()
+    return np.full(shape, value, np.float64)
 
 
 def _stack(parts: Sequence[tuple[NDArray[Any], ...]], k: int) -> NDArray[Any]:

@@ -17,7 +17,7 @@ because each cheapest choice is whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from hetplan.planner.forms.milp import Builder, Elastic
 from hetplan.problems.fleet.wish import HUGE, Wish
 from hetplan.profiles.fields import NANO
 
-__all__ = ["Limit", "add_machines", "limits_of"]
+__all__ = ["Floor", "Limit", "add_machines", "floors_of", "limits_of"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -43,6 +43,37 @@ class Limit:
     lower: float = -np.inf
     upper: float = np.inf
     elastic: Elastic | None = None
+
+
+@dataclass(frozen=True)
+class Floor:
+    """An end of a limit on offers that no slack of its row says: the fewest machines, or a share of all."""
+
+    limit: Limit
+    field: str
+    verb: str
+    stated: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether it counts machines."""
+        return self.limit.name == "offers"
+
+    def at(self, wish: Wish, to: float) -> Limit:
+        """The limit with another number there."""
+        if self.whole:
+            return replace(self.limit, lower=to)
+        return replace(self.limit, total=self.limit.total + (self.stated - to) * np.ones(len(wish.offers)))
+
+
+def floors_of(limit: Limit) -> Iterator[Floor]:
+    """The floors of a limit on offers."""
+    if limit.name == "offers" and limit.lower > 0:
+        yield Floor(limit, f"slo.limits.offers.{limit.label}.least", "lower", limit.lower)
+    if limit.name == "share":
+        kind, _, end = limit.label.rpartition(" at ")
+        place, verb = (0, "lower") if end == "least" else (1, "raise")
+        yield Floor(limit, f"slo.limits.offers.{kind}.share[{place}]", verb, -float(limit.total.min(initial=0.0)))
 
 
 def limits_of(wish: Wish) -> Iterator[Limit]:

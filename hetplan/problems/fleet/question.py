@@ -73,10 +73,10 @@ class FleetQuestion:
             found = (roomier(before, wish, ask) if before is not None else None) or searched(wish, parts, ask)
             return found if isinstance(found, Infeasible) else (found, parts)
 
-        best = with_room(self.wish, answer, lambda: is_over(ask))
+        best = with_room(self.wish, answer, lambda: self.tools.trial or is_over(ask))
         if isinstance(best, Infeasible):
             return best
-        hurried = is_over(ask)
+        hurried = self.tools.trial or is_over(ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         levers: tuple[Lever, ...] = ()
         with suppress(Cancelled):

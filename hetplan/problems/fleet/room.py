@@ -168,8 +168,17 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
             rooms[name, late.rate] = _rooms(found, late.careful, late)
         else:
             key = _key(name, late.p, found)
-            room[key] = STEP * wish.room.get(key, 1.0)
+            room[key] = max(STEP * wish.room.get(key, 1.0), _beyond(found, late))
     return replace(wish, room=room, rooms=rooms)
+
+
+def _beyond(found: Found, late: _Late) -> float:
+    """How many times its rate excludes a pool's machines that are short; 0 where there are rounds to go by little."""
+    wish, careful = found.wish, late.careful
+    if not isinstance(careful, Cone) or wish.periods * len(wish.apps) <= FEW_PAIRS:
+        return 0.0
+    machines = found.fleet.choices[careful.app, late.p].machines
+    return MORE * careful.carried(surviving(wish, careful, machines, late.situation)) / late.wanted
 
 
 def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:

@@ -167,10 +167,10 @@ class Search:
                 return False
         return True
 
-    def contradictions(self) -> Milp | None:
-        """The limits of a period, where no machines at all keep them; None where some do."""
+    def contradictions(self, limits: Sequence[Limit] | None = None) -> Milp | None:
+        """These limits (all) of a period, where no machines at all keep them; None where some do."""
         m = Builder("min", name="fleet, limits")
-        add_machines(m, self.wish, self.limits, [0], whole=False)
+        add_machines(m, self.wish, self.limits if limits is None else limits, [0], whole=False)
         form = m.build()
         return form if self.ask(form, gap=0.0, about="limits on machines").status is Status.INFEASIBLE else None
 

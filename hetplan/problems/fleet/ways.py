@@ -150,7 +150,7 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool 
 
     search = Search.of(wish, parts, ask)
     if (limits := search.contradictions()) is not None:
-        return contradicted(limits, ask)
+        return contradicted(search, limits)
     each = search.over(search.same)
     if reckoned:
         passes = PASSES if len(each.groups) < each.wish.periods else 0

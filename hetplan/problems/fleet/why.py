@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Edit, Infeasible, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
+from hetplan.problems.fleet.master import Floor, floors_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
@@ -22,10 +22,42 @@ __all__ = ["contradicted", "explained"]
 Floats = NDArray[np.float64]
 
 
-def contradicted(limits: Milp, ask: Ask) -> Infeasible:
-    """Limits on machines that no machines keep, whatever they serve."""
-    found = explain(limits, ask)
-    return replace(found, why=("the limits on machines contradict one another", *found.why))
+def contradicted(search: Search, form: Milp) -> Infeasible:
+    """Limits on machines that no machines keep, whatever they serve: the fewest of them, and what would do."""
+    kept = list(search.limits)
+    for limit in search.limits:
+        rest = [one for one in kept if one is not limit]
+        if search.contradictions(rest) is not None:
+            kept = rest
+    floors = [floor for limit in kept for floor in floors_of(limit)]
+    repairs = [*explain(form, search.ask).repairs]
+    repairs += [one for floor in floors if (one := _loosened(search, floor)) is not None]
+    stated = [f"{floor.field} ({floor.stated:g})" for floor in floors]
+    stated += [limit.elastic.field for limit in kept if limit.elastic is not None]
+    *others, last = dict.fromkeys(stated)
+    together = f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be kept"
+    return Infeasible(why=("the limits on machines contradict one another", together), repairs=tuple(repairs))
+
+
+def _loosened(search: Search, floor: Floor) -> Repair | None:
+    """The least change of a floor, or of a share, with which there are machines; None where none does."""
+    step, end = (1.0, 0.0) if floor.whole else (1e-3, 0.0 if floor.verb == "lower" else 1.0)
+
+    def does(steps: int) -> bool:
+        to = floor.stated + steps * step * (1 if end > floor.stated else -1)
+        others = [one for one in search.limits if one is not floor.limit]
+        return search.contradictions([*others, floor.at(search.wish, to)]) is None
+
+    few, enough = 0, round(abs(end - floor.stated) / step)
+    if not enough or not does(enough):
+        return None
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if does(middle) else (middle, enough)
+    to = round(floor.stated + enough * step * (1 if end > floor.stated else -1), 3)
+    to, unit = (int(to), "machines") if floor.whole else (to, "")
+    text = f"{floor.verb} {floor.field} from {floor.stated:g} to {to:g}{' machines' if floor.whole else ''}"
+    return Repair(floor.field, floor.verb, abs(to - floor.stated), to, unit, text)
 
 
 def explained(search: Search) -> Infeasible:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
@@ -62,7 +62,7 @@ class Variants:
         from hetplan.problems.variants.wish import read_snapshot
 
         del start
-        snapshot = read_snapshot(inputs, cast(VariantsOptions, options))
+        snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.repairs)
         if snapshot.options.size != "planned":
             from hetplan.problems.variants.size import leaving_room_to_wait
 

@@ -82,6 +82,8 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
 def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
     """What can be served, which rooms bind, and the least addition of each alone (or of all together)."""
     short = _shortfall(v, ask)
+    if not v.repairs:
+        return Infeasible(why=(_served(v, short),), answer=answer)
     found = list(v.growths.items())
     use = sorted({room.growth for room in v.rooms} | {g for g, (key, _) in enumerate(found) if key[0] == "moves"})
     enough: dict[int, float] = {}

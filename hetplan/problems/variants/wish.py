@@ -128,6 +128,8 @@ class Snapshot:
     slots: tuple[Slot, ...]
     serves: tuple[Serves, ...]
     notices: tuple[Notice, ...] = ()
+    repairs: bool = True
+    """Whether it is looked for what would help, where there is no plan: a dozen programs more."""
 
     @cached_property
     def weighted(self) -> bool:

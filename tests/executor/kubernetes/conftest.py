@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cases.real_cluster import Server
 
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes.target import Kubernetes
@@ -80,3 +81,13 @@ def target(cluster: Cluster) -> Callable[..., Kubernetes]:
         return Kubernetes(Setting("cluster", read_hosts(content), cluster.folder, settings))
 
     return make
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A namespace of a real API server."""
+    made = Server()
+    yield made
+    made.ended.set()
+    made.playing.join()
+    made.ask("delete", "namespace", made.namespace, "--wait=false")

@@ -317,6 +317,32 @@ def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)
 
 
+def test_limits_that_contradict_one_another_are_the_fewest_and_one_changed_is_enough() -> None:
+    """A floor of spot machines, their share, and few on demand: the quota beside them is not to blame."""
+    profile = copy.deepcopy(PROFILE)
+    profile["offers"]["big-spot"] = {
+        **profile["offers"]["big-b"],
+        "price_per_hour": "0.4",
+        "interruptions_per_hour": 0.1,
+    }
+    profile["zones"] = {"a": {"quota": {"machines": 9}}, "b": {}}
+    limits: Json = {"offers": {"spot": {"least": 4, "share": [0, 0.5]}, "on-demand": {"most": 2}}}
+    outcome = solved(wish(app([20.0, 30.0]), periods=2, limits=limits), profile)
+    assert outcome.plan is None
+    first, named = outcome.why
+    assert first == "the limits on machines contradict one another"
+    for field in ("spot.least (4)", "spot.share[1] (0.5)", "on-demand.most"):
+        assert f"slo.limits.offers.{field}" in named
+    assert "quota" not in named
+    texts = {repair.field: repair for repair in outcome.repairs}
+    assert texts["slo.limits.offers.spot.least"].text == "lower slo.limits.offers.spot.least from 4 to 2 machines"
+    assert texts["slo.limits.offers.spot.share[1]"].to == pytest.approx(0.667)
+    for field, to in (("least", 2), ("share", [0, 0.667])):
+        less = copy.deepcopy(limits)
+        less["offers"]["spot"][field] = to
+        assert solved(wish(app([20.0, 30.0]), periods=2, limits=less), profile).plan is not None
+
+
 def test_the_verifier_sees_what_was_changed_by_hand() -> None:
     slo = wish(app([90.0, 40.0]), periods=2, limits={"survive": {"zones": 1}})
     plan = solved(slo).require()
@@ -428,6 +454,14 @@ def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once
     with pytest.raises(hp.InputError) as caught:
         solved(slo)
     assert caught.value.faults[0].path.startswith(path), caught.value.faults
+
+
+def test_of_many_hours_each_gets_the_room_that_its_queues_ask_for() -> None:
+    """Rounds are few then: a tenth more at a time left machines short in the busiest of 80 hours (`W-queueing`)."""
+    rates = [40.0 + 1.5 * (hour % 24) for hour in range(80)]
+    outcome = solved(wish(app(rates), periods=80), gap=0.02)
+    assert outcome.violations == ()
+    assert [one.code for one in outcome.require().warnings if one.code == "W-queueing"] == []
 
 
 @pytest.mark.parametrize("moment", ["round 1", "all periods", "whole machines, pass 1"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 import hetplan as hp
 from hetplan import registry
 from hetplan.planner.ask import Asking
+from hetplan.planner.part import Settled
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.ways import ESTIMATED, parts_of
@@ -111,3 +115,53 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
     # The bound of what is played leaves out waiting.
     bound = fleet.claims[0].bound
     assert 0 < bound <= least if played else bound == pytest.approx(least, rel=1e-3)
+
+
+MORE = "t4-east"
+FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "more machines are worse": ("carries", lambda part, m, rate: part.carries(m, rate) and sum(m) < 4),
+    "a lower rate is harder": ("carries", lambda part, m, rate: part.carries(m, rate) and rate > 200),
+    "one machine too many": (
+        "cheapest",
+        lambda part, *asked: replace((one := part.cheapest(*asked)), machines=(one.machines[0] + 1, *one.machines[1:])),
+    ),
+    "rows that cut machines off": (
+        "rows",
+        lambda part, m, columns, rate, about: part.rows(m, columns, 3 * rate, about),
+    ),
+    "nothing carries something": ("carries", lambda part, m, rate: not any(m) or part.carries(m, rate)),
+    "it settles for another rate": ("settle", lambda part, offers, rate: part.settle(offers, rate / 2)),
+    "it settles on other machines": ("settle", lambda part, offers, rate: part.settle({**offers, MORE: 2}, rate)),
+    "it does not settle": ("settle", lambda part, offers, rate: Settled(None, "it does not")),
+}
+
+
+class Faulty:
+    """A part of which one answer is wrong."""
+
+    def __init__(self, part: Any, fault: tuple[str, Callable[..., Any]] | None) -> None:
+        self.part, self.fault = part, fault
+        self.app, self.question, self.hardware = part.app, part.question, part.hardware
+
+    def __getattr__(self, name: str) -> Any:
+        if self.fault is not None and name == self.fault[0]:
+            return partial(self.fault[1], self.part)
+        return getattr(self.part, name)
+
+
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_a_part_that_breaks_its_contract_is_caught(fault: str | None) -> None:
+    profile, slo, name, _ = _files("pool")
+    inputs, rate = load_inputs(profile, slo), 300.0
+    wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
+    part = parts_of(wish, registry.tools_of("fleet"))[name]
+    ask = Asking(registry.Engines())
+    machines = part.cheapest([1.0] * len(part.hardware), rate, ask).machines
+    offers = {wish.offers[int(wish.on(h)[0])].name: n for h, n in zip(part.hardware, machines, strict=True)}
+    broken, failed = Faulty(part, FAULTS[fault] if fault else None), []
+    for said, check in checks(broken, rate=rate, ask=ask, offers=offers):
+        try:
+            check()
+        except AssertionError:
+            failed.append(said)
+    assert bool(failed) is (fault is not None), failed
