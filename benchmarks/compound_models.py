@@ -30,6 +30,11 @@ Evaluate = Callable[[tuple[int, ...]], float]
 
 def truth(seed: int) -> np.ndarray:
     """The share of right answers of all 10^6 settings."""
+    return np.clip(sum(by_skill_and_fit(seed)), 0.02, 0.98)
+
+
+def by_skill_and_fit(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of all settings, what follows from how well each model does each module's work, and what neighbours add."""
     rng = np.random.default_rng([seed, 17])
     general = rng.normal(0.0, 0.8, MODELS)
     skill = 1.0 / (1.0 + np.exp(-(general[None, :] + rng.normal(0.0, 0.8, (MODULES, MODELS)))))
@@ -40,9 +45,7 @@ def truth(seed: int) -> np.ndarray:
     for critic, refiner in ((1, 2), (4, 5)):
         seen = s[critic] * (0.5 if critic == 1 else 0.5 + 0.5 * s[3])
         right = right * (1.0 - 0.15 * (1.0 - seen)) + (1.0 - right) * seen * s[refiner]
-    for m, fit in enumerate(pairs):
-        right = right + 0.3 * fit[grid[m], grid[m + 1]]
-    return np.clip(right, 0.02, 0.98)
+    return right, sum(0.3 * fit[grid[m], grid[m + 1]] for m, fit in enumerate(pairs))
 
 
 def measured(known: np.ndarray, seed: int) -> Evaluate:
@@ -129,7 +132,14 @@ def tpe(evaluate: Evaluate, seed: int, most: int) -> Iterator[tuple[tuple[int, .
         yield row, score
 
 
-SEARCHES = {"wide": wide, "tpe": tpe, "coordinate": by_coordinate, "random": at_random}
+def knowing(evaluate: Evaluate, seed: int, most: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """No search: who knows every model's skill at every module, and not how neighbours fit, asks for the best by it."""
+    space = Space((MODELS,) * MODULES)
+    for number in np.argsort(-by_skill_and_fit(seed)[0], kind="stable")[:most].tolist():
+        yield space.row(number), evaluate(space.row(number))
+
+
+SEARCHES = {"wide": wide, "tpe": tpe, "coordinate": by_coordinate, "random": at_random, "knowing": knowing}
 
 
 def until_near(name: str, seed: int, most: int) -> tuple[int | None, float, float]:

@@ -40,6 +40,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -51,7 +52,9 @@ from hetplan.planner.forms import space as settings
 from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Placed, Verdict
 from hetplan.planner.spread import Spread, left_in_words
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.knobs import Knobs, KnobSpace
 from hetplan.profiles.line_journal import LineJournal
+from hetplan.profiles.validate import validate
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
 from hetplan.solvers.search_beliefs import LATENCY_SPREAD, LOG_SPREAD, Beliefs
 from hetplan.solvers.search_wide import PointProcess, WideSearch
@@ -84,13 +87,25 @@ class Step:
 class Space:
     """The knobs with their levels, and the steps; without steps there is one, which reads every knob.
 
-    Levels that are rising or falling numbers have an order: near ones are alike. Others are only different.
+    Levels that are rising or falling numbers have an order: near ones are alike. Others are only different. `space`
+    says what a list does not, as that of a pipeline in a profile: ranges, names in numbers, knobs that do not always
+    matter, rules between knobs. Afterwards `knobs` has the points of ranges too.
+
+    >>> rule = {"if": {"model": ["small"]}, "then": {"top": [1, 2]}}
+    >>> space = Space({"model": ["small", "large"]}, space={
+    ...     "ranges": {"top": {"from": 1, "to": 4, "kind": "integer"}}, "rules": [rule]})
+    >>> space.size, space.knobs["top"]
+    (6, (1, 2, 3, 4))
     """
 
     knobs: Mapping[str, Sequence[Any]]
     steps: Sequence[Step] = ()
+    space: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.space:
+            stated = validate(Knobs, {"knobs": self.knobs, "space": self.space}, file="Space")
+            object.__setattr__(self, "knobs", stated.space.levels(stated.knobs))
         for knob, levels in self.knobs.items():
             if not levels or any(one in levels[:at] for at, one in enumerate(levels)):
                 _refuse(f"knobs.{knob}", list(levels), "a knob has one level or more, each of them once", "List them.")
@@ -109,8 +124,19 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many settings there are."""
-        return math.prod(len(levels) for levels in self.knobs.values())
+        """How many settings there are; where they are not counted, before any is forbidden."""
+        count = None if self.settings.whole else self.settings.count
+        return self.settings.product if count is None else count
+
+    @cached_property
+    def stated(self) -> KnobSpace:
+        """What is said beyond lists."""
+        return validate(KnobSpace, self.space, file="Space")
+
+    @cached_property
+    def settings(self) -> settings.Space:
+        """The settings by the places of levels."""
+        return settings.settings_of(self.knobs, self.stated if self.space else None)
 
     @property
     def operators(self) -> tuple[Step, ...]:
@@ -118,7 +144,10 @@ class Space:
         return tuple(self.steps) or (Step("all", reads=tuple(self.knobs)),)
 
     def number(self, knobs: Mapping[str, Any]) -> int:
-        """The number of a setting; `InputError` where it is none of the space."""
+        """The number of a setting; `InputError` where it is none of the space.
+
+        What does not matter is taken to be at its first level.
+        """
         if set(knobs) != set(self.knobs):
             _refuse("knobs", ", ".join(sorted(knobs)), f"a setting has {', '.join(self.knobs)}", "Give each a level.")
         at = []
@@ -126,16 +155,15 @@ class Space:
             if knobs[knob] not in levels:
                 _refuse(f"knobs.{knob}", knobs[knob], "no level of this knob", f"Levels are {list(levels)}.")
             at.append(list(levels).index(knobs[knob]))
-        return settings.Space(self._shape).number(at)
+        row = self.settings.canonical(np.array([at]))
+        if not self.settings.allowed(row)[0]:
+            _refuse("knobs", dict(knobs), "a rule of the space forbids this setting", "Give one that keeps all rules.")
+        return self.settings.number(row[0].tolist())
 
     def setting(self, number: int) -> dict[str, Any]:
         """The levels of a setting by its number."""
-        at = settings.Space(self._shape).row(number)
+        at = self.settings.row(number)
         return {knob: levels[k] for (knob, levels), k in zip(self.knobs.items(), at, strict=True)}
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return tuple(len(levels) for levels in self.knobs.values())
 
     def _form(self, wish: Wish) -> BlackBox:
         """The space as the searches know it: one place, where everything runs."""
@@ -147,22 +175,26 @@ class Space:
         )
         nowhere = np.zeros((1, 1))
         return BlackBox(
-            levels=self._shape, operators=operators, placed=Placed(np.ones(1), np.zeros(1), nowhere, nowhere),
+            levels=self.settings.levels, operators=operators, placed=Placed(np.ones(1), np.zeros(1), nowhere, nowhere),
             target=-math.inf if wish.least_quality is None else wish.least_quality,
             limit_s=math.inf if wish.most_latency_s is None else wish.most_latency_s,
             measure=lambda c: Measured(c), placements=np.zeros((1, len(operators)), dtype=np.int64),
-            ordered=tuple(_in_order(levels) for levels in self.knobs.values()), alike=self._alike,
-            space=settings.Space(self._shape) if self.size > MOST_LISTED else None,
+            ordered=tuple(map(self._in_order, self.knobs)), alike=self._alike,
+            space=self.settings if self.size > MOST_LISTED or not self.settings.whole else None,
         )  # fmt: skip
 
     @property
     def _alike(self) -> tuple[tuple[int, ...], ...]:
         """Knobs of the same names: what one does in one step, it may do in another."""
         same: dict[str, list[int]] = {}
-        for place, levels in enumerate(self.knobs.values()):
-            if not _in_order(levels) and len(levels) > 1:
+        for place, (knob, levels) in enumerate(self.knobs.items()):
+            if not self._in_order(knob) and len(levels) > 1:
                 same.setdefault(repr(list(levels)), []).append(place)
         return tuple(tuple(group) for group in same.values() if len(group) > 1)
+
+    def _in_order(self, knob: str) -> bool:
+        """Whether the levels of a knob are rising or falling numbers, and no names."""
+        return knob not in self.stated.unordered and _in_order(self.knobs[knob])
 
 
 @dataclass(frozen=True)
@@ -221,7 +253,8 @@ class Search:
         self._reported: dict[int, Result] = {}
         self._asked: set[int] = set()
         steps = [[step.name, list(step.reads), list(step.after)] for step in space.operators]
-        of = digest({"knobs": {knob: list(levels) for knob, levels in space.knobs.items()}, "steps": steps})
+        listed = {"knobs": {knob: list(levels) for knob, levels in space.knobs.items()}, "steps": steps}
+        of = digest({**listed, **({"space": dict(space.space)} if space.space else {})})
         self._file = LineJournal(
             journal, what="search journal", format=FORMAT, of=of, other="another space", alone=True
         )
@@ -240,6 +273,8 @@ class Search:
         random = np.random.default_rng([self.seed, len(self._reported), len(self._asked)])
         closed = self._reported.keys() | self._asked
         number = self._known.choose(closed, random, self._score, self._merits())
+        if number < 0:
+            raise HetplanError("every setting of the space was asked for")
         self._asked.add(number)
         return Trial(number, self.space.setting(number))
 
@@ -518,7 +553,8 @@ class _Drawn(WideSearch):
         self.random, self._closed, self._by = random, set(closed), score
         self._value = dict(merits)
         plan = self._next() if merits else self._first()
-        return plan if plan >= 0 else next(n for n in range(self.space.product) if n not in closed)
+        left = (n for n in range(self.space.product) if n not in closed and self.space.has(n))
+        return plan if plan >= 0 else next(left, -1)
 
     def _score(self, rows: Integers) -> tuple[Vector, Integers]:
         seconds, spread, sizes, arrives = self._predicted(rows)

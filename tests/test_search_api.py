@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -211,6 +211,86 @@ def test_ten_million_settings_are_searched_without_being_listed(tmp_path: Path) 
     assert again.ask().knobs == following
     assert search.front()
     again.close()
+
+
+def ruled(**more: Any) -> Space:
+    beyond = {
+        "ranges": {"top": {"from": 1, "to": 4, "kind": "integer"}, "keep": {"from": 1, "to": 3, "kind": "integer"}},
+        "matters": {"keep": {"rerank": ["on"]}},
+        "rules": [{"if": {"model": ["small"]}, "then": {"top": [1, 2]}}],
+        "rising": [["keep", "top"]],
+        **more,
+    }
+    return Space({"model": ["small", "large"], "rerank": ["off", "on"]}, [Step("get", ["top"], price_per_s=1)], beyond)
+
+
+def allowed(knobs: Mapping[str, Any]) -> bool:
+    idle = knobs["rerank"] == "off"
+    kept = knobs["keep"] == 1 if idle else knobs["keep"] <= knobs["top"]
+    return kept and (knobs["model"] == "large" or knobs["top"] <= 2)
+
+
+def test_rules_between_knobs_are_kept_and_every_setting_is_asked_once(tmp_path: Path) -> None:
+    space = ruled()
+    every = [dict(zip(space.knobs, row, strict=True)) for row in product(*space.knobs.values())]
+    wanted = sorted(tuple(one.values()) for one in every if allowed(one))
+    assert space.size == len(wanted) == 18
+    search, asked = Search(space, Wish(least_quality=0.6), journal=tmp_path / "j.jsonl"), []
+    for _ in range(space.size):
+        trial = search.ask()
+        asked.append(tuple(trial.knobs.values()))
+        search.tell(trial, 0.3 + 0.1 * trial.knobs["top"], 0.1 * trial.knobs["top"])
+    assert sorted(asked) == wanted
+    with pytest.raises(HetplanError, match="every setting"):
+        search.ask()
+    best = search.best()
+    assert best is not None
+    assert best.knobs["top"] == 3
+    search.close()
+    with pytest.raises(InputError, match="another space"):
+        Search(ruled(rising=[]), journal=tmp_path / "j.jsonl")
+    assert Search(ruled(), Wish(least_quality=0.6), journal=tmp_path / "j.jsonl").best() == best
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"rules": [{"if": {"size": [1]}, "then": {"top": [1]}}]}, "no knob 'size'"),
+        ({"ranges": {"top": {"from": 4, "to": 1}}}, "from less to more"),
+        ({"rising": [["model", "top"]]}, "are no numbers"),
+        ({"limits": {}}, "this format has no such key"),
+    ],
+)
+def test_what_a_space_says_wrong_is_refused_by_its_place(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why) as refused:
+        ruled(**more)
+    assert f"$.space.{next(iter(more))}" in str(refused.value)
+
+
+def test_a_setting_that_a_rule_forbids_is_none_of_the_space() -> None:
+    space = ruled()
+    with pytest.raises(InputError, match="forbids"):
+        space.number({"model": "small", "rerank": "off", "top": 4, "keep": 1})
+    same = [space.number({"model": "large", "rerank": "off", "top": 4, "keep": keep}) for keep in (1, 3)]
+    assert same[0] == same[1], "what does not matter makes no other setting"
+
+
+def test_names_in_numbers_have_no_order() -> None:
+    def near(space: Space) -> tuple[bool, ...]:
+        return Search(space)._form.ordered
+
+    assert near(Space({"seed": [1, 2, 3]})) == (True,)
+    assert near(Space({"seed": [1, 2, 3]}, space={"unordered": ["seed"]})) == (False,)
+
+
+def test_ten_million_settings_with_rules_are_searched() -> None:
+    knobs = {f"m{k}": [f"x{n}" for n in range(10)] for k in range(7)}
+    space = Space(knobs, space={"rules": [{"if": {"m0": ["x3", "x4"]}, "then": {"m1": ["x1", "x2"]}}]})
+    search = Search(space, Wish(goal="quality"))
+    for _ in range(12):
+        trial = search.ask()
+        assert trial.knobs["m0"] not in ("x3", "x4") or trial.knobs["m1"] in ("x1", "x2")
+        search.tell(trial, 0.1 * sum(level == "x3" for level in trial.knobs.values()), 1.0)
 
 
 KILLED_WIDE = """

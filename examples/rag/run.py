@@ -107,8 +107,7 @@ class Example:
         """A look at the live answers; where they have drifted, settings are searched for anew and applied."""
         words = ["watch", *FILES, *self.measuring, "--live", "live.jsonl", "--once", "--every", "0.2"]
         events = [line["event"] for line in self.hetplan(*words, allow=(0, 3)) if "event" in line]
-        said = [event["why"] if event["what"] == "look" else event["text"] for event in events]
-        said = list(dict.fromkeys(filter(None, said)))
+        said = [event["text"] for event in events if event["what"] != "look"]
         print("  " + ("; ".join(said) or "nothing has drifted"))
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from hetplan.profiles.fields import Key, Model, PositiveAmount, Real, wrong
 
-__all__ = ["KnobRange", "KnobRule", "KnobSpace"]
+__all__ = ["KnobRange", "KnobRule", "KnobSpace", "Knobs"]
 
 POINTS = 33
 MOST_POINTS = 10_000
@@ -135,3 +135,15 @@ class KnobSpace(Model):
             if values != sorted(values):
                 return f"{', '.join(chain)} fall from one to the next"
         return ""
+
+
+class Knobs(Model):
+    """Knobs with levels, and what they may be beyond lists."""
+
+    knobs: dict[Key, tuple[Any, ...]]
+    space: KnobSpace
+
+    @model_validator(mode="after")
+    def _agree(self) -> Knobs:
+        self.space.check(self.knobs)
+        return self

@@ -112,11 +112,11 @@ class Node(Model):
     def _does_something(self) -> Node:
         if self.task is None and self.device is None:
             raise wrong("a node has a task, or is an operator on a device", 'Add "task" or "device": "cpu" or "gpu".')
-        if self.model is not None and (self.device is None or self.outcomes is not None):
-            why = "what is said of a model is about an operator whose answers have no outcomes"
+        if self.model is not None and self.device is None:
+            why = "what is said of a model is about an operator"
             raise wrong(why, "Leave it out: no other operator shares these replicas.", at=("model",))
-        if self.batches is not None and (self.device is None or self.outcomes is not None):
-            why = "batches are of an operator whose answers have no outcomes"
+        if self.batches is not None and self.device is None:
+            why = "batches are of an operator"
             raise wrong(why, "Leave it out: it serves one query at a time.", at=("batches",))
         return self
 

@@ -1,6 +1,7 @@
 """Loads that several lines of queries share: operators of one model, or the outcomes of one operator.
 
-A line has its own times, bytes and quality. All lines of a load wait for the same replicas, first come, first served.
+A line has its own times, bytes and quality. All lines of a load wait for the same replicas, first come, first served,
+and batches are made of all of them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,14 @@ def stations_of(group: Group, lines: Lines) -> list[Group]:
     rest = tuple(load for load in group.loads if load.id not in lines)
     parts = [replace(group, loads=rest)] if rest else []
     parts += [
-        replace(group, id=f"{group.id}:{load.id}", loads=tuple(lines[load.id]), shared=True, servers=load.servers)
+        replace(
+            group,
+            id=f"{group.id}:{load.id}",
+            loads=tuple(lines[load.id]),
+            shared=True,
+            joined=True,
+            servers=load.servers,
+        )
         for load in group.loads
         if load.id in lines
     ]

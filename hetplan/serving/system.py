@@ -160,8 +160,9 @@ class Group:
     """Alike workers. With `shared`, the loads of a worker share `servers`; else each load has its own.
 
     With `policies`, there is one queue for all loads and a table (at first the first) decides which of them serves.
-    `ready_ms` is how long a worker of the group takes from being asked for to serving. One of `standby` workers, loaded
-    and paid for, takes over at once from one that breaks.
+    Where they are `joined`, batches are made of the queues of all loads. `ready_ms` is how long a worker of the group
+    takes from being asked for to serving. One of `standby` workers, loaded and paid for, takes over at once from one
+    that breaks.
     """
 
     id: str
@@ -169,6 +170,7 @@ class Group:
     count: int = 1
     standby: int = 0
     shared: bool = True
+    joined: bool = False
     servers: int = 1
     policies: tuple[PolicyTable, ...] = ()
     hardware: str = ""

@@ -310,7 +310,15 @@ class WorldBuilder(RowWriter):
         self.servers += servers
         self.add("dirty")
         return self.add(
-            "station", worker=worker, servers=servers, lane0=lane0, lanes=lanes, row=crew.row + 1, route=-1, target=-1
+            "station",
+            worker=worker,
+            servers=servers,
+            lane0=lane0,
+            lanes=lanes,
+            row=crew.row + 1,
+            route=-1,
+            target=-1,
+            joined=int(crew.group.joined),
         )
 
     def _add_lane(self, crew: Crew, station: int, load: Load | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hetplan.compiled import bare_kernel, part
 from hetplan.simulator.job_kernels import flag_station, lose_job, mark, remove_job, watch
-from hetplan.simulator.service_kernels import pull_route, start_station
+from hetplan.simulator.service_kernels import load_of, pull_route, start_station, unbind
 from hetplan.simulator.stage_kernels import arrive, deliver, finish_job, place_job
 from hetplan.simulator.world_kernels import (
     COMPLETE,
@@ -67,7 +67,7 @@ def _complete(world: World, index: int) -> None:
     station["busy_ms"] += took
     if world.parts[lane]["lane"]["offline"] == 0:
         watch(world, station["worker"], -1)
-    world.parts[lane]["lane"]["bound"] -= size
+    unbind(world, job)
     # What is expected of a station is put right whenever it ends a batch.
     station["free_at"] += clock["now"] - station["due"]
     if station["target"] >= 0 and station["place"] < world.parts[station["target"]]["target"]["cursor"]:
@@ -81,7 +81,7 @@ def _complete(world: World, index: int) -> None:
         world.numbers[place + 1] += took
     while job >= 0:
         after = world.jobs[job]["after"]
-        finish_job(world, job, load)
+        finish_job(world, job, load_of(world, job, load))
         job = after
 
 
@@ -156,7 +156,7 @@ def abort_worker(world: World, worker: int, retry: int) -> None:
         world.parts[worker]["worker"]["busy"] -= 1
         if world.parts[batch["lane"]]["lane"]["offline"] == 0:
             watch(world, worker, -1)
-        world.parts[batch["lane"]]["lane"]["bound"] -= batch["size"]
+        unbind(world, batch["job"])
         mark(world, station["row"], clock["now"], -1)
         job = batch["job"]
         batch["job"] = -1

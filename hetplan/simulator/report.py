@@ -381,9 +381,18 @@ def summary_of(
         batch=batch,
         cost_per_hour=cost_of(paid, span) if priced else None,
         timeline=_timeline(result),
-        overrun=max(0.0, result.end_ms - result.horizon_ms) / max(result.horizon_ms, 1e-9),
+        overrun=max(0.0, _queued_until_ms(result, demands) - result.horizon_ms) / max(result.horizon_ms, 1e-9),
         events=result.events,
     )
+
+
+def _queued_until_ms(result: RunResult, demands: Sequence[AppDemand]) -> float:
+    """When the last query was answered; streams ask as long as they are answered, and have no queue."""
+    asked = [result.apps.index(demand.app) for demand in demands if not demand.clients]
+    if len(asked) == len(demands):
+        return result.end_ms
+    ends = result.queries["finish"][np.isin(result.queries["app"], asked)]
+    return result.end_ms if np.isnan(ends).any() else float(ends.max(initial=0.0))
 
 
 def _timeline(result: RunResult) -> Timeline:

@@ -183,6 +183,19 @@ def _random_open(world: World, target: int, draw: float) -> int:
 
 
 @part
+def _bound_for(world: World, lane: int) -> int:
+    """How many jobs a lane has, under way to it, waiting and in service; those of all lanes of a joined station."""
+    number = world.parts[lane]["lane"]["station"]
+    station = world.parts[number]["station"]
+    if station["joined"] == 0:
+        return int(world.parts[lane]["lane"]["bound"])
+    count = 0
+    for other in range(station["lane0"], station["lane0"] + station["lanes"]):
+        count += world.parts[other]["lane"]["bound"]
+    return int(count)
+
+
+@part
 def lane_in_target(world: World, target: int, draw: float) -> int:
     """An open lane of a target by the target's inner rule, or -1."""
     record = world.parts[target]["target"]
@@ -204,7 +217,7 @@ def lane_in_target(world: World, target: int, draw: float) -> int:
         if record["inner"] == INNER_ROUND:
             record["cursor"] = place + 1 if place + 1 < lanes else 0
             return int(lane)
-        if best < 0 or world.parts[lane]["lane"]["bound"] < world.parts[best]["lane"]["bound"]:
+        if best < 0 or _bound_for(world, lane) < _bound_for(world, best):
             best = lane
     return int(best)
 
@@ -267,10 +280,10 @@ def _next_of(world: World, first: int, end: int, start: int, shortest: bool) -> 
                 return int(lane), int(target), int(following if following < total else following - total)
             # Of lanes with unlike numbers of servers, the one with fewest queries per server, the next one counted.
             servers = world.parts[world.parts[lane]["lane"]["station"]]["station"]["servers"]
-            if best < 0 or (world.parts[lane]["lane"]["bound"] + 1) * most < fewest * servers:
-                best, best_target, most = lane, target, servers
-                fewest = world.parts[lane]["lane"]["bound"] + 1
-                if world.parts[best]["lane"]["bound"] == 0:
+            bound = _bound_for(world, lane)
+            if best < 0 or (bound + 1) * most < fewest * servers:
+                best, best_target, fewest, most = lane, target, bound + 1, servers
+                if bound == 0:
                     break
         place += 1
         if place >= world.parts[target]["target"]["lanes"]:

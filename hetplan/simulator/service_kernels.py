@@ -36,10 +36,12 @@ __all__ = [
     "begin_batch",
     "drop_hopeless",
     "is_hopeless",
+    "load_of",
     "look_up",
     "mean_ms",
     "pull_route",
     "start_station",
+    "unbind",
 ]
 
 
@@ -50,12 +52,28 @@ def mean_ms(world: World, load: int, query: int, size: int) -> float:
 
 
 @part
+def load_of(world: World, job: int, load: int) -> int:
+    """The load of a job of a batch: the batch's, but where several lanes make batches together that of its own lane."""
+    lane = world.parts[world.jobs[job]["lane"]]["lane"]
+    return int(lane["load"] if world.parts[lane["station"]]["station"]["joined"] == 1 else load)
+
+
+@part
+def unbind(world: World, job: int) -> None:
+    """The lanes of this job of a batch, and of those after it, have one job less."""
+    while job >= 0:
+        world.parts[world.jobs[job]["lane"]]["lane"]["bound"] -= 1
+        job = world.jobs[job]["after"]
+
+
+@part
 def _service_ms(world: World, load: int, job: int, size: int) -> float:
     query = world.jobs[job]["query"]
     cell = cell_of(world, load, world.queries[query]["kind"], size)
     member = world.jobs[job]["after"]
     while member >= 0:
-        other = cell_of(world, load, world.queries[world.jobs[member]["query"]]["kind"], size)
+        kind = world.queries[world.jobs[member]["query"]]["kind"]
+        other = cell_of(world, load_of(world, member, load), kind, size)
         if world.numbers[other] > world.numbers[cell]:
             # A batch of unlike queries takes as long as its slowest class.
             cell = other
@@ -73,15 +91,16 @@ def _service_ms(world: World, load: int, job: int, size: int) -> float:
 
 @part
 def begin_batch(world: World, lane: int, load: int, size: int) -> None:
-    """Take `size` jobs from the head of a lane into service on its station."""
+    """Take `size` jobs from the head of a lane into service on its station; of all its lanes, where it joins them."""
     clock = world.clock[0]
     number = world.parts[lane]["lane"]["station"]
     station = world.parts[number]["station"]
     worker = world.parts[station["worker"]]["worker"]
     first, last = -1, -1
     for _ in range(size):
-        job = world.parts[lane]["lane"]["head"]
-        remove_job(world, lane, job)
+        taken = lane if first < 0 or station["joined"] == 0 else _oldest_lane(world, number)
+        job = world.parts[taken]["lane"]["head"]
+        remove_job(world, taken, job)
         if first < 0:
             first = job
         else:
@@ -175,7 +194,8 @@ def _ready_lane(world: World, number: int) -> int:
         if queue["policy"] < 0:
             record = world.parts[queue["load"]]["load"]
             ripe = entered + record["max_wait"]
-            if record["max_wait"] > 0.0 and queue["length"] < record["max_batch"] and now < ripe:
+            held = _waiting(world, number) if station["joined"] == 1 else queue["length"]
+            if record["max_wait"] > 0.0 and held < record["max_batch"] and now < ripe:
                 continue
         if best >= 0 and queue["offline"] > world.parts[best]["lane"]["offline"]:
             continue
@@ -200,6 +220,42 @@ def _offline_may_run(world: World, number: int, lane: int) -> bool:
 
 
 @part
+def _waiting(world: World, number: int) -> int:
+    """How many jobs wait in the lanes of a station."""
+    station, count = world.parts[number]["station"], 0
+    for lane in range(station["lane0"], station["lane0"] + station["lanes"]):
+        count += world.parts[lane]["lane"]["length"]
+    return int(count)
+
+
+@part
+def _oldest_lane(world: World, number: int) -> int:
+    """The lane of a station whose first job has waited longest."""
+    station = world.parts[number]["station"]
+    best, best_entered = -1, 0.0
+    for lane in range(station["lane0"], station["lane0"] + station["lanes"]):
+        if world.parts[lane]["lane"]["length"] > 0:
+            entered = world.jobs[world.parts[lane]["lane"]["head"]]["entered"]
+            if best < 0 or entered < best_entered:
+                best, best_entered = lane, entered
+    return int(best)
+
+
+@part
+def _begin_joined(world: World, number: int) -> None:
+    """Begin one batch of those who wait in any lane of a station, whoever waited longest first."""
+    station = world.parts[number]["station"]
+    most = world.parts[world.parts[station["lane0"]]["lane"]["load"]]["load"]["max_batch"]
+    size = min(_waiting(world, number), most)
+    for lane in range(station["lane0"], station["lane0"] + station["lanes"]):
+        drop_hopeless(world, lane, world.parts[lane]["lane"]["load"], size)
+    size = min(_waiting(world, number), most)
+    if size > 0:
+        lane = _oldest_lane(world, number)
+        begin_batch(world, lane, world.parts[lane]["lane"]["load"], size)
+
+
+@part
 def start_station(world: World, number: int) -> None:
     """Fill the free servers of a station from its lanes; then let its central queue know what is still free."""
     station = world.parts[number]["station"]
@@ -212,6 +268,9 @@ def start_station(world: World, number: int) -> None:
         queue = world.parts[lane]["lane"]
         if queue["policy"] >= 0:
             _serve_by_policy(world, lane)
+            continue
+        if station["joined"] == 1:
+            _begin_joined(world, number)
             continue
         load = queue["load"]
         size = min(queue["length"], world.parts[load]["load"]["max_batch"])

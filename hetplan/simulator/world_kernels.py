@@ -7,6 +7,7 @@ The simulated world as arrays of records, and the codes in them.
     app ── nodes ── edges           a query of an app enters at its first node and follows the edges
     route ── targets ── lanes       where a job goes: targets with shares, each a row of alike lanes
     lane ── station ── worker       a lane is a queue; a station has servers and lanes; a worker has stations
+                                    (the lanes of a `joined` station make batches together)
     load                            how long a batch takes: one service law per (class of query, batch size)
     job                             one query at one node; a batch is a chain of jobs in service
 
@@ -80,7 +81,7 @@ LANE = np.dtype(
 )  # fmt: skip
 STATION = np.dtype(
     [("worker", _I), ("servers", _I), ("busy", _I), ("lane0", _I), ("lanes", _I), ("row", _I), ("route", _I),
-     ("target", _I), ("place", _I), ("is_open", _I), ("dirty", _I), ("served", _L), ("batches", _L),
+     ("target", _I), ("place", _I), ("is_open", _I), ("joined", _I), ("dirty", _I), ("served", _L), ("batches", _L),
      ("free_at", _F), ("due", _F), ("busy_ms", _F)]
 )  # fmt: skip
 WORKER = np.dtype(

@@ -50,7 +50,7 @@ def _requires(plan: Plan) -> Iterator[Violation]:
     for rule in sorted(used - set(plan.requires)):
         yield Violation("requires", "requires", f"the plan uses {rule} and does not say that it must be known")
     for feature in sorted(set(plan.requires) - FEATURES):
-        yield Violation("requires", "requires", f"nobody knows the feature {feature}")
+        yield Violation("requires", "requires", f"the feature {feature} is unknown")
 
 
 def _valid(plan: Plan) -> Iterator[Violation]:
@@ -74,7 +74,7 @@ def check_header(plan: Plan) -> list[Violation]:
     """Everything that can be said of these without the inputs."""
     found = [*_requires(plan), *_valid(plan), *_attachments(plan)]
     if plan.question != "policy":
-        text = f"a policy in a plan of question {plan.question}, which nobody would check"
+        text = f"a policy in a plan of question {plan.question}, which no check covers"
         found += [Violation("policies", f"policies.{app}", text) for app in plan.policies]
     return found
 
@@ -262,7 +262,10 @@ def _one_model(inputs: Inputs, load: Load, pipeline: Pipeline | None, node: str 
     theirs = other.nodes.get(load.node or "") if other is not None else None
     if mine is None or theirs is None or mine.model is None or load.variant is not None:
         return False
-    alike = [(one.model, one.device, one.share_law, one.needs) for one in (mine, theirs)]
+    alike = [
+        (one.model, one.device, one.share_law, one.needs, one.outcomes.names if one.outcomes is not None else ())
+        for one in (mine, theirs)
+    ]
     return alike[0] == alike[1]
 
 

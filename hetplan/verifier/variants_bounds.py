@@ -259,8 +259,8 @@ class _Counts:
         """The group of each kind, and how many run of each group: those of one variant, price and loading time."""
         running: dict[int, int] = defaultdict(int)
         placed, alike = set(), defaultdict[object, list[int]](list)
-        for number, kind in enumerate(self.kinds):
-            alike[kind.held.load.variant, kind.type.hardware].append(number)
+        for place, kind in enumerate(self.kinds):
+            alike[kind.held.load.variant, kind.type.hardware].append(place)
         for held in self.reading.now:
             mine = alike.get((held.load.variant, held.worker.hardware), [])
             number = next((n for n in mine if self._is(held, self.kinds[n])), None)

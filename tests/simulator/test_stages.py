@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hetplan.serving.system import (
     Link,
     Load,
     Route,
+    Rule,
     Service,
     Stage,
     System,
@@ -288,3 +290,24 @@ def test_the_mean_quality_is_the_mean_over_sinks_however_rarely_one_is_reached()
     loads = {"a": load("a", 1.0, quality=0.9), "b": load("b", 1.0, quality=0.8), "c": load("c", 1.0, quality=0.4)}
     run = Simulation(pipeline(stages, loads), [Stream("ask", 5.0 * np.arange(20_000))]).run()
     assert run.queries["quality"].mean() == pytest.approx(0.9 * (0.8 + 0.4) / 2, abs=0.01)
+
+
+@pytest.mark.parametrize(("workers", "late"), [(1, Late.SERVE), (3, Late.SERVE), (3, Late.DROP)])
+def test_loads_whose_batches_are_joined_serve_as_one_load_does(queues: Any, workers: int, late: Late) -> None:
+    """Half of the queries wait in a line of their own and take longer: query by query as in one line for both."""
+    load = queues.load([[10.0, 12.0, 14.0, 16.0], [20.0, 24.0, 28.0, 32.0]])
+    one = queues.system(workers, rule=Rule.SHORTEST, load=load, slo_ms=60.0, app={"late": late})
+    lines = tuple(replace(load, id=f"line-{kind}") for kind in (0, 1))
+    ways = [Route("ask", "only", (Way("gpu", f"line-{k}"),), rule=Rule.SHORTEST, kinds=(k,)) for k in (0, 1)]
+    two = replace(one, groups=(replace(one.groups[0], loads=lines, joined=True),), routes=tuple(ways))
+    apart = replace(two, groups=(replace(two.groups[0], joined=False),))
+    times = queues.poisson_ms(workers * 4 / 30.0, 6000)
+    kinds = np.random.default_rng(2).integers(0, 2, 6000).astype(np.int32)
+    found, same, alone = (queues.run(system, times, kinds=kinds) for system in (one, two, apart))
+    if workers == 1:
+        assert found.queries["finish"].tolist() == same.queries["finish"].tolist()
+    # Of several workers that are alike, each line begins with another.
+    batch = [run.served["gpu"] / run.batches["gpu"] for run in (found, same, alone)]
+    assert batch[1] == pytest.approx(batch[0], rel=0.02)
+    assert same.served["gpu"] == pytest.approx(found.served["gpu"], rel=0.02)
+    assert batch[2] < 0.9 * batch[1]

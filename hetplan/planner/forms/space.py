@@ -11,11 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LISTED", "Rule", "Space"]
+if TYPE_CHECKING:
+    from hetplan.profiles.knobs import KnobSpace
+
+__all__ = ["LISTED", "Rule", "Space", "settings_of"]
 
 Integers = NDArray[np.int64]
 Condition = tuple[tuple[int, frozenset[int]], ...]
@@ -60,6 +64,16 @@ class Space:
             return None
         grid = np.indices(self.levels).reshape(len(self.levels), -1).T.astype(np.int64)
         return np.unique(self._kept(grid), axis=0)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row is a setting, and none the same as another."""
+        return not (self.matters or self.rules or self.rising)
+
+    def has(self, number: int) -> bool:
+        """Whether this is the number of an allowed row, whose knobs that do not matter are at their first level."""
+        row = np.array([self.row(number)])
+        return bool((self.canonical(row) == row).all() and self.allowed(row)[0])
 
     @property
     def count(self) -> int | None:
@@ -144,6 +158,24 @@ class Space:
             number, place = divmod(number, size)
             places.append(place)
         return tuple(reversed(places))
+
+
+def settings_of(levels: Mapping[str, Sequence[Any]], stated: KnobSpace | None) -> Space:
+    """The settings of knobs with these levels, by the places of levels; `stated` says which are allowed."""
+    sizes = tuple(map(len, levels.values()))
+    if stated is None:
+        return Space(sizes)
+    place = {name: n for n, name in enumerate(levels)}
+
+    def condition(named: Mapping[str, Sequence[Any]]) -> Condition:
+        return tuple((place[k], frozenset(list(levels[k]).index(level) for level in v)) for k, v in named.items())
+
+    return Space(
+        sizes,
+        {place[knob]: condition(others) for knob, others in stated.matters.items()},
+        tuple(Rule(condition(rule.if_), condition(rule.then)) for rule in stated.rules),
+        tuple(tuple((place[name], tuple(map(float, levels[name]))) for name in chain) for chain in stated.rising),
+    )
 
 
 def _holds(rows: Integers, condition: Condition) -> NDArray[np.bool_]:

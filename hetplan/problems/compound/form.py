@@ -15,7 +15,7 @@ from hetplan.planner.answer import Answer
 from hetplan.planner.forms.black_box import Aim, BlackBox, Figure, Measured, Operator, Past, Placed
 from hetplan.planner.forms.calls import Calls
 from hetplan.planner.forms.packing import Choice, Items, Packing
-from hetplan.planner.forms.space import Rule, Space
+from hetplan.planner.forms.space import Space, settings_of
 from hetplan.problems import ladder
 from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
 from hetplan.problems.compound.options import CompoundOptions
@@ -121,26 +121,12 @@ class Sought:
     @property
     def space(self) -> Space:
         """Which settings there are, by the places of levels."""
-        levels, stated = self.pipeline.levels, self.pipeline.space
-        if stated is None:
-            return Space(self.levels)
-        place = {name: n for n, name in enumerate(levels)}
-
-        def condition(named: Mapping[str, Sequence[Any]]) -> tuple[tuple[int, frozenset[int]], ...]:
-            return tuple((place[k], frozenset(levels[k].index(level) for level in v)) for k, v in named.items())
-
-        return Space(
-            self.levels,
-            {place[knob]: condition(others) for knob, others in stated.matters.items()},
-            tuple(Rule(condition(rule.if_), condition(rule.then)) for rule in stated.rules),
-            tuple(tuple((place[name], tuple(map(float, levels[name]))) for name in chain) for chain in stated.rising),
-        )
+        return settings_of(self.pipeline.levels, self.pipeline.space)
 
     @property
     def wide(self) -> bool:
         """Whether settings are drawn, not listed: some are not allowed, or they are too many."""
-        space = self.space
-        return bool(space.matters or space.rules or space.rising) or space.product * len(self.placements) > MOST_PLANS
+        return not self.space.whole or self.space.product * len(self.placements) > MOST_PLANS
 
     @property
     def alike(self) -> tuple[tuple[int, ...], ...]:

@@ -1,11 +1,11 @@
 """Replicas of one model that several operators call, of one query or of many: how many there are for all together.
 
 Operators share where they are of one `model`, on one tier, with the same share of a GPU, the same levels of the knobs
-that they read, and the same needs. Their queries join one line, so a station's load and spreads are those of all who
-come (`stations`). Every query has to keep its limit. From the fewest replicas that are not overrun, the station that
-helps most for its price gets one more, until all are in time; then what is not needed is taken back. From the ways that
-were chosen apart, and from those that have most in common, each query in turn tries its other ways. Nothing proves the
-least: it is compared with what the queries cost apart, and the cheaper is taken.
+that they read, the same needs and the same outcomes. Their queries join one line, so a station's load and spreads are
+those of all who come (`stations`). Every query has to keep its limit. From the fewest replicas that are not overrun,
+the station that helps most for its price gets one more, until all are in time; then what is not needed is taken back.
+From the ways that were chosen apart, and from those that have most in common, each query in turn tries its other ways.
+Nothing proves the least: it is compared with what the queries cost apart, and the cheaper is taken.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _key(sought: Sought, found: Found, name: str) -> Key:
         return sought.app_id, name
     knobs = tuple(sorted((knob, repr(found.knobs[knob])) for knob in node.reads))
     needs = tuple(sorted(node.needs.items()))
-    batches = node.batches, found.batches.get(name)
-    return node.model, found.placement[name], found.share.get(name), node.device, node.share_law, knobs, needs, batches
+    form = node.device, node.share_law, needs, node.batches, None if node.outcomes is None else node.outcomes.names
+    return node.model, found.placement[name], found.share.get(name), knobs, found.batches.get(name), form
 
 
 class _Together:

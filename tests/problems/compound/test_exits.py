@@ -287,6 +287,50 @@ def test_at_a_rate_all_answers_of_an_operator_wait_for_the_same_replicas(measure
     assert report.as_dict()["apps"]["q"]["figures"]["violations"]["value"] > 0.5
 
 
+GROWN = {"quantity": "latency_ms", "axes": {"batch": [1, 2, 8]}, "mean": [10, 13, 31]}
+
+
+def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str, Any]) -> None:
+    """Two callers of one cascade: cheaper in batches, cheaper together, both in time and as good as measured."""
+    wish = slo()
+    asked = wish["apps"].pop("q")
+    wish["apps"] = {name: {**asked, "demand": {"rate_qps": rate}} for name, rate in (("one", 9), ("two", 14))}
+    document = {**measured, "apps": dict.fromkeys(wish["apps"], measured["apps"]["q"])}
+    bills: dict[tuple[bool, bool], float] = {}
+    for batches, shared in product((False, True), repeat=2):
+        profile = json.loads(json.dumps(PROFILE))
+        profile["tables"] = {"grown": GROWN}
+        for name, node in profile["pipelines"]["ask"]["nodes"].items():
+            node |= ({"batches": "grown"} if batches else {}) | ({"model": name} if shared else {})
+        plan = hp.solve(profile, wish, measured=document, options={"size": "estimated"}).require()
+        assert hp.verify(plan, profile, wish, measured=document).ok
+        bills[batches, shared] = promised(plan, "cost_per_hour")
+        loads = {load.node: load for worker in plan.workers for load in worker.loads}
+        assert loads["small"].serve.max_batch == (8 if batches else 1)
+        assert loads["small"].outcomes is not None
+    assert bills[True, True] < bills[True, False] < bills[False, False]
+    assert bills[True, True] < bills[False, True] <= bills[False, False]
+    assert {r.node: set(r.to) for r in plan.routing["one"]} == {r.node: set(r.to) for r in plan.routing["two"]}
+    apps = hp.simulate(plan, profile, wish, measured=document, seeds=1, seed=99, duration_s=200).as_dict()["apps"]
+    entry = next(one for one in entries(measured) if one["knobs"] == plan.dispatch["one"].knobs)  # type: ignore[union-attr]
+    for one in apps.values():
+        assert one["figures"]["violations"]["value"] <= 0.1
+        assert one["figures"]["accuracy"]["value"] == pytest.approx(entry["mean"], abs=1e-9)
+    other = [one.model_copy(update={"loads": tuple(
+        load.model_copy(update={"outcomes": {"sure": 0.5, "unsure": 0.5}}) if load.node == "small" else load
+        for load in one.loads
+    )}) for one in plan.workers]  # fmt: skip
+    found = hp.verify(plan.model_copy(update={"workers": tuple(other)}), profile, wish, measured=document)
+    assert "outcomes" in {one.code for one in found.violations}
+    # What comes to other outcomes is another model.
+    text = json.dumps(profile).replace('"sure", "unsure"', '"yes", "no"').replace('"on": "unsure"', '"on": "no"')
+    unlike = json.loads(text)
+    unlike["pipelines"] = {**profile["pipelines"], "tell": unlike["pipelines"]["ask"]}
+    wish["apps"]["two"]["runs"] = {"pipeline": "tell"}
+    found = hp.verify(plan, unlike, wish, measured=document)
+    assert "route-target" in {one.code for one in found.violations}
+
+
 def test_branches_that_meet_again_share_the_step_that_follows_both(measured: dict[str, Any]) -> None:
     profile, document = json.loads(json.dumps(PROFILE)), json.loads(json.dumps(measured))
     pipeline = profile["pipelines"]["ask"]

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import hetplan as hp
-from hetplan.errors import InputError
 from hetplan.executor.serving.applications import Application
 from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.found import found_ways
@@ -150,13 +149,6 @@ def test_two_operators_of_one_query_share(several: tuple[Files, hp.Plan]) -> Non
     assert led(plan, "gate", "detect") == led(plan, "gate", "track")
     assert late(plan, of)["gate"] <= 0.05
     assert hp.verify(plan, of[0], of[1], measured=of[2]).ok
-
-
-def test_a_model_is_of_an_operator_without_outcomes() -> None:
-    of = files({"gate": 6})
-    of[0]["pipelines"]["track"]["nodes"]["detect"]["outcomes"] = {"measured": ["some", "none"]}
-    with pytest.raises(InputError, match="a model is about an operator"):
-        solve(of)
 
 
 def test_the_router_leads_a_step_to_the_load_of_another_application(several: tuple[Files, hp.Plan]) -> None:

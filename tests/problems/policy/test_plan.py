@@ -256,6 +256,15 @@ def test_fewest_workers() -> None:
     assert fewer.plan is None
 
 
+def test_a_bound_without_a_solve_that_verify_proves_again_is_proof_enough() -> None:
+    profile, slo = files(workers=(1, 12), quality={"min": 0.8}, violations={"max": 0.01}, rate_qps=120.0)
+    slo["objective"] = [{"min": "servers"}]
+    outcome = front_door.solve(profile, slo, options={"batching": "max"}, require_proof=True)
+    claim = outcome.require().claims[0]
+    assert (claim.vouched, claim.solve) == ("claimed", None)
+    assert outcome.exit_code == 0, outcome.reason
+
+
 def test_fewest_workers_over_a_range_keep_every_load() -> None:
     profile, slo = files(
         workers=(1, 12), quality={"min": 0.75}, violations={"max": 0.01}, rate_qps={"low": 40.0, "high": 160.0}
