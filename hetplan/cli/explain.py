@@ -157,11 +157,11 @@ def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
     if not one.looked_for:
         return
     if one.enters_at_price is not None and one.price:
-        yield f"comes in at {number(one.enters_at_price)} per hour in place of {number(one.price)}"
+        yield f"would be rented at {number(one.enters_at_price)} per hour instead of {number(one.price)}"
     elif "price" not in one.not_asked:
         yield "at no price"
     if one.enters_at_times is not None:
-        yield f"comes in where it takes {_percent(one.enters_at_times)} of the measured times"
+        yield f"would be rented if it took {_percent(one.enters_at_times)} of the measured times"
     elif "times" not in one.not_asked:
         yield "not even if it were 20 times as fast"
 
