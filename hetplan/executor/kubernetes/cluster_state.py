@@ -90,14 +90,23 @@ _ORDER = {
 """In which order they are needed."""
 
 _OURS = ("name", "namespace", "labels", "annotations")
+_ASSIGNED = ("clusterIPs", "ipFamilies", "ipFamily", "ipFamilyPolicy", "healthCheckNodePort")
+"""What the server gives a Service. Applied by us it would be ours, and could not be left out ever after."""
 
 
 def _as_applied(one: Json) -> Json:
-    """An object without what the server says of it."""
+    """An object without what the server says of it, or has given it."""
     metadata = {key: value for key, value in one["metadata"].items() if key in _OURS}
     notes = {key: value for key, value in metadata.pop("annotations", {}).items() if "kubernetes.io/" not in key}
     metadata |= {"annotations": notes} if notes else {}
-    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": metadata}
+    made = {**{key: value for key, value in one.items() if key != "status"}, "metadata": metadata}
+    if one["kind"] == "Service":
+        spec = {key: value for key, value in one["spec"].items() if key not in _ASSIGNED}
+        if spec.get("clusterIP") != "None":
+            spec.pop("clusterIP", None)
+        ports = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec.get("ports", ())]
+        made["spec"] = {**spec, "ports": ports}
+    return made
 
 
 def made_of(deployment: Json) -> str | None:

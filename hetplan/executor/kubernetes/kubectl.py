@@ -147,9 +147,13 @@ class Kubectl:
         return None
 
     def annotate_pods(self, selector: str, name: str, value: str) -> None:
-        """Mark the pods with these labels."""
+        """Mark the pods with these labels; one that ends meanwhile needs no mark."""
         words = ["annotate", "pods", f"--selector={selector}", "--overwrite", f"{name}={value}"]
-        self._run(words, about="pods", limit_s=self.call_s)
+        try:
+            self._run(words, about="pods", limit_s=self.call_s)
+        except TargetFailed as error:
+            if "(NotFound)" not in error.cause:
+                raise
 
     def rollout(self, deployment: str, *, limit_s: float) -> None:
         """Wait until a Deployment is what it should be."""

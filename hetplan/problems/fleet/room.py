@@ -119,7 +119,7 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) ->
     several = found.wish.periods > 1
     notices = []
     for name, those in periods.items():
-        when = f" in {len(those)} of {found.wish.periods} periods (p{those[0]} is the first)" if several else ""
+        when = f" in {len(those)} of {found.wish.periods} periods (p{min(those)} is the first)" if several else ""
         text = (
             f"{name} has fewer machines{when} than its queues need, so queries may wait too long: run hetplan simulate"
         )
@@ -147,16 +147,37 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
     wish = found.wish
     for app in wish.apps:
         careful = _careful(wish, app, parts[app.name], answers)
-        for p in range(wish.periods):
+        for p in sorted(range(wish.periods), key=lambda p: -app.rates[p]):
             rate = app.rates[p] * (1.0 + wish.options.headroom)
             if careful is None or rate <= 0 or (app.name, p) not in found.parts:
                 continue
             for situation in wish.situations:
                 offers = left_of(wish, careful, found.fleet.choices[app.name, p].machines, situation)
                 late = _Late(careful, p, rate, situation)
-                if offers and careful.settle(offers, late.wanted).part is None:
+                if offers and not _has_room(wish, careful, offers, late.wanted):
                     yield late
                     break
+
+
+def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], wanted: float) -> bool:
+    """Whether there is room on what is left.
+
+    It does not matter of which offers a pool's machines of one hardware are. Of the same machines no more than once is
+    asked what a higher rate that has room says, or a lower one that has none.
+    """
+    if careful.question != "pool":
+        return careful.settle(offers, wanted).part is not None
+    first = {wish.offers[wish.place[name]].hardware: 0 for name in offers}
+    for name, count in offers.items():
+        first[wish.offers[wish.place[name]].hardware] += count
+    same = {wish.offers[int(wish.on(hardware)[0])].name: count for hardware, count in first.items()}
+    key = tuple(sorted(same.items()))
+    said = [(rate, one.part is not None) for (rate, other), one in careful.settled.items() if other == key]
+    if wanted <= max((rate for rate, kept in said if kept), default=-math.inf):
+        return True
+    if wanted >= min((rate for rate, kept in said if not kept), default=math.inf):
+        return False
+    return careful.settle(same, wanted).part is not None
 
 
 def _roomier(found: Found, short: Sequence[_Late]) -> Wish:

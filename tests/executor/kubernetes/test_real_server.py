@@ -82,6 +82,16 @@ def test_a_life_in_a_real_cluster(server: Server, tmp_path: Path) -> None:
     assert server.objects("poddisruptionbudgets") == []
 
 
+def test_a_router_that_could_not_be_rolled_is_rolled_later(server: Server, tmp_path: Path) -> None:
+    """Going back must not take what the server gave its Service."""
+    server.target(tmp_path).route({"revision": "1"}, limit_s=60)
+    with pytest.raises(TargetFailed):
+        server.target(tmp_path, image="registry.example/hetplan:bad").route({"revision": "2"}, limit_s=3)
+    server.target(tmp_path, image="registry.example/hetplan:2").route({"revision": "3"}, limit_s=60)
+    assert images(server) == {"registry.example/hetplan:2"}
+    server.target(tmp_path).down(drain_s=1.0)
+
+
 def test_a_quota_is_the_reason_that_is_given(server: Server, tmp_path: Path) -> None:
     server.ask("create", "quota", "few", "--hard=pods=3")
     until = time.monotonic() + 60

@@ -194,6 +194,36 @@ def test_routes_are_followed_without_a_new_router_pod_where_it_says_what_it_foll
     assert target().routed()["revision"] == "2"
 
 
+def test_a_router_pod_that_ends_while_it_is_marked_is_no_fault(target: Make, cluster: Any) -> None:
+    """In a roll of the router old pods go while the new routes are made known."""
+    kubernetes = target()
+    kubernetes.route({"revision": "1"}, limit_s=60)
+    cluster.play(fail={"annotate": 'Error from server (NotFound): pods "prod-router-1" not found'})
+    kubernetes.route({"revision": "2"}, limit_s=60)
+    assert kubernetes.routed()["revision"] == "2"
+    cluster.play(fail={"annotate": "Error from server (Forbidden): pods is forbidden"})
+    with pytest.raises(TargetFailed, match="Forbidden"):
+        kubernetes.route({"revision": "3"}, limit_s=60)
+
+
+def test_what_the_server_gave_a_service_is_not_applied_when_going_back(target: Make, cluster: Any) -> None:
+    """Once applied by us it would be ours, and every later apply without it refused: a clusterIP cannot be unset."""
+    kubernetes = target()
+    kubernetes.route({"revision": "1"}, limit_s=60)
+    objects = cluster.objects
+    (service,) = (one for one in objects.values() if one["kind"] == "Service")
+    given = {"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4"]}
+    made = json.loads(json.dumps(service["spec"]))
+    service["spec"] |= given
+    service["spec"]["ports"][0]["nodePort"] = 30100
+    (cluster.folder / "objects.json").write_text(json.dumps(objects))
+    cluster.play(fail={"annotate": "Error from server (Forbidden): pods is forbidden"})
+    with pytest.raises(TargetFailed, match="Forbidden"):
+        kubernetes.route({"revision": "2"}, limit_s=60)
+    (service,) = (one for one in cluster.objects.values() if one["kind"] == "Service")
+    assert service["spec"] == made
+
+
 def test_a_router_that_cannot_be_asked_is_rolled(target: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hetplan.executor.kubernetes.target._FOLLOW_S", 0.0)
     kubernetes = target()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.part import Settled
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
+from hetplan.problems.fleet.room import _has_room
 from hetplan.problems.fleet.ways import ESTIMATED, parts_of
 from hetplan.problems.fleet.wish import read_wish
 from hetplan.problems.parts import Cone, Table
@@ -165,3 +167,23 @@ def test_a_part_that_breaks_its_contract_is_caught(fault: str | None) -> None:
         except AssertionError:
             failed.append(said)
     assert bool(failed) is (fault is not None), failed
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_room_of_a_pool_is_the_same_of_whichever_offers_its_machines_are(seed: int) -> None:
+    """`room` asks of one offer of each hardware, and of the same machines no rate that another one answers."""
+    profile, slo, name, _ = _files("pool")
+    inputs, chance = load_inputs(profile, slo), random.Random(seed)
+    wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
+    made = parts_of(wish, registry.tools_of("fleet"))[name]
+    assert isinstance(made, Cone)
+    part = replace(made, options={**made.options, "size": "estimated"}, settled={})
+    offers: dict[str, int] = {}
+    for hardware in part.hardware:
+        for _ in range(chance.randint(0, 3)):
+            offer = wish.offers[int(chance.choice(list(wish.on(hardware))))].name
+            offers[offer] = offers.get(offer, 0) + 1
+    counts = [sum(n for o, n in offers.items() if inputs.profile.offers[o].hardware == h) for h in part.hardware]
+    rates = [part.carried(counts) * share for share in (1.1, 0.9, 0.7, 0.5, 0.3)]
+    asked = [replace(part, settled={}).settle(offers, rate).part is not None for rate in rates]
+    assert [_has_room(wish, part, offers, rate) for rate in rates] == asked
