@@ -38,7 +38,7 @@ def check_kinds(queries: Sequence[Query]) -> None:
         if any(way.found is None for way in query.ways):
             raise InputError.one(
                 file="slo", path=f"$.apps.{query.app_id}.candidates", value="--apply",
-                why="stated candidates say what they take, not what runs: there is nothing to be started",
+                why="stated candidates say what they take, not what runs: nothing can be started",
                 remedy="Give the application a pipeline and measurements, or leave --apply out.",
             )  # fmt: skip
 

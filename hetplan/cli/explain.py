@@ -72,7 +72,7 @@ def explain(
                 spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel, seconds=time_limit)
                 return explain_for(given, inputs, spread=spread, thorough=thorough or None)
 
-            found = interruptible(work, say=out.note)
+            found = interruptible(work, say=out.note, hurry=True)
         _show(out, found)
         out.end(Exit.OK, "explained", **found.as_dict())
 
@@ -157,11 +157,11 @@ def _kept_out(found: Explanation, one: Absent) -> Iterator[str]:
     if not one.looked_for:
         return
     if one.enters_at_price is not None and one.price:
-        yield f"comes in at {number(one.enters_at_price)} per hour in place of {number(one.price)}"
+        yield f"would be rented at {number(one.enters_at_price)} per hour instead of {number(one.price)}"
     elif "price" not in one.not_asked:
         yield "at no price"
     if one.enters_at_times is not None:
-        yield f"comes in where it takes {_percent(one.enters_at_times)} of the measured times"
+        yield f"would be rented if it took {_percent(one.enters_at_times)} of the measured times"
     elif "times" not in one.not_asked:
         yield "not even if it were 20 times as fast"
 

@@ -92,7 +92,7 @@ def verdict(finding: Finding) -> Verdict:
     if finding.recheck_absent and finding.found is not Found.NOTHING:
         return Verdict(Exit.CHECK_FAILED, "the second engine that was named took no part")
     if finding.found is Found.INFEASIBLE:
-        return Verdict(Exit.INFEASIBLE, "no plan can satisfy all of it")
+        return Verdict(Exit.INFEASIBLE, "no plan can keep the whole wish")
     if finding.found is Found.NOT_FOUND:
         return Verdict(Exit.INFEASIBLE, "no plan that meets the targets was found")
     return Verdict(Exit.NO_PLAN, "a limit ended the work before a plan was found")

@@ -46,7 +46,7 @@ def check_limits(found: Dangling, slo: Slo) -> None:
     _check_shares(found, slo)
     zones = {offer.zone for offer in profile.offers.values() if offer.zone is not None}
     if limits.survive.zones and limits.survive.zones >= max(len(zones), 1):
-        why = f"a zone that is left: the offers name {len(zones)} and {limits.survive.zones} may be lost"
+        why = f"no zone would be left: the offers name {len(zones)} and {limits.survive.zones} may be lost"
         remedy = f"Write at most {len(zones) - 1}." if len(zones) > 1 else "Give offers in two zones or more."
         found.fault(("limits", "survive", "zones"), limits.survive.zones, why, remedy)
 

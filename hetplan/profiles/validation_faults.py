@@ -73,7 +73,7 @@ def _explain(details: list[Any], steps: Steps, model_type: type[BaseModel], *, n
         known = sorted(_keys_at(model_type, steps[:-1]))
         cure = "Upgrade hetplan: the file is of a newer version." if newer else ""
         listed = f"Known here: {', '.join(known)}." if known else "Remove it."
-        return "no key of this format", f"{closest(steps[-1], known)}{cure or listed}"
+        return "this format has no such key", f"{closest(steps[-1], known)}{cure or listed}"
     return _expected(detail), _remedy(detail, steps) or "Mend the value."
 
 

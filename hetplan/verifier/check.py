@@ -119,7 +119,9 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
     if asked(facts):
-        skipped += [f"{name}: a pipeline is not routed anew after losses" for name in names if is_pipeline(facts, name)]
+        skipped += [
+            f"{name}: routes of a pipeline after losses are not computed" for name in names if is_pipeline(facts, name)
+        ]
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 

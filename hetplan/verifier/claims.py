@@ -67,7 +67,7 @@ def bound_faults(claim: Claim) -> Iterator[str]:
             yield "there is no bound, so there can be neither gap nor voucher"
         return
     if claim.vouched == "none":
-        yield "a bound that nobody vouches for"
+        yield "a bound without the mark who proved it"
     ahead = claim.value - claim.bound if claim.sense == "max" else claim.bound - claim.value
     if ahead > BOUND_SLIP * max(abs(claim.value), abs(claim.bound), 1.0):
         yield f"the value {claim.value:.9g} is better than the bound {claim.bound:.9g}"

@@ -596,11 +596,11 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
     """The bound that a solve's prices show of the weight served; NoProof says why there is none."""
     apps = facts.inputs.slo.apps.values()
     if facts.inputs.slo.limits.cost_per_hour is not None:
-        raise NotRebuilt("what candidates cost is limited, and their prices are not written down anew")
+        raise NotRebuilt("the cost of candidates is limited, and the check does not rebuild their prices")
     if claim.about != "goodput" or not all(app.candidates for app in apps):
         raise NotRebuilt("plans that were measured are not listed again here")
     if any(isinstance(rule, ChosenPlanDispatch) and rule.machines for rule in facts.plan.dispatch.values()):
-        raise NotRebuilt("candidates that are put on machines are not written down anew")
+        raise NotRebuilt("the check does not rebuild programs that put candidates on machines")
     try:
         stated = (solve.proof or {})["prices"]
         prices = {str(name): float(price) for name, price in stated.items()}

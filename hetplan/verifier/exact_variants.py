@@ -94,4 +94,4 @@ def _unserved(facts: Facts) -> Iterator[Violation]:
             yield Violation("unserved", at, f"{one.app} wants {wanted} queries/s, and the plan says: {one.why}")
         said = _WHY.match(one.why)
         if said is not None and (said.end() < len(one.why) or said[1] not in facts.inputs.profile.variants):
-            yield Violation("unserved", at, f"nobody knows what this means: {one.why}")
+            yield Violation("unserved", at, f"unknown reason: {one.why}")

@@ -208,4 +208,4 @@ def _warnings(fleet: Fleet) -> Iterator[Violation]:
                 yield Violation("warning", "warnings", text)
     for notice in fleet.plan.warnings:
         if notice.code not in WARNINGS:
-            yield Violation("warning", "warnings", f"nobody knows what {notice.code} is")
+            yield Violation("warning", "warnings", f"{notice.code} is not a known warning")

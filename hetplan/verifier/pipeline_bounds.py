@@ -93,7 +93,7 @@ class _Priced:
     def __init__(self, facts: Facts, claim: Claim, prices: Mapping[str, float]) -> None:
         self.facts, self.claim, self.prices = facts, claim, prices
         if len(facts.inputs.slo.apps) != 1 or claim.about not in ("quality", "servers", "cost_per_hour"):
-            raise NotRebuilt("several pipelines, or another goal, are not written down anew")
+            raise NotRebuilt("the check rebuilds only programs of one pipeline, for quality, servers or cost")
         ((self.app, self.wish),) = facts.inputs.slo.apps.items()
         reason = why_not_followed(facts, self.app)
         name = self.wish.runs.pipeline if self.wish.runs is not None else None
@@ -101,7 +101,7 @@ class _Priced:
             raise NotRebuilt(reason or "it runs no pipeline")
         self.pipeline: Pipeline = facts.inputs.profile.pipelines[name]
         if self.pipeline.quality.rule == "table" or any(n.outcomes for n in self.pipeline.nodes.values()):
-            raise NotRebuilt("qualities by table, and steps with outcomes, are not written down anew")
+            raise NotRebuilt("the check rebuilds no program with qualities by table or steps with outcomes")
         if any(entry.rate_qps > 0.0 for entry in facts.plan.unserved):
             raise NotRebuilt("some queries stay unserved")
         self.rate = facts.promised_rate(self.app) or 0.0
@@ -180,7 +180,7 @@ class _Priced:
         offers = [one for one in self.facts.inputs.profile.offers.values() if one.hardware == worker.hardware]
         counted = self.b > 0.0 or self.claim.about == "cost_per_hour"
         if counted and (price is None or len(offers) > 1):
-            raise NotRebuilt("hardware of several prices is not written down anew")
+            raise NotRebuilt("the check rebuilds no program with several prices of one hardware")
         cost = float(price) / NANO if price is not None else 0.0
         own = {"quality": 0.0, "servers": 1.0, "cost_per_hour": cost}[self.claim.about]
         return own + self.b * cost, math.nan if price is None or len(offers) > 1 else cost
@@ -369,7 +369,7 @@ def _prices(solve: Solve) -> dict[str, float]:
     if solve.form != "milp":
         raise NotRebuilt(f"proofs of a form {solve.form} are not carried by plans")
     if "row_duals" not in proof and proof:
-        raise NotRebuilt("trees of whole servers are not put to the proof here")
+        raise NotRebuilt("the check proves no trees of whole servers")
     try:
         prices = {str(name): float(price) for name, price in proof["row_duals"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):

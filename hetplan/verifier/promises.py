@@ -190,7 +190,7 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
     question = facts.plan.question
     if question in QUESTIONS and not is_known(question, promise.quantity, of_app=of_app, arithmetic=arithmetic):
         of = f"of {promise.app}" if of_app else "of the plan as a whole"
-        text = f"nobody knows {promise.quantity} {of} by the model {promise.model}"
+        text = f"there is no quantity {promise.quantity} {of} by the model {promise.model}"
         yield Violation("promise-quantity", at, text)
     if promise.interval is not None:
         low, high = promise.interval

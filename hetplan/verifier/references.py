@@ -50,7 +50,7 @@ def _requires(plan: Plan) -> Iterator[Violation]:
     for rule in sorted(used - set(plan.requires)):
         yield Violation("requires", "requires", f"the plan uses {rule} and does not say that it must be known")
     for feature in sorted(set(plan.requires) - FEATURES):
-        yield Violation("requires", "requires", f"nobody knows the feature {feature}")
+        yield Violation("requires", "requires", f"the feature {feature} is unknown")
 
 
 def _valid(plan: Plan) -> Iterator[Violation]:
@@ -74,7 +74,7 @@ def check_header(plan: Plan) -> list[Violation]:
     """Everything that can be said of these without the inputs."""
     found = [*_requires(plan), *_valid(plan), *_attachments(plan)]
     if plan.question != "policy":
-        text = f"a policy in a plan of question {plan.question}, which nobody would check"
+        text = f"a policy in a plan of question {plan.question}, which no check covers"
         found += [Violation("policies", f"policies.{app}", text) for app in plan.policies]
     return found
 

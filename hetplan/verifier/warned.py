@@ -140,7 +140,7 @@ def check_warnings(facts: Facts) -> Iterator[Violation]:
 def _odd(facts: Facts, notice: Notice, alike: set[tuple[str, str, str]], seen: set[str]) -> Iterator[str]:
     """What is wrong with a warning by itself."""
     if notice.code not in WARNINGS:
-        yield f"nobody knows what {notice.code} is"
+        yield f"{notice.code} is not a known warning"
         return
     shapes = _shapes().get(notice.code, []) if facts.plan.question != "compound" else []
     if shapes and not any(_is_at(notice.at, place) and words.fullmatch(notice.text) for place, words in shapes):

@@ -155,7 +155,7 @@ def test_what_stays_keeps_its_names_when_others_leave() -> None:
 
 def test_stated_candidates_start_nothing() -> None:
     inputs = load_inputs(EXAMPLE / "candidates-profile.json", EXAMPLE / "candidates-slo.json")
-    with pytest.raises(InputError, match="nothing to be started"):
+    with pytest.raises(InputError, match="nothing can be started"):
         Arriving(kinds_of(inputs), applies=True)
 
 

@@ -118,7 +118,7 @@ def test_the_files_of_a_fleet_are_read() -> None:
         ("profile", "offers.a-od.zone", "z", "there is no zone 'z'"),
         ("profile", "offers.a-od.commit.price_per_hour", "0.5", "exactly one of discount and price_per_hour"),
         ("profile", "zones.a.quota.gpus", 3, "no hardware provides 'gpus'"),
-        ("slo", "limits.survive.zones", 2, "a zone that is left"),
+        ("slo", "limits.survive.zones", 2, "no zone would be left"),
         ("slo", "limits.offers.c-od", {"least": 1}, "there is no offer 'c-od'"),
         ("slo", "limits.offers.spot.least", 9, None),
         ("slo", "limits.offers.on-demand", {"share": [0.7, 1]}, None),

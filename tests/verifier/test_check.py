@@ -72,7 +72,7 @@ def test_a_report_says_what_was_skipped():
     assert verify_plan(*read(pool())).skipped == ()
     for losses in ({"hosts": 1}, {"zones": 1}):
         lost = {"slo/limits": {"survive": losses}}
-        expected = ("x: a pipeline is not routed anew after losses",)
+        expected = ("x: routes of a pipeline after losses are not computed",)
         assert verify_plan(*read(spoil(chain(), lost))).skipped == expected
         assert verify_plan(*read(spoil(pool(), {"slo/limits/survive": losses}))).skipped == ()
 

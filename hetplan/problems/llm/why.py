@@ -44,12 +44,12 @@ def impossible(wish: Wish) -> Infeasible | None:
             times = first + (requests.output - 1) * fastest * (limit.of == "response")
             order = np.argsort(times)
             place = int(np.searchsorted(np.cumsum(weight[order]), limit.percentile / 100.0 - 1e-12))
-            needed, who = float(times[order][min(place, len(times) - 1)]), "the fastest type, empty"
+            needed, who = float(times[order][min(place, len(times) - 1)]), "an empty machine of the fastest type"
         if needed > limit.max_ms * (1.0 + 1e-9):
             stated = wish.wanted.latency[limit.place].max_ms
             to = _rounded(needed + stated - limit.max_ms)
             what = "one decoding sequence takes" if limit.of == "tpot" else f"p{limit.percentile:g} of {limit.of} takes"
-            why.append(f"{what} {needed:.4g} ms on {who}; {limit.max_ms:g} ms are left of the limit")
+            why.append(f"{what} {needed:.4g} ms on {who}; the limit leaves {limit.max_ms:g} ms")
             repairs.append(_raise(at, stated, to, "ms"))
     if not why and not wish.options.sacrifice:
         why, repairs = _without_sacrifice(wish)

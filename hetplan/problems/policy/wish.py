@@ -50,8 +50,8 @@ REFUSED = {
     "limits.resources": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
     "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "change.slack": ("the room that is kept follows from the load", "State a higher load."),
-    "change.slack_qps": ("the room that is kept follows from the load", "State a higher load."),
+    "change.slack": ("the load says how much room is kept", "State a higher load."),
+    "change.slack_qps": ("the load says how much room is kept", "State a higher load."),
     "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
     "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
     "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
@@ -584,7 +584,7 @@ class _Reading:
             self.faults.in_profile(place, "nothing was measured", "Measure at least two batch sizes.")
             return None
         if len(found) < 2 and self.options.queue_max > 1:
-            why, remedy = "one batch size says nothing of the others", "Measure at least two, or set queue_max=1."
+            why, remedy = "one batch size says nothing about the others", "Measure at least two, or set queue_max=1."
             self.faults.in_profile(place, why, remedy)
             return None
         batches, times_ms = np.array(found).T

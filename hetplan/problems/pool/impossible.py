@@ -54,7 +54,7 @@ def _late_everywhere(pool: Pool) -> Infeasible | None:
             continue
         named = [f"{pool.class_label(int(s))} (share {pool.p[s]:.4g})" for s in np.flatnonzero(late)]
         listed = ", ".join(named[:SHOWN]) + (f" and {len(named) - SHOWN} more bins" if len(named) > SHOWN else "")
-        why.append(f"late on every type that may be rented: {listed}; in all {share:.4g} of the queries")
+        why.append(f"late on every type that may be rented: {listed}; together a share of {share:.4g} of the queries")
         if np.isfinite(least).all():
             repairs.append(looser_target(pool, k, least))
             repairs += [more_tolerance(pool, share)] if k == len(pool.limits) - 1 and share < MOST_TOLERANCE else []
@@ -75,7 +75,7 @@ def _minima_over_budget(pool: Pool) -> Infeasible | None:
     if cost <= pool.wish.budget:
         return None
     named = ", ".join(f"{kind.least} {kind.hardware}" for kind in pool.types if kind.least)
-    why = f"the least instances alone ({named}) need {money(pool, cost)}, budget {money_text(pool.wish.budget)}"
+    why = f"the least instances alone ({named}) need {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}"
     lower = []
     for t, kind in enumerate(pool.types):
         prices = [pool.columns[o].price for o in pool.offers_of(t)]

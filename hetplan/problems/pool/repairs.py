@@ -64,7 +64,7 @@ def let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list
 def cover_costs(pool: Pool, cover: Counts, budget: int) -> Infeasible:
     """The cheapest pool that carries any rate is over the budget."""
     cost = pool.cost(cover)
-    needs = f"needs {money(pool, cost)}, budget {money_text(budget)}"
+    needs = f"needs {money(pool, cost)}, the budget is {money_text(budget)}"
     why = f"the cheapest pool that serves every class in time ({counted(pool, cover)}) {needs}"
     return Infeasible(why=(why,), repairs=(more_budget(pool, cost, budget),))
 

@@ -28,7 +28,7 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
     why, repairs = [], []
     cost = pool.cost(counts)
     if pool.wish.budget is not None and cost > pool.wish.budget:
-        why.append(f"the given pool needs {money(pool, cost)}, budget {money_text(pool.wish.budget)}")
+        why.append(f"the given pool needs {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}")
         repairs.append(more_budget(pool, cost, pool.wish.budget))
     for t, count in enumerate(pool.of_type(counts)):
         kind = pool.types[t]

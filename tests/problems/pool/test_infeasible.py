@@ -79,7 +79,7 @@ def test_a_budget_too_small_for_any_rate() -> None:
     latency = {"gpu": [10.0, 40.0], "cpu": [20.0, 200.0]}
     case = files(latency, [0.75, 0.25], prices={"gpu": "0.526", "cpu": "0.149"}, qos_ms=100, budget="0.5")
     found = refused(case)
-    assert "needs $0.5260, budget 0.5" in found.why[0]
+    assert "needs $0.5260, the budget is 0.5" in found.why[0]
     more = repair(found, "slo.limits.cost_per_hour")
     assert more.to == "0.526"
     case[1]["limits"]["cost_per_hour"] = more.to
@@ -96,14 +96,14 @@ def test_the_cheapest_cover_counts_the_minima() -> None:
         budget="0.5",
         instances={"cpu": [2, None]},
     )
-    assert "needs $0.8240, budget 0.5" in refused(case).why[0]
+    assert "needs $0.8240, the budget is 0.5" in refused(case).why[0]
 
 
 def test_minima_alone_over_the_budget() -> None:
     case = g3(budget=2, instances={"base": [2, None], "b": [1, None]})
     found = refused(case)
     assert "2 base, 1 b" in found.why[0]
-    assert "need $2.2500, budget 2" in found.why[0]
+    assert "need $2.2500, the budget is 2" in found.why[0]
     assert repair(found, "slo.limits.cost_per_hour").to == "2.25"
     assert {one.field for one in found.repairs} >= {"slo.limits.instances.base[0]", "slo.limits.instances.b[0]"}
 
@@ -140,7 +140,7 @@ def test_a_stock_that_is_too_small_is_named() -> None:
 def test_a_given_pool_outside_the_limits() -> None:
     case = g3(budget=2, instances={"b": [0, 1]})
     found = refused(case, formulation="fluid-lp", counts={"base": 2, "b": 2})
-    assert "needs $2.5000, budget 2" in found.why[0]
+    assert "needs $2.5000, the budget is 2" in found.why[0]
     assert "at most 1 allowed" in found.why[1]
 
 

@@ -116,7 +116,7 @@ def test_too_many_types_to_list_ask_an_engine() -> None:
     found = decided(poor, Highs())
     assert isinstance(found, Infeasible)
     assert found.proved
-    assert "needs $1.0000, budget 0.5" in found.why[0]
+    assert "needs $1.0000, the budget is 0.5" in found.why[0]
     quiet = decided(poor, Mute())
     assert isinstance(quiet, Infeasible)
     assert not quiet.proved

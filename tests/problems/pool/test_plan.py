@@ -161,5 +161,5 @@ def test_the_certified_claim_of_a_given_pool() -> None:
 def test_why_there_is_no_plan_reaches_the_outcome() -> None:
     outcome = solve(*g1(budget="0.5"))
     assert outcome.exit_code == 3
-    assert "needs $1.0000, budget 0.5" in outcome.why[0]
+    assert "needs $1.0000, the budget is 0.5" in outcome.why[0]
     assert outcome.repairs[0].field == "slo.limits.cost_per_hour"

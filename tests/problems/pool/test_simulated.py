@@ -293,7 +293,7 @@ def test_nothing_carries_anything() -> None:
     assert "tried carries any rate" in found.why[0]
     poor = decide(g1(budget="0.3"), tools=Tools(simulate=Simulator()), formulation="kairos-plus")
     assert isinstance(poor, Infeasible)
-    assert "needs $1.0000, budget 0.3" in poor.why[0]
+    assert "needs $1.0000, the budget is 0.3" in poor.why[0]
 
 
 @pytest.mark.parametrize(
