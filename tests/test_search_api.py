@@ -258,7 +258,7 @@ def test_rules_between_knobs_are_kept_and_every_setting_is_asked_once(tmp_path: 
         ({"rules": [{"if": {"size": [1]}, "then": {"top": [1]}}]}, "no knob 'size'"),
         ({"ranges": {"top": {"from": 4, "to": 1}}}, "from less to more"),
         ({"rising": [["model", "top"]]}, "are no numbers"),
-        ({"limits": {}}, "no key of this format"),
+        ({"limits": {}}, "this format has no such key"),
     ],
 )
 def test_what_a_space_says_wrong_is_refused_by_its_place(more: dict[str, Any], why: str) -> None:

@@ -36,7 +36,7 @@ _COMMANDS = (
         "Inputs",
         (
             "hetplan init --model resnet50 --gpu t4=0.526 --ms t4:1=6,8=24 --rate 500 --p99 100 -o mine",
-            "hetplan init --latencies measured.csv --gpu t4=0.526 --gpu a10g=1.006 --rate 500 --p99 100 -o mine",
+            "hetplan init --latencies measured.csv --prices prices.csv --rate 500 --p99 100 -o mine",
         ),
     ),
     _Command(

@@ -72,7 +72,7 @@ def explain(
                 spread = Spread(jobs, on=on, journal=journal, on_event=show, cancel=cancel, seconds=time_limit)
                 return explain_for(given, inputs, spread=spread, thorough=thorough or None)
 
-            found = interruptible(work, say=out.note)
+            found = interruptible(work, say=out.note, hurry=True)
         _show(out, found)
         out.end(Exit.OK, "explained", **found.as_dict())
 

@@ -1,10 +1,11 @@
-"""`hetplan init`: from a model, prices and latencies to a profile and an SLO that can be solved at once."""
+"""`hetplan init`: from models, prices and latencies to a profile and an SLO that can be solved at once."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:
-    from hetplan.profiles.first_files import Answers, Machine
+    from hetplan.cli.beginning import Made, Said
 
 __all__ = ["init"]
 
@@ -28,6 +29,14 @@ Gpus = Annotated[
 Cpus = Annotated[
     _Text, typer.Option("--cpu", metavar="NAME=PRICE[:STOCK]", help="A machine without a GPU; repeatable.")
 ]
+Prices = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices", metavar="CSV", readable=False,
+        help="Prices of the machines: hardware, price_per_hour, stock; or a SkyPilot catalogue (vms.csv).",
+    ),
+]  # fmt: skip
+Region = Annotated[str, typer.Option("--region", metavar="NAME", help="The region of a catalogue of prices.")]
 Ms = Annotated[
     _Text,
     typer.Option(
@@ -42,14 +51,61 @@ Table = Annotated[
         "price_per_hour).",
     ),
 ]  # fmt: skip
+App = Annotated[str | None, typer.Option("--app", metavar="NAME", help="The application; by default as the model.")]
+Edges = Annotated[
+    _Text,
+    typer.Option(
+        "--edge", metavar="FROM:TO=N", help="Queries that one step sends to another, for tables with steps; repeatable."
+    ),
+]
+Workers = Annotated[
+    _Text,
+    typer.Option("--workers", metavar="HARDWARE=COUNT", help="Workers that are there: which model answers each batch?"),
+]
+Given = Annotated[
+    Path | None,
+    typer.Option(
+        "--profile", metavar="FILE", readable=False, help="A profile that `hetplan profile` or `import` wrote."
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", readable=False, help="A language model's config.json, for known GPUs."),
+]
+Settings = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings", metavar="CSV", readable=False,
+        help="Measured settings of a pipeline: a column per knob, quality, STEP_ms for each step.",
+    ),
+]  # fmt: skip
+Tokens = Annotated[
+    str | None, typer.Option("--tokens", metavar="IN:OUT=SHARE,...", help="Tokens of requests for text: 400:200.")
+]
+Lengths = Annotated[
+    Path | None,
+    typer.Option(
+        "--lengths", metavar="FILE", readable=False, help="Recorded requests for text: Azure, BurstGPT, Mooncake."
+    ),
+]
 Rate = Annotated[float | None, typer.Option("--rate", metavar="QPS", help="Queries per second.")]
+Rates = Annotated[
+    Path | None,
+    typer.Option(
+        "--rates", metavar="FILE", readable=False,
+        help="A record of rates or arrivals, as `hetplan import trace` reads it: planned hour by hour.",
+    ),
+]  # fmt: skip
 P50 = Annotated[float | None, typer.Option("--p50", metavar="MS", help="Half of all queries are answered within.")]
 P95 = Annotated[float | None, typer.Option("--p95", metavar="MS", help="95% are answered within.")]
 P99 = Annotated[float | None, typer.Option("--p99", metavar="MS", help="99% are answered within.")]
+Ttft = Annotated[float | None, typer.Option("--ttft", metavar="MS", help="Text: 95% have their first token within.")]
+Tpot = Annotated[float | None, typer.Option("--tpot", metavar="MS", help="Text: for 95% a token takes at most.")]
 Floor = Annotated[float | None, typer.Option("--quality", metavar="LEAST", help="The least quality that will do.")]
 Budget = Annotated[str | None, typer.Option("--budget", metavar="PRICE", help="The most that may be spent per hour.")]
 Folder = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the files go; made if need be.")]
 AsYaml = Annotated[bool, typer.Option("--yaml", help="Write YAML with comments, in place of JSON.")]
+Add = Annotated[bool, typer.Option("--add", help="Add this application to the files that are in the folder.")]
 Example = Annotated[
     str | None,
     typer.Option("--example", metavar="NAME", help="Copy a shipped example, and nothing else: pool, llm, fleet, ..."),
@@ -58,10 +114,13 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that are the
 
 
 def init(
-    model: Model = None, gpu: Gpus = None, cpu: Cpus = None, ms: Ms = None, latencies: Table = None, rate: Rate = None,
-    p50: P50 = None, p95: P95 = None, p99: P99 = None, quality: Floor = None, budget: Budget = None,
-    folder: Folder = Path(), as_yaml: AsYaml = False, force: Force = False, example: Example = None,
-    as_json: AsJson = False,
+    model: Model = None, app: App = None, gpu: Gpus = None, cpu: Cpus = None, prices: Prices = None,
+    region: Region = "", ms: Ms = None, latencies: Table = None,
+    edge: Edges = None, workers: Workers = None, profile: Given = None, config: Config = None,
+    settings: Settings = None, tokens: Tokens = None, lengths: Lengths = None, rate: Rate = None, rates: Rates = None,
+    p50: P50 = None, p95: P95 = None, p99: P99 = None, ttft: Ttft = None, tpot: Tpot = None, quality: Floor = None,
+    budget: Budget = None, folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
+    example: Example = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write a first profile.json and slo.json.
 
@@ -71,39 +130,49 @@ def init(
         if example is not None:
             _copy(out, example, folder, force=force)
             return
-        from hetplan.profiles.first_files import first_files
+        from hetplan.cli.beginning import Said, made_of, together
 
         if as_yaml:
             from hetplan.profiles.yaml_text import check_readable
 
             check_readable("--yaml")
-        stated = ((50, p50), (95, p95), (99, p99))
-        targets: list[tuple[int, float]] = [(which, limit) for which, limit in stated if limit is not None]
-        asking = sys.stdin.isatty() and not as_json
-        if asking and not (latencies or ms):
-            model, gpu, ms = _ask_measured(model, gpu)
-        rate = typer.prompt("Queries per second", type=float) if asking and rate is None else rate
-        if asking and not targets:
-            limit: float = typer.prompt("99% of the queries are to be answered within how many ms", type=float)
-            targets = [(99, limit)]
-        _check_complete(rate, targets, bool(latencies or ms))
-        assert rate is not None
-        said = _said(model, _machines(gpu, cpu), ms, latencies, (float(rate), targets[0][0], targets[0][1]))
-        said = _with(said, quality, budget)
-        profile, slo, assumed = first_files(said)
-        names = ["profile.yaml", "slo.yaml"] if as_yaml else ["profile.json", "slo.json"]
-        _write(out, folder, dict(zip(names, (profile, slo), strict=True)), assumed, force=force)
-        least = min(min(one.ms.values()) for one in said.timings)
-        most = max(max(one.ms.values()) for one in said.timings)
-        if least > said.max_ms:
-            out.warn(f"the fastest batch takes {least:g} ms, and {said.max_ms:g} ms are wanted: both are milliseconds")
-        elif most < said.max_ms / 1000.0:
-            out.warn(f"the slowest batch takes {most:g} ms, and {said.max_ms:g} ms are wanted: both are milliseconds")
-        _say(out, folder, names, assumed)
+        limits = {"p50": p50, "p95": p95, "p99": p99, "ttft": ttft, "tpot": tpot}
+        said = Said(
+            model, app, gpu or (), cpu or (), prices, region, ms or (), latencies, edge or (), workers or (), profile,
+            config, settings, tokens, lengths, rate, rates, limits, quality, budget,
+        )  # fmt: skip
+        if sys.stdin.isatty() and not as_json:
+            said = _asked(said)
+        made, names = made_of(said), ["profile.yaml", "slo.yaml"] if as_yaml else ["profile.json", "slo.json"]
+        if add:
+            names, there = _there(folder)
+            made = together(made, *there, str(folder / names[1]))
+        _write(out, folder, names, made, force=force or add)
+        if made.odd:
+            out.warn(made.odd)
+        _say(out, folder, names, made)
+
+
+def _there(folder: Path) -> tuple[list[str], tuple[dict[str, Any] | None, dict[str, Any]]]:
+    """The files of a folder to which an application is added, and their names."""
+    from hetplan.profiles.read_json import read_json
+
+    for names in (["profile.json", "slo.json"], ["profile.yaml", "slo.yaml"]):
+        profile, slo = (folder / name for name in names)
+        if slo.exists():
+            held = read_json(profile, file=str(profile)) if profile.exists() else None
+            wishes = read_json(slo, file=str(slo))
+            if not isinstance(held, dict | None) or not isinstance(wishes, dict) or "apps" not in wishes:
+                raise InputError.one(file=str(slo), path="$.apps", why="the applications that are there",
+                                     remedy="Mend the file, or begin anew without --add.")  # fmt: skip
+            return names, (held, wishes)
+    remedy = "Begin without --add, or name the folder with -o."
+    raise InputError.one(file=str(folder / "slo.json"), why="an SLO to add an application to", remedy=remedy)
 
 
 def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
     """The files of an example that is shipped, and how it is solved."""
+    from hetplan.cli.beginning import next_command
     from hetplan.profiles.plan_file import write_atomically
 
     # A wheel has the examples in the package, a checkout beside it.
@@ -121,19 +190,29 @@ def _copy(out: Output, example: str, folder: Path, *, force: bool) -> None:
     for path in files:
         write_atomically(folder / path.name, path.read_bytes())
         out.people.line(f"written to {folder / path.name}")
-    more = "".join(
-        f" --{name} {folder / name}.json" for name in ("state", "measured") if (folder / f"{name}.json").exists()
-    )
-    command = f"hetplan solve {folder / 'profile.json'} {folder / 'slo.json'}{more} -o {folder / 'plan.json'}"
-    out.people.line()
-    out.people.line(f"Next: {command}")
+    more = [name for name in ("state", "measured") if (folder / f"{name}.json").exists()]
+    given = [word for name in more for word in (f"--{name}", folder / f"{name}.json")]
+    read = (folder / "profile.json", folder / "slo.json")
+    command = next_command(out, ["solve", *read, *given, "-o", folder / "plan.json"])
     out.end(Exit.OK, "an example", next=command)
 
 
-def _ask_measured(model: str | None, gpu: Sequence[str] | None) -> tuple[str, list[str], list[str]]:
-    """The few questions: which model, which machines at which price, how long it takes there."""
+def _asked(said: Said) -> Said:
+    """The few questions: which model, which machines at which price, how long it takes there, what is wanted."""
+    if not said.has_source:
+        model, machines, times = _ask_measured(said.model, said.gpu)
+        said = replace(said, model=model, gpu=machines, ms=times)
+    if said.rate is None and said.rates is None and said.lengths is None:
+        said = replace(said, rate=typer.prompt("Queries per second", type=float))
+    if all(limit is None for limit in said.limits.values()) and not said.is_text:
+        limit: float = typer.prompt("99% of the queries are to be answered within how many ms", type=float)
+        said = replace(said, limits={**said.limits, "p99": limit})
+    return said
+
+
+def _ask_measured(model: str | None, gpu: Sequence[str]) -> tuple[str, list[str], list[str]]:
     named = model or typer.prompt("Name of the model", default="model")
-    machines, times = list(gpu or ()), []
+    machines, times = list(gpu), []
     while not machines or (not gpu and typer.confirm("Another kind of machine?", default=False)):
         name = typer.prompt("Kind of machine", default="gpu")
         price = typer.prompt(f"Price of a {name} per hour")
@@ -145,60 +224,7 @@ def _ask_measured(model: str | None, gpu: Sequence[str] | None) -> tuple[str, li
     return named, machines, times
 
 
-def _check_complete(rate: float | None, targets: Sequence[tuple[int, float]], measured: bool) -> None:
-    faults = []
-    if rate is None or not 0 < rate < float("inf"):
-        value = "" if rate is None else str(rate)
-        faults.append(Fault("--rate", "", value, "how many queries per second come", "Add --rate 100."))
-    if len(targets) != 1 or not 0 < targets[0][1] < float("inf"):
-        faults.append(Fault("--p99", "", "", "one limit of the response time, above 0 ms", "Add --p99 100, or --p95."))
-    if not measured:
-        faults.append(
-            Fault(
-                "--latencies", "", "", "how long batches take", "Add --ms HARDWARE:1=6,8=24, or --latencies FILE.csv."
-            )
-        )
-    if faults:
-        raise InputError(faults)
-
-
-def _machines(gpu: Sequence[str] | None, cpu: Sequence[str] | None) -> dict[str, Machine]:
-    from hetplan.profiles.first_files import read_machine
-
-    found = [*(read_machine(text, "gpu") for text in gpu or ()), *(read_machine(text, "cpu") for text in cpu or ())]
-    twice = sorted({one.name for one in found if [other.name for other in found].count(one.name) > 1})
-    if twice:
-        raise InputError.one(file="--gpu", value=twice[0], why="each machine once", remedy="Take one of them out.")
-    return {one.name: one for one in found}
-
-
-def _said(
-    model: str | None, machines: Mapping[str, Machine], ms: Sequence[str] | None, table: Path | None,
-    wish: tuple[float, int, float],
-) -> Answers:  # fmt: skip
-    from hetplan.profiles.first_files import Answers, read_latencies, read_timings
-
-    timings, quality, priced = read_latencies(table, model) if table is not None else ([], {}, {})
-    for text in ms or ():
-        timings += read_timings(text, model or "model")
-    known = {**priced, **machines}
-    return Answers(list(known.values()), timings, wish[0], wish[1], wish[2], app=model or "", quality=quality)
-
-
-def _with(said: Answers, quality: float | None, budget: str | None) -> Answers:
-    from dataclasses import replace
-
-    if quality is not None and not said.quality:
-        raise InputError.one(
-            file="--quality", value=str(quality), why="the quality of each model, to hold it against",
-            remedy="Give --latencies a table with the column quality.",
-        )  # fmt: skip
-    return replace(said, least_quality=quality, cost_per_hour=budget)
-
-
-def _write(
-    out: Output, folder: Path, files: Mapping[str, dict[str, Any]], assumed: Sequence[str], *, force: bool
-) -> None:
+def _write(out: Output, folder: Path, names: Sequence[str], made: Made, *, force: bool) -> None:
     """All files or none; read back as any command would before they are written.
 
     Editors complete and check the two files by their schemas, which lie in the folder `schema` beside them.
@@ -212,25 +238,33 @@ def _write(
     def as_json(document: Mapping[str, Any]) -> str:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
-    load_inputs(*files.values())
+    profiles = [one for one in (made.beside, made.profile) if one is not None]
+    load_inputs(profiles, made.slo, measured=made.measured)
+    files = {name: one for name, one in zip(names, (made.profile, made.slo), strict=True) if one is not None}
     texts: dict[str, str] = {}
     for name, document in files.items():
         kind = name.partition(".")[0]
         where = f"schema/{kind}.json"
         texts[where] = as_json(schema(kind))
         if name.endswith(".yaml"):
-            said = f"# yaml-language-server: $schema={where}\n"
-            texts[name] = said + write_yaml(document, comments_on(document, assumed))
+            begin = f"# yaml-language-server: $schema={where}\n"
+            texts[name] = begin + write_yaml(document, comments_on(document, made.assumed))
         else:
             texts[name] = as_json({"$schema": where, **document})
-    taken = [folder / name for name, text in texts.items() if name in files or _is_other(folder / name, text)]
+    if made.measured is not None:
+        texts["measured.json"] = as_json(made.measured)
+    taken = [
+        folder / name
+        for name, text in texts.items()
+        if not name.startswith("schema/") or _is_other(folder / name, text)
+    ]
     taken = [path for path in taken if path.exists() and not force]
     if taken:
         raise InputError([Fault(str(path), "", "", "the file is there already", OTHER_PLACE) for path in taken])
     (folder / "schema").mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())
-        if name in files:
+        if not name.startswith("schema/"):
             out.people.line(f"written to {folder / name}")
 
 
@@ -239,13 +273,15 @@ def _is_other(path: Path, text: str) -> bool:
     return not (path.is_file() and path.read_bytes() == text.encode())
 
 
-def _say(out: Output, folder: Path, names: Sequence[str], assumed: Sequence[str]) -> None:
+def _say(out: Output, folder: Path, names: Sequence[str], made: Made) -> None:
+    from hetplan.cli.beginning import next_command
+
     out.people.line()
     out.people.line("Assumed, because you did not say otherwise:")
-    for text in assumed:
+    for text in made.assumed:
         out.people.line(f"  - {text}")
-    files = " ".join(str(folder / name) for name in names)
-    command = f"hetplan solve {files} -o {folder / 'plan.json'}"
-    out.people.line()
-    out.people.line(f"Next: {command}")
-    out.end(Exit.OK, "two files written", assumed=list(assumed), next=command)
+    files = [made.beside, folder / names[0] if made.profile is not None else None, folder / names[1]]
+    more = ["--measured", folder / "measured.json"] if made.measured is not None else []
+    read = [path for path in files if path is not None]
+    command = next_command(out, ["solve", *read, *more, "-o", folder / "plan.json"])
+    out.end(Exit.OK, "files written", assumed=list(made.assumed), next=command)

@@ -122,7 +122,19 @@ def import_file(
             for line in words_of(slo):
                 out.people.line(line)
         if slo is None:
-            out.people.line("the file does not say what is wanted: write an slo.json (docs/formats.md)")
+            _say_next(out, folder / f"profile.{ending}", profile or {})
+
+
+def _say_next(out: Output, file: Path, profile: dict[str, Any]) -> None:
+    """How a profile without a wish becomes a plan."""
+    from hetplan.cli.beginning import next_command
+
+    if "variants" not in profile:
+        out.people.line("prices alone: name this file beside the profile of what was measured, where you solve")
+        return
+    limits = ["--ttft", 500, "--tpot", 50] if "engines" in profile else ["--p99", 100]
+    out.people.line("the file does not say what is wanted: begin with your rate and limits in place of these")
+    next_command(out, ["init", "--profile", file, "--rate", 10, *limits, "-o", file.parent / "wanted"])
 
 
 def _filters(kind: str, convert: Callable[..., Any], settings: list[str] | None) -> dict[str, Any]:

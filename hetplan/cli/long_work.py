@@ -32,8 +32,8 @@ GRACE_SECONDS = 30.0
 _abandoned: list[threading.Thread] = []
 
 
-def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], None]) -> T:
-    """The result of `work(cancel)`; `cancel` is set by the first Ctrl-C, KeyboardInterrupt raised by the second."""
+def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], None], hurry: bool = False) -> T:
+    """The result of `work(cancel)`: first Ctrl-C sets `cancel`, the second leaves; `hurry`: nothing to hand over."""
     if threading.current_thread() is not threading.main_thread():
         return work(threading.Event())
     cancel, done, at_once = threading.Event(), threading.Event(), threading.Event()
@@ -55,7 +55,7 @@ def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], 
     before = signal.signal(signal.SIGINT, on_signal)
     try:
         worker.start()
-        _wait(done, cancel, at_once, say)
+        _wait((done, cancel, at_once), say, 3.0 if hurry else GRACE_SECONDS)
     finally:
         signal.signal(signal.SIGINT, before)
     if not done.is_set():
@@ -66,13 +66,14 @@ def interruptible(work: Callable[[threading.Event], T], *, say: Callable[[str], 
     return results[0]
 
 
-def _wait(done: threading.Event, cancel: threading.Event, at_once: threading.Event, say: Callable[[str], None]) -> None:
+def _wait(flags: tuple[threading.Event, ...], say: Callable[[str], None], grace_s: float) -> None:
+    done, cancel, at_once = flags
     while not done.wait(0.05):
         if cancel.is_set():
             say("stopping; Ctrl-C again leaves at once")
             break
     waited = 0.0
-    while not done.wait(0.05) and not at_once.is_set() and waited < GRACE_SECONDS:
+    while not done.wait(0.05) and not at_once.is_set() and waited < grace_s:
         waited += 0.05
 
 

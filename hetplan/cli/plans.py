@@ -178,7 +178,9 @@ def _solved_anew(out: Output, plan: Plan, profiles: Sequence[Path], slo: Path, *
     inputs = load_inputs(list(profiles), slo, **also)
     with quiet_engines(out), progress(out) as show:
         again = interruptible(
-            lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show), say=out.note
+            lambda cancel: prove(plan, inputs, limits=Limits(cancel=cancel), on_event=show),
+            say=out.note,
+            hurry=True,
         )
     for place, what in enumerate(again.differs):
         if place == MOST_SHOWN:

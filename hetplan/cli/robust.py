@@ -41,7 +41,7 @@ def robustness(
             spread = Spread(**where, on_event=show, cancel=cancel)
             return robust_for(inputs, plan=plan, box=box, spread=spread, **stated)
 
-        found = interruptible(work, say=out.note)
+        found = interruptible(work, say=out.note, hurry=True)
     _show(out, found)
     held = box is None or found.box is not None
     reason = "the margins are known" if held else "no machines hold in the box"

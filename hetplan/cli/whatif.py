@@ -130,7 +130,7 @@ def _found(
             spread = Spread(**where, on_event=show, cancel=cancel)
             return whatif_for(inputs, vary, most=most, confirm=confirm, spread=spread, **how)
 
-        return interruptible(work, say=out.note)
+        return interruptible(work, say=out.note, hurry=True)
 
 
 def _write(out: Output, file: Path, text: str) -> None:

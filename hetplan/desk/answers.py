@@ -11,7 +11,7 @@ from typing import Any
 
 from hetplan.desk.work import Allowance
 from hetplan.drawing.charts import Bar, Curve, bars, curves
-from hetplan.drawing.fleet import fleet_picture
+from hetplan.drawing.fleet import fleet_picture, hardware_colours
 from hetplan.drawing.page import Html
 from hetplan.drawing.report import claim_words
 from hetplan.drawing.svg import short
@@ -167,12 +167,27 @@ class Answers:
         known = [line for line in lines if line.cost is not None]
         facts = [("per hour", short(sum(line.cost or 0.0 for line in known)))] if known else []
         facts.append(("machines", short(sum(worker.count for worker in outcome.plan.workers))))
-        facts += [(f"{one.app or ''} {one.quantity}".strip(), short(one.value)) for one in outcome.plan.promises[:4]]
+        facts += [
+            (
+                f"{one.app or ''} {one.quantity}{f' p{one.percentile:g}' if one.percentile else ''}".strip(),
+                short(one.value),
+            )
+            for one in outcome.plan.promises[:5]
+            if one.quantity != "cost_per_hour" or not known
+        ]
         page.facts(facts)
         if plan.get("workers"):
             page.picture(fleet_picture(plan, slo))
-        named = [(f"{one.count} x {one.offer}", one.cost or 0.0) for one in known[:20]]
-        drawn = [Bar(name, cost, f"{short(cost)} per hour") for name, cost in named]
+        colours = hardware_colours(plan)
+        drawn = [
+            Bar(
+                f"{one.count} x {one.offer}",
+                one.cost or 0.0,
+                f"{short(one.cost)} per hour",
+                colours.get(one.hardware, "k8"),
+            )
+            for one in known[:20]
+        ]
         if drawn:
             page.picture(bars(drawn, title="the bill"))
         page.items(claim_words(claim) for claim in plan.get("claims", ()))

@@ -95,10 +95,13 @@ def curves(
 
 
 def _limits(picture: Picture, over: Scale, limits: Mapping[str, float], top: float, base: float) -> None:
-    for name, value in limits.items():
+    for number, (name, value) in enumerate(limits.items()):
         if math.isfinite(value):
             picture.line([(over(value), top - 6), (over(value), base)], "limit", tip=f"{name}: {short(value)}")
-            picture.words(over(value) - 4, top + 6, clipped(name, 30), "bad small", to="end")
+            # Shares of answers rise to the right: at the foot of a limit there is room.
+            right_of = over(value) < over(over.low) + 140.0
+            at = over(value) + (4 if right_of else -4)
+            picture.words(at, base - 8 - 14 * number, clipped(name, 30), "bad small", to="start" if right_of else "end")
 
 
 def _curve(picture: Picture, curve: Curve, over: Scale, up: Scale, colour: str) -> None:
@@ -149,7 +152,7 @@ def judged(rows: Sequence[Judged], *, title: str) -> Picture:
     >>> "&lt;= 60" in judged([row], title="promises").svg()
     True
     """
-    row, left, right, width = 30.0, 200.0, 470.0, 720.0
+    row, left, right, width = 30.0, 250.0, 490.0, 720.0
     picture = Picture(width, row * len(rows) + 26, title=title)
     scale = Scale((0.0, 2.0), (left, right))
     picture.words(scale(1.0), 12, "promised", "faint small", to="middle")
@@ -218,7 +221,8 @@ def courses(drawn: Sequence[Course], *, seconds: float, title: str) -> Picture:
         picture.words(left - 8, y + high / 2, clipped(course.label, letters_in(left - 8)), to="end", tip=course.label)
         picture.words(left - 8, y + high / 2 + 15, f"most {short(max(held, default=0.0))}", "faint small", to="end")
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        picture.words(left + share * width, base + 8, f"{short(share * seconds)} s", "faint small", to="middle")
+        at = short(float(f"{share * seconds:.3g}"))
+        picture.words(left + share * width, base + 8, f"{at} s", "faint small", to="middle")
     return picture
 
 

@@ -33,6 +33,7 @@ PAGE_STYLE = (
     "@media print{.hp main{max-width:none;padding:0}.hp .scroll{overflow:visible}.hp h2{break-after:avoid}"
     ".hp figure,.hp table,.hp svg{break-inside:avoid}svg.hp{min-width:0!important}"
     "*{-webkit-print-color-adjust:exact;print-color-adjust:exact}}"
+    "@media screen and (max-width:640px){.hp .scroll table{width:max-content}.hp .scroll td{max-width:19em}}"
     ".hp figure{margin:.6em 0}.hp figcaption{color:var(--faint);font-size:.9rem}"
 )
 """The style sheet of pages; readable on a phone, printable, light and dark."""

@@ -75,7 +75,8 @@ def report_page(given: Documents) -> str:
     """The whole report, one file of HTML."""
     plan = given.plan
     page = Html(f"{plan.get('question')} plan: {plan.get('status')}")
-    page.heading(f"A {plan.get('question')} plan", 1)
+    question = str(plan.get("question"))
+    page.heading(f"{'An' if question[:2] == 'll' or question[:1] in 'aeiou' else 'A'} {question} plan", 1)
     _head(page, given)
     _wish(page, given.slo)
     _fleet(page, given)
@@ -160,7 +161,7 @@ def _head(page: Html, given: Documents) -> None:
     for promise in plan.get("promises", ()):
         if promise.get("quantity") == "cost_per_hour":
             facts.insert(0, ("per hour", short(promise["value"])))
-            facts.insert(1, ("per month of 730 hours", short(promise["value"] * HOURS_OF_A_MONTH)))
+            facts.insert(1, ("per month of 730 hours", _per_hour_and_month(promise["value"])[1]))
         elif promise.get("quantity") == "rate_qps" and not promise.get("situation"):
             rates.setdefault(str(promise.get("app")), []).append(promise["value"])
     for app, found in rates.items():
@@ -194,7 +195,16 @@ def wish_words(slo: Document) -> Iterator[str]:
     if limits.get("cost_per_hour") is not None:
         yield f"At most {limits['cost_per_hour']} {limits.get('currency') or 'USD'} per hour."
     for hardware, (least, most) in (limits.get("instances") or {}).items():
-        yield f"From {least} to {'any number of' if most is None else most} machines of {hardware}."
+        many = f"exactly {least}" if least == most else f"at most {most}" if not least else f"{least} to {most}"
+        yield f"{hardware}: {f'at least {least}' if most is None else many}."
+    survive = limits.get("survive") or {}
+    lost = [
+        f"{many} {'spot machines' if what == 'spot' else what.removesuffix('s') if many == 1 else what}"
+        for what, many in survive.items()
+        if what != "keep" and many not in (0, "none", None)
+    ]
+    if lost:
+        yield f"What may be lost at once: {', '.join(lost)}; {survive.get('keep', 1):.4g} of each rate is kept then."
     for name, app in (slo.get("apps") or {}).items():
         yield f"{name}: {'; '.join(_app_words(app)) or 'no more than to be served'}."
 
@@ -207,16 +217,30 @@ def _app_words(app: Document) -> Iterator[str]:
         yield f"{short(rate.get('low'))} to {short(rate.get('high'))} queries/s"
     elif rate is not None:
         yield f"{short(rate)} queries/s"
+    yield from _more_demand(app.get("demand") or {})
     for target in app.get("latency") or ():
         of = {"response": "answers", "ttft": "first tokens", "tpot": "each further token"}.get(
             target.get("of") or "response"
         )
         yield f"{short(target.get('percentile'))}% of {of} within {short(target.get('max_ms'))} ms"
+    if app.get("goodput") is not None:
+        yield f"{app['goodput']:.4g} of all requests within all limits"
     quality = app.get("quality") or {}
     if quality.get("min") is not None:
         yield f"quality at least {short(quality['min'])}"
     if app.get("violations"):
         yield f"at most {app['violations'].get('max'):.2%} late"
+
+
+def _more_demand(demand: Document) -> Iterator[str]:
+    """Demand that is no single rate: rates over time, a history, streams."""
+    series, history = demand.get("series") or (), demand.get("history_qps") or ()
+    if series:
+        yield f"{short(min(series))} to {short(max(series))} queries/s over {len(series)} periods"
+    if history:
+        yield f"the next of {', '.join(map(short, history[-3:]))} queries/s"
+    if (streams := demand.get("streams")) is not None:
+        yield f"{short(streams)} stream{'' if streams == 1 else 's'}, one query after the other"
 
 
 def _wish(page: Html, slo: Document | None) -> None:
@@ -311,7 +335,8 @@ def _bill_over_time(page: Html, bill: Document) -> None:
 
 
 def _per_hour_and_month(cost: float) -> tuple[str, str]:
-    return short(cost), short(cost * HOURS_OF_A_MONTH)
+    # A sum of prices is a hair off its decimal figure, which must not decide how a half is rounded.
+    return short(cost), short(round(cost * HOURS_OF_A_MONTH, 6))
 
 
 def _promises(page: Html, given: Documents) -> None:

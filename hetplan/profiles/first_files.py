@@ -1,6 +1,8 @@
-"""The first profile and SLO of somebody who has a model, prices and a table of latencies (`hetplan init`).
+"""The first profile and SLO of somebody who has models, prices and a table of latencies (`hetplan init`).
 
-What was not said gets a default, and every default is listed, so that nobody trusts it unseen.
+The table alone asks for the cheapest machines. With a column of steps it is a pipeline, with workers that are given a
+policy, with rates over time a fleet. What was not said gets a default, and every default is listed, so that nobody
+trusts it unseen.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,21 @@ from hetplan.profiles.file_format import VERSIONS
 from hetplan.profiles.read_text import read_text
 
 __all__ = [
+    "MOST_SERVERS",
     "Answers",
+    "Latencies",
     "Machine",
     "Timing",
+    "as_id",
     "comments_on",
     "first_files",
+    "format_of",
+    "read_edge",
     "read_latencies",
     "read_machine",
+    "read_rows",
     "read_timings",
+    "read_workers",
 ]
 
 _STATISTICS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
@@ -33,8 +43,11 @@ _OTHER_NAMES = {
     "variant": "model", "name": "model", "gpu": "hardware", "machine": "hardware", "device": "hardware",
     "instance": "hardware", "batch_size": "batch", "ms": "mean_ms", "latency_ms": "mean_ms", "avg_ms": "mean_ms",
     "median_ms": "p50_ms", "stdev_ms": "std_ms", "accuracy": "quality", "price": "price_per_hour",
+    "task": "step", "stage": "step",
 }  # fmt: skip
-_COLUMNS = ("model", "hardware", "batch", *(f"{name}_ms" for name in _STATISTICS), "quality", "price_per_hour")
+_COLUMNS = ("model", "step", "hardware", "batch", *(f"{name}_ms" for name in _STATISTICS), "quality", "price_per_hour")
+MOST_SERVERS = 20
+"""As many servers of a kind a pipeline may have, where nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +71,25 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Latencies:
+    """What a table of latencies says: times, and by model or machine what else it names."""
+
+    timings: list[Timing] = field(default_factory=list)
+    quality: dict[str, float] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
+    steps: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Answers:
-    """All that was said."""
+    """All that was said; `steps` are those of the models, `edges` how many queries one step sends to another.
+
+    `demand` has a rate per period where `horizon` says how long a period is.
+    """
 
     machines: Sequence[Machine]
     timings: Sequence[Timing]
-    rate_qps: float
+    demand: Mapping[str, Any]
     percentile: float
     max_ms: float
     app: str = ""
@@ -71,6 +97,10 @@ class Answers:
     least_quality: float | None = None
     cost_per_hour: str | None = None
     currency: str = "USD"
+    steps: Mapping[str, str] = field(default_factory=dict)
+    edges: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    workers: Mapping[str, int] = field(default_factory=dict)
+    horizon: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_machine(text: str, kind: str = "gpu") -> Machine:
@@ -86,7 +116,7 @@ def read_machine(text: str, kind: str = "gpu") -> Machine:
     if not name.strip() or not right or (stock and not stock.isdigit()):
         remedy = "Write NAME=PRICE or NAME=PRICE:STOCK, the price per hour: t4=0.526 or t4=0.526:20."
         raise InputError.one(file=f"--{kind}", value=text, why="a machine and its price", remedy=remedy)
-    return Machine(_id(name), price or None, int(stock) if stock else None, kind)
+    return Machine(as_id(name), price or None, int(stock) if stock else None, kind)
 
 
 def read_timings(text: str, model: str) -> list[Timing]:
@@ -106,47 +136,104 @@ def read_timings(text: str, model: str) -> list[Timing]:
         if not hardware.strip() or size < 1 or not 0 < time < math.inf:
             remedy = "Write HARDWARE:BATCH=MS,...: t4:1=6,8=24."
             raise InputError.one(file="--ms", value=text, why="batches and how long each takes in ms", remedy=remedy)
-        found.append(Timing(model, _id(hardware), size, {"mean": time}))
+        found.append(Timing(model, as_id(hardware), size, {"mean": time}))
     return found
 
 
-def read_latencies(path: Path, model: str | None = None) -> tuple[list[Timing], dict[str, float], dict[str, Machine]]:
-    """A CSV of latencies: its timings, the models' qualities, the machines' prices; every wrong cell at once."""
+def read_workers(text: str) -> tuple[str, int]:
+    """Workers that are there, as the command line has them: HARDWARE=COUNT.
+
+    >>> read_workers("cpu4=6")
+    ('cpu4', 6)
+    """
+    name, _, count = text.partition("=")
+    if not name.strip() or not count.isdigit() or int(count) < 1:
+        remedy = "Write HARDWARE=COUNT: cpu4=6."
+        raise InputError.one(
+            file="--workers", value=text, why="a kind of machine and how many there are", remedy=remedy
+        )
+    return as_id(name), int(count)
+
+
+def read_edge(text: str) -> tuple[tuple[str, str], float]:
+    """How many queries one step sends to another, as the command line has it: FROM:TO=FANOUT.
+
+    >>> read_edge("detect:car=1.6")
+    (('detect', 'car'), 1.6)
+    """
+    ends, _, many = text.partition("=")
+    begin, _, end = ends.partition(":")
+    try:
+        fanout = float(many or "1")
+    except ValueError:
+        fanout = math.nan
+    if not begin.strip() or not end.strip() or not 0 < fanout < math.inf:
+        why = "two steps, and queries of the second for each of the first"
+        raise InputError.one(file="--edge", value=text, why=why, remedy="Write FROM:TO=HOW MANY: detect:car=1.6.")
+    return (as_id(begin), as_id(end)), fanout
+
+
+def read_rows(
+    path: Path, what: str, columns: str, *, plain: bool = True
+) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """The columns of a CSV, by their usual names if `plain`, and its lines with their numbers, without empty cells."""
     text = read_text(path)
     if not text.strip():
-        remedy = "Begin with a line of columns: hardware, batch, mean_ms."
-        raise InputError.one(file=str(path), why="a table of latencies; the file is empty", remedy=remedy)
-    sample = text.splitlines()[0]
-    rows = list(csv.reader(text.splitlines(), delimiter=max(",;\t", key=sample.count)))
-    header = [_column(name) for name in rows[0]]
-    _check_header(header, str(path), model, sample)
-    timings, quality, machines, faults = [], {}, {}, []
-    for line, cells in enumerate(rows[1:], start=2):
+        remedy = f"Begin with a line of columns: {columns}."
+        raise InputError.one(file=str(path), why=f"{what}; the file is empty", remedy=remedy)
+    lines = text.splitlines()
+    try:
+        rows = list(csv.reader(lines, delimiter=max(",;\t", key=lines[0].count)))
+    except csv.Error as error:
+        raise InputError.one(file=str(path), why=f"{what}: {error}", remedy="Save it as CSV anew.") from None
+    header = [_column(name) if plain else name.strip() for name in rows[0]]
+    found = []
+    for number, cells in enumerate(rows[1:], start=2):
         row = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if cell.strip()}
-        if not row:
-            continue
-        wrong = list(_wrong_cells(row, str(path), line))
+        if row:
+            found.append((number, row))
+    return header, found
+
+
+def read_latencies(path: Path, model: str | None = None) -> Latencies:
+    """A CSV of latencies, with the models' qualities and steps and the machines' prices; every wrong cell at once."""
+    header, rows = read_rows(path, "a table of latencies", "model, hardware, batch, mean_ms")
+    _check_header(header, str(path), model)
+    found, faults = Latencies(), []
+    seen: dict[tuple[str, str, int], int] = {}
+    for line, row in rows:
+        wrong = list(_wrong_cells(row, header, str(path), line))
         if wrong:
             faults += wrong
             continue
-        name = _id(row.get("model", model or "model"))
-        hardware = _id(row["hardware"])
+        name = as_id(row.get("model", model or "model"))
+        hardware = as_id(row["hardware"])
         ms = {stat: float(row[f"{stat}_ms"]) for stat in _STATISTICS if f"{stat}_ms" in row}
-        timings.append(Timing(name, hardware, int(float(row.get("batch", "1"))), ms))
+        batch = int(float(row.get("batch", "1")))
+        if (first := seen.setdefault((name, hardware, batch), line)) != line:
+            why = f"{name} on {hardware} with a batch of {batch} is in line {first} already"
+            faults.append(Fault(str(path), f"line {line}", "", why, "Keep one line: its mean, and its percentiles."))
+        found.timings.append(Timing(name, hardware, batch, ms))
         if "quality" in row:
-            quality[name] = float(row["quality"])
+            found.quality[name] = float(row["quality"])
+        if "step" in row:
+            step = as_id(row["step"])
+            if found.steps.setdefault(name, step) != step:
+                why = f"{name} is of the step {found.steps[name]} in a line before"
+                faults.append(Fault(str(path), f"line {line}, step", step, why, "Name it otherwise in one of them."))
         if "price_per_hour" in row:
-            machines[hardware] = Machine(hardware, row["price_per_hour"], None, _kind(hardware))
+            found.machines[hardware] = Machine(hardware, row["price_per_hour"], None, _kind(hardware))
     if faults:
         raise InputError(faults)
-    if not timings:
+    if not found.timings:
         raise InputError.one(
             file=str(path), why="a line of latencies under the header", remedy="Add what was measured."
         )
-    return timings, quality, machines
+    return found
 
 
-def _check_header(header: Sequence[str], file: str, model: str | None, line: str) -> None:
+def _check_header(header: Sequence[str], file: str, model: str | None) -> None:
+    line = ",".join(header)
     unknown = [name for name in header if name not in _COLUMNS]
     remedy = f"Name the columns model, hardware, batch, mean_ms, ...; known are {', '.join(_COLUMNS)}."
     if unknown or "hardware" not in header or len(set(header)) < len(header):
@@ -160,13 +247,14 @@ def _check_header(header: Sequence[str], file: str, model: str | None, line: str
         raise InputError.one(file=file, path="line 1", value=line[:80], why="a column of times in ms", remedy=remedy)
 
 
-def _wrong_cells(row: Mapping[str, str], file: str, line: int) -> Iterator[Fault]:
-    if "hardware" not in row:
-        yield Fault(file, f"line {line}", "", "the hardware of this line", "Write it.")
+def _wrong_cells(row: Mapping[str, str], header: Sequence[str], file: str, line: int) -> Iterator[Fault]:
+    for name in ("hardware", *(["step"] if "step" in header else [])):
+        if name not in row:
+            yield Fault(file, f"line {line}", "", f"the {name} of this line", "Write it.")
     if not any(f"{name}_ms" in row for name in _STATISTICS if name != "std"):
         yield Fault(file, f"line {line}", "", "a time in ms", "Write what was measured, or take the line out.")
     for name, cell in row.items():
-        if name in ("model", "hardware"):
+        if name in ("model", "hardware", "step"):
             continue
         try:
             value = float(cell)
@@ -185,54 +273,116 @@ def _wrong_cells(row: Mapping[str, str], file: str, line: int) -> Iterator[Fault
 def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The profile, the SLO, and what was assumed.
 
-    >>> said = Answers([read_machine("t4=0.526")], read_timings("t4:1=6,8=24", "resnet"), 100, 99, 60)
+    >>> timings = read_timings("t4:1=6,8=24", "resnet")
+    >>> said = Answers([read_machine("t4=0.526")], timings, {"rate_qps": 100}, 99, 60)
     >>> profile, slo, assumed = first_files(said)
     >>> profile["tables"]["resnet-t4"]["mean"], slo["apps"]["resnet"]["demand"]["rate_qps"]
     ([6.0, 24.0], 100)
     """
     models = list(dict.fromkeys(one.model for one in said.timings))
     machines = {one.name: one for one in said.machines}
-    missing = [one.hardware for one in said.timings if one.hardware not in machines]
-    machines |= {name: Machine(name, kind=_kind(name)) for name in missing}
+    missing = [*said.workers, *(one.hardware for one in said.timings)]
+    machines |= {name: Machine(name, kind=_kind(name)) for name in missing if name not in machines}
     unmeasured = sorted(machines.keys() - {one.hardware for one in said.timings})
     if unmeasured:
         raise InputError.one(
             file=", ".join(f"--gpu {name}" for name in unmeasured), why="latencies of each machine",
             remedy=f"Add --ms {unmeasured[0]}:1=MS, or lines to the table.",
         )  # fmt: skip
-    app = _id(said.app) if said.app else models[0] if len(models) == 1 else "app"
+    app = as_id(said.app) if said.app else models[0] if len(models) == 1 else "app"
+    _check_qualities(said, models)
     tables = {f"{model}-{name}": _table(said, model, name) for model in models for name in machines}
     tables = {name: table for name, table in tables.items() if table["axes"]["batch"]}
-    source = {"own": {"kind": "measured", "note": "given to hetplan init"}}
+    judged = bool(said.quality or said.steps)
+    tasks = list(dict.fromkeys(said.steps.values())) or [app]
     profile = {
-        "format": _format("profile"),
-        "sources": source,
-        **({"metrics": {"quality": {"better": "higher"}}} if said.quality else {}),
+        "format": format_of("profile"),
+        "sources": {"own": {"kind": "measured", "note": "given to hetplan init"}},
+        **({"metrics": {"quality": {"better": "higher"}}} if judged else {}),
         "hardware": {name: _hardware(one) for name, one in machines.items()},
-        "offers": {name: _offer(one, said.currency) for name, one in machines.items() if one.price is not None},
-        "tasks": {app: {"metric": "quality"} if said.quality else {}},
-        "variants": {model: _variant(said, model, app, tables, machines) for model in models},
+        "offers": {name: _offer(one, said) for name, one in machines.items() if one.price is not None},
+        "tasks": {task: {"metric": "quality"} if judged else {} for task in tasks},
+        "variants": {model: _variant(said, model, said.steps.get(model, app), tables, machines) for model in models},
         "tables": tables,
+        **({"pipelines": {app: _pipeline(tasks, said.edges)}} if said.steps else {}),
     }
+    runs = {"pipeline": app} if said.steps else {"task": app} if said.workers else {"variants": models}
     wish: dict[str, Any] = {
-        "runs": {"variants": models},
+        "runs": runs,
         "latency": [{"of": "response", "percentile": _plain(said.percentile), "max_ms": _plain(said.max_ms)}],
-        "demand": {"rate_qps": _plain(said.rate_qps), "arrivals": {"process": "poisson"}},
+        "demand": dict(said.demand),
     }
     if said.least_quality is not None:
         wish["quality"] = {"min": said.least_quality}
-    slo: dict[str, Any] = {"format": _format("slo"), "objective": [{"min": "cost"}], "apps": {app: wish}}
+    slo: dict[str, Any] = {"format": format_of("slo"), "objective": _objective(said, machines.values())}
+    if limits := _limits(said, machines.values()):
+        slo["limits"] = limits
+    if said.horizon:
+        slo["horizon"] = dict(said.horizon)
+    return profile, {**slo, "apps": {app: wish}}, list(_assumed(said, machines.values()))
+
+
+def _check_qualities(said: Answers, models: Sequence[str]) -> None:
+    """Where models differ in quality and one of them is to be chosen for each query, all need one."""
+    without = [name for name in models if name not in said.quality]
+    choice = bool(said.workers) or len(set(said.steps.values())) < len(said.steps)
+    if without and (said.quality or choice):
+        why = "how good each model is, as one of them is chosen for each query"
+        remedy = "Give --latencies a table with the column quality, filled in every line."
+        raise InputError.one(file="--latencies", path=f"quality of {without[0]}", why=why, remedy=remedy)
+
+
+def _pipeline(steps: Sequence[str], edges: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+    """Steps with what one sends to another; a chain in their order where no edge was given."""
+    unknown = sorted({step for edge in edges for step in edge} - set(steps))
+    if unknown:
+        raise InputError.one(file="--edge", value=unknown[0], why="a step of the table",
+                             remedy=f"The table has {', '.join(steps)}.")  # fmt: skip
+    drawn = edges or dict.fromkeys(pairwise(steps), 1.0)
+    return {
+        "nodes": {step: {"task": step} for step in steps},
+        "edges": [{"from": one, "to": other, "fanout": _plain(many)} for (one, other), many in drawn.items()],
+    }
+
+
+def _objective(said: Answers, machines: Iterable[Machine]) -> list[dict[str, str]]:
+    if said.workers:
+        return [{"max": "goodput"}]
+    least = {"min": "cost" if all(one.price is not None for one in machines) else "servers"}
+    best_first = said.steps and said.quality and said.least_quality is None and not said.horizon
+    return [{"max": "quality"}, least] if best_first else [least if said.steps else {"min": "cost"}]
+
+
+def _limits(said: Answers, machines: Iterable[Machine]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     if said.cost_per_hour is not None:
-        slo["limits"] = {"cost_per_hour": said.cost_per_hour, "currency": said.currency}
-    return profile, slo, list(_assumed(said, machines.values()))
+        found |= {"cost_per_hour": said.cost_per_hour, "currency": said.currency}
+    if said.workers:
+        found["instances"] = {name: [count, count] for name, count in said.workers.items()}
+    elif said.steps:
+        unpriced = {one.name: [0, one.stock or MOST_SERVERS] for one in machines if one.price is None}
+        found |= {"instances": unpriced} if unpriced else {}
+    return found
 
 
 def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
-    yield "queries come by chance, independent of one another (demand.arrivals: poisson)"
-    if unpriced := [one.name for one in machines if one.price is None]:
+    if "arrivals" in said.demand:
+        yield "queries come by chance, independent of one another (demand.arrivals: poisson)"
+    unpriced = [one.name for one in machines if one.price is None and one.name not in said.workers]
+    if unpriced:
         yield f"no price of {', '.join(unpriced)}: add offers, else a machine without one is not rented beside others"
-    if any(one.stock is None for one in machines):
-        yield "as many machines as are wanted can be rented (offers without a stock)"
+    if any(one.stock is None for one in machines) and not said.workers:
+        steps = f"up to {MOST_SERVERS} machines of each kind can be rented (stock of offers)"
+        yield steps if said.steps else "as many machines as are wanted can be rented (offers without a stock)"
+    if said.steps and not said.edges:
+        yield "each query passes each step once, in the order of the table (pipelines.edges)"
+    if said.steps and not said.quality:
+        yield "all models answer equally well (quality 1)"
+    best_first = "quality" in _objective(said, machines)[0].values()
+    if best_first:
+        yield "the best answers come first, then the least cost (objective; --quality asks for the cheapest)"
+    if said.workers:
+        yield "the most goodput is wanted: quality of answers that are in time (objective)"
     if not any({"std", "p95", "p99"} & one.ms.keys() for one in said.timings):
         yield "a batch always takes the time that was given (tables without std or percentiles)"
     if all(one.batch == 1 for one in said.timings):
@@ -258,7 +408,8 @@ def _variant(
     said: Answers, model: str, task: str, tables: Mapping[str, Any], machines: Mapping[str, Machine]
 ) -> dict[str, Any]:
     runs = [{"hardware": name, "latency": f"{model}-{name}"} for name in machines if f"{model}-{name}" in tables]
-    quality = {"quality": {"value": said.quality[model]}} if model in said.quality else {}
+    value = said.quality.get(model, 1.0 if said.steps else None)
+    quality = {"quality": {"value": value}} if value is not None else {}
     return {"task": task, **quality, "runs": runs}
 
 
@@ -266,12 +417,14 @@ def _hardware(machine: Machine) -> dict[str, Any]:
     return {"kind": machine.kind}
 
 
-def _offer(machine: Machine, currency: str) -> dict[str, Any]:
-    stock = {"stock": machine.stock} if machine.stock is not None else {}
-    return {"hardware": machine.name, "price_per_hour": machine.price, "currency": currency, **stock}
+def _offer(machine: Machine, said: Answers) -> dict[str, Any]:
+    most = machine.stock if machine.stock is not None else MOST_SERVERS if said.steps else None
+    stock = {"stock": most} if most is not None else {}
+    return {"hardware": machine.name, "price_per_hour": machine.price, "currency": said.currency, **stock}
 
 
-def _format(kind: str) -> str:
+def format_of(kind: str) -> str:
+    """The newest format of a kind of file."""
     major, minor = VERSIONS[kind]
     return f"hetplan/{kind}/{major}.{minor}"
 
@@ -281,10 +434,10 @@ def _column(name: str) -> str:
     return _OTHER_NAMES.get(plain, plain)
 
 
-def _id(text: str) -> str:
+def as_id(text: str) -> str:
     """A name as ids are written.
 
-    >>> _id("NVIDIA A10G (24 GB)")
+    >>> as_id("NVIDIA A10G (24 GB)")
     'nvidia-a10g-24-gb'
     """
     found = re.sub(r"[^a-z0-9._-]+", "-", text.strip().lower()).strip("-._")[:63]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -61,6 +62,15 @@ def test_lines_fit_a_narrow_terminal(plan: str, columns: int) -> None:
     shown = CODES.sub("", on_terminal("show", plan, columns=columns)).replace("\r", "\n")
     assert "4 machines" in " ".join(shown.split())
     assert [line for line in shown.split("\n") if len(line) > columns] == []
+
+
+def test_the_next_command_is_in_one_piece_and_quoted(tmp_path: Path) -> None:
+    folder = tmp_path / "my files"
+    said = ("--model", "m", "--gpu", "t4=1", "--ms", "t4:1=6", "--rate", "5", "--p99", "60", "-o", str(folder))
+    shown = CODES.sub("", on_terminal("init", *said, columns=40)).replace("\r", "")
+    (line,) = [line for line in shown.split("\n") if line.startswith("Next: ")]
+    files = [str(folder / name) for name in ("profile.json", "slo.json", "plan.json")]
+    assert shlex.split(line)[1:] == ["hetplan", "solve", *files[:2], "-o", files[2]]
 
 
 def test_what_remains_is_estimated_from_the_pace_so_far() -> None:

@@ -269,7 +269,7 @@ def test_a_browser_plans_and_shows_what_is_confirmed(server: Server) -> None:
     address = f"{server.address}/?token={TOKEN.replace(' ', '%20')}"
     how = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=30000", "--dump-dom"]
     shown = subprocess.run([browser, *how, address], capture_output=True, text=True, check=True, timeout=180).stdout
-    assert re.search(r'id="mark"[^>]*class="good"[^>]*>confirmed, ', shown)
+    assert re.search(r'id="mark"[^>]*class="good"[^>]*>confirmed in ', shown)
     assert 'data-path="limits/cost_per_hour"' in shown
     assert "6 x cpu4" in shown
     assert shown.count("<svg ") >= 3

@@ -15,7 +15,7 @@ import hetplan as hp
 from hetplan.drawing.charts import Bar, Course, Curve, Judged, bars, courses, curves, judged
 from hetplan.drawing.fleet import MOST_GROUPS, fleet_picture
 from hetplan.drawing.page import Html
-from hetplan.drawing.report import Documents, plan_fragment, report_page
+from hetplan.drawing.report import BillLine, Documents, plan_fragment, report_page, wish_words
 from hetplan.drawing.svg import Picture, short, ticks
 from hetplan.simulator.figures import distribution_over, responses_of
 
@@ -221,6 +221,44 @@ def test_a_report_of_a_day_says_rates_when_and_the_bill() -> None:
     assert ">8<" not in page
     assert "9.5" not in page
     assert short(-5e-324) == "0"
+
+
+def test_a_wish_is_said_whole_and_without_what_nobody_wished() -> None:
+    app = {
+        "demand": {"series": [5, 24, 12]}, "goodput": 0.9,
+        "latency": [{"of": "ttft", "percentile": 95, "max_ms": 600}],
+    }  # fmt: skip
+    survive = {"zones": 1, "hosts": 0, "spot": "all", "keep": 0.9}
+    limits = {"instances": {"t4": [0, 12], "l4": [2, 2], "cpu": [1, None], "a10": [1, 4]}, "survive": survive}
+    said = list(wish_words({"limits": limits, "apps": {"chat": app, "eyes": {"demand": {"streams": 1}}}}))
+    assert said == [
+        "t4: at most 12.",
+        "l4: exactly 2.",
+        "cpu: at least 1.",
+        "a10: 1 to 4.",
+        "What may be lost at once: 1 zone, all spot machines; 0.9 of each rate is kept then.",
+        "chat: 5 to 24 queries/s over 3 periods; 95% of first tokens within 600 ms; "
+        "0.9 of all requests within all limits.",
+        "eyes: 1 stream, one query after the other.",
+    ]
+    nothing = {"zones": 0, "hosts": 0, "spot": "none", "keep": 1}
+    assert list(wish_words({"limits": {"survive": nothing}, "apps": {}})) == []
+
+
+def test_a_month_is_the_same_wherever_it_is_said(document: dict[str, Any]) -> None:
+    # 1.55 an hour is 1,131.5 a month; the sum of its parts is a hair less, and was rounded the other way.
+    costs = [0.42, 0.42, 0.35, 0.36]
+    bill = [BillLine(f"w{place}", 1, "t4", "t4", cost) for place, cost in enumerate(costs)]
+    plan = document | {"promises": [{"app": None, "quantity": "cost_per_hour", "value": 1.55, "relation": "="}]}
+    page = report_page(Documents(plan=plan, bill=bill))
+    assert page.count("1,132") == 2
+    assert "1,131" not in page
+
+
+def test_a_limit_is_named_at_the_foot_of_its_line() -> None:
+    drawn = curves([Curve("a", [10, 60], [1, 99])], title="t", x="ms", y="%", limits={"99% within 60 ms": 60.0})
+    (place,) = re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*>(?:<title>[^<]*</title>)?99% within 60 ms', drawn.svg())
+    assert float(place) > 200
 
 
 def test_a_distribution_is_that_of_all_responses() -> None:

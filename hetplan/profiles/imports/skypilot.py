@@ -23,7 +23,7 @@ from typing import Any
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.read_text import read_text
 
-__all__ = ["convert"]
+__all__ = ["cheapest", "convert", "is_catalogue"]
 
 _NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "Region")
 Row = Mapping[str, str]
@@ -34,11 +34,13 @@ def convert(
 ) -> tuple[dict[str, Any], None]:
     """The hardware and offers of a catalogue; `only` holds accelerators or parts of instance types, between commas."""
     file = os.fspath(path)
-    rows = list(_chosen(_rows(Path(path), file), region, [one.strip() for one in only.split(",") if one.strip()]))
+    every = _rows(Path(path), file)
+    rows = list(_chosen(every, region, [one.strip() for one in only.split(",") if one.strip()]))
     if not rows:
+        known, cards = (_some({row[name] for _, row in every}) for name in ("Region", "AcceleratorName"))
         raise InputError.one(
             file=file, why=f"no row of region {region or 'any'} with {only or 'any machine'}",
-            remedy="Loosen the filters: --set region=..., --set only=T4,A10G.",
+            remedy=f"Loosen --set region=, --set only=. It has the regions {known}; the accelerators {cards}.",
         )  # fmt: skip
     faults = [fault for line, row in rows for fault in _wrong(row, file, line)]
     if faults:
@@ -60,6 +62,45 @@ def convert(
         "hardware": dict(sorted(hardware.items())),
         "offers": dict(sorted(offers.items())),
     }, None
+
+
+def _some(names: Iterable[str]) -> str:
+    """Some names, for people: the first eight."""
+    sorted_names = sorted(name for name in names if name)
+    more = f" and {len(sorted_names) - 8} more" if len(sorted_names) > 8 else ""
+    return (", ".join(sorted_names[:8]) + more) or "none"
+
+
+def is_catalogue(header: Iterable[str]) -> bool:
+    """Whether these are the columns of a catalogue."""
+    return {"InstanceType", "Price", "Region"} <= set(header)
+
+
+def cheapest(path: Path, names: Iterable[str], region: str = "") -> dict[str, tuple[str, str]]:
+    """The cheapest machine on demand of each name, and its price per hour, where the catalogue has one.
+
+    A name is an instance type, or an accelerator: `h100` is a machine with one, `h100x8` one with eight.
+    """
+    rows = [(line, row) for line, row in _rows(path, str(path)) if row["Price"] and region in ("", row["Region"])]
+    if faults := [fault for line, row in rows for fault in _wrong(row, str(path), line)]:
+        raise InputError(faults)
+    found = {}
+    for name in names:
+        card = re.fullmatch(r"(.+?)(?:x(\d+))?", name)
+        fits = [
+            row
+            for _, row in rows
+            if _id(row["InstanceType"]) == name
+            or (
+                card is not None
+                and _id(row["AcceleratorName"]) == card[1]
+                and float(row["AcceleratorCount"] or 0) == float(card[2] or 1)
+            )
+        ]
+        if fits:
+            best = min(fits, key=lambda row: (Decimal(row["Price"]), row["InstanceType"], row["Region"]))
+            found[name] = (f"{best['InstanceType']} in {best['Region']}", _offer(name, best["Price"])["price_per_hour"])
+    return found
 
 
 def _rows(path: Path, file: str) -> list[tuple[int, Row]]:

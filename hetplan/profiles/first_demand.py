@@ -1,0 +1,58 @@
+"""The demand of a first SLO: a rate, or what a record of rates or arrivals says hour by hour.
+
+A record is anything that `hetplan import trace` reads. A short one is taken as it is, step by step. Of a longer one
+each period gets the 95th percentile of its rates; of more than two days each hour of the day does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hetplan.errors import InputError
+
+__all__ = ["demand_of", "demand_of_record"]
+
+_MOST_PERIODS = 48
+_PERIODS_S = (60, 300, 900, 1800, 3600)
+_HOUR_S, _DAY_S = 3600, 86400
+_KEPT_PERCENT = 95
+
+
+def demand_of(rate_qps: float) -> dict[str, Any]:
+    """The same rate all the time, by chance."""
+    rate = int(rate_qps) if float(rate_qps).is_integer() else rate_qps
+    return {"rate_qps": rate, "arrivals": {"process": "poisson"}}
+
+
+def demand_of_record(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """Rates by period, how long and how many periods are, and what was assumed."""
+    from hetplan.profiles.imports.trace import convert
+
+    _, _, files = convert(path)
+    lines = [line.split(",") for line in files["rates.csv"].splitlines()[1:]]
+    step_s, rates = float(lines[1][0]) - float(lines[0][0]), np.array([float(rate) for _, rate in lines])
+    span_s = step_s * len(rates)
+    said = f"the {_KEPT_PERCENT}th percentile of the rates in it"
+    if len(rates) <= _MOST_PERIODS:
+        period_s, groups = step_s, [[rate] for rate in rates]
+        said = "its rate in the record"
+    elif span_s > 2 * _DAY_S:
+        hours = (np.arange(len(rates)) * step_s % _DAY_S // _HOUR_S).astype(int)
+        period_s, groups = float(_HOUR_S), [list(rates[hours == hour]) for hour in range(_DAY_S // _HOUR_S)]
+        said = f"each hour of the day is planned for {said}, of all days; the record begins with the first"
+    else:
+        period_s = float(next(one for one in _PERIODS_S if span_s / one <= _MOST_PERIODS))
+        periods = (np.arange(len(rates)) * step_s // period_s).astype(int)
+        groups = [list(rates[periods == period]) for period in range(int(periods[-1]) + 1)]
+    if not all(groups):
+        why = f"steps of at most {period_s:g} s, so that each period has one"
+        raise InputError.one(
+            file=str(path), path="the step", value=f"{step_s:g} s", why=why, remedy="Give finer rates."
+        )
+    series = [float(f"{np.percentile(group, _KEPT_PERCENT):.6g}") for group in groups]
+    horizon = {"period_s": period_s, "periods": len(series), "repeats": 30 if span_s >= _DAY_S else 1}
+    said = said if said.startswith("each") else f"each period of {period_s:g} s is planned for {said}"
+    return {"series": series}, horizon, [f"{said} (demand.series)"]

@@ -1,0 +1,218 @@
+"""`hetplan init` for each question: from somebody's own tables to files that ask it, solved by the printed command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.profiles.first_text import config_of
+from hetplan.profiles.read_plan import read_plan
+
+STEPS = """step,model,hardware,batch,p50_ms,p95_ms,accuracy
+detect,det-s,t4,1,7.1,8.0,0.71
+detect,det-s,t4,8,34.4,38.5,0.71
+detect,det-x,t4,1,22.5,25.2,1.0
+detect,det-x,t4,8,138,154.6,1.0
+car,car-0,t4,1,5,6,0.83
+car,car-0,t4,8,20,24,0.83
+"""
+MODELS = "model,hardware,batch,mean_ms,p95_ms,quality\ns,cpu4,1,10,12,0.7\ns,cpu4,8,40,48,0.7\n"
+MODELS += "l,cpu4,1,30,33,0.9\nl,cpu4,8,200,210,0.9\n"
+SETTINGS = "size,model,detect_ms,track_ms,quality\n640,n,12,30,0.62\n640,x,40,30,0.71\n1280,n,30,30,0.70\n"
+RATES = "start_s,rate_qps\n0,40\n3600,90\n7200,60\n"
+CONFIG = {
+    "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
+}  # fmt: skip
+PRICES = "machine;price;stock\nT4;.526;8\nL4;0.8\n"
+CATALOGUE = """InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region
+dear,T4,1,4,16,,0.9,0.2,east
+cheap,T4,1,4,16,,0.5,0.2,east
+four,T4,4,16,64,,1.6,0.8,east
+far,T4,1,4,16,,0.3,0.2,west
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    for name, text in {
+        "steps.csv": STEPS, "models.csv": MODELS, "settings.csv": SETTINGS, "rates.csv": RATES,
+        "config.json": json.dumps(CONFIG), "prices.csv": PRICES, "vms.csv": CATALOGUE,
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def begun(run: Callable[..., Any], mine: Path, words: str, folder: str = "out") -> tuple[list[str], Any]:
+    """The next command that `init` prints, in words, and how it ended."""
+    ran = run("init", *[mine / word if "." in word and (mine / word).exists() else word for word in shlex.split(words)],
+              "-o", mine / folder)  # fmt: skip
+    assert ran.code == 0, ran.err
+    (line,) = [line for line in ran.out.splitlines() if line.startswith("Next: hetplan ")]
+    return shlex.split(line.removeprefix("Next: hetplan ")), ran
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        ("--latencies steps.csv --gpu t4=0.526 --rate 100 --p99 250", "pipeline"),
+        ("--latencies steps.csv --gpu t4 --rate 100 --p99 250 --quality 0.5 --edge detect:car=0.5", "pipeline"),
+        ("--latencies models.csv --workers cpu4=2 --rate 40 --p99 150", "policy"),
+        ("--latencies models.csv --cpu cpu4=0.2 --rate 40 --p99 150 --quality 0.8", "variants"),
+        ("--settings settings.csv --gpu a100=3.67 --rate 10 --p50 300 --quality 0.7", "compound"),
+        ("--settings settings.csv --gpu a100=3.67:2 --rate 10 --p50 300", "compound"),
+        ("--config config.json --gpu h100=6.88 --gpu l4=0.8:4 --rate 2 --ttft 800 --tpot 100 --tokens 400:50", "llm"),
+        ("--app photos --latencies models.csv --cpu cpu4=0.2 --rates rates.csv --p99 150 --quality 0.8", "fleet"),
+    ],
+)
+def test_own_tables_become_a_plan_by_the_printed_command(
+    words: str, question: str, run: Callable[..., Any], mine: Path
+) -> None:
+    command, ran = begun(run, mine, words)
+    assert "Assumed" in ran.out
+    quick = [] if question in ("policy", "compound") else ["--set", "size=planned"]
+    solved = run(*command, *(quick if question != "fleet" else ["--set", "size=estimated"]))
+    assert solved.code == 0, solved.err + solved.out
+    assert read_plan(mine / "out" / "plan.json").question == question
+
+
+def test_steps_become_a_chain_or_what_the_edges_say(run: Callable[..., Any], mine: Path) -> None:
+    begun(run, mine, "--latencies steps.csv --gpu t4=0.526:6 --rate 100 --p99 250", "chain")
+    profile = json.loads((mine / "chain" / "profile.json").read_text())
+    assert profile["pipelines"]["app"]["edges"] == [{"from": "detect", "to": "car", "fanout": 1}]
+    assert profile["offers"]["t4"]["stock"] == 6
+    begun(run, mine, "--latencies steps.csv --gpu t4=0.526 --edge detect:car=1.6 --rate 100 --p99 250", "tree")
+    profile = json.loads((mine / "tree" / "profile.json").read_text())
+    assert profile["pipelines"]["app"]["edges"][0]["fanout"] == 1.6
+    assert profile["offers"]["t4"]["stock"] == 20
+
+
+def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) -> None:
+    begun(run, mine, "--app photos --latencies models.csv --cpu cpu4=0.2 --rates rates.csv --p99 150 --quality 0.8")
+    words = "--add --app ranking --model ranker --gpu t4=0.5 --ms t4:1=5,8=20 --rate 50 --p99 100"
+    command, _ = begun(run, mine, words)
+    slo = json.loads((mine / "out" / "slo.json").read_text())
+    assert slo["apps"]["photos"]["demand"]["series"] == [40, 90, 60]
+    assert slo["horizon"] == {"period_s": 3600, "periods": 3, "repeats": 1}
+    assert slo["apps"]["ranking"]["demand"]["rate_qps"] == 50
+    assert run(*command, "--set", "size=estimated").code == 0
+    assert {worker.hardware for worker in read_plan(mine / "out" / "plan.json").workers} <= {"t4", "cpu4"}
+    again = run("init", *shlex.split(words), "-o", mine / "out")
+    assert again.code == 2
+    assert "Name this one otherwise: --app NAME." in again.err
+    other = run("init", *shlex.split(words.replace("ranking", "r2").replace("t4=0.5", "t4=0.7")), "-o", mine / "out")
+    assert other.code == 2
+    assert "offers.t4" in other.err
+    assert json.loads((mine / "out" / "slo.json").read_text()) == slo
+
+
+def test_hours_of_a_long_record_are_those_of_the_day(run: Callable[..., Any], mine: Path) -> None:
+    lines = [f"{hour * 3600},{100 + hour % 24 + hour // 24}" for hour in range(24 * 5)]
+    (mine / "rates.csv").write_text("\n".join(["start_s,rate_qps", *lines]) + "\n")
+    begun(run, mine, "--model m --gpu t4=1 --ms t4:1=5 --rates rates.csv --p99 100")
+    slo = json.loads((mine / "out" / "slo.json").read_text())
+    series = slo["apps"]["m"]["demand"]["series"]
+    # Five days, each one query a second more than the day before: the 95th percentile is at 3.8 of 4.
+    assert series == [pytest.approx(100 + hour + 3.8) for hour in range(24)]
+    assert slo["horizon"] == {"period_s": 3600, "periods": 24, "repeats": 30}
+
+
+def test_a_profile_that_is_there_gets_a_wish(run: Callable[..., Any], mine: Path) -> None:
+    begun(run, mine, "--latencies models.csv --cpu cpu4 --rate 40 --p99 150", "measured")
+    given = mine / "measured" / "profile.json"
+    words = f"--profile {given} --gpu cpu4=0.3:9 --rate 40 --p99 150 --quality 0.8"
+    command, _ = begun(run, mine, words, "asked")
+    assert str(given) in command
+    assert run(*command, "--set", "size=planned").code == 0
+    inputs = hp.load_inputs([given, mine / "asked" / "profile.json"], mine / "asked" / "slo.json")
+    assert [(one.price_per_hour, one.stock) for one in inputs.profile.offers.values()] == [(300_000_000, 9)]
+
+
+def test_prices_come_from_a_list_or_a_catalogue(run: Callable[..., Any], mine: Path) -> None:
+    base = "--model m --ms t4:1=5 --rate 40 --p99 100"
+    begun(run, mine, f"{base} --prices prices.csv", "list")
+    offer = json.loads((mine / "list" / "profile.json").read_text())["offers"]["t4"]
+    assert (offer["price_per_hour"], offer["stock"]) == ("0.526", 8)
+    for region, price in (("east", "0.5"), ("", "0.3")):
+        _, ran = begun(run, mine, f"{base} --prices vms.csv --region '{region}'", f"of-{region}")
+        assert f": {price} an hour" in ran.out
+        assert (
+            json.loads((mine / f"of-{region}" / "profile.json").read_text())["offers"]["t4"]["price_per_hour"] == price
+        )
+    several = "--model m --ms t4x4:1=5 --rate 40 --p99 100 --prices vms.csv"
+    begun(run, mine, several, "four")
+    assert json.loads((mine / "four" / "profile.json").read_text())["offers"]["t4x4"]["price_per_hour"] == "1.6"
+
+
+def test_the_size_of_a_model_is_that_of_its_config(mine: Path) -> None:
+    model = config_of(mine / "config.json")
+    # Llama 3.1 8B has 8.03 billion parameters.
+    assert model["parameters"] == pytest.approx(8.03e9, rel=1e-3)
+    assert (model["kv_heads"], model["head_size"], model["bytes_per_parameter"]) == (8, 128, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--latencies steps.csv --gpu t4=1 --rate 5 --p99 90 --edge detect:face", "The table has detect, car."),
+        ("--latencies models.csv --cpu cpu4=1 --rate 5 --p99 90 --edge a:b", "with the column step"),
+        ("--latencies steps.csv --gpu t4=1 --rate 5 --p99 90 --edge detect", "detect:car=1.6"),
+        ("--latencies models.csv --workers cpu4 --rate 5 --p99 90", "cpu4=6"),
+        ("--model m --ms t4:1=6 --workers t4=2 --rate 5 --p99 90", "with the column quality"),
+        ("--latencies models.csv --workers cpu4=2 --rates rates.csv --p99 90", "workers that are there"),
+        ("--settings settings.csv --rate 5 --p99 90", "one kind of machine"),
+        ("--settings models.csv --gpu t4=1 --rate 5 --p99 90", "Use --latencies for it"),
+        ("--settings rates.csv --gpu t4=1 --rate 5 --p99 90", "columns of knobs, quality"),
+        ("--settings settings.csv --gpu t4=1 --rates rates.csv --p99 90", "one rate"),
+        ("--config settings.csv --gpu h100=1 --rate 5 --ttft 90", "JSON"),
+        ("--config config.json --gpu b7=1 --rate 5 --ttft 90", "Known are t4"),
+        ("--config config.json --rate 5 --ttft 90", "the GPUs that can be rented"),
+        ("--config config.json --gpu h100=1 --rate 5 --p99 90", "--ttft"),
+        ("--config config.json --gpu h100=1 --rate 5 --ttft 90 --tokens 40", "IN:OUT"),
+        ("--tokens 40:4 --rate 5 --ttft 90", "the model's config.json"),
+        ("--config config.json --settings settings.csv --gpu h100=1 --rate 5 --ttft 90", "one source of times"),
+        ("--model m --ms l4:1=6 --prices vms.csv --rate 5 --p99 90", "Add --gpu l4=PRICE"),
+        ("--model m --ms l4:1=6 --prices models.csv --rate 5 --p99 90", "hardware and price_per_hour"),
+        ("--model m --ms l4:1=6 --rate 5 --rates rates.csv --p99 90", "Leave one of --rate and --rates out."),
+        ("--model m --ms l4:1=6 --rates models.csv --p99 90", "a column of times"),
+        ("--add --model m --ms l4:1=6 --rate 5 --p99 90", "Begin without --add"),
+    ],
+)
+def test_what_is_missing_is_named_and_nothing_is_written(
+    words: str, said: str, run: Callable[..., Any], mine: Path
+) -> None:
+    given = [mine / word if "." in word and (mine / word).exists() else word for word in shlex.split(words)]
+    ran = run("init", *given, "-o", mine / "out")
+    assert ran.code == 2
+    assert said in ran.err
+    assert not (mine / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("settings.csv", "size,a_ms,quality\n1,2,0.5\n1,3,0.6\n", "the same setting as in line 2"),
+        ("settings.csv", "size,a_ms,quality\n1,soon,0.5\n", "line 2, a_ms"),
+        ("settings.csv", "size,a_ms,quality\n,3,0.5\n", "the value of this knob"),
+        ("settings.csv", "size,a_ms,quality\n", "a line per setting"),
+        ("settings.csv", "", "the file is empty"),
+        ("models.csv", "model,hardware,batch,mean_ms\nm,t4,1,3\nm,t4,1,4\n", "is in line 2 already"),
+        ("models.csv", "step,model,hardware,mean_ms\na,m,t4,3\n,n,t4,4\n", "the step of this line"),
+        ("models.csv", "step,model,hardware,batch,mean_ms\na,m,t4,1,3\nb,m,t4,2,4\n", "is of the step a"),
+        ("models.csv", "step,model,hardware,batch,mean_ms\na,m,t4,1,3\na,n,t4,1,4\n", "how good each model is"),
+        ("models.csv", 'model,hardware,mean_ms\n"' + "m" * 200_000 + '",t4,3\n', "Save it as CSV anew."),
+    ],
+)
+def test_a_wrong_line_is_named(name: str, text: str, said: str, run: Callable[..., Any], mine: Path) -> None:
+    (mine / name).write_text(text)
+    source = "--settings" if name == "settings.csv" else "--latencies"
+    ran = run("init", source, mine / name, "--gpu", "t4=1", "--rate", "5", "--p99", "90", "-o", mine / "out")
+    assert ran.code == 2
+    assert said in ran.err
+    assert not (mine / "out").exists()
