@@ -199,9 +199,9 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
     report = verified(outcome.plan, inputs, proofs=proofs)
-    bounded = [one for claim, one in zip(outcome.plan.claims, report.claims, strict=False) if claim.bound is not None]
-    if bounded and all(one.word == "proved again" for one in bounded):
-        # Whoever vouches for it in the plan: it was proved from the files.
+    again = zip(outcome.plan.claims, report.claims, strict=False)
+    words = {one.word for claim, one in again if claim.bound is not None}
+    if words == {"proved again"}:
         outcome = replace(outcome, finding=replace(outcome.finding, proved=True))
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)

@@ -8,6 +8,7 @@ in a process, when a name is wanted that is not listed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -264,11 +265,12 @@ def tools_of(question: str, given: Tools | None = None) -> Tools:
 
     own = {name: _on_first_call(where) for name, where in TOOLS.get(question, {}).items()}
     given = given or Tools()
-    return Tools(
-        simulate=given.simulate or own.pop("simulate", None),
-        evaluate=given.evaluate or own.pop("evaluate", None),
+    simulate, evaluate = own.pop("simulate", None), own.pop("evaluate", None)
+    return replace(
+        given,
+        simulate=given.simulate or simulate,
+        evaluate=given.evaluate or evaluate,
         extra={**own, **given.extra},
-        trial=given.trial,
     )
 
 

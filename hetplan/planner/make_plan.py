@@ -302,11 +302,11 @@ def _idle(inputs: Inputs, workers: Sequence[Worker]) -> Iterable[Notice]:
             needs = run.needs if run.hardware == hardware else {}
             computes = any(not resource.endswith("_gib") for resource in needs)
             small |= computes and all(2 * amount <= provides.get(resource, 0.0) for resource, amount in needs.items())
-    if not small:
-        return ()
-    from hetplan.planner.idle import idle_machines
+    if small:
+        from hetplan.planner.idle import idle_machines
 
-    return idle_machines(inputs, workers)
+        return idle_machines(inputs, workers)
+    return ()
 
 
 def _taken_back(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:

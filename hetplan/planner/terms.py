@@ -74,8 +74,8 @@ class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` is for
-    what one question alone needs, by name. With `repairs` those that take simulations are looked for. In a `trial` it
-    is only asked whether there is a plan.
+    what one question alone needs, by name. `repairs`: also look for those that take simulations. `trial`: only tell
+    whether there is a plan.
     """
 
     simulate: Callable[..., Any] | None = None

@@ -314,10 +314,7 @@ def dominated_rows(profile: Profile) -> Iterator[tuple[str, str, str]]:
             better = [at for at in np.flatnonzero(no_worse) if (front[at] < burdens[place]).any()]
             if better:
                 winner, loser = rows[members[better[0]]], rows[place]
-                text = (
-                    f"{winner.variant} on {winner.hardware} is as good in quality, time and price, and better in one "
-                    "of them"
-                )
+                text = f"{winner.variant} on {winner.hardware} is as good in quality, time and price, better in one"
                 yield ("W-dominated", f"variants.{loser.variant}.runs[{loser.number}]", text)
             else:
                 front[len(members)] = burdens[place]

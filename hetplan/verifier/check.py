@@ -119,9 +119,8 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
     if asked(facts):
-        skipped += [
-            f"{name}: routes of a pipeline after losses are not computed" for name in names if is_pipeline(facts, name)
-        ]
+        why_not = "routes of a pipeline after losses are not computed"
+        skipped += [f"{name}: {why_not}" for name in names if is_pipeline(facts, name)]
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 

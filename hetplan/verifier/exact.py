@@ -398,9 +398,8 @@ _PROMISED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def _promises(facts: Facts) -> Iterator[Violation]:
     said = {(promise.app, promise.quantity) for promise in facts.plan.promises}
     whole, of_app = _PROMISED.get(facts.plan.question, ((), ()))
-    due: set[tuple[str | None, str]] = {
-        (None, quantity) for quantity in whole if facts.plan.workers or facts.plan.question == "variants"
-    }
+    priced = facts.plan.workers or facts.plan.question == "variants"
+    due: set[tuple[str | None, str]] = {(None, quantity) for quantity in whole if priced}
     due |= {(app, quantity) for app in facts.plan.routing for quantity in of_app}
     for one, quantity in sorted(due - said, key=str):
         yield Violation("promise-missing", "promises", f"no {quantity} is promised{f' to {one}' if one else ''}")

@@ -254,21 +254,6 @@ def _after(at: str, route: Route, pipeline: Pipeline | None) -> Iterator[Violati
             yield Violation("route-outcome", at, f"no query comes to step {route.node} after {step}: {outcome}")
 
 
-def _one_model(inputs: Inputs, load: Load, pipeline: Pipeline | None, node: str | None) -> bool:
-    """Whether an operator may use the replicas of another's load: both are of one model, and need the same."""
-    app = inputs.slo.apps.get(load.app or "")
-    other = inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
-    mine = pipeline.nodes.get(node or "") if pipeline is not None else None
-    theirs = other.nodes.get(load.node or "") if other is not None else None
-    if mine is None or theirs is None or mine.model is None or load.variant is not None:
-        return False
-    alike = [
-        (one.model, one.device, one.share_law, one.needs, one.outcomes.names if one.outcomes is not None else ())
-        for one in (mine, theirs)
-    ]
-    return alike[0] == alike[1]
-
-
 def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]) -> Iterator[Violation]:
     classes, runs = classes_of(inputs.slo.apps[app]), inputs.slo.apps[app].runs
     pipeline = inputs.profile.pipelines[runs.pipeline] if runs is not None and runs.pipeline is not None else None
@@ -283,7 +268,9 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
         for name in route.to:
             load = loads.get(name)
             if load is not None and (load.app not in (None, app) or load.node != route.node):
-                if _one_model(inputs, load, pipeline, route.node):
+                from hetplan.verifier.stations import one_model
+
+                if one_model(inputs, load, pipeline, route.node):
                     continue
                 text = (
                     f"{name} serves {load.app or 'all'} at step {load.node or '-'}, the route is at {route.node or '-'}"

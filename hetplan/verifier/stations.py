@@ -25,15 +25,17 @@ from typing import Any
 
 import numpy as np
 
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
+from hetplan.profiles.workers import Load
 from hetplan.verifier.readings import nearest, read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.waiting_room import LARGEST, busy_and_waits
 
-__all__ = ["Flow", "Served", "check_stations", "flow_of", "growth_by", "loads_of", "rate_of"]
+__all__ = ["Flow", "Served", "check_stations", "flow_of", "growth_by", "loads_of", "one_model", "rate_of"]
 
 STEPS = 2000
 """Of the grid of times, up to what is promised."""
@@ -229,3 +231,18 @@ def _on_every_way(pipeline: Pipeline, sample: Sample) -> frozenset[str]:
             if edge.from_ in ran and edge.to in ran:
                 after[edge.from_] |= after[edge.to]
     return frozenset(n for n in ran if all(other in after[n] or n in after[other] for other in ran))
+
+
+def one_model(inputs: Inputs, load: Load, pipeline: Pipeline | None, node: str | None) -> bool:
+    """Whether an operator may use the replicas of another's load: both are of one model, and need the same."""
+    app = inputs.slo.apps.get(load.app or "")
+    other = inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
+    mine = pipeline.nodes.get(node or "") if pipeline is not None else None
+    theirs = other.nodes.get(load.node or "") if other is not None else None
+    if mine is None or theirs is None or mine.model is None or load.variant is not None:
+        return False
+    alike = [
+        (one.model, one.device, one.share_law, one.needs, one.outcomes.names if one.outcomes is not None else ())
+        for one in (mine, theirs)
+    ]
+    return alike[0] == alike[1]
