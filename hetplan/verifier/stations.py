@@ -241,8 +241,5 @@ def one_model(inputs: Inputs, load: Load, pipeline: Pipeline | None, node: str |
     theirs = other.nodes.get(load.node or "") if other is not None else None
     if mine is None or theirs is None or mine.model is None or load.variant is not None:
         return False
-    alike = [
-        (one.model, one.device, one.share_law, one.needs, one.outcomes.names if one.outcomes is not None else ())
-        for one in (mine, theirs)
-    ]
+    alike = [(n.model, n.device, n.share_law, n.needs, n.outcomes and n.outcomes.names) for n in (mine, theirs)]
     return alike[0] == alike[1]
