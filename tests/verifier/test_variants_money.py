@@ -171,7 +171,7 @@ def test_a_cost_of_nothing_is_reported_as_nothing(cost: float, edits: Json, righ
         ({}, []),
         ({"plan/workers/0/host": None}, ["variants-host @ workers.wa"]),
         ({"plan/workers/0/host": None, "plan/method/options/level": "hosts"}, ["variants-host @ workers.wa"]),
-        ({"plan/workers/0/host": None, "plan/method/options/level": "aggregate"}, []),
+        ({"plan/workers/0/host": None, "plan/method/options/level": "aggregate"}, ["variants-host @ workers.wa"]),
         ({"plan/workers/4/loads": [load("w9", None, "w")]}, ["variants-host @ workers.we"]),
     ],
 )
