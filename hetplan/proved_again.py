@@ -149,7 +149,7 @@ def _held_against(place: int, claim: Claim, anew: Plan) -> ClaimAgain:
         return ClaimAgain(at, about, Word.OPEN, text)
     if other.vouched == "certified":
         return ClaimAgain(at, about, Word.PROVED, f"bound {claim.bound:.6g} is proved again")
-    return ClaimAgain(at, about, Word.FOUND, f"bound {claim.bound:.6g} was found again, as an engine's word")
+    return ClaimAgain(at, about, Word.FOUND, f"bound {claim.bound:.6g} was found again by an engine, which is no proof")
 
 
 def _tighter(bound: float, other: float, *, upper: bool) -> bool:

@@ -23,7 +23,7 @@ ROUNDING = 1e-9
 def show_plan(plan: Plan, page: Page, *, made_here: bool = False, missed: bool = False) -> None:
     """Write the whole plan to the page; `missed`: one that misses a target is not called best at its head.
 
-    Of a plan that was not made here, nothing is known but its writer's word, and what it calls certified is said so.
+    Bounds of a plan that was not made here are shown as not proved here, also where the plan calls them certified.
     """
     like = f", like {plan.method.like}" if plan.method.like else ""
     status = "a stated target is missed" if missed else plan.status
@@ -140,7 +140,7 @@ def _claims(plan: Plan, page: Page, *, made_here: bool) -> None:
     rows = []
     for claim in plan.claims:
         gap = "-" if claim.gap is None else f"{claim.gap:.2g}" if claim.gap > ROUNDING else "0"
-        whose = claim.vouched if made_here or claim.vouched == "none" else "its writer's word"
+        whose = claim.vouched if made_here or claim.vouched == "none" else "not proved here"
         rows.append((f"{claim.sense} {claim.about}", number(claim.value), number(claim.bound), gap, claim.scope, whose))
     page.table(("claim", "value", "bound", "gap", "bound of", "bound is"), rows, right=["value", "bound", "gap"])
     if not made_here and any(claim.bound is not None for claim in plan.claims):

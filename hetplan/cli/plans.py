@@ -98,8 +98,8 @@ def verify(
     Separate code computes everything again from the files. Exit 6 when a promise is broken, or when the plan's proof
     does not show a bound that it calls certified.
 
-    Each claim says whether its bound was proved again here, or is the word of the program that wrote the plan. --prove
-    solves the question again for the latter, and exits with 6 when such a bound is wrong. A certified bound whose proof
+    Each claim says whether its bound was proved again here, or only the plan says so. --prove solves the question
+    again for the latter, and exits with 6 when such a bound is wrong. A certified bound whose proof
     was too long for the plan is always solved again.
 
     --require-proof exits with 4 unless every bound is proved again, in either way; --gap exits with 4 when a bound is
@@ -141,7 +141,7 @@ def verify(
 
 
 def _open(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
-    """Whether any bound of a plan is still its writer's word."""
+    """Whether any bound of a plan was not proved again."""
     from hetplan.verifier.report import Word
 
     words = {one.at: one.word for one in claims}
@@ -162,8 +162,8 @@ def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str
 
 
 def _show_claims(out: Output, claims: Sequence[ClaimAgain]) -> None:
-    """Whose word each bound is."""
-    out.people.table(("claim", "whose word", "why"), [(one.about, one.word, one.text) for one in claims])
+    """What each bound is, once it was looked at here."""
+    out.people.table(("claim", "bound is", "why"), [(one.about, one.word, one.text) for one in claims])
     for one in claims:
         out.send({"claim": {"at": one.at, "about": one.about, "word": str(one.word), "text": one.text}})
 

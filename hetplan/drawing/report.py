@@ -138,7 +138,7 @@ def verdict_fragment(
     page = Html("")
     page.text("verified" if not faults else f"{len(faults)} faults", "bad" if faults else "good")
     page.table(("fault", "where", "what"), faults)
-    page.table(("claim", "whose word", "why"), claims)
+    page.table(("claim", "bound is", "why"), claims)
     page.text(f"checked: {', '.join(checked)}", "faint")
     page.items(f"not checked: {what}" for what in skipped)
     return page.fragment()

@@ -88,7 +88,7 @@ def vouched(plan: Plan, inputs: Inputs) -> Plan:
 
 
 def _words(fleet: Fleet, **most: int) -> Iterator[ClaimAgain]:
-    """Whose word each bound is: proved again from the prices that the plan carries, or its writer's."""
+    """Whether each bound is proved again from the prices that the plan carries."""
     from hetplan.verifier.fleet_bounds import proved
 
     for number, claim in enumerate(fleet.plan.claims):

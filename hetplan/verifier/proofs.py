@@ -1,8 +1,8 @@
 """Bounds of a plan's claims, proved again from the inputs and the vectors that the plan carries.
 
 A question's mathematics is written down anew by the verifier (`pool_bounds`), and the multipliers of the claim's solve
-are put to it. What comes out is held against what the claim says. A bound that nothing here proves is its
-writer's word, whatever the plan calls it; one that is called certified where the proof shows less is a fault.
+are put to it. What comes out is held against what the claim says. A bound that this does not show is
+`not proved here`, whatever the plan calls it; one that is called certified where the proof shows less is a fault.
 """
 
 from __future__ import annotations

@@ -21,17 +21,17 @@ class Violation:
 
 
 class Word(StrEnum):
-    """Whose word a bound is, once somebody else than its writer has looked at it."""
+    """What a bound is, once somebody else than its writer has looked at it."""
 
     PROVED = "proved again"
-    FOUND = "found again, as an engine's word"
-    OPEN = "the writer's word"
+    FOUND = "found again by an engine"
+    OPEN = "not proved here"
     REFUTED = "refuted"
 
 
 @dataclass(frozen=True)
 class ClaimAgain:
-    """A claim of the plan, whose word its bound is, and why; `gap` is between its value and the bound proved again."""
+    """A claim of the plan, what its bound is now, and why; `gap` is between its value and the bound proved again."""
 
     at: str
     about: str
