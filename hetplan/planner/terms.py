@@ -74,8 +74,8 @@ class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` is for
-    what one question alone needs, by name. `repairs`: also look for those that take simulations. `trial`: only tell
-    whether there is a plan.
+    what one question alone needs, by name. `repairs`: also look for those that take simulations. `trial`: a
+    repair is tried: is there a plan, and if not, what else is missing?
     """
 
     simulate: Callable[..., Any] | None = None

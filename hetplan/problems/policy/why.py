@@ -38,7 +38,7 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
             continue
         takes_ms = 1000.0 * models.fastest_s
         why.append(f"{group.wish.app_id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
-        if not bench.tools.repairs:
+        if not _sought(bench):
             continue
         kept, fastest_s = partial(_kept, bench, group, group.loads_qps[-1]), models.fastest_s
         least_s = fastest_s if kept(fastest_s) else _smallest_slo(kept, fastest_s, fine=_ROUGH)
@@ -50,7 +50,7 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
 
 def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
     """The smallest number of workers, the largest load and the smallest SLO with which the targets would be kept."""
-    if not bench.tools.repairs:
+    if not _sought(bench):
         return ()
     group, load = solved.group, solved.load_qps
     wish = group.wish
@@ -82,6 +82,11 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
             Repair(f"slo.apps.{wish.app_id}.latency", "raise", 1000 * (longer - wish.slo_s), to_ms, "ms", text)
         )
     return tuple(found)
+
+
+def _sought(bench: Bench) -> bool:
+    """Whether repairs are looked for: also of a repair that is tried, since two together may do."""
+    return bench.tools.repairs or bench.tools.trial
 
 
 def _kept(bench: Bench, group: Group, load_qps: float, slo_s: float | None = None) -> bool:

@@ -62,7 +62,7 @@ class Variants:
         from hetplan.problems.variants.wish import read_snapshot
 
         del start
-        snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.repairs)
+        snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.repairs or tools.trial)
         if snapshot.options.size != "planned":
             from hetplan.problems.variants.size import leaving_room_to_wait
 
