@@ -1,4 +1,7 @@
-"""Default plans keep their word on random instances: twenty of each question here, 200 by `benchmarks/kept.py`."""
+"""Default plans keep their word on random instances: twenty of each question here, 200 by `benchmarks/kept.py`.
+
+Of instances that vary more (`-wide`), eight.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,10 @@ KEPT_AT_LEAST = 0.95
 @pytest.mark.parametrize("question", sorted(kept.QUESTIONS))
 def test_default_plans_keep_their_word(question: str) -> None:
     # The first pool alone takes as long as ten others.
-    judged = [
-        kept.judge(question, kept.QUESTIONS[question].make(seed), search=False, beside=False) for seed in range(1, 21)
-    ]
+    seeds = range(1, 9 if question.endswith("-wide") else 21)
+    judged = [kept.judge(question, kept.QUESTIONS[question].make(seed), search=False, beside=False) for seed in seeds]
     plans = [one for one in judged if one.kept is not None]
-    assert len(plans) >= 10
+    assert len(plans) >= len(seeds) // 2
     assert sum(one.kept for one in plans) >= KEPT_AT_LEAST * len(plans), [one for one in plans if not one.kept]
 
 

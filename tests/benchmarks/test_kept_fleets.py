@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from benchmarks import kept_fleets
 from hetplan.simulator.day import HowPlayed, play_day
 
-FLEETS = range(20)
+FLEETS = range(10)
 KEPT_AT_LEAST = 0.95
 
 
@@ -26,7 +26,7 @@ def test_a_fleet_is_the_same_each_time_and_fleets_differ() -> None:
 @pytest.mark.slow
 def test_default_fleets_keep_their_word() -> None:
     plans = [said for said in map(kept_fleets.judged, FLEETS) if "broken" in said]
-    assert len(plans) >= 10
+    assert len(plans) >= 7
     assert all(said["verified"] for said in plans), plans
     broken = [said for said in plans if said["broken"]]
     assert len(plans) - len(broken) >= KEPT_AT_LEAST * len(plans), broken

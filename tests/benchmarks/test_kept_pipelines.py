@@ -34,9 +34,9 @@ def test_of_random_cases_most_break_when_filled_and_none_that_is_handed_out():
 
 @pytest.mark.slow
 def test_of_random_cases_that_vary_more_what_is_handed_out_is_kept():
-    rows = [judged(case, neighbours=(), make=wide) for case in range(1, 21)]
+    rows = [judged(case, neighbours=(), make=wide) for case in range(1, 9)]
     handed_out = [row for row in rows if row.lost is not None]
-    assert len(handed_out) >= 8
+    assert len(handed_out) >= 4
     assert sum(row.kept for row in handed_out) >= 0.95 * len(handed_out), handed_out
 
 

@@ -123,9 +123,11 @@ def edited(proof: Proof, chance: random.Random) -> Proof:
     return forged
 
 
-def test_no_edited_proof_shows_more_than_is_so() -> None:
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("first", range(0, 120, 30))
+def test_no_edited_proof_shows_more_than_is_so(first: int) -> None:
     tried = 0
-    for seed in range(120):
+    for seed in range(first, first + 30):
         apart, form = drawn(seed)
         proof, _ = solved(form)
         if proof is None:
@@ -139,7 +141,7 @@ def test_no_edited_proof_shows_more_than_is_so() -> None:
                 continue
             tried += 1
             assert shown <= best * (1.0 + 1e-9), (seed, forged)
-    assert tried > 400
+    assert tried > 90
 
 
 @pytest.mark.parametrize(

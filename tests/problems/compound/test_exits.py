@@ -290,6 +290,7 @@ def test_at_a_rate_all_answers_of_an_operator_wait_for_the_same_replicas(measure
 GROWN = {"quantity": "latency_ms", "axes": {"batch": [1, 2, 8]}, "mean": [10, 13, 31]}
 
 
+@pytest.mark.slow
 def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str, Any]) -> None:
     """Two callers of one cascade: cheaper in batches, cheaper together, both in time and as good as measured."""
     wish = slo()

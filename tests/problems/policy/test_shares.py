@@ -52,6 +52,7 @@ def solved(made: Files) -> hp.Plan:
     return outcome.plan
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("balancing", ["round_robin", "shortest_queue"])
 def test_unlike_workers_get_the_queries_that_their_tables_are_for(balancing: str) -> None:
     made = files({"fast": 1.0, "slow": 3.0}, {"fast": 3, "slow": 3}, 400.0, balancing=balancing)
@@ -76,6 +77,7 @@ def test_verify_refuses_unlike_workers_that_get_equal_shares() -> None:
     assert "policy-load" in {found.code for found in hp.verify(forged, *made, prove=False).violations}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("balancing", ["round_robin", "shortest_queue", "random"])
 def test_workers_of_several_offers_are_one_group(balancing: str) -> None:
     made = files({"fast": 1.0}, {"fast": 6}, 450.0, balancing=balancing)
