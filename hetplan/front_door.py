@@ -44,6 +44,7 @@ class Choice:
     problem: type[Problem]
     formulation: str
     options: Options
+    inferred: bool = False
 
     @property
     def method(self) -> Method:
@@ -89,18 +90,9 @@ def solve(
     """
     return plan_for(
         load_inputs(profile, slo, state=state, measured=measured),
-        question=question,
-        formulation=formulation,
-        options=options,
-        start=start,
-        solver=solver,
-        recheck=recheck,
-        limits=limits,
-        require_proof=require_proof,
-        allow_unchecked=allow_unchecked,
-        tools=tools,
-        on_event=on_event,
-    )
+        question=question, formulation=formulation, options=options, start=start, solver=solver, recheck=recheck,
+        limits=limits, require_proof=require_proof, allow_unchecked=allow_unchecked, tools=tools, on_event=on_event,
+    )  # fmt: skip
 
 
 def choose(
@@ -121,7 +113,7 @@ def choose(
             remedy=first.remedy or "Change the file, or leave --question out to have it inferred.",
         )
     name = _formulation(kind, formulation)
-    return Choice(kind, name, options_of(kind, name, options or {}))
+    return Choice(kind, name, options_of(kind, name, options or {}), inferred=not question)
 
 
 def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:
@@ -131,9 +123,14 @@ def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:
 
 def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: Plan | None = None) -> Problem:
     """The problem itself, ready to decide or to export."""
-    return choice.problem.from_inputs(
-        inputs, choice.options, formulation=choice.formulation, tools=tools or Tools(), start=start
-    )
+    try:
+        return choice.problem.from_inputs(
+            inputs, choice.options, formulation=choice.formulation, tools=tools or Tools(), start=start
+        )
+    except InputError as error:
+        if choice.inferred:
+            error.add_note(f"read as the question {choice.problem.question}; name another with --question")
+        raise
 
 
 def options_of(kind: type[Problem], formulation: str, given: Mapping[str, Any]) -> Options:

@@ -64,9 +64,8 @@ def ending_of(error: BaseException) -> Ending | None:
     if isinstance(error, InputError):
         faults = [vars(fault) for fault in error.faults]
         many = f"{len(faults)} faults in the input" if len(faults) != 1 else "a fault in the input"
-        return Ending(
-            Exit.BAD_INPUT, many, tuple(str(fault).replace("\n", " ") for fault in error.faults), {"faults": faults}
-        )
+        lines = tuple(str(fault).replace("\n", " ") for fault in error.faults)
+        return Ending(Exit.BAD_INPUT, many, lines, {"faults": faults})
     if isinstance(error, HetplanError):
         return Ending(error.exit_code, str(error), (str(error),))
     if isinstance(error, KeyboardInterrupt):
@@ -129,6 +128,8 @@ class Output:
             traceback.print_exception(error, file=sys.stderr)
         for line in ending.lines:
             self.warn(line, kind="error")
+        for line in getattr(error, "__notes__", ()):
+            self.warn(line, kind="note")
         if self.as_json:
             self.send({**ending.body, "exit": {"code": int(ending.code), "reason": ending.reason}})
         raise typer.Exit(int(ending.code)) from None

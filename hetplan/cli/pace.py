@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hetplan.drawing.svg import short
+from hetplan.planner.spread import left_in_words
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
@@ -30,6 +31,13 @@ class Pace:
     ('1 of 5 runs, 20%', '10 s, 3 of 5 runs, 60%, about 10 s left')
     >>> pace.text(Event("simulate", "4 of 5 runs, about 3 s left", done=0.8))
     '12 s, 4 of 5 runs, about 3 s left, 80%'
+
+    The last run may be as good as done: there is more than nothing left until it is.
+
+    >>> clock = iter([0.0, 10.0])
+    >>> pace = Pace(lambda: next(clock))
+    >>> pace.text(Event("simulate", "0 of 5 runs", done=0.0)), pace.text(Event("simulate", "4 of 5 runs", done=0.998))
+    ('0 of 5 runs, 0%', '10 s, 4 of 5 runs, 99%, about 1 s left')
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,23 +56,12 @@ class Pace:
         ]
         parts = [*([f"{took:.0f} s"] if took >= 1 else []), event.detail or event.what, *figures]
         if event.done is not None:
-            parts.append(f"{event.done:.0%}")
+            parts.append(f"{event.done if event.done >= 1.0 else min(event.done, 0.99):.0%}")
             came, passed = event.done - done_then, now - at
             said = event.detail.endswith(" left")  # by the work itself
             if came > 0.02 and passed >= 1.0 and event.done < 1.0 and not said:
-                parts.append(f"about {_span(passed * (1.0 - event.done) / came)} left")
+                parts.append(f"about {left_in_words(passed * (1.0 - event.done) / came)} left")
         return ", ".join(parts)
-
-
-def _span(seconds: float) -> str:
-    """A length of time in round words.
-
-    >>> _span(12.3), _span(200.0), _span(9000.0)
-    ('12 s', '3 min', '2.5 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def now_and_then(note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> Callable[[Event], None]:

@@ -27,6 +27,7 @@ Document = Mapping[str, Any]
 MOST_GROUPS = 40
 """Groups of workers that are drawn; of more, a line says how many are left out."""
 _THICKEST = 90.0
+_ALL = "all queries"
 _PORT, _HEAD, _GAP, _TOP = 22.0, 22.0, 14.0, 14.0
 
 
@@ -190,6 +191,7 @@ def _workers(
 
 
 def _queries(flows: _Flows, plan: Document, slo: Document | None, *, chained: bool) -> None:
+    in_classes = any(_name_of(route) for routes in plan.get("routing", {}).values() for route in routes)
     for app, routes in plan.get("routing", {}).items():
         rate = _rate_of(plan, app)
         start = flows.box(("app", app), 0, f"{app}: {short(rate)} queries/s" if rate else str(app))
@@ -201,7 +203,9 @@ def _queries(flows: _Flows, plan: Document, slo: Document | None, *, chained: bo
             begin = start
             if prefix:
                 begin, flow = flows.ports.get(("load", prefix[-1]), start), carried.get("/".join(prefix), 0.0)
-            elif not chained and (name := _name_of(route)):
+            elif not chained and in_classes:
+                # Beside the classes of others a flow without a box would pass behind theirs.
+                name = _name_of(route) or _ALL
                 middle = flows.box(("class", app, name), 1, name)
                 flows.link(start, middle, flow, f"{app} {name}: {share:.1%} of queries")
                 begin = middle
@@ -257,9 +261,14 @@ def _unrouted(flows: _Flows, plan: Document) -> None:
             port = flows.ports.get(("load", str(load.get("id"))))
             if port is not None and load.get("app") and not port.inflow and load["app"] not in plan.get("routing", {}):
                 per_app.setdefault(load["app"], []).append(port)
+    in_classes = any(key[0] == "class" for key in flows.ports)
     for app, ports in per_app.items():
         rate = _rate_of(plan, app)
         start = flows.box(("app", app), 0, f"{app}: {short(rate)} queries/s" if rate else str(app))
+        if in_classes:
+            middle = flows.box(("class", app, _ALL), 1, _ALL)
+            flows.link(start, middle, rate or 1.0, f"{app}: {_ALL}")
+            start = middle
         for port in ports:
             flows.link(start, port, (rate or 1.0) / len(ports), f"{app}: as the plan's rule decides")
 

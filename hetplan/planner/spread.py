@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hetplan.errors import Cancelled, HetplanError, InputError
 from hetplan.planner.contract import Event, OnEvent
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "Cluster", "Spread", "Task", "doubled", "left_in_words"]
 
 FORMAT = "hetplan/study/1.0"
+ANSWERS_WITHIN_S = 5.0
+"""A cluster whose head takes no connection for this long is away; Ray itself would wait for minutes."""
+
 Work = Callable[..., dict[str, Any]]
 Task = dict[str, Any]
 
@@ -231,9 +236,25 @@ class Cluster:
 
     @staticmethod
     def check(on: str) -> None:
-        """Raises `InputError` where this names no cluster."""
-        if on.partition(":")[0] != "ray":
+        """Raises `InputError` where this names no cluster, or one whose head takes no connection."""
+        ray, _, named = on.partition(":")
+        if ray != "ray":
             raise InputError.one(file="--on", value=on, why="ray or ray:ADDRESS", remedy="Leave it out, or --jobs.")
+        address = named or os.environ.get("RAY_ADDRESS", "")
+        said = on if named or not address else f"{on}, RAY_ADDRESS={address}"
+        remedy = "Name a cluster's HOST:PORT, start one (ray start --head --port=6379), or leave --on out."
+        try:
+            parts = urlsplit(f"//{address.rpartition('//')[2]}")
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise InputError.one(file="--on", value=said, why=f"{error}", remedy=remedy) from None
+        if host is None or port is None:  # "auto" and the like: Ray looks for a cluster itself
+            return
+        try:
+            socket.create_connection((host, port), ANSWERS_WITHIN_S).close()
+        except OSError as error:
+            why = f"no Ray cluster answers at {address}: {error.strerror or error}"
+            raise InputError.one(file="--on", value=said, why=why, remedy=remedy) from None
 
     def close(self) -> None:
         """Leave the cluster."""

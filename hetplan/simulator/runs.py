@@ -88,7 +88,7 @@ def run_all(
 
     def share_of(number: int) -> Callable[[float], None]:
         def progressed(share: float) -> None:
-            done[number] = share
+            done[number] = min(share, _NOT_DONE)
 
         return progressed
 
@@ -120,6 +120,8 @@ def run_all(
     return [future.result() for future in futures]
 
 
+_NOT_DONE = 0.99
+"""All that a run that has not ended yet may say of how far it is: what waits at the end takes time as well."""
 MOST_QUERIES_PER_RUN = 20_000_000
 MOST_QUERIES = 200_000_000
 _MEMORIES = 600.0

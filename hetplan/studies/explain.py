@@ -47,8 +47,8 @@ CHEAPEST = 1e-3
 """The least part of its price at which an offer is tried."""
 FASTEST = 0.05
 """The least part of its measured times with which hardware is tried."""
-NEAR = 0.002
-"""A place that is looked for by halving is known to this part of what the files say."""
+NEAR = 0.0005
+"""A place that is looked for by halving is known to this part of itself."""
 BESIDE = 1e-5
 """A place that is worked out is tried so near to it on both sides."""
 
@@ -173,7 +173,7 @@ class _Place:
 
     @property
     def found(self) -> bool:
-        return self.exact or (self.high - self.low <= NEAR and not self._likely)
+        return self.exact or (self.high - self.low <= NEAR * self.low and not self._likely)
 
     @property
     def exact(self) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hetplan import errors
 from hetplan.cli.output import Exit, ending_of
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_0_a_verified_plan(files: Any, run: Callable[..., Any]) -> None:
@@ -113,6 +116,27 @@ def test_every_error_has_its_code(error: BaseException, code: Exit) -> None:
     assert ending is not None
     assert ending.code == code
     assert ending.reason
+
+
+@pytest.mark.parametrize("command", ["solve", "check"])
+@pytest.mark.parametrize(("example", "read_as"), [("variants", "policy"), ("pool", "pool")])
+def test_files_that_were_read_as_another_question_say_as_which(
+    command: str, example: str, read_as: str, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Limits on machines make variants a policy, whose faults alone would puzzle."""
+    slo = json.loads((EXAMPLES / example / "slo.json").read_text())
+    if example == "variants":
+        slo["limits"] = {"instances": {kind: [0, 9] for kind in ("cpu", "gpu", "inferentia")}}
+    else:
+        slo["apps"]["ranking"]["network_ms_per_hop"] = 1000
+    (tmp_path / "slo.json").write_text(json.dumps(slo))
+    files = (EXAMPLES / example / "profile.json", tmp_path / "slo.json")
+    ran = run(command, *files)
+    assert ran.code == 2
+    assert ran.err.splitlines()[-1] == f"note: read as the question {read_as}; name another with --question"
+    named = run("solve", *files, "--question", read_as)
+    assert named.code == 2
+    assert "read as" not in named.err
 
 
 def test_a_closed_pipe_is_left_to_the_system() -> None:

@@ -86,3 +86,28 @@ def test_an_older_plan_survives_an_interrupt(files: Any, spawn: Callable[..., An
     code, _, _ = interrupted(process, ready, times=2)
     assert code == 130
     assert files.plan.read_text() == "an older plan"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["whatif", "verify"])
+def test_work_that_has_nothing_to_hand_over_is_left_after_seconds(
+    command: str, files: Any, run: Callable[..., Any], spawn: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert run(*files.solve, "-o", files.plan).code == 0
+    ready, plan = tmp_path / "ready", files.plan.read_text()
+    vary = ("--vary", "budget=1:3:2", "--csv", tmp_path / "points.csv", "--svg", tmp_path / "curves.svg")
+    asked = vary if command == "whatif" else ("--prove",)
+    given = (files.profile, files.slo) if command == "whatif" else (files.plan, files.profile, files.slo)
+    deaf = "from hetplan import registry as r; odd_engines.Deaf.name = 'highs'; r.SOLVERS['highs'] = r.SOLVERS['deaf']"
+    process = spawn(command, *given, *asked, before=deaf, ODD_ENGINE_READY=str(ready))
+    wait_until_working(process, ready)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, err = process.communicate(timeout=120)
+    # Work that may hand over a plan is waited for for 30 s, and the engine itself would take 60.
+    assert 2.5 < time.monotonic() - began < 20
+    assert process.returncode == 130
+    assert "Ctrl-C again" in err
+    assert "Traceback" not in err
+    assert {path.name for path in files.folder.iterdir()} == {"profile.json", "slo.json", "plan.json", "ready"}
+    assert files.plan.read_text() == plan

@@ -2,15 +2,65 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+
+import hetplan as hp
+from hetplan.studies.points import fleet_of, fleet_text
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@dataclass(frozen=True)
+class Varied:
+    """Two axes of a question's example: as `--vary` takes them, and where in the files each is."""
+
+    first: str
+    second: str
+    at: tuple[tuple[str | int, ...], tuple[str | int, ...]] = ((), ())
+    changes: bool = True
+    """Whether the fleet changes along the first."""
+    more: tuple[str, ...] = ()
+
+    @classmethod
+    def of_app(cls, app: str, first: str, second: str, **more: Any) -> Varied:
+        """Axes that are an application's rate, its floor of quality or its first limit."""
+        where = {"rate": ("demand", "rate_qps"), "quality": ("quality", "min")}
+        at = [
+            ("slo", "apps", app, *where.get(axis.partition("=")[0], ("latency", 0, "max_ms")))
+            for axis in (first, second)
+        ]
+        named = [axis.replace("=", f":{app}=", 1) for axis in (first, second)]
+        return cls(*named, (at[0], at[1]), **more)
+
+
+MEASURED = EXAMPLES / "compound" / "measured.json"
+RATE = ("slo", "apps", "assistant", "demand", "rate_qps")
+QUESTIONS = {
+    "pool": Varied("budget=2.8:3:2", "p99:ranking=55,60",
+                   (("slo", "limits", "cost_per_hour"), ("slo", "apps", "ranking", "latency", 0, "max_ms"))),
+    "variants": Varied.of_app("faces", "rate=170:190:2", "quality=0.7,0.74"),
+    "llm": Varied("price:a10g-od=0.8:1.4:2", "rate:assistant=20,25",
+                  (("profile", "offers", "a10g-od", "price_per_hour"), RATE)),
+    "compound": Varied.of_app("gate", "p50=220:240:2", "quality=0.7,0.72", more=("--measured", str(MEASURED))),
+    "pipeline": Varied.of_app("cameras", "p99=270:290:2", "quality=0.8"),
+    "policy": Varied.of_app("images", "p99=100,200", "rate=100", changes=False),
+    "fleet": Varied("prices=1,1.5", "demand=1", changes=False),
+}  # fmt: skip
+LONG = ("pipeline", "policy", "fleet")
 
 
 def test_whatif_writes_a_table_a_csv_and_a_picture(run: Callable[..., Any], files: Any) -> None:
@@ -31,6 +81,55 @@ def test_whatif_for_machines_is_json_and_a_csv_goes_to_standard_output(run: Call
     assert last["points"][-1]["fleet"] == {"a-od": 2, "base-od": 2}
     alone = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--csv", "-", "--no-confirm")
     assert alone.out.startswith("budget,by,about,status,value")
+
+
+def points_of(file: Path) -> dict[str, list[dict[str, str]]]:
+    """The points that a table of two axes has, by the second."""
+    found: dict[str, list[dict[str, str]]] = {}
+    with file.open() as rows:
+        for row in csv.DictReader(rows):
+            found.setdefault(list(row.values())[1], []).append(row)
+    return found
+
+
+def planned_by_hand(question: str, values: Sequence[str]) -> hp.Plan:
+    """The plan of files into which the values of both axes were written, by its program alone."""
+    files = {name: json.loads((EXAMPLES / question / f"{name}.json").read_text()) for name in ("profile", "slo")}
+    for steps, value in zip(QUESTIONS[question].at, values, strict=True):
+        at: Any = files
+        for step in steps[:-1]:
+            at = at[step]
+        at[steps[-1]] = value if isinstance(at[steps[-1]], str) else float(value)
+    options = {} if question in ("policy", "compound") else {"size": "planned"}
+    measured = MEASURED if question == "compound" else None
+    return hp.solve(files["profile"], files["slo"], options=options, measured=measured).require()
+
+
+@pytest.mark.parametrize(
+    "question", [pytest.param(one, marks=[pytest.mark.slow] if one in LONG else []) for one in QUESTIONS]
+)
+def test_every_question_is_asked_along_two_axes(question: str, run: Callable[..., Any], tmp_path: Path) -> None:
+    """The table, the points and the picture agree, and a change is where plans made by hand change as well."""
+    varied, table, picture = QUESTIONS[question], tmp_path / "points.csv", tmp_path / "curves.svg"
+    files = (EXAMPLES / question / "profile.json", EXAMPLES / question / "slo.json")
+    ran = run("whatif", *files, "--vary", varied.first, "--vary", varied.second, "--no-confirm", "--csv", table,
+              "--svg", picture, *varied.more)  # fmt: skip
+    assert ran.code == 0, ran.err
+    name = varied.first.partition("=")[0]
+    assert f"along {name}" in ran.out
+    points = points_of(table)
+    assert len(points) == varied.second.count(",") + 1
+    drawn = [one for one in ElementTree.parse(picture).iter() if "curve" in one.attrib.get("class", "").split()]
+    assert len(drawn) >= len(points), "a curve for each value of the second axis"
+    neighbours = [(value, *pair) for value, line in points.items() for pair in pairwise(line)]
+    changes = [one for one in neighbours if one[1]["fleet"] != one[2]["fleet"]]
+    assert ("Where the fleet changes" in ran.out) == bool(changes) == varied.changes
+    for beside, *both in changes:
+        plans = [planned_by_hand(question, (point[name], beside)) for point in both]
+        assert fleet_of(plans[0]) != fleet_of(plans[1])
+        for point, plan in zip(both, plans, strict=True):
+            assert float(point["value"]) == pytest.approx(plan.claims[0].value, rel=1e-6)
+            assert fleet_text(fleet_of(plan)) in ran.out
 
 
 def test_the_report_of_a_plan_takes_its_curves(run: Callable[..., Any], files: Any) -> None:

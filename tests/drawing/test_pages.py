@@ -109,6 +109,26 @@ def test_flows_follow_the_path_where_routes_depend_on_it() -> None:
     assert width[3] == pytest.approx(width[1] / 2, rel=0.02)
 
 
+@pytest.mark.parametrize("routed", [True, False], ids=["routed", "by a rule"])
+def test_beside_classes_of_others_every_application_has_a_box(routed: bool) -> None:
+    def worker(name: str, app: str) -> dict[str, Any]:
+        return {"id": name, "hardware": "t4", "count": 1, "loads": [{"id": name, "app": app}]}
+
+    routing: dict[str, Any] = {"a": [{"when": {"batch": at}, "to": {"a1": 1.0}} for at in (1, 8)]}
+    routing |= {"b": [{"to": {"b1": 1.0}}]} if routed else {}
+    plan = {"workers": [worker("a1", "a"), worker("b1", "b")], "routing": routing}
+    plan["valid"] = {"rate_qps": {"a": [0, 100], "b": [0, 50]}}
+    picture = fleet_picture(plan)
+    in_frame(picture)
+    assert texts(picture.svg()).count("all queries") == 1
+    ends = re.findall(r'd="M([\d.]+) [\d.]+C[^L]*L([\d.]+) ', picture.svg())
+    assert len(ends) == 6
+    between = {(left, right) for left, right in ends}
+    assert len(between) == 2, "every flow goes from one column to the next, behind no box"
+    alone = {**plan, "workers": plan["workers"][1:], "routing": {k: v for k, v in routing.items() if k == "b"}}
+    assert "all queries" not in texts(fleet_picture(alone).svg())
+
+
 def test_a_fleet_of_hundreds_is_cut_and_says_so() -> None:
     workers = [{"id": f"w{n}", "hardware": f"h{n}", "loads": [{"id": f"l{n}", "app": "a"}]} for n in range(300)]
     picture = fleet_picture({"workers": workers})

@@ -275,6 +275,9 @@ def test_runs_go_on_in_order_and_tell_how_far_they_are() -> None:
             for step in range(4):
                 time.sleep(0.03)
                 share(step / 4)
+            if number == 4:
+                share(1.0)
+                time.sleep(0.3)
             return number
 
         return work
@@ -283,6 +286,7 @@ def test_runs_go_on_in_order_and_tell_how_far_they_are() -> None:
         range(5)
     )
     assert said == sorted(said)
+    assert said.count(1.0) == 1, "a run that has not ended is not done, whatever it says of itself"
     assert said[-1] == 1.0
     assert [seed_of(1, n) for n in range(2)] == [1000003, 1000004]
 

@@ -13,6 +13,7 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 Files = tuple[dict[str, Any], dict[str, Any]]
 PLANNED = {"size": "planned"}
 
@@ -61,9 +62,22 @@ def test_what_is_left_out_comes_in_at_the_price_and_speed_that_are_said(small: F
         assert ("slow-od" in fleet) is comes
     profile["offers"]["slow-od"]["price_per_hour"] = "0.9"
     assert absent.enters_at_times is not None
-    for part, comes in ((absent.enters_at_times, True), (absent.enters_at_times + 0.0021, False)):
+    for part, comes in ((absent.enters_at_times, True), (absent.enters_at_times * 1.001, False)):
         profile["tables"]["slow"]["mean"] = [20 * part, 45 * part]
         assert ("slow-od" in {worker.offer for worker in made(profile, slo).workers}) is comes
+
+
+@pytest.mark.slow
+def test_the_price_that_is_said_of_the_example_is_where_its_fleet_changes() -> None:
+    files = EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json"
+    found = hp.explain(hp.solve(*files, options=PLANNED).require(), *files)
+    entering = {one.offer: one.enters_at_price for one in found.absent}
+    price = entering["cpu16-ondemand"]
+    assert price is not None
+    profile, slo = (json.loads(file.read_text()) for file in files)
+    for part, comes in ((0.999, True), (1.001, False)):
+        profile["offers"]["cpu16-ondemand"]["price_per_hour"] = f"{price * part:.9f}"
+        assert ("cpu16-ondemand" in {worker.offer for worker in made(profile, slo).workers}) is comes
 
 
 def test_what_one_more_of_a_limit_brings(small: Files) -> None:

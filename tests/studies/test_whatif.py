@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import socket
+import sys
 import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -231,6 +234,33 @@ def test_ray_that_is_not_there_is_said_so() -> None:
             found("rate=100,200", spread=Spread(on="ray"))
     with pytest.raises(InputError, match="ray or ray:ADDRESS"):
         Spread(on="spark")
+
+
+@pytest.mark.parametrize("named", ["ray:{at}", "ray:ray://{at}", "ray"])
+def test_a_cluster_that_does_not_answer_is_refused_before_ray_waits_for_it(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray itself would try for minutes: it is not even imported."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{held.getsockname()[1]}"
+        if named == "ray":
+            monkeypatch.setenv("RAY_ADDRESS", at)
+        began = time.monotonic()
+        with pytest.raises(InputError) as refused:
+            Spread(on=named.format(at=at))
+        assert time.monotonic() - began < 60
+        (fault,) = refused.value.faults
+        assert fault.file == "--on"
+        assert at in fault.value
+        assert "no Ray cluster answers at" in fault.why
+        assert "ray start --head" in fault.remedy
+        held.listen()
+        Spread(on=named.format(at=at))
+    with pytest.raises(InputError, match="Port"):
+        Spread(on="ray:127.0.0.1:head")
+    Spread(on="ray:auto")
 
 
 def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() -> None:

@@ -145,8 +145,9 @@ def routes_of(asked: Asked, workers: Sequence[Worker], owner: Owner) -> dict[str
     """All queries of an operator to its one load; where its streams are on several machines, as many to each.
 
     What shares the replicas of another operator goes where that one's queries go. What follows an outcome only is
-    routed for that outcome.
+    routed for that outcome. Operators come in the order of their pipeline.
     """
+    order = {one.app_id: one.order for one in asked.sought}
     after = {
         one.app_id: {edge.to: {edge.from_: edge.on} for edge in one.pipeline.edges if edge.on is not None}
         for one in asked.sought
@@ -164,10 +165,14 @@ def routes_of(asked: Asked, workers: Sequence[Worker], owner: Owner) -> dict[str
                 after=after.get(app, {}).get(node),
                 to={load: count / sum(to.values()) for load, count in to.items()},
             )
-            for node, to in sorted(nodes.items())
+            for node, to in sorted(nodes.items(), key=lambda at: _in_order(at[0], order.get(app, ())))
         )
         for app, nodes in sorted(loads.items())
     }
+
+
+def _in_order(node: str, order: Sequence[str]) -> tuple[int, str]:
+    return (order.index(node) if node in order else len(order), node)
 
 
 def _actions(asked: Asked, workers: Sequence[Worker]) -> tuple[Action, ...]:

@@ -28,6 +28,7 @@ def test_forty_streams_are_forty_streams():
     for node in ("sample", "detect", "track"):
         loads = [(load, worker) for worker in plan.workers for load in worker.loads if load.node == node]
         assert sum(load.instances * worker.count for load, worker in loads) == 40
+    assert [route.node for route in plan.routing["gate"]] == ["sample", "detect", "track"], "in the pipeline's order"
     assert all(
         sum(load.instances * load.share.gpu for load in worker.loads) <= 1 + 1e-9
         for worker in plan.workers
