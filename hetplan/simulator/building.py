@@ -119,6 +119,8 @@ _MOST_STAGES = 62
 _LEEWAY_MS = 1e-6
 """As in `dispatch.policy_lookup`: a slack this little below a grid point counts as on it."""
 _MOST_SPAWN = 1_000_000
+_MOST_SERVERS = 10_000_000
+"""Batches under way at once, of all workers: each has a place in memory."""
 
 
 @dataclass
@@ -273,6 +275,13 @@ class WorldBuilder(RowWriter):
         self.rows += 2
         self.crews[group.id] = crew
         self.add_workers(crew, count)
+        if self.servers > _MOST_SERVERS:
+            raise InputError.one(
+                path=f"workers.{group.id}",
+                value=self.servers,
+                why=f"more than {_MOST_SERVERS} batches would be served at once",
+                remedy="Lower the concurrency of its loads, or its count.",
+            )
         return crew
 
     def add_workers(self, crew: Crew, count: int) -> None:

@@ -229,17 +229,21 @@ def _idle(facts: Facts) -> Iterator[_Seen]:
 
 
 def _wide(facts: Facts) -> Iterator[_Seen]:
-    """A plan is called feasible, and no more, where its gap is above what is allowed; nothing else has that warning."""
+    """A plan is called feasible, and no more, where its gap is above what is allowed; nothing else has that warning.
+
+    Within a restriction no plan is called more than feasible: there the warning may be right, and is not asked for.
+    """
     claim = facts.plan.claims[0] if facts.plan.claims else None
     by_play = any(one.model.startswith("simulation") for one in facts.plan.promises)
-    if claim is None or claim.gap is None or claim.scope in ("none", "restriction") or facts.plan.status != "feasible":
+    if claim is None or claim.gap is None or claim.scope == "none" or facts.plan.status != "feasible":
         return
     start = f"the gap of {claim.gap:.2g} is above "
     if claim.scope == "relaxation" and by_play:
         return  # Simulation asks for more than that bound knows of.
     words = re.compile(rf"{re.escape(start)}(this formulation's default of|what was asked for,) [0-9.e-]+")
-    said = (one.text for one in facts.plan.warnings if one.code == "W-gap" and words.fullmatch(one.text))
-    yield _Seen("W-gap", "claims", next(said, f"{start}what is allowed"))
+    said = [one.text for one in facts.plan.warnings if one.code == "W-gap" and words.fullmatch(one.text)]
+    if said or claim.scope != "restriction":
+        yield _Seen("W-gap", "claims", said[0] if said else f"{start}what is allowed")
 
 
 def _paid_whole(facts: Facts, worker: Worker) -> bool:
