@@ -135,8 +135,11 @@ class Cone(Asked):
     """
 
     most: Callable[[Sequence[float]], tuple[float, NDArray[np.float64]]] | None = None
+    kept: Callable[[Sequence[float]], float] | None = None
+    """The most that whole machines carry where queries need room to wait, of those who have a formula for it."""
     cuts: list[NDArray[np.float64]] = field(default_factory=list)
     known: dict[tuple[float, ...], float] = field(default_factory=dict)
+    roomy: dict[tuple[float, ...], float] = field(default_factory=dict)
 
     def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""
@@ -144,7 +147,7 @@ class Cone(Asked):
         if key not in self.known:
             assert self.most is not None
             self.known[key], weights = self.most(key)
-            weights = np.maximum(weights, 0.0)
+            weights = np.where(weights > SAME * weights.max(initial=0.0), weights, 0.0)
             if not any(np.allclose(weights, cut, rtol=1e-9, atol=1e-12) for cut in self.cuts):
                 self.cuts.append(weights)
         return self.known[key]
@@ -153,15 +156,28 @@ class Cone(Asked):
         """Whether the program says so."""
         return self.carried(machines) >= rate * (1.0 - SAME)
 
-    def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
-        """One row per price found so far; to begin with those of one machine of each hardware, and of all together."""
+    def has_room(self, machines: Sequence[float], rate: float) -> bool:
+        """Whether the formula for queries that wait says so too."""
+        key = tuple(float(count) for count in machines)
+        if key not in self.roomy:
+            assert self.kept is not None
+            self.roomy[key] = self.kept(key) if any(key) else 0.0
+        return self.roomy[key] >= rate * (1.0 - SAME)
+
+    def weights(self) -> NDArray[np.float64]:
+        """The prices found so far; to begin with those of one machine of each hardware, and of all together."""
         if not self.cuts:
             count = len(self.hardware)
             for number in range(count):
                 self.carried([int(number == other) for other in range(count)])
             self.carried([1] * count)
-        rows = m.rows(f"rate {self.app} {about}", str, size=len(self.cuts), lower=rate, unit="qps")
-        for row, weights in zip(rows, self.cuts, strict=True):
+        return np.array(self.cuts)
+
+    def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
+        """One row per price found so far."""
+        found = self.weights()
+        rows = m.rows(f"rate {self.app} {about}", str, size=len(found), lower=rate, unit="qps")
+        for row, weights in zip(rows, found, strict=True):
             for columns, weight in zip(machines, weights, strict=True):
                 if weight > 0:
                     m.add(row, columns, weight)

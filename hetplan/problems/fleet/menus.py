@@ -14,7 +14,7 @@ rows per situation::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.part import Part
+from hetplan.problems.fleet.listed import Lists
 from hetplan.problems.fleet.wish import Application, Situation, Wish
+from hetplan.problems.parts import Cone
 
 __all__ = ["Choice", "Menus", "add_part", "left_of", "surviving", "worth"]
 
@@ -32,6 +34,8 @@ Floats = NDArray[np.float64]
 PRICE_GAP = 1e-6
 BEYOND_GAP = 1e-3
 LARGEST = 2000
+LOOK = 0.1
+"""What a look at lists counts for, in programs."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +137,12 @@ class Menus:
     found: dict[tuple[str, float], dict[Counts, Choice]] = field(default_factory=dict)
     priced: dict[tuple[str, float, Counts], tuple[float, Choice | None]] = field(default_factory=dict)
     refused: set[tuple[str, float, Counts]] = field(default_factory=set)
-    counted: list[int] = field(default_factory=lambda: [0])
-    """How many programs were asked."""
+    lists: dict[str, Lists] = field(default_factory=dict)
+    counted: list[float] = field(default_factory=lambda: [0.0])
+    """How many programs were asked; a look at lists counts as a part of one."""
 
     @property
-    def asked(self) -> int:
+    def asked(self) -> float:
         """How many programs were asked, by all that share these menus."""
         return self.counted[0]
 
@@ -177,6 +182,7 @@ class Menus:
         """
         keys = [(app.name, rate, _grid(prices)) for app, rate, prices in wanted]
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
+        missing = {key: app for key, app in missing.items() if not self._looked(app, *key[1:])}
         while missing:
             forms = [self.form(app, rate, grid) for (_, rate, grid), app in missing.items()]
             self.counted[0] += len(forms)
@@ -196,6 +202,26 @@ class Menus:
                     left[key] = app
             missing = left
         return [self.priced[key] for key in keys]
+
+    def _looked(self, app: Application, rate: float, grid: Counts) -> bool:
+        """Whether lists say which choice is the cheapest at prices, and what it costs."""
+        part, stock = self.parts[app.name], [min(offer.stock, LARGEST) for offer in self.wish.offers]
+        said = -1
+        while isinstance(part, Cone) and len(part.weights()) > said:
+            if app.name not in self.lists:
+                self.lists[app.name] = Lists(self.wish, part, self.hardware(app))
+            lists = self.lists[app.name]
+            said, known = len(part.cuts), lists.at(rate)
+            found = known.cheapest(np.array(grid) * STEP, stock) if known is not None else None
+            if found is None:
+                return False
+            self.counted[0] += LOOK
+            cost, machines = found
+            if not machines or self.holds(app, rate, machines[0]):
+                choices = [self.add(app, rate, one) for one in machines if self.holds(app, rate, one)]
+                self.priced[app.name, rate, grid] = (cost, choices[0] if choices else None)
+                return True
+        return False
 
     def beyond(self, ask: Ask, wanted: Sequence[tuple[Application, float, Floats, Floats]]) -> None:
         """The choices that cost least beyond machines that are there already: application, rate, prices, those."""
@@ -234,14 +260,17 @@ class Menus:
         self, m: Builder, app: Application, *, cost: Floats | float = 0.0, stocked: bool = True
     ) -> NDArray[np.int64]:
         """Columns for the machines of an application, per offer."""
-        hardware = self.parts[app.name].hardware
-        if (only := self.wish.only.get(app.name)) is not None:
-            hardware = (only,)
+        hardware = self.hardware(app)
         stock = [offer.stock if stocked else LARGEST for offer in self.wish.offers]
         offers = zip(self.wish.offers, stock, strict=True)
         most = [min(count, LARGEST) if offer.hardware in hardware else 0 for offer, count in offers]
         names = [offer.name for offer in self.wish.offers]
         return m.columns(f"machines of {app.name}", names, upper=most, cost=cost, whole=True, unit="machines")
+
+    def hardware(self, app: Application) -> Sequence[str]:
+        """What an application may use."""
+        only = self.wish.only.get(app.name)
+        return self.parts[app.name].hardware if only is None else (only,)
 
     def holds(self, app: Application, rate: float, machines: Counts) -> bool:
         """Whether machines carry what they should in every situation; where not, the part knows why from now on."""
@@ -256,7 +285,8 @@ class Menus:
         changed = {key for key, rooms in wish.rooms.items() if known.get(key) != rooms}
         found = {key: choices for key, choices in self.found.items() if key not in changed}
         priced = {key: one for key, one in self.priced.items() if key[:2] not in changed}
-        return Menus(wish, self.parts, found, priced, self.refused)
+        lists = {name: replace(one, wish=wish) for name, one in self.lists.items()}
+        return Menus(wish, self.parts, found, priced, self.refused, lists)
 
 
 STEP = 1e-6

@@ -62,7 +62,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.room import with_room
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.together import with_sharing
-        from hetplan.problems.fleet.ways import part_of, parts_of, roomier, searched
+        from hetplan.problems.fleet.ways import is_small, part_of, parts_of, roomier, searched
 
         between = is_between(self.wish)
         parts = {} if between else parts_of(self.wish, self.tools)
@@ -70,7 +70,9 @@ class FleetQuestion:
         def answer(wish: Wish, before: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-            found = (roomier(before, wish, ask) if before is not None else None) or searched(wish, parts, ask)
+            found = (roomier(before, wish, ask) if before is not None else None) or searched(
+                wish, parts, ask, settle=is_small(wish)
+            )
             return found if isinstance(found, Infeasible) else (found, parts)
 
         best = with_room(self.wish, answer, lambda: self.tools.trial or is_over(ask))

@@ -17,8 +17,7 @@ from hetplan.errors import Cancelled
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.menus import left_of, surviving
-from hetplan.problems.fleet.ways import PLAYED, Found, settled_anew
-from hetplan.problems.fleet.whole import FEW_PAIRS
+from hetplan.problems.fleet.ways import MORE, PLAYED, SIZED, Found, beyond, has_formula, is_small, settled_anew
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
@@ -30,11 +29,9 @@ Answers = dict[str, dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
 """What was said of the machines of each application: of the same machines it is asked once."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
-MORE = 1.001
-"""Machines that are short are worth so much less than what their program needs: it then takes others."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
 """Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
-SIZED = ("estimated", "auto")
+UNSETTLED = Infeasible(why=("machines that carry the rates do not settle into plans",), proved=False)
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
 """So often at most, of few applications and periods (by then four times a rate) and of many: a search takes seconds."""
 
@@ -46,7 +43,7 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     """
     first = best = answered(wish, None)
     answers: Answers = {}
-    rounds = ROUNDS if wish.periods * len(wish.apps) <= FEW_PAIRS else ROUNDS_OF_SEVERAL
+    rounds = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL
     for _ in range(rounds if wish.options.size in SIZED else 0):
         if isinstance(best, Infeasible) or over():
             break
@@ -61,9 +58,15 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
         if isinstance(more, Infeasible):
             break
         best = more
-    if not isinstance(best, Infeasible):
-        found = settled_anew(best[0])
-        best = (found, best[1]) if found is not None else answered(wish, None)
+    for again in (True, False):
+        if not isinstance(best, Infeasible):
+            found = settled_anew(best[0])
+            if found is not None:
+                best = found, best[1]
+                break
+            best = (
+                answered(wish, None) if again else Infeasible(why=("machines do not settle into plans",), proved=False)
+            )
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
     hurried = over()
@@ -149,7 +152,7 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
         careful = _careful(wish, app, parts[app.name], answers)
         for p in sorted(range(wish.periods), key=lambda p: -app.rates[p]):
             rate = app.rates[p] * (1.0 + wish.options.headroom)
-            if careful is None or rate <= 0 or (app.name, p) not in found.parts:
+            if careful is None or rate <= 0 or not any(found.fleet.choices[app.name, p].machines):
                 continue
             for situation in wish.situations:
                 offers = left_of(wish, careful, found.fleet.choices[app.name, p].machines, situation)
@@ -160,24 +163,13 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
 
 
 def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], wanted: float) -> bool:
-    """Whether there is room on what is left.
-
-    It does not matter of which offers a pool's machines of one hardware are. Of the same machines no more than once is
-    asked what a higher rate that has room says, or a lower one that has none.
-    """
-    if careful.question != "pool":
+    """Whether there is room on what is left; of a pool its formula says it of all machines of a hardware."""
+    if not isinstance(careful, Cone) or careful.kept is None:
         return careful.settle(offers, wanted).part is not None
-    first = {wish.offers[wish.place[name]].hardware: 0 for name in offers}
+    machines = dict.fromkeys(careful.hardware, 0)
     for name, count in offers.items():
-        first[wish.offers[wish.place[name]].hardware] += count
-    same = {wish.offers[int(wish.on(hardware)[0])].name: count for hardware, count in first.items()}
-    key = tuple(sorted(same.items()))
-    said = [(rate, one.part is not None) for (rate, other), one in careful.settled.items() if other == key]
-    if wanted <= max((rate for rate, kept in said if kept), default=-math.inf):
-        return True
-    if wanted >= min((rate for rate, kept in said if not kept), default=math.inf):
-        return False
-    return careful.settle(same, wanted).part is not None
+        machines[wish.offers[wish.place[name]].hardware] += count
+    return careful.has_room(list(machines.values()), wanted)
 
 
 def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
@@ -188,18 +180,12 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
         if isinstance(late.careful, Cone) and late.careful.question in PLAYED and name != wish.most:
             rooms[name, late.rate] = _rooms(found, late.careful, late)
         else:
-            key = _key(name, late.p, found)
-            room[key] = max(STEP * wish.room.get(key, 1.0), _beyond(found, late))
+            key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
+            more = STEP * wish.room.get(key, 1.0)
+            if isinstance(late.careful, Cone) and late.careful.kept is not None and name != wish.most:
+                more = beyond(wish, late.careful, machines, late.rate)
+            room[key] = max(more, MORE * wish.room.get(key, 1.0))
     return replace(wish, room=room, rooms=rooms)
-
-
-def _beyond(found: Found, late: _Late) -> float:
-    """How many times its rate excludes a pool's machines that are short; 0 where there are rounds to go by little."""
-    wish, careful = found.wish, late.careful
-    if not isinstance(careful, Cone) or wish.periods * len(wish.apps) <= FEW_PAIRS:
-        return 0.0
-    machines = found.fleet.choices[careful.app, late.p].machines
-    return MORE * careful.carried(surviving(wish, careful, machines, late.situation)) / late.wanted
 
 
 def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
@@ -245,7 +231,7 @@ def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone
     own, before = wish.options.parts.get(app.name, {}), answers.setdefault(app.name, {})
     if own.keys() & {"size", "derate", "rate_headroom"} or wish.options.size not in SIZED:
         return None
-    if app.question == "pool" and isinstance(part, Cone):
+    if isinstance(part, Cone) and has_formula(wish, part):
         return replace(part, options={**part.options, "size": "estimated"}, settled=before, known={}, cuts=[])
     if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.size == "auto":
         options = {name: value for name, value in part.options.items() if name != "rate_headroom"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -14,8 +14,8 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.menus import Counts, left_of
-from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Search, is_over
+from hetplan.problems.fleet.menus import Counts, left_of, surviving
+from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
@@ -23,7 +23,20 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.serving.runs import variants_of
 
-__all__ = ["Found", "Together", "part_of", "parts_of", "roomier", "searched", "settled_anew", "settled_by"]
+__all__ = [
+    "SIZED",
+    "Found",
+    "Together",
+    "beyond",
+    "has_formula",
+    "is_small",
+    "part_of",
+    "parts_of",
+    "roomier",
+    "searched",
+    "settled_anew",
+    "settled_by",
+]
 
 CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
 PLANNED: Mapping[str, Mapping[str, Any]] = {
@@ -42,11 +55,17 @@ AUTO = {**ESTIMATED, "llm": {"size": "planned", "rate_headroom": 0.0}}
 """Text that is played gets the room that it turns out to need, and none before."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}
 """What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
+SIZED = ("estimated", "auto")
+"""With these sizes pools have room to wait, by their formula."""
 PLAYED = ("variants", "pipeline", "llm")
 """Questions whose parts are played on their machines, with `auto`."""
 MOST_OF_ONE = 64
 """Machines of each hardware with which a formula should find some plan."""
 MOST_RETRIES = 12
+MOST_LOOKS = 24
+"""So often machines with more room are looked for, for one application in one period."""
+MORE = 1.001
+"""Machines that are short are worth so much less than what their program needs: it then takes others."""
 OVER = Infeasible(why=("the time was over, or the work interrupted, before machines for all were found",), proved=False)
 PASSES = 4
 """So often every application in every period is asked where prices came from groups of periods, about."""
@@ -144,8 +163,13 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
     return list(dict.fromkeys(run.hardware for name in names for run in profile.variants[name].runs))
 
 
-def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True) -> Found | Infeasible:
-    """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is."""
+def searched(
+    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True, settle: bool = True
+) -> Found | Infeasible:
+    """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is.
+
+    Without `settle` its parts are settled later (`settled_anew`).
+    """
     from hetplan.problems.fleet.why import contradicted, explained
 
     search = Search.of(wish, parts, ask)
@@ -161,33 +185,105 @@ def searched(wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool 
             return OVER
         search.begin()
         return explained(search)
+    relaxed = _priced(search, each, like)
+    search.bound, search.rounds = each.bound, each.rounds
+    if relaxed.missing > FEW:
+        return OVER if is_over(ask) else explained(search)
+    prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
+    served = each.served() if each.best is not None else {}
+    bound, rounds = search.bound, search.rounds
+    roomy = wish if is_over(ask) else _foreseen(search, each)
+    if roomy.room != wish.room:
+        other = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
+        anew = _from(other, each, like)
+        if anew is not None:
+            wish, search = roomy, other
+            each, like, relaxed = anew
     refused: dict[tuple[str, int], str] = {}
     for _ in range(MOST_RETRIES):
-        near = wish.options.gap / 3 if like is each else wish.options.gap
-        relaxed = like.converge(near, wish.options.rounds)
-        if like is not each and not is_over(ask):
-            with suppress(Cancelled):
-                each.lift(like, each.groups)
-                left = (wish.options.programs - search.menus.asked) // len(each.pairs)
-                each.converge(wish.options.gap / 3, max(REFINED, left))
-        search.bound, search.rounds = each.bound, each.rounds
-        if relaxed.missing > FEW:
-            return OVER if is_over(ask) else explained(search)
         fleet = best_fleet(search, each, like, relaxed)
         if fleet is None:
             return OVER if is_over(ask) else explained(search)
+        found = Found(wish, fleet, {}, bound, rounds, prices=prices, served=served, search=each, unsettled=search)
+        if not settle:
+            return found
         settled, refused = settled_by(search, fleet)
         if not refused:
-            prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
-            served = each.served() if each.best is not None else {}
-            return Found(
-                wish, fleet, settled, search.bound, search.rounds, prices=prices, served=served, search=each
-            )  # fmt: skip
+            return replace(found, parts=settled, unsettled=None)
         ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
         for (name, p), _ in refused.items():
             search.menus.drop(name, p, fleet.choices[name, p])
+        relaxed = _priced(search, each, like)
     why = ("machines that carry the rates by their rows do not settle into plans", *dict.fromkeys(refused.values()))
     return Infeasible(why=why, proved=False)
+
+
+def _priced(search: Search, each: Search, like: Search) -> Relaxed:
+    """Prices of every rate, where there are many from those of groups of like ones."""
+    wish, ask = search.wish, search.ask
+    near = wish.options.gap / 3 if like is each else wish.options.gap
+    relaxed = like.converge(near, wish.options.rounds)
+    if like is not each and not is_over(ask):
+        with suppress(Cancelled):
+            each.lift(like, each.groups)
+            left = int((wish.options.programs - search.menus.asked) // len(each.pairs))
+            each.converge(wish.options.gap / 3, max(REFINED, left))
+    return relaxed
+
+
+def _from(search: Search, each: Search, like: Search) -> tuple[Search, Search, Relaxed] | None:
+    """The same searches over other choices, from the prices found; None where an application has no choice."""
+    others: list[Search] = []
+    for before in (each, like) if like is not each else (each,):
+        other = search.over(search.same) if before is each else others[0].over(each.groups)
+        other.best, other.limits = before.best, before.limits
+        others.append(other)
+    every, some = others[0], others[-1]
+    if not some.begin():
+        return None
+    relaxed = _priced(search, every, some)
+    search.bound, search.rounds = every.bound, every.rounds
+    return None if relaxed.missing > FEW else (every, some, relaxed)
+
+
+def _foreseen(search: Search, each: Search) -> Wish:
+    """The wish with as much room as pools need whose cheapest machines have too little, at the prices found."""
+    wish, menus, room = search.wish, each.menus, dict(search.wish.room)
+    for number, app in enumerate(wish.apps):
+        part = menus.parts[app.name]
+        if not isinstance(part, Cone) or not has_formula(wish, part):
+            continue
+        for p, prices in enumerate(each.hourly()):
+            rate = each.wish.apps[number].rates[p]
+            for _ in range(MOST_LOOKS if rate else 0):
+                planned = replace(wish, room=room).rate(replace(app, rates=(rate,)), 0)
+                ((_, choice),) = menus.price(search.ask, [(app, planned, prices)])
+                more = beyond(wish, part, choice.machines, rate * (1.0 + wish.options.headroom)) if choice else 0.0
+                if not more:
+                    break
+                room[app.name, rate] = max(more, MORE * room.get((app.name, rate), 1.0))
+    return replace(wish, room=room)
+
+
+def beyond(wish: Wish, part: Cone, machines: Sequence[int], rate: float) -> float:
+    """How many times a rate excludes machines that have no room by the formula, as too few; 0 where they have room."""
+    found = []
+    for situation in wish.situations:
+        left = surviving(wish, part, machines, situation)
+        if situation.keep and not part.has_room(left, rate * situation.keep):
+            found.append(MORE * part.carried(left) / (rate * situation.keep))
+    return min(found, default=0.0)
+
+
+def has_formula(wish: Wish, part: Part) -> bool:
+    """Whether the room that queries need is a formula's, of machines: of pools that size themselves by nothing else."""
+    said = wish.options.parts.get(part.app, {}).keys() & {"size", "derate", "rate_headroom"}
+    return wish.options.size in SIZED and isinstance(part, Cone) and part.kept is not None and not said
+
+
+def is_small(wish: Wish) -> bool:
+    """Whether it has few applications times periods: it can be searched again for each round of room."""
+    return wish.periods * len(wish.apps) <= FEW_PAIRS
 
 
 def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
@@ -197,7 +293,7 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
     are not settled yet (`settled_anew`).
     """
     old = before.search
-    if old is None or old.best is None or wish.inputs.slo.limits.moves is not None or len(before.parts) <= FEW_PAIRS:
+    if old is None or old.best is None or wish.inputs.slo.limits.moves is not None or is_small(wish):
         return None
     search = Search(wish, ask, old.menus.roomier(wish), limits=old.limits)
     each = search.over(search.same)
@@ -227,7 +323,7 @@ def settled_anew(found: Found) -> Found | None:
 
 def _cheapest(search: Search, each: Search, before: Fleet) -> Fleet | None:
     """The cheapest of the whole fleets that begin with what one before committed."""
-    fleets = polished(search, each, np.array(before.committed, dtype=float))
+    fleets = polished(search, each, np.array(before.committed, dtype=float), turns=1)
     return min(fleets, key=lambda one: cost_of(search.wish, one), default=None)
 
 

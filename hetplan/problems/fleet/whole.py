@@ -108,10 +108,10 @@ def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> I
     yield from polished(search, each, min(tried, key=lambda one: one[0])[1])
 
 
-def polished(search: Search, each: Search, committed: Floats) -> Iterator[Fleet]:
+def polished(search: Search, each: Search, committed: Floats, turns: int = POLISHES + 1) -> Iterator[Fleet]:
     """Fleets by descent from what is committed, each time with choices that fit what was committed before."""
     place = {p: number for number, periods in enumerate(search.same) for p in periods}
-    for turn in range(POLISHES + 1):
+    for turn in range(turns):
         search.ask.note(Event("fleet", detail=f"whole machines, pass {turn + 1}", bound=each.bound, done=each.done))
         down = Descent(each, each.hourly())
         found = down.found(committed)
@@ -122,7 +122,7 @@ def polished(search: Search, each: Search, committed: Floats) -> Iterator[Fleet]
         if fleet is None:
             return
         yield fleet
-        if is_over(search.ask):
+        if is_over(search.ask) or (turn + 1 == turns and len(search.pairs) > FEW_PAIRS):
             return
         wanted, known = [], search.known
         for p, own in enumerate(taken):

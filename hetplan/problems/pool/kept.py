@@ -48,7 +48,7 @@ from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
 
-__all__ = ["cheapest_kept", "estimated", "estimated_use", "kept"]
+__all__ = ["cheapest_kept", "estimated", "estimated_use", "kept", "kept_use"]
 
 MOST_USED = 0.98
 """Nobody plans for all of a fluid rate."""
@@ -58,6 +58,8 @@ MOST_NARROWED = 8
 """Plays by which the rate of one pool is narrowed down."""
 ROUNDS = 6
 """Plans of which each takes its derate from the one before."""
+LESS = 0.97
+"""For a stated rate each such plan has no more of the derate before it than that."""
 BACK = 0.97
 """What is left of a rate, each time that fresh seeds do not confirm it."""
 MOST_BACK = 6
@@ -106,6 +108,12 @@ def estimated_use(pool: Pool, rated: Rated) -> float:
     return min(max(low, 0.01), MOST_USED)
 
 
+def kept_use(pool: Pool, rated: Rated) -> float:
+    """The share of the fluid rate up to which `estimated` finds a plan on exactly these machines."""
+    use, following = pool.options.derate, estimated_use(pool, rated)
+    return use if use <= following else min(following, LESS * use)
+
+
 def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -> Draft | Infeasible:
     """The plan by this way whose derate is the formula's for its own pool, found in a few rounds."""
     use, made = pool.options.derate, way(pool)
@@ -115,7 +123,7 @@ def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -
         following = estimated_use(pool, _rated_of(pool, ask, made))
         if abs(following - use) <= 1e-9 or (pool.wish.rate_qps is not None and use <= following):
             break
-        use = following if pool.wish.rate_qps is None else min(following, 0.97 * use)
+        use = following if pool.wish.rate_qps is None else min(following, LESS * use)
         made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
     return replace(made, chosen={"derate": use}) if isinstance(made, Draft) else made
 

@@ -170,8 +170,8 @@ def test_a_part_that_breaks_its_contract_is_caught(fault: str | None) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_room_of_a_pool_is_the_same_of_whichever_offers_its_machines_are(seed: int) -> None:
-    """`room` asks of one offer of each hardware, and of the same machines no rate that another one answers."""
+def test_a_pool_has_room_where_its_formula_finds_a_plan(seed: int) -> None:
+    """`room` asks the formula of the machines of each hardware, without a plan."""
     profile, slo, name, _ = _files("pool")
     inputs, chance = load_inputs(profile, slo), random.Random(seed)
     wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
@@ -184,6 +184,6 @@ def test_room_of_a_pool_is_the_same_of_whichever_offers_its_machines_are(seed: i
             offer = wish.offers[int(chance.choice(list(wish.on(hardware))))].name
             offers[offer] = offers.get(offer, 0) + 1
     counts = [sum(n for o, n in offers.items() if inputs.profile.offers[o].hardware == h) for h in part.hardware]
-    rates = [part.carried(counts) * share for share in (1.1, 0.9, 0.7, 0.5, 0.3)]
+    rates = [max(part.carried(counts), 1.0) * share for share in (1.1, 0.9, 0.7, 0.5, 0.3)]
     asked = [replace(part, settled={}).settle(offers, rate).part is not None for rate in rates]
     assert [_has_room(wish, part, offers, rate) for rate in rates] == asked
