@@ -80,7 +80,7 @@ def test_along_a_price_every_best_fleet_is_found_and_each_place_is_exact() -> No
             price = low + part * (high - low)
             bill = fleet.get("small-od", 0) * price + fleet.get("big-od", 0) * 2.5
             assert least_cost(name="price:small-od", value=round(price, 9)) == pytest.approx(bill, rel=1e-7)
-    assert "every fleet" in answer.notes[0]
+    assert "every fleet" in answer.notes[-1]
 
 
 def test_along_a_rate_the_bill_steps_where_it_is_said_to() -> None:
@@ -330,6 +330,19 @@ def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() 
     assert costs == sorted(costs)
     assert [point["cost_per_hour"] for point in found.points] == pytest.approx(costs)
     assert len(found.breakpoints) == len({str(point["fleet"]) for point in found.points}) - 1 > 0
-    assert "none was tried between" in found.notes[0]
+    assert "none was tried between" in found.notes[-1]
     with pytest.raises(InputError, match="hundreds of plans"):
         hp.robust(PROFILE, slo, question="fleet")
+
+
+def test_a_sized_plan_that_a_harder_value_betters_is_said_so() -> None:
+    files = Files.of(load_inputs(PROFILE, SLO))
+    sweep = room._Sweep(room.Asked.of(files, [axis_of("rate=100,200,300", files)]), Spread(), 9)
+
+    def at(rate: float, value: float) -> dict[str, Any]:
+        return {"values": [rate], "ok": True, "value": value, "sense": "min", "about": "cost_per_hour"}
+
+    assert list(sweep._dearer([at(100, 1.0), at(200, 3.0), at(300, 2.0)])) == [
+        "at 200 the plan of 300 does too, and better: cost_per_hour 2"
+    ]
+    assert list(sweep._dearer([at(100, 1.0), at(200, 2.0), at(300, 2.0)])) == []
