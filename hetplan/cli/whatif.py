@@ -18,6 +18,8 @@ from hetplan.cli.arguments import (
     Settings,
     SloFile,
     StateFile,
+    file_option,
+    option,
     read_settings,
 )
 from hetplan.cli.output import Exit, Output
@@ -31,14 +33,15 @@ __all__ = ["Jobs", "JournalFile", "On", "whatif"]
 
 Vary = Annotated[
     list[str] | None,
-    typer.Option(
-        "--vary", metavar="NAME=RANGE",
-        help="What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, quality:APP, demand, latency, prices, "
+    option(
+        "--vary",
+        "NAME=RANGE",
+        "What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, quality:APP, demand, latency, prices, "
         "or a path such as slo.limits.moves; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
     ),
-]  # fmt: skip
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write every point here; - is stdout.")]
-Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the curves as a picture.")]
+]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Write every point here; - is stdout.")]
+Svg = Annotated[Path | None, option("--svg", "FILE", "Write the curves as a picture.")]
 Most = Annotated[int, typer.Option("--most", min=2, metavar="N", help="Most points to try.")]
 Confirm = Annotated[
     bool,
@@ -49,20 +52,18 @@ Robust = Annotated[
 ]
 BoxOf = Annotated[
     str | None,
-    typer.Option(
-        "--box", metavar="demand=D,latency=L,prices=P",
-        help="With --robust: machines that hold while numbers are off by these parts: demand=0.2,latency=0.1.",
+    option(
+        "--box",
+        "demand=D,latency=L,prices=P",
+        "With --robust: machines that hold while numbers are off by these parts: demand=0.2,latency=0.1.",
     ),
-]  # fmt: skip
-Gamma = Annotated[int | None, typer.Option("--gamma", min=1, help="With --box: at most so many are off at once.")]
-OfPlan = Annotated[
-    Path | None, typer.Option("--plan", metavar="PLAN", readable=False, help="With --robust: the plan to look at.")
 ]
+Gamma = Annotated[int | None, typer.Option("--gamma", min=1, help="With --box: at most so many are off at once.")]
+OfPlan = Annotated[Path | None, file_option("--plan", "PLAN", "With --robust: the plan to look at.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Processes that work side by side.")]
-On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Spread the work over a Ray cluster.")]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Spread the work over a Ray cluster.")]
 JournalFile = Annotated[
-    Path | None,
-    typer.Option("--journal", metavar="FILE", help="Keep what is found here; the same command goes on from it."),
+    Path | None, option("--journal", "FILE", "Keep what is found here; the same command goes on from it.")
 ]
 
 
@@ -155,12 +156,14 @@ def _show(out: Output, found: WhatIf) -> None:
     page.line(f"{found.question}: {goal} along {first.name}{now}, {many}")
     page.line()
     second = [axis.name for axis in found.axes[1:]]
+    brings = ["one more brings"] if any(one.brings for one in found.segments) else []
     rows = [
-        [*_beside(found, one.beside), _stretch(one), _values(one.first, one.last), _brings(one.brings),
+        [*_beside(found, one.beside), _stretch(one), _values(one.first, one.last),
+         *(_brings(one.brings) for _ in brings),
          fleet_text(one.fleet) if one.fleet is not None else f"no plan: {one.why}"]
         for one in found.segments
     ]  # fmt: skip
-    page.table([*second, first.name, found.about or "value", "one more brings", "fleet"], rows)
+    page.table([*second, first.name, found.about or "value", *brings, "fleet"], rows)
     if found.breakpoints:
         page.heading("Where the fleet changes")
         rows = [
@@ -171,10 +174,6 @@ def _show(out: Output, found: WhatIf) -> None:
         page.table([*second, first.name, found.about or "value", "what changes"], rows)
     _show_confirmed(found, page)
     page.line()
-    if found.confirmed:
-        page.line(
-            "  the first table is of the program alone, without queues; plans made in full are what `solve` gives"
-        )
     for note in found.notes:
         page.line(f"  {note}")
 
