@@ -42,6 +42,8 @@ Floats = NDArray[np.float64]
 Counts = tuple[int, ...]
 LONGEST = 500_000
 """Longer lists are not made: a program is asked."""
+MOST_KEPT = 32
+"""Lists of so many rates are kept of an application; those of others are made anew."""
 SPLITS = 3000
 """So many ways to share machines out over zones are tried; beyond, a program is asked."""
 SAME = 1e-9
@@ -276,7 +278,7 @@ class Lists:
     wish: Wish
     part: Cone
     hardware: Sequence[str]
-    known: dict[tuple[float, int], Listed | None] = field(default_factory=dict)
+    known: dict[float, tuple[int, Listed | None]] = field(default_factory=dict)
     box: Box | None = None
 
     def __post_init__(self) -> None:
@@ -286,10 +288,13 @@ class Lists:
 
     def at(self, rate: float) -> Listed | None:
         """The lists for a rate, by the rows known of the part."""
-        key = (rate, len(self.part.weights()))
-        if key not in self.known:
-            self.known[key] = self._made(rate)
-        return self.known[key]
+        count = len(self.part.weights())
+        if rate not in self.known or self.known[rate][0] < count:
+            self.known.pop(rate, None)
+            self.known[rate] = count, self._made(rate)
+            if len(self.known) > MOST_KEPT:
+                del self.known[next(iter(self.known))]
+        return self.known[rate][1]
 
     def _made(self, rate: float) -> Listed | None:
         if self.places is None or (self.part.app, rate) in self.wish.rooms:
