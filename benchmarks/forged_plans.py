@@ -6,8 +6,8 @@
 Every leaf of a plan is changed by itself: a number is raised and lowered, a word is put in place of another, an entry
 is taken away, a list is emptied. `hetplan.profiles.plan_meaning` says of each leaf whether it `runs`, `claims` or is a
 `remark`. Forgeries of the first two are counted: one is noticed where the plan is refused, or verify finds a violation.
-A change that reads as the same plan (a default that is left out) is none. Policies are sampled by default, as one takes
-seconds to verify.
+A change that reads as the same plan (a default that is left out, a warning in other words) is none. Policies are
+sampled by default, as one takes seconds to verify.
 
 With `--random`, plans of random files of each question (those of `certified_share.py`), from a seed on, until so many
 CPU seconds are spent; of each at most so many changes, drawn by chance. What passed is listed by leaf.
@@ -37,6 +37,7 @@ from hetplan.front_door import verified
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_meaning import meaning_of
 from hetplan.profiles.read_plan import plan_schema
+from hetplan.verifier.warned import Words
 
 EXAMPLES = {
     "pool": ("pool/profile.json", "pool/slo.json", {}),
@@ -168,18 +169,20 @@ def _changed(document: dict[str, Any], way: Way, new: Any) -> dict[str, Any]:
     return forged  # type: ignore[no-any-return]
 
 
-def _printed(plan: hp.Plan) -> hp.Plan:
-    """A plan as it is shown: a gap that is nothing but rounding is printed as 0."""
+def _printed(plan: hp.Plan, words: Words) -> hp.Plan:
+    """What a plan says: a gap that is nothing but rounding is 0, and warnings are their numbers and names."""
     gaps = [claim.gap if claim.gap is not None and claim.gap > ROUNDING else claim.gap and 0.0 for claim in plan.claims]
     claims = [one.model_copy(update={"gap": gap}) for one, gap in zip(plan.claims, gaps, strict=True)]
-    return plan.model_copy(update={"claims": tuple(claims), "digest": None})
+    said = [one.model_copy(update={"text": " ".join(words.figures(one.text))}) for one in plan.warnings]
+    return plan.model_copy(update={"claims": tuple(claims), "warnings": tuple(said), "digest": None})
 
 
 def noticed(forged: Forgery, honest: hp.Plan, inputs: hp.Inputs) -> str | None:
     """What was noticed of a forgery ("" if nothing); None where it reads as the same plan."""
     try:
         plan = hp.read_plan(forged.document, trust_digest=True)
-        if _printed(plan) == _printed(honest):
+        words = Words.of(honest, inputs)
+        if _printed(plan, words) == _printed(honest, words):
             return None
         report = verified(plan, inputs)
     except hp.HetplanError as error:

@@ -212,11 +212,11 @@ def _teach(function: Callable[..., Any]) -> None:
 
 def _lower(context: Any, function: Callable[..., Any], sig: Any) -> Any:
     """Add a function to the library that is being compiled, with the options of the kernel that calls it."""
-    from numba.core.compiler import Flags, compile_internal
+    from numba.core.compiler import compile_internal
     from numba.core.targetconfig import ConfigStack
 
     caller: Any = ConfigStack.top_or_none()
-    flags: Any = Flags()
+    flags: Any = _quick_flags()()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.nrt, flags.error_model = False, "numpy"
     if caller is not None:
@@ -224,6 +224,26 @@ def _lower(context: Any, function: Callable[..., Any], sig: Any) -> Any:
     library = context.active_code_library
     found = compile_internal(context.typing_context, context, library, function, sig.args, sig.return_type, flags, {})
     return found.fndesc
+
+
+@cache
+def _quick_flags() -> Any:
+    """numba's options of a compilation, compared by what was set.
+
+    numba looks up what it found for each operation by all forty options, set or not: a seventh of all compiling.
+    """
+    flags: Any = import_module("numba.core.compiler").Flags
+
+    class QuickFlags(flags):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            return hash(frozenset(self._values))
+
+        def __eq__(self, other: object) -> bool:
+            return (isinstance(other, QuickFlags) and self._values == other._values) or bool(super().__eq__(other))
+
+    return QuickFlags
 
 
 def _number_type(hint: Any) -> Any:

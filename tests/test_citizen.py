@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import importlib
 import inspect
 import logging
 import multiprocessing
+import os
 import pickle
 import pkgutil
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +20,9 @@ from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 
 import hetplan as hp
 from benchmarks.certified_share import QUESTIONS
+from benchmarks.kept_pipelines import pipeline
 from hetplan.planner.answer import Status, Stop
+from hetplan.solvers.running import unprinted
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 FILES = str(POOL / "profile.json"), str(POOL / "slo.json")
@@ -134,6 +138,33 @@ def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) 
         folder = POOL.parent / room
         hp.solve(str(folder / "profile.json"), str(folder / "slo.json"), options=options)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("seed", "engine"), [(16, "mathopt-highs"), (103, "mathopt-highs"), (7, "scipy"), (45, "scipy")]
+)
+def test_engines_with_another_build_of_highs_print_nothing(
+    seed: int, engine: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """HiGHS 1.12 prints a line where it repairs a point."""
+    if engine != "scipy":
+        pytest.importorskip("ortools")
+    hp.solve(*pipeline(seed), options=PLANNED, solver=engine)
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_only_what_c_code_prints_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
+    """From the outermost solve to its end; what Python writes stays."""
+    libc = ctypes.CDLL(None)
+    with unprinted():
+        with unprinted():
+            libc.puts(b"engine")
+        libc.puts(b"engine")
+        os.write(1, b"python\n")
+    libc.puts(b"after")
+    libc.fflush(None)
+    assert capfd.readouterr() == ("python\nafter\n", "")
 
 
 @pytest.mark.parametrize("seed", [9, 133])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import hetplan as hp
 from hetplan.front_door import choose, options_of, pose
 from hetplan.planner.status import Found
 from hetplan.planning_again import Confirmed
-from hetplan.profiles.plan_file import plan_bytes
+from hetplan.profiles.plan import Notice, Plan
+from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.registry import problem
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
@@ -180,3 +182,28 @@ def test_a_plan_of_another_question_does_not_verify(slo: dict) -> None:
     for question in ("pipeline", "teleport"):
         report = hp.verify(plan.model_copy(update={"question": question}), PROFILE, slo)
         assert report.violations or report.unchecked
+
+
+def oddly_warned(plan: Plan) -> Plan:
+    """The plan of a maker whose warnings are not those of the files."""
+    odd = Notice(code="W-odd", at="workers", text="nothing")
+    return with_digest(plan.model_copy(update={"warnings": (*plan.warnings, odd)}))
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [("variants", PLANNED), ("pipeline", PLANNED), ("llm", PLANNED), ("pool", {"evaluations": 4, "seeds": 2})],
+)
+def test_what_verify_would_refuse_is_refused_by_the_solve(
+    question: str, options: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words and warnings too, which a plan can have in one way only."""
+    files = [str(EXAMPLE.parent / question / name) for name in ("profile.json", "slo.json")]
+    sound = hp.solve(*files, options=options)
+    assert not sound.violations
+    made = replace(sound, plan=oddly_warned(sound.require()))
+    monkeypatch.setattr("hetplan.front_door.make_plan", lambda *_, **__: made)
+    refused = hp.solve(*files, options=options)
+    again = hp.verify(refused.plan, *files, prove=False).violations
+    assert {one.split(" at ")[0] for one in refused.violations} == {one.code for one in again} == {"warning"}
+    assert refused.exit_code == 6

@@ -155,12 +155,14 @@ def _show(out: Output, found: WhatIf) -> None:
     page.line(f"{found.question}: {goal} along {first.name}{now}, {many}")
     page.line()
     second = [axis.name for axis in found.axes[1:]]
+    brings = ["one more brings"] if any(one.brings for one in found.segments) else []
     rows = [
-        [*_beside(found, one.beside), _stretch(one), _values(one.first, one.last), _brings(one.brings),
+        [*_beside(found, one.beside), _stretch(one), _values(one.first, one.last),
+         *(_brings(one.brings) for _ in brings),
          fleet_text(one.fleet) if one.fleet is not None else f"no plan: {one.why}"]
         for one in found.segments
     ]  # fmt: skip
-    page.table([*second, first.name, found.about or "value", "one more brings", "fleet"], rows)
+    page.table([*second, first.name, found.about or "value", *brings, "fleet"], rows)
     if found.breakpoints:
         page.heading("Where the fleet changes")
         rows = [
@@ -171,10 +173,6 @@ def _show(out: Output, found: WhatIf) -> None:
         page.table([*second, first.name, found.about or "value", "what changes"], rows)
     _show_confirmed(found, page)
     page.line()
-    if found.confirmed:
-        page.line(
-            "  the first table is of the program alone, without queues; plans made in full are what `solve` gives"
-        )
     for note in found.notes:
         page.line(f"  {note}")
 

@@ -30,7 +30,9 @@ __all__ = ["FORMAT", "Cluster", "Spread", "Task", "doubled", "left_in_words"]
 
 FORMAT = "hetplan/study/1.0"
 ANSWERS_WITHIN_S = 5.0
-"""A cluster whose head takes no connection for this long is away; Ray itself would wait for minutes."""
+"""A cluster whose head does not answer for this long is away; Ray itself would wait for minutes."""
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client of gRPC begins, whose servers answer with a frame of settings (kind 4)."""
 
 Work = Callable[..., dict[str, Any]]
 Task = dict[str, Any]
@@ -236,7 +238,7 @@ class Cluster:
 
     @staticmethod
     def check(on: str) -> None:
-        """Raises `InputError` where this names no cluster, or one whose head takes no connection."""
+        """Raises `InputError` where this names no cluster, or where what answers does not speak gRPC as Ray does."""
         ray, _, named = on.partition(":")
         if ray != "ray":
             raise InputError.one(file="--on", value=on, why="ray or ray:ADDRESS", remedy="Leave it out, or --jobs.")
@@ -251,7 +253,12 @@ class Cluster:
         if host is None or port is None:  # "auto" and the like: Ray looks for a cluster itself
             return
         try:
-            socket.create_connection((host, port), ANSWERS_WITHIN_S).close()
+            with socket.create_connection((host, port), ANSWERS_WITHIN_S) as head:
+                if os.environ.get("RAY_USE_TLS") == "1":
+                    return
+                head.sendall(HELLO)
+                if head.recv(4)[3:] != HELLO[-6:-5]:
+                    raise OSError("what answers is no Ray")
         except OSError as error:
             why = f"no Ray cluster answers at {address}: {error.strerror or error}"
             raise InputError.one(file="--on", value=said, why=why, remedy=remedy) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -43,6 +44,7 @@ _OTHER_NAMES = {
     "variant": "model", "name": "model", "gpu": "hardware", "machine": "hardware", "device": "hardware",
     "instance": "hardware", "batch_size": "batch", "ms": "mean_ms", "latency_ms": "mean_ms", "avg_ms": "mean_ms",
     "median_ms": "p50_ms", "stdev_ms": "std_ms", "accuracy": "quality", "price": "price_per_hour",
+    **{name: f"{name}_ms" for name in _STATISTICS},
     "task": "step", "stage": "step",
 }  # fmt: skip
 _COLUMNS = ("model", "step", "hardware", "batch", *(f"{name}_ms" for name in _STATISTICS), "quality", "price_per_hour")
@@ -323,13 +325,13 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
 
 
 def _check_qualities(said: Answers, models: Sequence[str]) -> None:
-    """Where models differ in quality and one of them is to be chosen for each query, all need one."""
-    without = [name for name in models if name not in said.quality]
-    choice = bool(said.workers) or len(set(said.steps.values())) < len(said.steps)
-    if without and (said.quality or choice):
-        why = "how good each model is, as one of them is chosen for each query"
-        remedy = "Give --latencies a table with the column quality, filled in every line."
-        raise InputError.one(file="--latencies", path=f"quality of {without[0]}", why=why, remedy=remedy)
+    """Where one of several models is chosen for a query, each needs a quality."""
+    many = Counter(said.steps.get(name) for name in models)
+    without = [name for name in models if name not in said.quality and (said.workers or many[said.steps.get(name)] > 1)]
+    if without and (said.quality or said.workers or said.steps):
+        why = "its quality: one of several models is chosen for each query, by how good they are"
+        remedy = f"Give --latencies a table with the column quality, a number in every line of {without[0]}."
+        raise InputError.one(file="--latencies", path=without[0], why=why, remedy=remedy)
 
 
 def _pipeline(steps: Sequence[str], edges: Mapping[tuple[str, str], float]) -> dict[str, Any]:
@@ -371,13 +373,19 @@ def _assumed(said: Answers, machines: Iterable[Machine]) -> Iterator[str]:
     unpriced = [one.name for one in machines if one.price is None and one.name not in said.workers]
     if unpriced:
         yield f"no price of {', '.join(unpriced)}: add offers, else a machine without one is not rented beside others"
-    if any(one.stock is None for one in machines) and not said.workers:
-        steps = f"up to {MOST_SERVERS} machines of each kind can be rented (stock of offers)"
+    endless = [one.name for one in machines if one.stock is None]
+    if endless and not said.workers:
+        steps = f"up to {MOST_SERVERS} machines of {', '.join(endless)} can be rented (stock of offers)"
         yield steps if said.steps else "as many machines as are wanted can be rented (offers without a stock)"
     if said.steps and not said.edges:
         yield "each query passes each step once, in the order of the table (pipelines.edges)"
     if said.steps and not said.quality:
         yield "all models answer equally well (quality 1)"
+    elif said.steps and (alone := sorted(said.steps.keys() - said.quality.keys())):
+        yield f"quality 1 of {', '.join(alone)}: no other model for that step"
+    last = sorted(set(said.steps.values()) - {one for one, _ in said.edges}) if said.edges and said.quality else []
+    if len(last) > 1:
+        yield f"quality is the mean over the last steps, {', '.join(last)} (docs/pipeline.md)"
     best_first = "quality" in _objective(said, machines)[0].values()
     if best_first:
         yield "the best answers come first, then the least cost (objective; --quality asks for the cheapest)"

@@ -116,3 +116,6 @@ def assumed_of(profile: Mapping[str, Any]) -> Iterator[str]:
     """What a profile of data sheets takes for granted."""
     yield f"times by data sheets: {profile['sources']['sheet']['note']}"
     yield "weights of 16 bits, unless the model's config.json says 32"
+    used = {run["hardware"] for variant in profile["variants"].values() for run in variant["runs"]}
+    if idle := sorted(profile["hardware"].keys() - used):
+        yield f"not used: {', '.join(idle)}, whose memory is too small for the weights (several GPUs: h100x2=PRICE)"

@@ -11,7 +11,7 @@ the first 20 latency limits' worth where that is more, never more than a fifth. 
 trace nothing is left out: then the start is part of the question.
 
 **Intervals.** Each seed gives one value; the interval is Student's, at 95%, over the seeds: of shares on the scale of
-their log odds, of percentiles through the shares of queries beyond (`percentile_over`). With a single seed the value
+their log odds, of percentiles through the shares of queries beyond (`Together`). With a single seed the value
 is that of the whole run, and the interval around it as wide as five stretches of the run, taken for seeds, make it;
 the report warns that several seeds tell more. Figures that cannot be below 0, or above 1, have intervals that are
 not.
@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hetplan.profiles.slo import Arrivals
@@ -47,13 +48,12 @@ __all__ = [
     "AppFigures",
     "Estimate",
     "Responses",
-    "distribution_over",
+    "Together",
     "estimate",
     "estimate_of_one",
-    "estimate_of_percentile",
     "estimate_of_share",
+    "estimates_of_percentiles",
     "figures_of",
-    "percentile_over",
     "responses_of",
     "run_length_s",
     "share_interval",
@@ -74,16 +74,16 @@ class Responses:
     at_ms: NDArray[np.float64]
     beyond: NDArray[np.float64]
 
-    def share_beyond(self, response_ms: float) -> float:
+    def share_beyond(self, response_ms: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """The share of queries with a longer response; between two that are kept, that beyond the shorter.
 
-        >>> responses_of([10.0, 20.0, 20.0, 40.0]).share_beyond(20.0)
+        >>> float(responses_of([10.0, 20.0, 20.0, 40.0]).share_beyond(20.0))
         0.25
         """
         import numpy as np
 
-        place = int(np.searchsorted(self.at_ms, response_ms, side="right"))
-        return float(self.beyond[place - 1]) if place else 1.0
+        shares: NDArray[np.float64] = np.append(1.0, self.beyond)
+        return shares[np.searchsorted(self.at_ms, response_ms, side="right")]
 
 
 def responses_of(ordered_ms: Sequence[float] | NDArray[np.float64]) -> Responses:
@@ -110,68 +110,91 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float]:
     (0.0, 0.0)
     """
     import numpy as np
+
+    low, high = _share_intervals(np.asarray(shares, dtype=np.float64)[:, None])
+    return float(low[0]), float(high[0])
+
+
+def _share_intervals(shares: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The interval of each column of shares, one row per run."""
+    import numpy as np
     from scipy.special import expit, logit, stdtrit
 
-    found = np.asarray(shares, dtype=np.float64)
-    count, mean = len(found), float(found.mean())
+    count, mean = len(shares), shares.mean(axis=0)
     if count < 2:
-        return math.nan, math.nan
-    spread = float(found.std(ddof=1))
-    if spread <= _ROUNDING or not 0.0 < mean < 1.0:
-        return mean, mean
-    half = float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count) / (mean * (1.0 - mean))
-    odds = float(logit(mean))
-    return float(expit(odds - half)), float(expit(odds + half))
+        return np.full_like(mean, math.nan), np.full_like(mean, math.nan)
+    spread = shares.std(axis=0, ddof=1)
+    low, high = mean.copy(), mean.copy()
+    varied = (spread > _ROUNDING) & (mean > 0.0) & (mean < 1.0)
+    some = mean[varied]
+    half = float(stdtrit(count - 1, 0.975)) * spread[varied] / math.sqrt(count) / (some * (1.0 - some))
+    low[varied], high[varied] = expit(logit(some) - half), expit(logit(some) + half)
+    return low, high
 
 
-def percentile_over(runs: Sequence[Responses], percentile: float) -> tuple[float, float, float]:
-    """The percentile of all runs together and its interval; infinite where too many queries have no answer.
+@dataclass(frozen=True)
+class Together:
+    """The response times of several runs, each counted alike."""
 
-    >>> runs = [responses_of([10.0, 20.0, 30.0, 40.0]), responses_of([10.0, 20.0, 30.0, 50.0])]
-    >>> percentile_over(runs, 75.0)
-    (30.0, 30.0, 50.0)
-    """
-    import numpy as np
+    runs: Sequence[Responses]
 
-    tail = 1.0 - percentile / 100.0 + _ROUNDING
-    at_ms = np.unique(np.concatenate([run.at_ms for run in runs])) if runs else np.zeros(0)
+    @cached_property
+    def at_ms(self) -> NDArray[np.float64]:
+        """Every response time that a run keeps."""
+        import numpy as np
 
-    def least(bound: Callable[[list[float]], float], start: int, stop: int) -> int:
-        """The first place from which no more than the tail is beyond, by this bound on the share."""
-        within = range(start, stop)
-        return start + bisect_left(
-            within, True, key=lambda place: bound([run.share_beyond(float(at_ms[place])) for run in runs]) <= tail
-        )
+        return np.unique(np.concatenate([run.at_ms for run in self.runs])) if self.runs else np.zeros(0)
 
-    def response_ms(place: int) -> float:
-        return float(at_ms[place]) if place < len(at_ms) else math.inf
+    @cached_property
+    def beyond(self) -> NDArray[np.float64]:
+        """The share of queries beyond each of them: one row per run."""
+        import numpy as np
 
-    middle = least(lambda shares: math.fsum(shares) / len(shares), 0, len(at_ms))
-    if len(runs) < 2:
-        return (response_ms(middle) if runs else math.nan), math.nan, math.nan
-    low = least(lambda shares: share_interval(shares)[0], 0, middle)
-    high = least(lambda shares: share_interval(shares)[1], middle, len(at_ms))
-    return response_ms(middle), response_ms(low), response_ms(high)
+        return np.array([run.share_beyond(self.at_ms) for run in self.runs])
 
+    @cached_property
+    def _intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return _share_intervals(self.beyond)
 
-def distribution_over(runs: Sequence[Responses]) -> tuple[tuple[float, float], ...]:
-    """The response times of all runs together: percentages of the queries, and within which time they are answered.
+    def percentile(self, percentile: float) -> tuple[float, float, float]:
+        """The percentile of all runs together and its interval; infinite where too many queries have no answer.
 
-    >>> distribution_over([responses_of([10.0, 20.0, 30.0, 40.0])])[9:11]
-    ((50.0, 20.0), (55.0, 30.0))
-    """
-    import numpy as np
+        >>> runs = [responses_of([10.0, 20.0, 30.0, 40.0]), responses_of([10.0, 20.0, 30.0, 50.0])]
+        >>> Together(runs).percentile(75.0)
+        (30.0, 30.0, 50.0)
+        """
+        if not self.runs:
+            return math.nan, math.nan, math.nan
+        tail, at_ms = 1.0 - percentile / 100.0 + _ROUNDING, self.at_ms
 
-    if not runs:
-        return ()
-    at_ms = np.unique(np.concatenate([run.at_ms for run in runs]))
-    places = [np.searchsorted(run.at_ms, at_ms, side="right") for run in runs]
-    beyond = np.mean([np.append(1.0, run.beyond)[place] for run, place in zip(runs, places, strict=True)], axis=0)
-    found = []
-    for percentage in _SHOWN:
-        first = int(np.searchsorted(-beyond, -(1.0 - percentage / 100.0 + _ROUNDING), side="left"))
-        found.append((percentage, float(at_ms[first]) if first < len(at_ms) else math.inf))
-    return tuple(found)
+        def least(bound: NDArray[np.float64], start: int, stop: int) -> int:
+            """The first place from which no more than the tail is beyond, by this bound on the share."""
+            return start + bisect_left(bound[start:stop] <= tail, True)
+
+        def response_ms(place: int) -> float:
+            return float(at_ms[place]) if place < len(at_ms) else math.inf
+
+        middle = least(self.beyond.mean(axis=0), 0, len(at_ms))
+        if len(self.runs) < 2:
+            return response_ms(middle), math.nan, math.nan
+        low, high = self._intervals
+        return response_ms(middle), response_ms(least(low, 0, middle)), response_ms(least(high, middle, len(at_ms)))
+
+    def distribution(self) -> tuple[tuple[float, float], ...]:
+        """Percentages of the queries, and within which time they are answered.
+
+        >>> Together([responses_of([10.0, 20.0, 30.0, 40.0])]).distribution()[9:11]
+        ((50.0, 20.0), (55.0, 30.0))
+        """
+        import numpy as np
+
+        if not self.runs:
+            return ()
+        beyond, at_ms, found = self.beyond.mean(axis=0), self.at_ms, []
+        for percentage in _SHOWN:
+            first = int(np.searchsorted(-beyond, -(1.0 - percentage / 100.0 + _ROUNDING), side="left"))
+            found.append((percentage, float(at_ms[first]) if first < len(at_ms) else math.inf))
+        return tuple(found)
 
 
 _SHOWN = (1.0, *(5.0 * step for step in range(2, 20)), 97.0, 98.0, 99.0, 99.5, 99.9)
@@ -257,11 +280,13 @@ def estimate_of_share(values: Sequence[float], stretches: Sequence[float] = ()) 
     return _around(mean, *(share_interval(seen) if seen else (math.nan, math.nan)))
 
 
-def estimate_of_percentile(runs: Sequence[AppFigures], percentile: float, stretches: Sequence[AppFigures]) -> Estimate:
-    """A percentile over runs; of a single run its own, with the interval that its stretches make."""
-    seen = [item.responses for item in (runs if len(runs) > 1 else stretches) if item.queries]
-    value, low, high = percentile_over(seen, percentile)
-    return _around(value if len(runs) > 1 else runs[0].percentiles_ms[percentile], low, high)
+def estimates_of_percentiles(runs: Sequence[AppFigures], spread: Together) -> dict[float, Estimate]:
+    """Percentiles over runs, of a single run its own, with the intervals that the spread makes."""
+    found = {}
+    for percentile, own in runs[0].percentiles_ms.items():
+        value, low, high = spread.percentile(percentile)
+        found[percentile] = _around(value if len(runs) > 1 else own, low, high)
+    return found
 
 
 def _around(value: float, low: float, high: float) -> Estimate:

@@ -33,11 +33,11 @@ from hetplan.simulator.figures import (
     HIGHEST_PERCENTILE,
     AppFigures,
     Estimate,
-    distribution_over,
+    Together,
     estimate,
     estimate_of_one,
-    estimate_of_percentile,
     estimate_of_share,
+    estimates_of_percentiles,
 )
 from hetplan.simulator.holding import lifetime_lines
 from hetplan.simulator.plan_transition import play_transition
@@ -542,18 +542,21 @@ def _app_report(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) 
         # An interval does not go where the figure cannot.
         return replace(found, low=max(found.low, 0.0) if found.value >= 0.0 else found.low)
 
-    def percentile(at: float) -> Estimate:
-        found = estimate_of_percentile(wholes, at, stretches)
-        return found if is_settled(at, demand, length_s, runs) else replace(found, high=math.inf)
-
+    together, of_parts = (
+        Together([one.responses for one in several if one.queries]) for several in (wholes, stretches)
+    )
+    percentiles = estimates_of_percentiles(wholes, together if len(wholes) > 1 else of_parts)
     return AppReport(
         id=demand.app,
         offered_qps=demand.rate_qps,
         queries_per_seed=round(sum(item.queries for item in wholes) / len(wholes)),
         arrivals="as recorded" if demand.as_recorded else demand.arrivals.process,
         figures={name: over_runs(name, figure) for name, figure in _FIGURES.items()},
-        percentiles_ms={at: percentile(at) for at in wholes[0].percentiles_ms},
-        distribution_ms=distribution_over([item.responses for item in wholes if item.queries]),
+        percentiles_ms={
+            at: found if is_settled(at, demand, length_s, runs) else replace(found, high=math.inf)
+            for at, found in percentiles.items()
+        },
+        distribution_ms=together.distribution(),
     )
 
 

@@ -18,7 +18,7 @@ from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word
 from hetplan.solvers.milp_points import feasible
-from hetplan.solvers.running import in_background
+from hetplan.solvers.running import in_background, unprinted
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -66,17 +66,18 @@ class _MathOpt(MilpEngine):
         interrupter = solve_interrupter.SolveInterrupter() if self.interruptible else None
 
         def solved() -> Any:
-            return in_background(
-                lambda: mathopt.solve(
-                    model,
-                    mathopt.SolverType[self.engine],
-                    params=mathopt.SolveParameters(**settings),
-                    model_params=mathopt.ModelSolveParameters(solution_hints=hints),
-                    interrupter=interrupter,
-                ),
-                stop=None if interrupter is None else interrupter.interrupt,
-                cancel=limits.cancel,
-            )
+            with unprinted():
+                return in_background(
+                    lambda: mathopt.solve(
+                        model,
+                        mathopt.SolverType[self.engine],
+                        params=mathopt.SolveParameters(**settings),
+                        model_params=mathopt.ModelSolveParameters(solution_hints=hints),
+                        interrupter=interrupter,
+                    ),
+                    stop=None if interrupter is None else interrupter.interrupt,
+                    cancel=limits.cancel,
+                )
 
         try:
             result = solved()

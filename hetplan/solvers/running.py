@@ -1,10 +1,13 @@
-"""How engines are run: refused or answered, one form after the other, or in a thread that hears a cancel."""
+"""How engines are run: refused or answered, one by one, in a thread that hears a cancel, or without their prints."""
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from hetplan.errors import NoSolver
@@ -14,7 +17,7 @@ from hetplan.planner.forms.form import Form
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = ["OneByOne", "in_background"]
+__all__ = ["OneByOne", "in_background", "unprinted"]
 
 
 FormT = TypeVar("FormT", bound=Form[Any])
@@ -107,3 +110,55 @@ def in_background(work: Callable[[], T], *, stop: Callable[[], None] | None, can
     if raised:
         raise raised[0]
     return results[0]
+
+
+_HUSHED = threading.Lock()
+_hushed = 0
+_printed_to: int | None = None
+"""How many solves keep C code from printing now, and what it printed to before the first of them."""
+
+
+@contextmanager
+def unprinted() -> Iterator[None]:
+    """Meanwhile what C code prints is dropped, and what Python prints is not.
+
+    HiGHS 1.12, the build of scipy and OR-tools, calls `printf` where it repairs a point, whatever its options. So
+    glibc's `stdout` is another file for that time. No descriptor changes. Other C libraries may keep theirs read-only.
+    """
+    global _hushed, _printed_to
+    stdout = _stdout_of_c()
+    if stdout is None:
+        yield
+        return
+    with _HUSHED:
+        if _hushed == 0:
+            _printed_to, stdout.value = stdout.value, _nowhere()
+        _hushed += 1
+    try:
+        yield
+    finally:
+        with _HUSHED:
+            _hushed -= 1
+            if _hushed == 0:
+                stdout.value = _printed_to
+
+
+@functools.lru_cache(maxsize=1)
+def _nowhere() -> int:
+    """A C file that keeps nothing."""
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype, libc.fopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]
+    return int(libc.fopen(os.fsencode(os.devnull), b"w"))
+
+
+@functools.lru_cache(maxsize=1)
+def _stdout_of_c() -> Any:
+    """The variable in which glibc keeps where `printf` writes; None where the C library is another one."""
+    import ctypes
+    import platform
+
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    return ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdout")

@@ -15,7 +15,7 @@ import numpy as np
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word
-from hetplan.solvers.running import in_background
+from hetplan.solvers.running import in_background, unprinted
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
@@ -40,7 +40,8 @@ class Scipy(MilpEngine):
         if limits.seconds is not None:
             options["time_limit"] = limits.seconds
         answer = _linear if form.pure_lp else _whole
-        found = in_background(lambda: answer(form, limits, options), stop=None, cancel=limits.cancel)
+        with unprinted():
+            found = in_background(lambda: answer(form, limits, options), stop=None, cancel=limits.cancel)
         if found.stop is Stop.WORK and limits.seconds is not None and time.monotonic() - started >= limits.seconds:
             return Found(found.word, Stop.TIME, found.point, found.bound, work=found.work, detail=found.detail)
         return found
@@ -55,7 +56,7 @@ def _whole(form: Milp, limits: Limits, options: dict[str, Any]) -> Found:
     flip = 1.0 if form.sense == "min" else -1.0
 
     # HiGHS finds now and then that the point it took back through presolve lies outside its bounds. This build then
-    # ends with an error, or prints a line of its own that no option keeps back.
+    # ends with an error.
     options["presolve"] = False
     result = _call(
         milp,

@@ -28,7 +28,7 @@ from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import STATISTICS
 from hetplan.profiles.validate import validate
 
-__all__ = ["FACTORS", "Axis", "Files", "axis_of", "changed", "factor"]
+__all__ = ["FACTORS", "Axis", "Files", "axis_of", "changed", "factor", "own_prices"]
 
 POINTS = 5
 """Values of a range that are tried at first; where the fleet changes is then looked for between them."""
@@ -45,7 +45,7 @@ SHORT_NAMES = {
     "p99:APP": "the limit of that percentile: slo.apps.APP.latency[..].max_ms",
     "demand, demand:APP": "a factor on the rates of all applications, or of one",
     "latency, latency:HARDWARE": "a factor on measured times, and its inverse on measured rates",
-    "prices, prices:OFFER": "a factor on the prices of all offers, or of one",
+    "prices, prices:OFFER": "a factor on all prices that are paid, or on those of one offer's machines",
 }
 
 Documents = dict[str, Any]
@@ -182,6 +182,8 @@ def axis_of(text: str, files: Files) -> Axis:
             raise _unknown(name, below, what, known)
         return Axis(name, None, 1.0, _values(said, 1.0, "factor", text), "factor", "times")
     file, steps = _place(name, head, below, files)
+    if file == "profile" and steps[0] == "offers" and steps[-1] == "price_per_hour":
+        _refuse_unpaid(name, str(steps[1]), files.inputs.profile)
     now = value_at(files.documents[file], steps)
     kind = _kind(files, file, steps, now)
     number = _number(now)
@@ -211,6 +213,25 @@ def _place(name: str, head: str, below: str, files: Files) -> tuple[str, tuple[s
                 return "slo", ("apps", app, "latency", place, "max_ms")
         raise _wrong(name, f"{app} has no limit of that percentile", "Add one under latency, or vary another.")
     return _by_path(name, files)
+
+
+def own_prices(profile: Profile, hardware: str) -> dict[str, int | None]:
+    """What each run on this hardware costs by itself, by its place in the file; None: it pays what an offer says."""
+    return {
+        f"profile.variants.{name}.runs[{place}].price_per_hour": run.price_per_hour
+        for name, variant in profile.variants.items()
+        for place, run in enumerate(variant.runs)
+        if run.hardware == hardware
+    }
+
+
+def _refuse_unpaid(name: str, offer: str, profile: Profile) -> None:
+    """An offer's price is what nobody pays where all runs on its hardware have prices by themselves."""
+    sold = profile.offers.get(offer)
+    own = own_prices(profile, sold.hardware) if sold is not None else {}
+    if sold is not None and own and None not in own.values():
+        why = f"every run on {sold.hardware} has a price by itself, and that is paid, not the offer's"
+        raise _wrong(name, why, f"Vary prices:{offer}=0.5:2, a factor on what is paid, or {next(iter(own))}.")
 
 
 def _by_path(name: str, files: Files) -> tuple[str, tuple[str | int, ...]]:
@@ -314,13 +335,7 @@ def factor(documents: Documents, name: str, value: float) -> Documents:
     found = copy.deepcopy(documents)
     head, _, below = name.partition(":")
     if head == "prices":
-        for offer_id, offer in found["profile"].get("offers", {}).items():
-            if below in ("", offer_id):
-                offer["price_per_hour"] = _money(offer["price_per_hour"], value)
-        for variant in () if below else found["profile"].get("variants", {}).values():
-            for run in variant["runs"]:
-                if run.get("price_per_hour") is not None:
-                    run["price_per_hour"] = _money(run["price_per_hour"], value)
+        _dearer(found["profile"], below, value)
     elif head == "demand":
         for app_id, app in found["slo"].get("apps", {}).items():
             if below in ("", app_id):
@@ -328,6 +343,19 @@ def factor(documents: Documents, name: str, value: float) -> Documents:
     else:
         _slower(found["profile"], below, value)
     return found
+
+
+def _dearer(profile: dict[str, Any], offer_id: str, value: float) -> None:
+    """All prices multiplied, or those of one offer and of the runs on its hardware that have prices by themselves."""
+    offers = profile.get("offers", {})
+    sold = [offers[offer_id]] if offer_id else list(offers.values())
+    runs = [run for variant in profile.get("variants", {}).values() for run in variant["runs"]]
+    paid = [run for run in runs if not offer_id or run["hardware"] == sold[0]["hardware"]]
+    paid += [offer["commit"] for offer in sold if offer.get("commit") is not None]
+    for one in [*sold, *paid]:
+        for name in ("price_per_hour", "upfront"):
+            if one.get(name) is not None:
+                one[name] = _money(one[name], value)
 
 
 def _money(said: Any, value: float) -> str:

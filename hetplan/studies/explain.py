@@ -36,7 +36,7 @@ from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.proved_again import options_again
-from hetplan.studies.axes import Files
+from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.comparison import per_million
 from hetplan.studies.points import HOURS_A_MONTH, Asked, Task, bill, fleet_of, fleet_text, tried
 from hetplan.studies.whatif import study_digest
@@ -296,14 +296,13 @@ class _Around:
         return found
 
     def _absent(self, offers: Sequence[str], with_one: Mapping[str, Found | None]) -> Iterator[Absent]:
-        profile = self.asked.files.inputs.profile
         out = [offer for offer in offers if not _takes(self.program, offer)]
         searched = out if self.thorough else []
         prices, unpriced = self._halved(searched, "price", CHEAPEST)
         times, untimed = self._halved(searched, "latency", FASTEST)
         late = (("one", {one for one, at in with_one.items() if at is None}), ("price", unpriced), ("times", untimed))
         for offer in offers:
-            price = profile.offers[offer].price_per_hour / NANO
+            price = self._price(offer)
             found = with_one.get(offer)
             if found is not None and found["status"] == "refused":
                 found = None  # the question takes no least number
@@ -360,7 +359,7 @@ class _Around:
         count = sum(many for name, many in found["fleet"].items() if name.split(" ")[0] == offer)
         cost, money = found.get("cost_per_hour"), self._money()
         if what == "price" and cost is not None and money is not None and place.low == part:
-            price = self.asked.files.inputs.profile.offers[offer].price_per_hour / NANO
+            price = self._price(offer)
             place.guess = part + (money - cost) / count / price if price > 0 else None
 
     def _money(self) -> float | None:
@@ -371,11 +370,15 @@ class _Around:
         return None if most is None else most / NANO
 
     def _with(self, offer: str, what: str, part: float) -> Task:
-        sold = self.asked.files.inputs.profile.offers[offer]
-        if what == "price":
-            price = format(round(sold.price_per_hour / NANO * part, 9), ".9f")
-            return {"edits": [["profile", ["offers", offer, "price_per_hour"], price]]}
-        return {"factors": [[f"latency:{sold.hardware}", part]]}
+        hardware = self.asked.files.inputs.profile.offers[offer].hardware
+        return {"factors": [[f"prices:{offer}" if what == "price" else f"latency:{hardware}", part]]}
+
+    def _price(self, offer: str) -> float:
+        """What one machine of an offer costs: the least price of its runs, where all have prices by themselves."""
+        profile = self.asked.files.inputs.profile
+        own = own_prices(profile, profile.offers[offer].hardware).values()
+        paid = [price for price in own if price is not None]
+        return (min(paid) if paid and None not in own else profile.offers[offer].price_per_hour) / NANO
 
     def _bounds(
         self, limits: Sequence[tuple[str, float, float, str, list[Any]]], answers: Sequence[Found | None]

@@ -273,5 +273,7 @@ def _slopes(asked: Asked, values: Sequence[float], plan: Plan, inputs: Inputs) -
 
 
 def is_price(axis: Axis) -> bool:
-    """Whether it is what one offer costs."""
-    return axis.path is not None and axis.path[1][-1] == "price_per_hour"
+    """Whether it is what one offer or one run costs, or a factor on that."""
+    if axis.path is None:
+        return axis.name.startswith("prices")
+    return axis.path[1][-1] == "price_per_hour"

@@ -36,7 +36,7 @@ from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.proved_again import options_again
 from hetplan.serving.price import machine_price
-from hetplan.studies.axes import Files
+from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried
 from hetplan.studies.whatif import study_digest
 
@@ -212,6 +212,7 @@ class _Study:
                 why="machines that are there already do not fail for being too few: robustness is asked of rented ones",
                 remedy="Leave the hosts out, or vary demand and latency with --vary.",
             )  # fmt: skip
+        _refuse_own_prices(self.inputs)
         (free,) = self._tried([{}])
         if not free["ok"]:
             raise InputError.one(
@@ -388,6 +389,18 @@ class _Study:
         edits = held(self.inputs, fleet)
         tasks = [{"factors": corner, "edits": edits, "sized": True} for corner in corners]
         return all(one["ok"] for one in self._tried(tasks, about="corners confirmed"))
+
+
+def _refuse_own_prices(inputs: Inputs) -> None:
+    """What is held is machines: runs with prices by themselves may be paid otherwise on the next one."""
+    for hardware in inputs.profile.hardware:
+        for place, price in own_prices(inputs.profile, hardware).items():
+            if price is not None:
+                raise InputError.one(
+                    file=inputs.files.get("profile", "profile"), path=place.replace("profile", "$", 1),
+                    why="robustness is asked of whole machines, and this run has a price by itself",
+                    remedy="Give the price to an offer in its place, or vary demand, latency and prices with --vary.",
+                )  # fmt: skip
 
 
 def _read(found: Found) -> Machines:

@@ -228,16 +228,17 @@ class _Sweep:
         points = [self.points[values] for values in sorted(self.points, key=lambda at: (at[1:], at[0]))]
         named = next((point for point in points if point["ok"]), points[0])
         breaks = [one for beside in self._beside() for one in self._breakpoints(beside)]
+        confirmed = tuple(self._confirmed(breaks)) if confirm and self.asked.sizes else ()
         return WhatIf(
             axes=axes,
             question=self.asked.question,
             about=named.get("about", ""),
             sense=named.get("sense", ""),
             points=tuple(points),
-            confirmed=tuple(self._confirmed(breaks)) if confirm and self.asked.sizes else (),
+            confirmed=confirmed,
             breakpoints=tuple(breaks),
             segments=tuple(one for beside in self._beside() for one in self._segments(beside)),
-            notes=tuple(self._notes(points)),
+            notes=tuple(self._notes(points, confirmed, confirm=confirm)),
         )
 
     def _solve(self, wanted: Sequence[tuple[float, ...]], *, sized: bool = False) -> list[Point]:
@@ -304,8 +305,28 @@ class _Sweep:
             wanted += [(value, *beside) for value in sorted(places)]
         return self._solve(wanted, sized=True)
 
-    def _notes(self, points: Sequence[Point]) -> Iterator[str]:
+    def _dearer(self, confirmed: Sequence[Point]) -> Iterator[str]:
+        """Sized plans that are worse than one for a harder value: that one does there too."""
         axis = self.asked.axes[0]
+        for beside in self._beside() if axis.gives else ():
+            line = [point for point in confirmed if tuple(point["values"][1:]) == beside and point["ok"]]
+            best, dearer = None, dict[str, list[str]]()
+            for point in line if axis.gives > 0 else reversed(line):
+                if best is None or _worse(point, best) <= 0:
+                    best = point
+                elif _worse(point, best) > SAME * abs(best["value"]):
+                    better = (
+                        f"the plan of {best['values'][0]:g} does too, and better: {best['about']} {best['value']:.6g}"
+                    )
+                    dearer.setdefault(better, []).append(", ".join(f"{one:g}" for one in point["values"]))
+            yield from (f"at {'; '.join(ats)} {better}" for better, ats in dearer.items())
+
+    def _notes(self, points: Sequence[Point], confirmed: Sequence[Point], *, confirm: bool) -> Iterator[str]:
+        axis = self.asked.axes[0]
+        if self.asked.sizes:
+            more = "plans made in full are what `solve` gives" if confirm else "`solve` sizes its plans by simulation"
+            yield f"the first table is of the program alone, without queues; {more}"
+        yield from self._dearer(confirmed)
         if self.asked.is_slow:
             yield "a fleet takes long to plan: none was tried between the values named (LOW:HIGH:COUNT names more)"
             return
@@ -326,6 +347,12 @@ def _kept_on(line: Sequence[Point], gives: int) -> None:
     for tight, loose in pairwise(ordered if gives else ()):
         if tight["ok"] and loose["ok"] and tight["fleet"] != loose["fleet"] and _worth(tight, loose):
             loose |= {name: tight[name] for name in ("fleet", "cost_per_hour", "rate_qps")}
+
+
+def _worse(one: Point, other: Point) -> float:
+    """By how much the first is worse than the second, in what is wished first."""
+    by: float = one["value"] - other["value"]
+    return by if one["sense"] == "min" else -by
 
 
 def _worth(one: Point, other: Point) -> bool:

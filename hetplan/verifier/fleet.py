@@ -19,6 +19,7 @@ from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.claims import bound_faults, status_faults
+from hetplan.verifier.fleet_exact import exactly
 from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant, same
 from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
@@ -51,7 +52,7 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     broken = list(_references(fleet))
     if broken:
         return Report((*found, *broken), ("inputs", "references"))
-    found += check_parts(fleet, exact=proofs)
+    found += check_parts(fleet)
     if any(one.code == "unknown-reference" for one in found):
         return Report(tuple(dict.fromkeys(found)), ("inputs", "references", "parts"))
     found += _demand(fleet)
@@ -61,16 +62,12 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     found += _failures(fleet)
     found += _promises(fleet)
     found += _changes(fleet)
-    checked = CHECKED.split()
+    found += exactly(fleet)
+    checked = [*CHECKED.split(), *(["proofs"] if proofs else []), "exact"]
     words = tuple(_words(fleet)) if proofs else ()
     for claim, again in zip(plan.claims, words, strict=False):
         if claim.vouched == "certified" and again.word is not Word.PROVED:
             found.append(Violation("proof", again.at, f"called certified, and {again.text}"))
-    if proofs:
-        from hetplan.verifier.fleet_exact import exactly
-
-        found += exactly(fleet)
-        checked += ["proofs", "exact"]
     return Report(tuple(dict.fromkeys(found)), tuple(checked), claims=words)
 
 
@@ -141,8 +138,8 @@ _NOT_OF_PARTS = ("no-claim", "claim", "actions-missing", "unwarned", "period-id"
 """What a part says otherwise than a plan of its own, or does not say: the fleet claims, warns and has periods."""
 
 
-def check_parts(fleet: Fleet, *, exact: bool = False) -> list[Violation]:
-    """Each part by the generic check, and by that of its question, against the files for its rates."""
+def check_parts(fleet: Fleet) -> list[Violation]:
+    """Each part by the whole generic check, and by that of its question, against the files for its rates."""
     found = list[Violation]()
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
@@ -150,7 +147,7 @@ def check_parts(fleet: Fleet, *, exact: bool = False) -> list[Violation]:
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
-        report = verify_plan(of_part(fleet.plan, name), files, again, proofs=exact)
+        report = verify_plan(of_part(fleet.plan, name), files, again)
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
             for one in report.violations

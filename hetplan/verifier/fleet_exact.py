@@ -14,7 +14,7 @@ from hetplan.profiles.plan import Period
 from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, BillLine
 from hetplan.verifier.fleet_parts import Fleet, same
 from hetplan.verifier.report import Violation
-from hetplan.verifier.warned import WARNINGS
+from hetplan.verifier.warned import WARNINGS, Words
 
 __all__ = ["exactly"]
 
@@ -197,9 +197,10 @@ def _valid(fleet: Fleet) -> Iterator[Violation]:
 
 def _warnings(fleet: Fleet) -> Iterator[Violation]:
     """All that reading the inputs and planning the parts warned of, and no code that nobody knows."""
-    there = {(notice.code, notice.at, notice.text) for notice in fleet.plan.warnings}
-    places = {(notice.code, notice.at) for notice in fleet.plan.warnings}
-    for code, at, _ in sorted({*fleet.inputs.warnings} - there):
+    words = Words.of(fleet.plan, fleet.inputs)
+    there = set(words.all_of(fleet.plan))
+    places = {(code, at) for code, at, _ in there}
+    for code, at, _ in sorted({words.said(*one) for one in fleet.inputs.warnings} - there):
         yield Violation("warning", "warnings", f"reading the inputs warns {code} at {at}, and the plan does not say so")
     for name, part in fleet.parts.items():
         for notice in part.warnings:

@@ -20,6 +20,7 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.facts import gather
 from hetplan.verifier.report import Violation
+from hetplan.verifier.warned import Said, Words
 
 __all__ = ["Seated", "Size", "check", "has_room", "prefill_ms", "row_loads", "sizes_of"]
 
@@ -70,7 +71,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
             found += _machine(inputs, seat)
             found += _quality(inputs, app, seat)
         found += _rule(plan, name, app, seats)
-        found += _warned(plan, seats)
+        found += _warned(plan, seats, Words.of(plan, inputs))
         found += _promises(plan, name, app)
         if seats and not found:
             found += _carried(plan, name, app, seats)
@@ -184,15 +185,15 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
             yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
 
 
-def _warned(plan: Plan, seats: Sequence[Seated]) -> Iterator[Violation]:
-    """Laws whose overlap nobody measured, and those used beyond what they were fitted to, each in these very words."""
-    due = set()
+def _warned(plan: Plan, seats: Sequence[Seated], words: Words) -> Iterator[Violation]:
+    """Laws whose overlap nobody measured, and those used beyond what they were fitted to; `words` free otherwise."""
+    due = dict[Said, str]()
     for seat in seats:
         at = "".join(f",{axis}={value:g}" for axis, value in (seat.load.at or {}).items())
         name, fitted = f"{seat.load.variant}@{seat.worker.hardware}{at}", seat.engine.fitted
         if seat.engine.overlap == "assumed":
             text = "no iteration with prefill beside decodes was measured; how they overlap is an assumption"
-            due.add(("W-overlap", f"engines.{seat.name}", f"{name}: {text}"))
+            due[words.said("W-overlap", f"engines.{seat.name}", f"{name}: {text}")] = text
         used = [
             f"{what} up to {reached} (fitted to {most})"
             for what, most, reached in (
@@ -204,10 +205,11 @@ def _warned(plan: Plan, seats: Sequence[Seated]) -> Iterator[Violation]:
         ]
         if used:
             text = f"{name}: its law is used beyond what it was fitted to: {', '.join(used)}"
-            due.add(("W-extrapolated", f"engines.{seat.name}", text))
-    said = {(one.code, one.at, one.text) for one in plan.warnings if one.code in ("W-overlap", "W-extrapolated")}
-    for code, at, text in sorted(due ^ said):
-        yield Violation("warning", at, f"{code} is {'not said' if (code, at, text) in due else 'said'}: {text}")
+            due[words.said("W-extrapolated", f"engines.{seat.name}", text)] = text
+    there = {said for said in words.all_of(plan) if said[0] in ("W-overlap", "W-extrapolated")}
+    for said in sorted(due.keys() ^ there, key=str):
+        text = f"not said: {due[said]}" if said in due else f"said with {', '.join(said[2]) or 'no figures'}"
+        yield Violation("warning", said[1] or "warnings", f"{said[0]} is {text}")
 
 
 def sizes_of(app: App) -> tuple[list[Size], list[float]]:

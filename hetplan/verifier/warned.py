@@ -1,8 +1,9 @@
-"""The warnings of a plan: each is of a thing that is there, in the words of its code, and what must be warned of is.
+"""The warnings of a plan: each is of a thing that is there, and what must be warned of is.
 
-What reading the inputs warned of stands in the plan word by word. What planning warns of can often be seen again from
-the plan and its inputs (`_due`): then it stands there, and nothing like it stands there without reason. Of the rest a
-warning's place and its words are held to what its code says (`_WORDS`), numbers and names left open.
+Two warnings are the same if their code, place, numbers and names are (`Words`). The words between these are free: an
+older plan says the same in other words. What reading the inputs warned of is in the plan. What planning warns of can
+often be seen again from the plan and its inputs (`_due`): then it is in the plan, and nothing like it is there without
+reason. Of the rest a warning's place is held to what its code is said of (`_PLACES`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
-from hetplan.profiles.plan import Notice
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, option
@@ -24,7 +25,7 @@ from hetplan.verifier.resources import needs_of
 from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import Reading, is_whole, part_of, worst_ms
 
-__all__ = ["WARNINGS", "check_warnings"]
+__all__ = ["WARNINGS", "Said", "Words", "check_warnings"]
 
 _CODES = """
 W-alike W-approximate W-arrivals W-arrivals-change W-arrivals-rounded W-asked-again W-batching W-busy
@@ -41,55 +42,18 @@ W-unstable W-unused inputs plan share unchecked
 WARNINGS = frozenset(_CODES.split())
 """Codes of the warnings that a plan may have."""
 
-_WORDS = r"""
-W-approximate | policies. | shortest-queue arrivals are approximated by a rate per queue length: trust the simulation \
-    alone
-W-batching | policies. | * batches simulate best *
-W-derived-qps | variants | saturation_qps is not stated by runs of * (*): batch / latency is used
-W-extrapolated | tables. | * of * bins are outside the table
-W-extrapolated | tables. | batches above *, the largest measured, are extrapolated
-W-extrapolated | engines. | *: its law is used beyond what it was fitted to: *
-W-gap | claims | the gap of * is above this formulation's default of *
-W-gap | claims | the gap of * is above what was asked for, *
-W-gpu-share | variants | * variants (*) take no gpu_share: a card is planned with as many instances as fit its \
-    memory, each as fast as if alone
-W-idle-machine | workers. | * room for one more of what it holds: * idle, and paid for
-W-late-cheap | dispatch. | at weights below * (*) a late query could look cheaper than one in time; so the \
-    dispatcher raises its penalty for late ones
-W-merged | claims | * classes of queries were * groups while counts were chosen; the gap covers the difference
-W-no-bound | claims | Eq. 15 is an estimate, not a bound: a pool that was left out because of it may be better
-W-no-latency | variants. | *left out*
-W-no-offer | hardware. | it has no offer
-W-no-price | hardware. | neither runs nor offers have a price on *: a machine costs 1 per hour
-W-not-all-tried | claims | * pools were simulated; a cheaper one that was not simulated may be enough too
-W-not-monotone | tables. | a larger bin takes less time than a smaller one
-W-over | policies. | at * qps a share * of the decisions is made with more than queue_max queries waiting
-W-overestimates | alternatives | Eq. 15 gives * qps for this pool, its exact fluid rate is *
-W-overlap | engines. | *: no iteration with prefill beside decodes was measured; how they overlap is an assumption
-W-overload | policies. | * qps is more than * workers keep up with: at most * qps with *; * workers would*
-W-percentile | policies. | at * qps * of the queries are late; the percentile allows *
-W-queueing | promises | at the planned use * would wait longer than their SLO leaves room for: *; raise \
-    change.slack, or set size to auto, estimated or simulated
-W-queueing | promises | queries would wait longer than their path leaves room for, at * (steps: *); set size to \
-    auto, which finds the room that keeps them in time, or set headroom
-W-queueing | promises | sized by the program with headroom * and not by simulation, so no percentile is promised: \
-    run hetplan simulate, or set size to auto
-W-routing | routing | routing keeps to path*: *
-W-run | variants. | * has several runs on *: workers hold the fastest, at *
-W-run-price | promises | runs have prices, * an hour in all; the machines that hold them, paid whole, cost *
-W-set-open | policies. | stopped before * was fine enough between * qps
-W-short-queue | policies. | queue_max is below *, the largest batch that meets the SLO
-W-small-pool | promises | * instances: a fixed derate of * may promise too much; simulate the plan, or set size to auto
-W-swap | actions. | * leaves its machine before its replacement is up: there is no room for both
-W-table-repaired | tables. | batch * filled by regression
-W-table-repaired | tables. | latencies falling with the batch (* places) made to grow, *
-W-too-large | variants. | needs *, one * provides *: it fits nowhere there
-W-too-large | variants. | left out: *
-W-too-small | hardware. | left out, the variant needs *
-W-unknown-running | state.workers. | * matches no run of these applications: it is stopped
-W-unlimited | slo.limits.resources | nothing limits *: the plan assumes that there is enough
+_PLACES = """
+W-approximate policies. | W-batching policies. | W-over policies. | W-overload policies. | W-percentile policies.
+W-set-open policies. | W-short-queue policies. | W-derived-qps variants | W-gpu-share variants
+W-extrapolated tables. engines. | W-overlap engines. | W-not-monotone tables. | W-table-repaired tables.
+W-gap claims | W-merged claims | W-no-bound claims | W-not-all-tried claims | W-overestimates alternatives
+W-idle-machine workers. | W-late-cheap dispatch. | W-routing routing | W-swap actions. | W-no-latency variants.
+W-run variants. | W-too-large variants. | W-unlimited slo.limits.resources | W-unknown-running state.workers.
+W-no-offer hardware. | W-no-price hardware. | W-too-small hardware.
+W-queueing promises | W-run-price promises | W-small-pool promises
 """
-"""What a code is said of, and how, by questions other than compound; `*` is any text."""
+"""Where a code is said, by questions other than compound; a place that ends in a point is the start of one."""
+_PLACES_OF = {code: places for line in re.split(r" \| |\n", _PLACES.strip()) for code, *places in [line.split()]}
 
 _PLAIN = 1e-6
 """Of what is nearer to a limit than this nothing is asked: it may be either way for rounding."""
@@ -114,56 +78,94 @@ class _Seen:
     sure: bool = True
 
 
+Said = tuple[str, str | None, tuple[str, ...]]
+"""What a warning says: code, place, and the numbers and names in its text."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Reads warnings: what is a name in a plan and its inputs, and what a text says by numbers and names.
+
+    >>> words = Words(frozenset({"web", "t4"}))
+    >>> words.figures("web (95%) waits for t4, 0.5 of 2"), words.figures("p99 of the web: 1e-06.")
+    (('web', '95', 't4', '0.5', '2'), ('web', '1e-06'))
+    """
+
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, plan: Plan, inputs: Inputs) -> Words:
+        """The names that this plan and these inputs have."""
+        profile = inputs.profile
+        kinds: tuple[Iterable[str], ...] = (
+            profile.tables, profile.hardware, profile.offers, profile.variants, profile.engines, profile.hosts,
+            inputs.slo.apps, plan.policies, plan.dispatch, (worker.id for worker in plan.workers),
+            (worker.id for worker in inputs.state.workers) if inputs.state is not None else (),
+            *(hardware.provides for hardware in profile.hardware.values()),
+        )  # fmt: skip
+        return cls(frozenset(chain.from_iterable(kinds)))
+
+    def figures(self, text: str) -> tuple[str, ...]:
+        """The numbers and names in a text, in their order."""
+        found: list[str] = []
+        for word in _WORD.findall(text):
+            name = word.rstrip(".-")
+            found += [name] if name in self.names else _NUMBER.findall(name)
+        return tuple(found)
+
+    def said(self, code: str, at: str | None, text: str) -> Said:
+        """What a warning says."""
+        return code, at, self.figures(text)
+
+    def all_of(self, plan: Plan) -> list[Said]:
+        """What each warning of a plan says."""
+        return [self.said(one.code, one.at, one.text) for one in plan.warnings]
+
+
+_WORD = re.compile(r"[a-zA-Z0-9][\w.+-]*")
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
+
+
 def check_warnings(facts: Facts) -> Iterator[Violation]:
     """Every warning that is not said, or that says what nobody would."""
-    read, said = set(facts.inputs.warnings), {(one.code, one.at, one.text) for one in facts.plan.warnings}
-    for code, at, _ in sorted(read - said):
+    words = Words.of(facts.plan, facts.inputs)
+    read, every = {words.said(*one) for one in facts.inputs.warnings}, words.all_of(facts.plan)
+    for code, at, _ in sorted(read - set(every)):
         yield Violation("warning", "warnings", f"reading the inputs warns {code} at {at}, and the plan does not say so")
-    of_reading, seen = {(code, at) for code, at, _ in read}, list(_due(facts))
-    alike = {(one.code, one.at, one.text) for one in seen}
-    for number, notice in enumerate(facts.plan.warnings):
-        if (notice.code, notice.at, notice.text) in read:
+    of_reading, seen = {(code, at) for code, at, _ in read}, list(_due(facts, words))
+    alike = {words.said(one.code, one.at, one.text) for one in seen}
+    for number, said in enumerate(every):
+        if said in read:
             continue
-        for text in _odd(facts, notice, alike, {one.code for one in seen}):
+        for text in _odd(facts, said, alike, {one.code for one in seen}):
             yield Violation("warning", f"warnings[{number}]", text)
-        if notice.code in WARNINGS and (notice.code, notice.at) in of_reading:
-            yield Violation("warning", f"warnings[{number}]", "reading the inputs says this in other words")
+        if said[0] in WARNINGS and said[:2] in of_reading:
+            yield Violation("warning", f"warnings[{number}]", "reading the inputs says this with other figures")
     for one in seen:
-        if one.sure and (one.code, one.at, one.text) not in said:
+        if one.sure and words.said(one.code, one.at, one.text) not in every:
             yield Violation("unwarned", one.at, f"{one.code} is not said: {one.text}")
-    times = Counter((one.code, one.at, one.text) for one in facts.plan.warnings)
-    for (code, at, _), count in times.items():
-        if count > 1 and (code, at, _) not in read:
-            yield Violation("warning", "warnings", f"{code} is said {count} times of {at}")
+    for said, count in Counter(every).items():
+        if count > 1 and said not in read:
+            yield Violation("warning", "warnings", f"{said[0]} is said {count} times of {said[1]}")
 
 
-def _odd(facts: Facts, notice: Notice, alike: set[tuple[str, str, str]], seen: set[str]) -> Iterator[str]:
+def _odd(facts: Facts, said: Said, alike: set[Said], seen: set[str]) -> Iterator[str]:
     """What is wrong with a warning by itself."""
-    if notice.code not in WARNINGS:
-        yield f"{notice.code} is not a known warning"
+    code, at, _ = said
+    if code not in WARNINGS:
+        yield f"{code} is not a known warning"
         return
-    shapes = _shapes().get(notice.code, []) if facts.plan.question != "compound" else []
-    if shapes and not any(_is_at(notice.at, place) and words.fullmatch(notice.text) for place, words in shapes):
-        yield f"{notice.code} at {notice.at} is not said in these words"
-    if notice.at is not None and not _is_there(facts, notice.at):
-        yield f"there is no {notice.at}"
-    whole = notice.code == "W-gap" or (notice.code in seen and notice.code in _SEEN_WHOLE)
-    if whole and (notice.code, notice.at, notice.text) not in alike:
-        yield f"{notice.code} is said of {notice.at}, and that is not so"
+    places = _PLACES_OF.get(code, []) if facts.plan.question != "compound" else []
+    if places and not any(_is_at(at, place) for place in places):
+        yield f"{code} is not said of {at}"
+    if at is not None and not _is_there(facts, at):
+        yield f"there is no {at}"
+    if (code == "W-gap" or (code in seen and code in _SEEN_WHOLE)) and said not in alike:
+        yield f"{code} is said of {at}, and that is not so"
 
 
 _SEEN_WHOLE = ("W-idle-machine", "W-swap", "W-small-pool", "W-queueing")
 """Codes of which all that may be said is seen again, where any is."""
-
-
-@cache
-def _shapes() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    found: dict[str, list[tuple[str, re.Pattern[str]]]] = defaultdict(list)
-    for line in _WORDS.strip().replace("\\\n    ", "").splitlines():
-        code, place, words = line.split(" | ")
-        body = re.escape(words).replace(r"\*", ".*")
-        found[code].append((place, re.compile(body, re.DOTALL)))
-    return found
 
 
 def _is_at(at: str | None, place: str) -> bool:
@@ -190,15 +192,15 @@ def _is_there(facts: Facts, at: str) -> bool:
     return not rest or head not in known or any(rest == one or rest.startswith((f"{one}.", f"{one}[")) for one in ways)
 
 
-def _due(facts: Facts) -> Iterator[_Seen]:
+def _due(facts: Facts, words: Words) -> Iterator[_Seen]:
     """What is to be warned of, as far as it can be seen again."""
     yield from _idle(facts)
-    yield from _wide(facts)
+    yield from _wide(facts, words)
     if facts.plan.question == "variants":
         yield from _unlimited(facts)
         yield from _swaps(facts)
         yield from _several_on_a_card(facts)
-        yield from _waiting(facts)
+        yield from _waiting(facts, words)
     elif facts.plan.question == "pool":
         yield from _small_pool(facts)
         yield from _falling(facts)
@@ -228,7 +230,7 @@ def _idle(facts: Facts) -> Iterator[_Seen]:
             yield _Seen("W-idle-machine", f"workers.{worker.id}", text, sure=min(short) <= _EXACT)
 
 
-def _wide(facts: Facts) -> Iterator[_Seen]:
+def _wide(facts: Facts, words: Words) -> Iterator[_Seen]:
     """A plan is called feasible, and no more, where its gap is above what is allowed; nothing else has that warning.
 
     Within a restriction no plan is called more than feasible: there the warning may be right, and is not asked for.
@@ -237,13 +239,13 @@ def _wide(facts: Facts) -> Iterator[_Seen]:
     by_play = any(one.model.startswith("simulation") for one in facts.plan.promises)
     if claim is None or claim.gap is None or claim.scope == "none" or facts.plan.status != "feasible":
         return
-    start = f"the gap of {claim.gap:.2g} is above "
+    gap = f"{claim.gap:.2g}"
     if claim.scope == "relaxation" and by_play:
         return  # Simulation asks for more than that bound knows of.
-    words = re.compile(rf"{re.escape(start)}(this formulation's default of|what was asked for,) [0-9.e-]+")
-    said = [one.text for one in facts.plan.warnings if one.code == "W-gap" and words.fullmatch(one.text)]
+    texts = [one.text for one in facts.plan.warnings if one.code == "W-gap"]
+    said = [text for text in texts for shown, *most in [words.figures(text)[:2] or [""]] if shown == gap and most]
     if said or claim.scope != "restriction":
-        yield _Seen("W-gap", "claims", said[0] if said else f"{start}what is allowed")
+        yield _Seen("W-gap", "claims", said[0] if said else f"the gap of {gap} is above what is allowed")
 
 
 def _paid_whole(facts: Facts, worker: Worker) -> bool:
@@ -259,17 +261,17 @@ def _unlimited(facts: Facts) -> Iterator[_Seen]:
     counted = limits.instances or limits.only_listed or profile.hosts
     if counted or any(offer.stock is not None for offer in profile.offers.values()):
         return
+    all_runs = [run for variant in profile.variants.values() for run in variant.runs]
     taken = {name for seat in facts.seats.values() if seat.run for name, amount in seat.run.needs.items() if amount > 0}
-    lacking = taken - set(limits.resources)
-    start, end = "nothing limits ", ": the plan assumes that there is enough"
+    lacking, most = taken - set(limits.resources), {key for run in all_runs for key in run.needs}
     for one in facts.plan.warnings:
-        if one.code == "W-unlimited" and one.text.startswith(start) and one.text.endswith(end):
-            names = one.text.removeprefix(start).removesuffix(end).split(", ")
-            if lacking <= set(names) and names == sorted(names) and not set(names) & set(limits.resources):
-                yield _Seen(one.code, one.at or "", one.text)
-                return
+        names = Words(frozenset(most)).figures(one.text) if one.code == "W-unlimited" else ()
+        if names and lacking <= set(names) <= most - set(limits.resources) and list(names) == sorted(names):
+            yield _Seen(one.code, one.at or "", one.text)
+            return
     if lacking:
-        yield _Seen("W-unlimited", "slo.limits.resources", f"{start}{', '.join(sorted(lacking))}{end}")
+        text = f"nothing limits {', '.join(sorted(lacking))}: the plan assumes that there is enough"
+        yield _Seen("W-unlimited", "slo.limits.resources", text)
 
 
 def _swaps(facts: Facts) -> Iterator[_Seen]:
@@ -314,7 +316,7 @@ def _several_on_a_card(facts: Facts) -> Iterator[_Seen]:
         yield _Seen("W-gpu-share", "variants", text)
 
 
-def _waiting(facts: Facts) -> Iterator[_Seen]:
+def _waiting(facts: Facts, words: Words) -> Iterator[_Seen]:
     """Applications that would wait too long at the planned use, by a rule of thumb for queues of little variance."""
     plan, options = facts.plan, facts.plan.method.options
     if options.get("size") != "planned" or options.get("violators") == "count":
@@ -346,10 +348,10 @@ def _waiting(facts: Facts) -> Iterator[_Seen]:
             if abs(own + waits - limit) <= limit * 1e-3:
                 near.add(app)
     if late and not near:
-        yield from _said_of(facts, late)
+        yield from _said_of(facts, words, late)
 
 
-def _said_of(facts: Facts, late: dict[str, float]) -> Iterator[_Seen]:
+def _said_of(facts: Facts, words: Words, late: dict[str, float]) -> Iterator[_Seen]:
     """That these are late: the busiest are named, in whatever order where rounding alone tells them apart."""
 
     def text(named: str) -> str:
@@ -365,9 +367,9 @@ def _said_of(facts: Facts, late: dict[str, float]) -> Iterator[_Seen]:
         if known and all(abs(float(named[app]) - 100.0 * late[app]) <= _POINT for app in named):
             others = (busy for app, busy in late.items() if app not in named)
             least = min(late[app] for app in named)
-            words = text(", ".join(f"{app} ({percent}%)" for app, percent in named.items()))
-            if words == notice.text and all(busy <= least + _PLAIN for busy in others):
-                yield _Seen(notice.code, "promises", words)
+            same = text(", ".join(f"{app} ({percent}%)" for app, percent in named.items()))
+            if words.figures(same) == words.figures(notice.text) and all(busy <= least + _PLAIN for busy in others):
+                yield _Seen(notice.code, "promises", same)
                 return
     worst = sorted(late.items(), key=lambda one: (-one[1], one[0]))
     yield _Seen("W-queueing", "promises", text(", ".join(f"{app} ({busy:.0%})" for app, busy in worst[:_SHOWN])))

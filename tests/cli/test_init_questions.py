@@ -205,7 +205,7 @@ def test_what_is_missing_is_named_and_nothing_is_written(
         ("models.csv", "model,hardware,batch,mean_ms\nm,t4,1,3\nm,t4,1,4\n", "is in line 2 already"),
         ("models.csv", "step,model,hardware,mean_ms\na,m,t4,3\n,n,t4,4\n", "the step of this line"),
         ("models.csv", "step,model,hardware,batch,mean_ms\na,m,t4,1,3\nb,m,t4,2,4\n", "is of the step a"),
-        ("models.csv", "step,model,hardware,batch,mean_ms\na,m,t4,1,3\na,n,t4,1,4\n", "how good each model is"),
+        ("models.csv", "step,model,hardware,batch,mean_ms\na,m,t4,1,3\na,n,t4,1,4\n", "m: its quality"),
         ("models.csv", 'model,hardware,mean_ms\n"' + "m" * 200_000 + '",t4,3\n', "Save it as CSV anew."),
     ],
 )

@@ -17,7 +17,7 @@ from hetplan.drawing.fleet import MOST_GROUPS, fleet_picture
 from hetplan.drawing.page import Html
 from hetplan.drawing.report import BillLine, Documents, plan_fragment, report_page, wish_words
 from hetplan.drawing.svg import Picture, short, ticks
-from hetplan.simulator.figures import distribution_over, responses_of
+from hetplan.simulator.figures import Together, responses_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HARM = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m\u202e&amp;"
@@ -285,7 +285,7 @@ def test_a_distribution_is_that_of_all_responses() -> None:
     random = np.random.default_rng(3)
     runs = [np.sort(random.exponential(40.0, 5000)) for _ in range(3)]
     together = np.concatenate(runs)
-    for percentage, ms in distribution_over([responses_of(run) for run in runs]):
+    for percentage, ms in Together([responses_of(run) for run in runs]).distribution():
         assert ms == pytest.approx(np.percentile(together, percentage), rel=0.02 if percentage < 99 else 0.1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.simulator.figures import estimate, estimate_of_share, percentile_over, responses_of, share_interval
+from hetplan.simulator.figures import Together, estimate, estimate_of_share, responses_of, share_interval
 
 times = st.lists(st.sampled_from([5.0, 10.0, 20.0, 40.0, 80.0, math.inf]), min_size=1, max_size=30)
 
@@ -21,7 +21,7 @@ def test_of_alike_runs_the_percentile_is_that_of_each(found: list[float], percen
     ordered = sorted(found)
     place = math.ceil(percentile / 100.0 * len(ordered) - 1e-9) - 1
     runs = [responses_of(ordered)] * 3
-    assert percentile_over(runs, percentile) == (ordered[place],) * 3
+    assert Together(runs).percentile(percentile) == (ordered[place],) * 3
 
 
 @settings(deadline=None)
@@ -29,7 +29,7 @@ def test_of_alike_runs_the_percentile_is_that_of_each(found: list[float], percen
 def test_an_interval_holds_its_value_and_ends_at_responses_that_occurred(
     found: list[list[float]], percentile: float
 ) -> None:
-    value, low, high = percentile_over([responses_of(sorted(one)) for one in found], percentile)
+    value, low, high = Together([responses_of(sorted(one)) for one in found]).percentile(percentile)
     assert low <= value <= high
     assert {value, low, high} <= {*(item for one in found for item in one), math.inf}
     # No more than the tail is beyond it on average over the runs, and more is beyond anything shorter.
@@ -58,8 +58,8 @@ def test_thinned_responses_say_how_many_are_beyond(count: int, seed: int) -> Non
 
 
 def test_runs_without_queries_say_nothing() -> None:
-    assert np.isnan(percentile_over([], 99.0)).all()
-    value, low, high = percentile_over([responses_of([3.0, 4.0])], 50.0)
+    assert np.isnan(Together([]).percentile(99.0)).all()
+    value, low, high = Together([responses_of([3.0, 4.0])]).percentile(50.0)
     assert value == 3.0
     assert np.isnan([low, high]).all()
 
@@ -83,7 +83,7 @@ def test_intervals_of_a_heavy_tail_hold_the_truth_more_often_than_those_around_t
     truth = float(np.quantile(many, 0.99))
     held, around_mean = 0, 0
     for five in runs.reshape(600, 5, -1):
-        _, low, high = percentile_over([responses_of(one) for one in five], 99.0)
+        _, low, high = Together([responses_of(one) for one in five]).percentile(99.0)
         held += low <= truth <= high
         plain = estimate([float(one[989]) for one in five])
         around_mean += plain.low <= truth <= plain.high

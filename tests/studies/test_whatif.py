@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -9,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -78,7 +80,7 @@ def test_along_a_price_every_best_fleet_is_found_and_each_place_is_exact() -> No
             price = low + part * (high - low)
             bill = fleet.get("small-od", 0) * price + fleet.get("big-od", 0) * 2.5
             assert least_cost(name="price:small-od", value=round(price, 9)) == pytest.approx(bill, rel=1e-7)
-    assert "every fleet" in answer.notes[0]
+    assert "every fleet" in answer.notes[-1]
 
 
 def test_along_a_rate_the_bill_steps_where_it_is_said_to() -> None:
@@ -226,6 +228,42 @@ def test_factors_change_all_that_they_name() -> None:
     assert [offer["price_per_hour"] for offer in dearer.values()] == ["1.5", "3.75"]
 
 
+PLENTY: dict[str, Any] = copy.deepcopy(PROFILE)
+del PLENTY["offers"]["small-od"]["stock"]
+OWN: dict[str, Any] = copy.deepcopy(PLENTY)
+for _place, _price in enumerate(("1", "2.5")):
+    OWN["variants"]["m"]["runs"][_place]["price_per_hour"] = _price
+
+
+def test_a_factor_on_prices_is_on_what_is_paid_and_an_offer_that_nobody_pays_is_refused() -> None:
+    same = hp.whatif(PLENTY, SLO, ["prices:small-od=0.5,1,2"], confirm=False)
+    own = hp.whatif(OWN, SLO, ["prices:small-od=0.5,1,2"], confirm=False)
+    assert [point["value"] for point in own.points] == [point["value"] for point in same.points]
+    assert len({point["value"] for point in own.points}) > 1
+    for name in ("price:small-od=0.5,1", "profile.offers.small-od.price_per_hour=0.5,1"):
+        with pytest.raises(InputError, match=r"price by itself.*prices:small-od=0.5:2.*runs\[0\].price_per_hour"):
+            hp.whatif(OWN, SLO, [name], confirm=False)
+    by_path = hp.whatif(OWN, SLO, ["profile.variants.m.runs[0].price_per_hour=0.5,1,2"], confirm=False)
+    assert [point["value"] for point in by_path.points] == [point["value"] for point in own.points]
+    one: dict[str, Any] = copy.deepcopy(OWN)
+    del one["variants"]["m"]["runs"][0]["price_per_hour"]
+    assert len({point["value"] for point in hp.whatif(one, SLO, ["price:small-od=0.5,2"], confirm=False).points}) > 1
+    with pytest.raises(InputError, match=r"variants\.m\.runs\[0\].*price by itself"):
+        hp.robust(OWN, SLO)
+
+
+def test_a_factor_on_prices_is_on_what_is_paid_ahead_too() -> None:
+    profile: dict[str, Any] = copy.deepcopy(PROFILE)
+    profile["offers"]["big-od"]["commit"] = {"term_s": 3600, "upfront": "2", "price_per_hour": "1.5"}
+    files = Files.of(load_inputs(profile, SLO))
+    dearer = axis_of("prices=2", files).written(files.documents, 2.0)["profile"]["offers"]["big-od"]
+    assert (dearer["price_per_hour"], dearer["commit"]["upfront"], dearer["commit"]["price_per_hour"]) == (
+        "5",
+        "4",
+        "3",
+    )
+
+
 def test_ray_that_is_not_there_is_said_so() -> None:
     try:
         import ray  # noqa: F401
@@ -236,8 +274,19 @@ def test_ray_that_is_not_there_is_said_so() -> None:
         Spread(on="spark")
 
 
+def _answers(held: socket.socket, said: bytes) -> None:
+    """A server that answers the first words of a caller with these, or with nothing for as long as he waits."""
+    caller, _ = held.accept()
+    with caller:
+        caller.recv(1000)
+        if said:
+            caller.sendall(said)
+        with suppress(ConnectionResetError):
+            caller.recv(1000)
+
+
 @pytest.mark.parametrize("named", ["ray:{at}", "ray:ray://{at}", "ray"])
-def test_a_cluster_that_does_not_answer_is_refused_before_ray_waits_for_it(
+def test_a_cluster_that_does_not_answer_as_ray_does_is_refused_before_ray_waits_for_it(
     named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray itself would try for minutes: it is not even imported."""
@@ -257,7 +306,15 @@ def test_a_cluster_that_does_not_answer_is_refused_before_ray_waits_for_it(
         assert "no Ray cluster answers at" in fault.why
         assert "ray start --head" in fault.remedy
         held.listen()
-        Spread(on=named.format(at=at))
+        for said, taken in ((b"\0\0\0\4\0\0\0\0\0", True), (b"HTTP/1.0 400 Bad Request", False), (b"", False)):
+            server = threading.Thread(target=_answers, args=(held, said))
+            server.start()
+            if taken:
+                Spread(on=named.format(at=at))
+            else:
+                with pytest.raises(InputError, match=f"no Ray cluster answers at .*{at}.*"):
+                    Spread(on=named.format(at=at))
+            server.join()
     with pytest.raises(InputError, match="Port"):
         Spread(on="ray:127.0.0.1:head")
     Spread(on="ray:auto")
@@ -273,6 +330,19 @@ def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() 
     assert costs == sorted(costs)
     assert [point["cost_per_hour"] for point in found.points] == pytest.approx(costs)
     assert len(found.breakpoints) == len({str(point["fleet"]) for point in found.points}) - 1 > 0
-    assert "none was tried between" in found.notes[0]
+    assert "none was tried between" in found.notes[-1]
     with pytest.raises(InputError, match="hundreds of plans"):
         hp.robust(PROFILE, slo, question="fleet")
+
+
+def test_a_sized_plan_that_a_harder_value_betters_is_said_so() -> None:
+    files = Files.of(load_inputs(PROFILE, SLO))
+    sweep = room._Sweep(room.Asked.of(files, [axis_of("rate=100,200,300", files)]), Spread(), 9)
+
+    def at(rate: float, value: float) -> dict[str, Any]:
+        return {"values": [rate], "ok": True, "value": value, "sense": "min", "about": "cost_per_hour"}
+
+    assert list(sweep._dearer([at(100, 1.0), at(200, 3.0), at(300, 2.0)])) == [
+        "at 200 the plan of 300 does too, and better: cost_per_hour 2"
+    ]
+    assert list(sweep._dearer([at(100, 1.0), at(200, 2.0), at(300, 2.0)])) == []

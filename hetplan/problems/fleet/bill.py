@@ -114,7 +114,8 @@ def of_sharing(levers: tuple[Lever, ...], found: Found) -> tuple[Lever, ...]:
     if not levers or not found.together:
         return levers
     cost = cost_of(found.wish, found.fleet) / (found.wish.hours * found.wish.periods)
-    before = levers[-1].model_copy(update={"about": "no machine is shared by applications"})
+    name = "apart" if levers[-1].name == "this plan" else levers[-1].name
+    before = levers[-1].model_copy(update={"name": name, "about": "no machine is shared by applications"})
     return (*levers[:-1], before, _lever("shared", "this plan", cost, before.cost_per_hour))
 
 

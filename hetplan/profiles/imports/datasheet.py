@@ -64,8 +64,18 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
                 document["engines"][f"{name}-{gpu}"] = engine
                 document["variants"][name]["runs"].append({"hardware": gpu, "engine": f"{name}-{gpu}"})
     if not document["engines"]:
-        raise _wrong(file, "$.models", list(models), "a model whose weights fit into some GPU")
+        raise InputError.one(
+            file=file, path="$.models",
+            value=", ".join(f"{name}: {_weights(one, '$.models', file) / 1e9:.4g} GB" for name, one in models.items()),
+            why=f"weights that fit into {usual['memory']:.0%} of some machine's memory",
+            remedy='Use several GPUs as one machine ("gpus": 4; with init --gpu h100x4=PRICE), or a larger one.',
+        )  # fmt: skip
     return document
+
+
+def _weights(model: Mapping[str, Any], at: str, file: str) -> float:
+    """What a model's weights take, in bytes."""
+    return _number(model, "parameters", at, file) * _number(model, "bytes_per_parameter", at, file, 2.0)
 
 
 def _engine(
@@ -76,7 +86,7 @@ def _engine(
     parameters, layers, kv_heads, size, heads = (
         _number(model, name, at, file) for name in ("parameters", "layers", "kv_heads", "head_size", "heads")
     )
-    weights = parameters * _number(model, "bytes_per_parameter", at, file, 2.0)
+    weights = _weights(model, at, file)
     kv = 2.0 * layers * kv_heads * size * _number(model, "bytes_per_kv", at, file, 2.0)
     flops = _number(card, "tflops", gpu_at, file) * 1e12 * usual["compute"] * count
     speed = _number(card, "bandwidth_gbps", gpu_at, file) * 1e9 * usual["bandwidth"] * count
