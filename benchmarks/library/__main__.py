@@ -196,7 +196,7 @@ def beside() -> int:
                 continue
             took = time.process_time() - begun
             best, value = instance["found"].get("value"), now.get("value")
-            same = best == value if None in (best, value) else math.isclose(best, value, rel_tol=1e-4)
+            same = now == instance["found"] if None in (best, value) else math.isclose(best, value, rel_tol=1e-4)
             if same:
                 table.setdefault(key, []).append(took)
             else:

@@ -24,9 +24,21 @@ __all__ = [
     "StateFile",
     "Unchecked",
     "Wait",
+    "file_option",
     "method_from",
+    "option",
     "read_settings",
 ]
+
+
+def option(names: str, metavar: str, text: str) -> Any:
+    """An option with a value: `-o --output`, what stands for the value in the help, and the help."""
+    return typer.Option(*names.split(), metavar=metavar, help=text)
+
+
+def file_option(names: str, metavar: str, text: str) -> Any:
+    """An option that names a file; who reads it says what is wrong with it."""
+    return typer.Option(*names.split(), metavar=metavar, readable=False, help=text)
 
 
 def _questions() -> list[str]:
@@ -41,12 +53,8 @@ Profiles = Annotated[
 ]
 SloFile = Annotated[Path, typer.Argument(metavar="SLO", readable=False, help="SLO file: what is wanted.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")]
-StateFile = Annotated[
-    Path | None, typer.Option("--state", metavar="FILE", readable=False, help="State file: what runs now.")
-]
-Measured = Annotated[
-    Path | None, typer.Option("--measured", metavar="FILE", readable=False, help="Measurements that the question used.")
-]
+StateFile = Annotated[Path | None, file_option("--state", "FILE", "State file: what runs now.")]
+Measured = Annotated[Path | None, file_option("--measured", "FILE", "Measurements that the question used.")]
 Question = Annotated[
     str | None,
     typer.Option(
@@ -58,15 +66,9 @@ Question = Annotated[
 Formulation = Annotated[
     str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan options QUESTION`).")
 ]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of the formulation; may be repeated."),
-]
+Settings = Annotated[list[str] | None, option("--set", "NAME=VALUE", "An option of the formulation; may be repeated.")]
 MethodFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--method", metavar="FILE", readable=False, help="JSON with `formulation` and `options`; --set wins over it."
-    ),
+    Path | None, file_option("--method", "FILE", "JSON with `formulation` and `options`; --set wins over it.")
 ]
 Unchecked = Annotated[
     bool,
@@ -118,9 +120,7 @@ def _value(text: str) -> Any:
         return text
 
 
-HostsFileOption = Annotated[
-    Path, typer.Option("--hosts", metavar="FILE", readable=False, help="Trusted file: hosts, models, time-outs.")
-]
+HostsFileOption = Annotated[Path, file_option("--hosts", "FILE", "Trusted file: hosts, models, time-outs.")]
 Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait so long while another command is at work.")
 ]

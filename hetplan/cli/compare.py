@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson
+from hetplan.cli.arguments import AsJson, option
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import Page, number
 from hetplan.cli.whatif import Jobs, JournalFile, On
@@ -30,32 +30,28 @@ Files = Annotated[
     ),
 ]  # fmt: skip
 DemandFile = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--demand", metavar="[APP=]FILE", help="CSV with start_s,rate_qps; else demand.series of the SLO file."
-    ),
+    list[str] | None, option("--demand", "[APP=]FILE", "CSV with start_s,rate_qps; else demand.series of the SLO file.")
 ]
 Mean = Annotated[
     float | None, typer.Option("--mean", min=0.0, metavar="QPS", help="Scale the demand that is played to this mean.")
 ]
 Hours = Annotated[
-    str | None,
-    typer.Option("--hours", metavar="FROM:TO", help="Play these hours of the file; what is before them is history."),
+    str | None, option("--hours", "FROM:TO", "Play these hours of the file; what is before them is history.")
 ]
 Attain = Annotated[
     float | None,
     typer.Option("--attain", min=0.0, max=1.0, help="Share of queries in time that every way has to reach."),
 ]
-Ways = Annotated[str | None, typer.Option("--ways", metavar="NAME;NAME", help="Only these ways.")]
+Ways = Annotated[str | None, option("--ways", "NAME;NAME", "Only these ways.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Independent draws of the demand.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first draw.")]
 Fresh = Annotated[
     int, typer.Option("--fresh", min=0, metavar="N", help="Report chosen settings under so many draws not tuned on.")
 ]
-Noise = Annotated[str, typer.Option("--noise", metavar="NAME", help="How service times vary: table, mean, p95, ...")]
+Noise = Annotated[str, option("--noise", "NAME", "How service times vary: table, mean, p95, ...")]
 Every = Annotated[float, typer.Option("--every", min=1.0, metavar="S", help="How often replanning looks at demand.")]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write every setting played; - is stdout.")]
-Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write money against lateness as a picture.")]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Write every setting played; - is stdout.")]
+Svg = Annotated[Path | None, option("--svg", "FILE", "Write money against lateness as a picture.")]
 
 
 def compare(

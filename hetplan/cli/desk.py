@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hetplan.cli.arguments import option
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
 
@@ -23,7 +24,7 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[PROFILE... SLO]", help="Files to begin with; others may be loaded."),
 ]
-HostName = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on: this machine only.")]
+HostName = Annotated[str, option("--host", "ADDRESS", "Address to listen on: this machine only.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes any that is free.")]
 AtOnce = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Requests worked on side by side.")]
 Waiting = Annotated[int, typer.Option("--waiting", min=0, help="Requests that may wait; more get 429.")]

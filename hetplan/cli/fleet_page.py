@@ -7,9 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from hetplan.cli.arguments import AsJson, PlanFile
+from hetplan.cli.arguments import AsJson, PlanFile, option
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import Page, number
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bill", "bill_csv", "show_bill", "show_periods"]
 
-CsvTo = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write its lines here as CSV.")]
+CsvTo = Annotated[Path | None, option("--csv", "FILE", "Write its lines here as CSV.")]
 COLUMNS = ("period", "offer", "app", "committed", "rented", "cost_per_hour", "starts_per_hour")
 
 

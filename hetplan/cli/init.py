@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson
+from hetplan.cli.arguments import AsJson, file_option, option
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
 
@@ -22,93 +22,66 @@ __all__ = ["init"]
 
 OTHER_PLACE = "Name another -o FOLDER, or use --force."
 _Text = list[str] | None
-Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The model, where no table names it.")]
-Gpus = Annotated[
-    _Text, typer.Option("--gpu", metavar="NAME=PRICE[:STOCK]", help="A GPU machine, its price per hour; repeatable.")
-]
-Cpus = Annotated[
-    _Text, typer.Option("--cpu", metavar="NAME=PRICE[:STOCK]", help="A machine without a GPU; repeatable.")
-]
+Model = Annotated[str | None, option("--model", "NAME", "The model, where no table names it.")]
+Gpus = Annotated[_Text, option("--gpu", "NAME=PRICE[:STOCK]", "A GPU machine, its price per hour; repeatable.")]
+Cpus = Annotated[_Text, option("--cpu", "NAME=PRICE[:STOCK]", "A machine without a GPU; repeatable.")]
 Prices = Annotated[
     Path | None,
-    typer.Option(
-        "--prices", metavar="CSV", readable=False,
-        help="Prices of the machines: hardware, price_per_hour, stock; or a SkyPilot catalogue (vms.csv).",
+    file_option(
+        "--prices", "CSV", "Prices of the machines: hardware, price_per_hour, stock; or a SkyPilot catalogue (vms.csv)."
     ),
-]  # fmt: skip
-Region = Annotated[str, typer.Option("--region", metavar="NAME", help="The region of a catalogue of prices.")]
+]
+Region = Annotated[str, option("--region", "NAME", "The region of a catalogue of prices.")]
 Ms = Annotated[
-    _Text,
-    typer.Option(
-        "--ms", metavar="HARDWARE:BATCH=MS,...", help="What a batch takes on a machine; repeatable: t4:1=6,8=24."
-    ),
+    _Text, option("--ms", "HARDWARE:BATCH=MS,...", "What a batch takes on a machine; repeatable: t4:1=6,8=24.")
 ]
 Table = Annotated[
     Path | None,
-    typer.Option(
-        "--latencies", metavar="CSV", readable=False,
-        help="A table with the columns model, hardware, batch, mean_ms (also p50_ms ... p99_ms, std_ms, quality, "
+    file_option(
+        "--latencies",
+        "CSV",
+        "A table with the columns model, hardware, batch, mean_ms (also p50_ms ... p99_ms, std_ms, quality, "
         "price_per_hour).",
     ),
-]  # fmt: skip
-App = Annotated[str | None, typer.Option("--app", metavar="NAME", help="The application; by default as the model.")]
+]
+App = Annotated[str | None, option("--app", "NAME", "The application; by default as the model.")]
 Edges = Annotated[
-    _Text,
-    typer.Option(
-        "--edge", metavar="FROM:TO=N", help="Queries that one step sends to another, for tables with steps; repeatable."
-    ),
+    _Text, option("--edge", "FROM:TO=N", "Queries that one step sends to another, for tables with steps; repeatable.")
 ]
 Workers = Annotated[
-    _Text,
-    typer.Option("--workers", metavar="HARDWARE=COUNT", help="Workers that are there: which model answers each batch?"),
+    _Text, option("--workers", "HARDWARE=COUNT", "Workers that are there: which model answers each batch?")
 ]
-Given = Annotated[
-    Path | None,
-    typer.Option(
-        "--profile", metavar="FILE", readable=False, help="A profile that `hetplan profile` or `import` wrote."
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", readable=False, help="A language model's config.json, for known GPUs."),
-]
+Given = Annotated[Path | None, file_option("--profile", "FILE", "A profile that `hetplan profile` or `import` wrote.")]
+Config = Annotated[Path | None, file_option("--config", "FILE", "A language model's config.json, for known GPUs.")]
 Settings = Annotated[
     Path | None,
-    typer.Option(
-        "--settings", metavar="CSV", readable=False,
-        help="Measured settings of a pipeline: a column per knob, quality, STEP_ms for each step.",
+    file_option(
+        "--settings", "CSV", "Measured settings of a pipeline: a column per knob, quality, STEP_ms for each step."
     ),
-]  # fmt: skip
-Tokens = Annotated[
-    str | None, typer.Option("--tokens", metavar="IN:OUT=SHARE,...", help="Tokens of requests for text: 400:200.")
 ]
+Tokens = Annotated[str | None, option("--tokens", "IN:OUT=SHARE,...", "Tokens of requests for text: 400:200.")]
 Lengths = Annotated[
-    Path | None,
-    typer.Option(
-        "--lengths", metavar="FILE", readable=False, help="Recorded requests for text: Azure, BurstGPT, Mooncake."
-    ),
+    Path | None, file_option("--lengths", "FILE", "Recorded requests for text: Azure, BurstGPT, Mooncake.")
 ]
-Rate = Annotated[float | None, typer.Option("--rate", metavar="QPS", help="Queries per second.")]
+Rate = Annotated[float | None, option("--rate", "QPS", "Queries per second; of text, requests.")]
 Rates = Annotated[
     Path | None,
-    typer.Option(
-        "--rates", metavar="FILE", readable=False,
-        help="A record of rates or arrivals, as `hetplan import trace` reads it: planned hour by hour.",
+    file_option(
+        "--rates", "FILE", "A record of rates or arrivals, as `hetplan import trace` reads it: planned hour by hour."
     ),
-]  # fmt: skip
-P50 = Annotated[float | None, typer.Option("--p50", metavar="MS", help="Half of all queries are answered within.")]
-P95 = Annotated[float | None, typer.Option("--p95", metavar="MS", help="95% are answered within.")]
-P99 = Annotated[float | None, typer.Option("--p99", metavar="MS", help="99% are answered within.")]
-Ttft = Annotated[float | None, typer.Option("--ttft", metavar="MS", help="Text: 95% have their first token within.")]
-Tpot = Annotated[float | None, typer.Option("--tpot", metavar="MS", help="Text: for 95% a token takes at most.")]
-Floor = Annotated[float | None, typer.Option("--quality", metavar="LEAST", help="The least quality that will do.")]
-Budget = Annotated[str | None, typer.Option("--budget", metavar="PRICE", help="The most that may be spent per hour.")]
-Folder = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the files go; made if need be.")]
+]
+P50 = Annotated[float | None, option("--p50", "MS", "Half of all queries are answered within.")]
+P95 = Annotated[float | None, option("--p95", "MS", "95% are answered within.")]
+P99 = Annotated[float | None, option("--p99", "MS", "99% are answered within.")]
+Ttft = Annotated[float | None, option("--ttft", "MS", "Text: 95% have their first token within.")]
+Tpot = Annotated[float | None, option("--tpot", "MS", "Text: for 95% a token takes at most.")]
+Floor = Annotated[float | None, option("--quality", "LEAST", "The least quality that will do.")]
+Budget = Annotated[str | None, option("--budget", "PRICE", "The most that may be spent per hour.")]
+Folder = Annotated[Path, option("-o --output", "FOLDER", "Where the files go; made if need be.")]
 AsYaml = Annotated[bool, typer.Option("--yaml", help="Write YAML with comments, in place of JSON.")]
 Add = Annotated[bool, typer.Option("--add", help="Add this application to the files that are in the folder.")]
 Example = Annotated[
-    str | None,
-    typer.Option("--example", metavar="NAME", help="Copy a shipped example, and nothing else: pool, llm, fleet, ..."),
+    str | None, option("--example", "NAME", "Copy a shipped example, and nothing else: pool, llm, fleet, ...")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 

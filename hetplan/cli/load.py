@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile
+from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile, file_option, option
 from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.load_text import TextLoad, text_load
 from hetplan.cli.output import Exit, Output
@@ -31,55 +31,38 @@ __all__ = ["load", "show_load"]
 
 Endpoint = Annotated[
     str,
-    typer.Option(
+    option(
         "--endpoint",
-        metavar="URL",
-        help="Where it is served: http://HOST:PORT of the router, or any address; {app} in it is the application.",
+        "URL",
+        "Where it is served: http://HOST:PORT of the router, or any address; {app} in it is the application.",
     ),
 ]
-Trace = Annotated[
-    Path | None,
-    typer.Option("--trace", metavar="FILE", readable=False, help="Arrival times to replay, instead of a process."),
-]
-Process = Annotated[
-    str | None, typer.Option("--arrivals", metavar="PROCESS", help="poisson, deterministic, gamma:SHAPE, ...")
-]
+Trace = Annotated[Path | None, file_option("--trace", "FILE", "Arrival times to replay, instead of a process.")]
+Process = Annotated[str | None, option("--arrivals", "PROCESS", "poisson, deterministic, gamma:SHAPE, ...")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the queries that are sent, and simulated.")]
 Duration = Annotated[float, typer.Option("--duration", min=0.1, metavar="S", help="Real seconds of load.")]
 TimeOut = Annotated[float, typer.Option("--timeout", min=0.01, metavar="S", help="A reply later than this is none.")]
 Runs = Annotated[int, typer.Option("--simulations", min=0, help="Simulated runs to compare with; 0 for none.")]
 Body = Annotated[
-    Path | None,
-    typer.Option(
-        "--body", metavar="FILE", readable=False, help="JSON to send; a text $AXIS in it becomes the query's value."
-    ),
+    Path | None, file_option("--body", "FILE", "JSON to send; a text $AXIS in it becomes the query's value.")
 ]
 Tolerance = Annotated[
     float,
     typer.Option(min=0.0, metavar="PERCENT", help="Simulation and measurement further apart: exit 9. inf: never."),
 ]
 Headers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--header", metavar="NAME: VALUE", help="A field to send with every request; the value @FILE is read."
-    ),
+    list[str] | None, option("--header", "NAME: VALUE", "A field to send with every request; the value @FILE is read.")
 ]
 Learn = Annotated[
-    Path | None,
-    typer.Option(
-        "--learn", metavar="NEW_PROFILE", help="Write a profile with the service times that the workers report."
-    ),
+    Path | None, option("--learn", "NEW_PROFILE", "Write a profile with the service times that the workers report.")
 ]
 LabelledFile = Annotated[
-    Path | None,
-    typer.Option("--labelled", metavar="NPZ", readable=False, help="Inputs to send, with their labels: an .npz file."),
+    Path | None, file_option("--labelled", "NPZ", "Inputs to send, with their labels: an .npz file.")
 ]
 Scorer = Annotated[
     str, typer.Option(metavar="SCORER", help="With --labelled: top1, module:function beside it, or a command.")
 ]
-Measured = Annotated[
-    Path | None, typer.Option("--measured", metavar="FILE", readable=False, help="Measurements that the plan used.")
-]
+Measured = Annotated[Path | None, file_option("--measured", "FILE", "Measurements that the plan used.")]
 
 
 def load(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked, option
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.page import Page, number
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["diff", "differences", "show", "verify"]
 
 Svg = Annotated[
-    Path | None,
-    typer.Option(
-        "--svg",
-        metavar="FILE",
-        help="Draw the plan (its fleet and flows, or its policies) into this file.",
-    ),
+    Path | None, option("--svg", "FILE", "Draw the plan (its fleet and flows, or its policies) into this file.")
 ]
 Load = Annotated[
     float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")

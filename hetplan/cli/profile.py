@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson
+from hetplan.cli.arguments import AsJson, file_option, option
 from hetplan.cli.output import Exit, Output
 
 if TYPE_CHECKING:
@@ -25,15 +25,9 @@ __all__ = ["profile"]
 Wanted = Annotated[
     Path, typer.Argument(metavar="MEASURE", readable=False, help="TOML file: what to measure, and on which hardware.")
 ]
-ProfileTo = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the profile goes.")]
-JournalAt = Annotated[
-    Path | None,
-    typer.Option("--journal", metavar="FILE", readable=False, help="Where each cell is kept; default: FILE.journal."),
-]
-On = Annotated[
-    str | None,
-    typer.Option("--on", metavar="ray[:ADDRESS]", help="Measure each hardware on its node of a Ray cluster."),
-]
+ProfileTo = Annotated[Path, option("-o --output", "FILE", "Where the profile goes.")]
+JournalAt = Annotated[Path | None, file_option("--journal", "FILE", "Where each cell is kept; default: FILE.journal.")]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Measure each hardware on its node of a Ray cluster.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run measured.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that no earlier run wrote.")]
 

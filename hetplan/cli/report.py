@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile, option
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
@@ -27,17 +27,12 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[PROFILE... SLO]", help="What the plan was made from: adds the bill and more."),
 ]
-PageTo = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write the page here.")]
+PageTo = Annotated[Path, option("-o --output", "FILE", "Write the page here.")]
 Simulation = Annotated[
-    Path | None,
-    typer.Option("--simulation", metavar="FILE", help="What `hetplan simulate --json` wrote; else it is played here."),
+    Path | None, option("--simulation", "FILE", "What `hetplan simulate --json` wrote; else it is played here.")
 ]
-Whatif = Annotated[
-    Path | None, typer.Option("--whatif", metavar="FILE", help="What `hetplan whatif --json` wrote: its curves.")
-]
-Compared = Annotated[
-    Path | None, typer.Option("--compare", metavar="FILE", help="What `hetplan compare --json` wrote of several ways.")
-]
+Whatif = Annotated[Path | None, option("--whatif", "FILE", "What `hetplan whatif --json` wrote: its curves.")]
+Compared = Annotated[Path | None, option("--compare", "FILE", "What `hetplan compare --json` wrote of several ways.")]
 NoPlay = Annotated[bool, typer.Option("--no-simulation", help="Simulate nothing.")]
 Baselines = Annotated[bool, typer.Option("--baselines", help="Also play what people run today under the same queries.")]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile
+from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, file_option, option
 from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
@@ -21,15 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["refuse_beside", "simulate"]
 
-Trace = Annotated[
-    Path | None,
-    typer.Option("--trace", metavar="FILE", readable=False, help="Arrival times to replay, instead of a process."),
-]
+Trace = Annotated[Path | None, file_option("--trace", "FILE", "Arrival times to replay, instead of a process.")]
 Process = Annotated[
-    str | None,
-    typer.Option(
-        "--arrivals", metavar="PROCESS", help="poisson, deterministic, gamma:SHAPE, diurnal:PEAK,DAY_S or mmpp:...."
-    ),
+    str | None, option("--arrivals", "PROCESS", "poisson, deterministic, gamma:SHAPE, diurnal:PEAK,DAY_S or mmpp:....")
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Independent runs; intervals come from their spread.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first run: the same seed gives the same figures.")]
@@ -37,9 +31,7 @@ Duration = Annotated[
     float | None,
     typer.Option("--duration", min=0.001, metavar="S", help="Simulated seconds; default: what the percentile needs."),
 ]
-NoiseOfService = Annotated[
-    str, typer.Option("--noise", metavar="NAME", help="How service times vary: table, mean, lognormal, p95, ...")
-]
+NoiseOfService = Annotated[str, option("--noise", "NAME", "How service times vary: table, mean, lognormal, p95, ...")]
 Misprediction = Annotated[float, typer.Option(min=0.0, help="Relative error of the dispatcher's predictions.")]
 Learn = Annotated[
     bool, typer.Option("--learn", help="The dispatcher begins without latency tables and learns them while serving.")
@@ -56,22 +48,24 @@ Replan = Annotated[
 ]  # fmt: skip
 Fail = Annotated[
     list[str] | None,
-    typer.Option(
-        "--fail", metavar="WHAT[@PERIOD]",
-        help='Of a plan with periods: only this failure ("zone a lost"), in each period or in that with this number.',
+    option(
+        "--fail",
+        "WHAT[@PERIOD]",
+        'Of a plan with periods: only this failure ("zone a lost"), in each period or in that with this number.',
     ),
-]  # fmt: skip
+]
 Spot = Annotated[
     list[str] | None,
-    typer.Option(
-        "--spot", metavar="OFFER=FILE|rate",
-        help="Of a plan with periods: spot machines as recorded, or taken as often as the offers say.",
+    option(
+        "--spot",
+        "OFFER=FILE|rate",
+        "Of a plan with periods: spot machines as recorded, or taken as often as the offers say.",
     ),
-]  # fmt: skip
-Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the timeline as a picture.")]
+]
+Svg = Annotated[Path | None, option("--svg", "FILE", "Write the timeline as a picture.")]
 Threads = Annotated[int, typer.Option(min=1, help="Runs that go side by side.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Play runs in so many processes, not threads.")]
-On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Play runs on a Ray cluster.")]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Play runs on a Ray cluster.")]
 
 
 def simulate(

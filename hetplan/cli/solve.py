@@ -22,7 +22,9 @@ from hetplan.cli.arguments import (
     SloFile,
     StateFile,
     Unchecked,
+    file_option,
     method_from,
+    option,
 )
 from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.errors import InputError
@@ -41,13 +43,9 @@ def _solvers() -> list[str]:
 
 
 PlanTo = Annotated[
-    str | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write the plan here; - is stdout, and then nothing else is."),
+    str | None, option("-o --output", "FILE", "Write the plan here; - is stdout, and then nothing else is.")
 ]
-Start = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="PLAN", readable=False, help="A previous plan to start the search from."),
-]
+Start = Annotated[Path | None, file_option("--from", "PLAN", "A previous plan to start the search from.")]
 Engine = Annotated[str | None, typer.Option(metavar="NAME", help="The engine to use.", autocompletion=_solvers)]
 Recheck = Annotated[
     str | None, typer.Option(metavar="NAME", help="A second engine that must agree.", autocompletion=_solvers)
@@ -63,24 +61,16 @@ Work = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads an engine may use.")]
 Evaluators = Annotated[
-    list[str] | None,
-    typer.Option("--evaluate", metavar="NAME", help="Measure plans with this evaluator of --hosts; may be repeated."),
+    list[str] | None, option("--evaluate", "NAME", "Measure plans with this evaluator of --hosts; may be repeated.")
 ]
-Hosts = Annotated[
-    Path | None,
-    typer.Option("--hosts", metavar="TOML", readable=False, help="Trusted configuration: the commands of evaluators."),
-]
+Hosts = Annotated[Path | None, file_option("--hosts", "TOML", "Trusted configuration: the commands of evaluators.")]
 JournalFile = Annotated[
-    Path | None,
-    typer.Option("--journal", metavar="FILE", help="Write every measurement here, and use those that it has."),
+    Path | None, option("--journal", "FILE", "Write every measurement here, and use those that it has.")
 ]
-History = Annotated[
-    Path | None,
-    typer.Option("--history", metavar="FILE", readable=False, help="Measurements of earlier queries, to begin from."),
-]
+History = Annotated[Path | None, file_option("--history", "FILE", "Measurements of earlier queries, to begin from.")]
 Jobs = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="So many candidates are measured at once.")]
-On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Measure on a Ray cluster.")]
-FrontTo = Annotated[Path | None, typer.Option("--front", metavar="FOLDER", help="Write a front and its plans here.")]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Measure on a Ray cluster.")]
+FrontTo = Annotated[Path | None, option("--front", "FOLDER", "Write a front and its plans here.")]
 ApplyRepair = Annotated[
     int | None,
     typer.Option("--apply-repair", metavar="N", min=1, help="Write the SLO file with repair N into -o, and no plan."),

@@ -22,7 +22,9 @@ from hetplan.cli.arguments import (
     Settings,
     SloFile,
     Wait,
+    file_option,
     method_from,
+    option,
 )
 from hetplan.cli.given_files import KEPT_PLAN, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
@@ -52,31 +54,22 @@ Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help=
 Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, decide, act and end.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps; apply nothing.")]
 Live = Annotated[
-    Path | None,
-    typer.Option("--live", metavar="FILE", help="Samples from service, as JSON lines; after a drift it plans again."),
+    Path | None, option("--live", "FILE", "Samples from service, as JSON lines; after a drift it plans again.")
 ]
 Queries = Annotated[
-    Path | None,
-    typer.Option("--queries", metavar="FILE", help="Queries that come and go, as JSON lines: each is packed at once."),
+    Path | None, option("--queries", "FILE", "Queries that come and go, as JSON lines: each is packed at once.")
 ]
-Decided = Annotated[
-    Path | None, typer.Option("--decided", metavar="FILE", help="With --queries: every decision is kept here.")
-]
+Decided = Annotated[Path | None, option("--decided", "FILE", "With --queries: every decision is kept here.")]
 MovePrice = Annotated[
     float, typer.Option("--move-price", min=0.0, metavar="WEIGHT", help="With --queries: what moving one query costs.")
 ]
 Applies = Annotated[
     bool, typer.Option("--apply", help="With --queries: start and stop their operators on the hosts of --hosts.")
 ]
-ScheduleFile = Annotated[
-    Path | None,
-    typer.Option("--plan", metavar="FILE", readable=False, help="Keep the schedule of this plan with periods."),
-]
+ScheduleFile = Annotated[Path | None, file_option("--plan", "FILE", "Keep the schedule of this plan with periods.")]
 Begins = Annotated[
     str | None,
-    typer.Option(
-        "--begins", metavar="TIME", help="With --plan: when its first period began, 2026-11-23T00:00 (UTC); else today."
-    ),
+    option("--begins", "TIME", "With --plan: when its first period began, 2026-11-23T00:00 (UTC); else today."),
 ]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 

@@ -18,6 +18,8 @@ from hetplan.cli.arguments import (
     Settings,
     SloFile,
     StateFile,
+    file_option,
+    option,
     read_settings,
 )
 from hetplan.cli.output import Exit, Output
@@ -31,14 +33,15 @@ __all__ = ["Jobs", "JournalFile", "On", "whatif"]
 
 Vary = Annotated[
     list[str] | None,
-    typer.Option(
-        "--vary", metavar="NAME=RANGE",
-        help="What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, quality:APP, demand, latency, prices, "
+    option(
+        "--vary",
+        "NAME=RANGE",
+        "What varies: budget, price:OFFER, stock:OFFER, rate:APP, p99:APP, quality:APP, demand, latency, prices, "
         "or a path such as slo.limits.moves; LOW:HIGH, LOW:HIGH:COUNT or A,B,C. One or two.",
     ),
-]  # fmt: skip
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write every point here; - is stdout.")]
-Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the curves as a picture.")]
+]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Write every point here; - is stdout.")]
+Svg = Annotated[Path | None, option("--svg", "FILE", "Write the curves as a picture.")]
 Most = Annotated[int, typer.Option("--most", min=2, metavar="N", help="Most points to try.")]
 Confirm = Annotated[
     bool,
@@ -49,20 +52,18 @@ Robust = Annotated[
 ]
 BoxOf = Annotated[
     str | None,
-    typer.Option(
-        "--box", metavar="demand=D,latency=L,prices=P",
-        help="With --robust: machines that hold while numbers are off by these parts: demand=0.2,latency=0.1.",
+    option(
+        "--box",
+        "demand=D,latency=L,prices=P",
+        "With --robust: machines that hold while numbers are off by these parts: demand=0.2,latency=0.1.",
     ),
-]  # fmt: skip
-Gamma = Annotated[int | None, typer.Option("--gamma", min=1, help="With --box: at most so many are off at once.")]
-OfPlan = Annotated[
-    Path | None, typer.Option("--plan", metavar="PLAN", readable=False, help="With --robust: the plan to look at.")
 ]
+Gamma = Annotated[int | None, typer.Option("--gamma", min=1, help="With --box: at most so many are off at once.")]
+OfPlan = Annotated[Path | None, file_option("--plan", "PLAN", "With --robust: the plan to look at.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, metavar="N", help="Processes that work side by side.")]
-On = Annotated[str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Spread the work over a Ray cluster.")]
+On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Spread the work over a Ray cluster.")]
 JournalFile = Annotated[
-    Path | None,
-    typer.Option("--journal", metavar="FILE", help="Keep what is found here; the same command goes on from it."),
+    Path | None, option("--journal", "FILE", "Keep what is found here; the same command goes on from it.")
 ]
 
 

@@ -152,7 +152,10 @@ class Answers:
             return
         free = {name: one for name, one in (instances or {}).items() if name not in pins}
         other = {**asked, "slo": {**slo, "limits": {**(limits or {}), "instances": free}}, "options": options}
-        without = self._outcome(other, cancel, repairs=False)
+        try:
+            without = self._outcome(other, cancel, repairs=False)
+        except InputError:
+            return  # the question is about machines that are there: without counts it is none
         named = ", ".join(f"{one[0]} of {name}" for name, one in pins.items())
         if without.plan is None or not without.claims:
             yield f"Pinned: {named}. Without pins there is no plan."
@@ -219,9 +222,9 @@ class Answers:
         )
 
     def _quick(self, asked: Document) -> dict[str, Any]:
-        """The options that leave simulation out of planning, where the question has such."""
-        inputs = load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked))
-        return unplayed_size(choose(inputs))
+        """The options that leave simulation out of planning, and that plan roughly, where the question has such."""
+        choice = choose(load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked)))
+        return {**getattr(choice.options, "rough", {}), **unplayed_size(choice)}
 
     def _planner(self, asked: Document) -> Planner:
         profile = self._profile(asked)

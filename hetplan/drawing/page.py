@@ -15,7 +15,8 @@ from hetplan.drawing.svg import STYLE, Picture, plain
 __all__ = ["PAGE_STYLE", "Html"]
 
 PAGE_STYLE = (
-    STYLE + "body.hp,div.hp{background:var(--ground);color:var(--ink);"
+    STYLE + ".hp rect.ground{fill:var(--ground)}"
+    "body.hp,div.hp{background:var(--ground);color:var(--ink);"
     "font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif}"
     "body.hp{margin:0}"
     ".hp main{max-width:960px;margin:0 auto;padding:16px 16px 48px}"

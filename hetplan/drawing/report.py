@@ -383,16 +383,22 @@ def _judged(page: Html, report: Document) -> None:
 
 
 def _promise_table(page: Html, plan: Document) -> None:
-    rows: dict[tuple[object, ...], list[str]] = {}
+    rows: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for promise in plan.get("promises") or ():
         share = f" p{promise['percentile']:g}" if promise.get("percentile") is not None else ""
         said = f"{promise.get('relation', '<=')} {short(promise.get('value'))}"
         what = (promise.get("app") or "all", f"{promise.get('quantity')}{share}", said)
-        why = (promise.get("situation") or "", promise.get("model"), promise.get("basis") or "")
-        rows.setdefault((*what, *why), []).append(str(promise.get("period") or ""))
-    lines = [(*row[:3], ", ".join(filter(None, when)), *row[3:]) for row, when in list(rows.items())[:MOST_ROWS]]
+        why = (str(promise.get("model")), promise.get("basis") or "")
+        after = rows.setdefault((*what, *why), {})
+        after.setdefault(promise.get("situation") or "", []).append(str(promise.get("period") or ""))
+    lines = list[tuple[str, ...]]()
+    for row, situations in list(rows.items())[:MOST_ROWS]:
+        alike: dict[str, list[str]] = {}
+        for situation, periods in situations.items():
+            alike.setdefault(", ".join(filter(None, periods)), []).append(situation)
+        lines += [(*row[:3], when, ", ".join(after), *row[3:]) for when, after in alike.items()]
     # What no promise of this plan says has no column.
-    said_of = [place for place in range(7) if place not in (3, 4) or any(line[place] for line in lines)]
+    said_of = [place for place in range(7) if place not in (3, 4, 6) or any(line[place] for line in lines)]
     columns = ("app", "quantity", "promised", "when", "after", "by the model", "why so")
     page.table([columns[place] for place in said_of], [[line[place] for place in said_of] for line in lines])
 
@@ -457,7 +463,7 @@ def claim_words(claim: Document, *, again: str = "") -> str:
         scope = _SCOPES.get(str(claim.get("scope")), "as far as it goes")
         said = f"No plan has {less} than {short(bound)} ({gap:.1%} away), {scope}."
     if again:
-        whose = f"Whose word this is: {again}."
+        whose = f"This bound is {again}."
     elif claim.get("vouched") == "certified":
         whose = "The plan calls this bound proved."
     else:

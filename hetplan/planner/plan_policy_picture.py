@@ -110,7 +110,7 @@ def svg_of(tables: PolicyTable | Sequence[PolicyTable], *, title: str = "", wide
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + wide + 190}" height="{height}" '
         'font-family="sans-serif" font-size="11">',
-        '<rect width="100%" height="100%" fill="#fff"/>',
+        '<rect class="ground" width="100%" height="100%" fill="#fff"/>',
         '<defs><pattern id="fewer" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<rect width="1" height="5" fill="#fff" fill-opacity="0.6"/></pattern></defs>',
     ]

@@ -23,6 +23,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from hetplan.desk.answers import Answers
 from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Workshop
 
@@ -221,6 +222,15 @@ def test_the_page_plans_quickly_and_then_confirms(server: Server) -> None:
     assert curve["svg"].startswith("<svg ")
     assert server.ask("/desk/curve", {**body, "path": ["limits", "nowhere", "at", "all", 3]})[0] == 422
     assert server.ask("/desk/curve", {**body, "values": [1] * 100})[0] == 422
+
+
+def test_given_workers_are_no_pins_and_a_look_is_rough() -> None:
+    folder = EXAMPLES.parent / "policy"
+    files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}
+    looked = Answers(Allowance()).look(files, threading.Event())
+    assert (looked["status"], looked["confirmed"]) == ("optimal", False)
+    assert "Pinned" not in looked["html"]
+    assert looked["plan"]["method"]["options"]["grid"] == "fld{20}"
 
 
 def test_the_contract_names_every_path_and_its_schemas_hold() -> None:

@@ -173,7 +173,8 @@ class Menus:
     def price(self, ask: Ask, wanted: Sequence[tuple[Application, float, Floats]]) -> list[tuple[float, Choice | None]]:
         """For each application, rate and prices: a lower bound on the cost of any choice, and the cheapest choice.
 
-        None where there is no choice at all. Prices are rounded down to a grid, so equal questions are asked once.
+        None where there is no choice at all (bound: inf), or none was found. An engine may find one and no bound: then
+        the bound is 0. Prices are rounded down to a grid, so equal questions are asked once.
         """
         keys = [(app.name, rate, _grid(prices)) for app, rate, prices in wanted]
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
@@ -186,12 +187,13 @@ class Menus:
                 if answer.status is Status.INFEASIBLE:
                     self.priced[key] = (np.inf, None)
                     continue
-                if answer.point is None or answer.bound is None:
-                    self.priced[key] = (0.0, None)
+                bound = answer.bound if answer.bound is not None else 0.0
+                if answer.point is None:
+                    self.priced[key] = (bound, None)
                     continue
                 machines = tuple(int(n) for n in np.rint(answer.point[: len(self.wish.offers)]))
                 if self.holds(app, key[1], machines):
-                    self.priced[key] = (answer.bound, self.add(app, key[1], machines))
+                    self.priced[key] = (bound, self.add(app, key[1], machines))
                 else:
                     left[key] = app
             missing = left
@@ -205,8 +207,9 @@ class Menus:
             for app, rate, prices, free in left:
                 m = Builder("min", name=f"more machines of {app.name}")
                 x = self.columns(m, app)
-                more = m.columns("more", [offer.name for offer in self.wish.offers], cost=prices)
-                row = m.rows("beyond", [offer.name for offer in self.wish.offers], lower=-np.array(free))
+                names = [offer.name for offer in self.wish.offers]
+                more = m.columns("more", names, upper=[offer.stock for offer in self.wish.offers], cost=prices)
+                row = m.rows("beyond", names, lower=-np.array(free))
                 m.add(row, more, 1.0)
                 m.add(row, x, -1.0)
                 add_part(m, self.wish, self.parts[app.name], x, rate)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,6 +14,9 @@ __all__ = ["FleetOptions"]
 
 class FleetOptions(Options):
     """How a fleet is planned."""
+
+    rough: ClassVar[Mapping[str, object]] = {"levers": False}
+    """What plans faster, while a person moves a limit."""
 
     size: Literal["planned", "estimated", "simulated", "auto"] = Field(
         default="auto",

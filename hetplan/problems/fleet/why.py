@@ -70,8 +70,10 @@ def explained(search: Search) -> Infeasible:
         found = _period(search, p)
         if found is not None:
             return found
-    why = ("each period alone has a plan, but all together have none: commitments or limits.moves are in the way",)
-    return Infeasible(why=why, proved=False)
+    why = "each period alone has a plan, but all together have none: commitments or limits.moves are in the way"
+    if wish.periods == 1:
+        why = "no machines were found for all applications together, and the engine did not prove that there are none"
+    return Infeasible(why=(why,), proved=False)
 
 
 def _alone(search: Search, app: Application, p: int) -> Infeasible:
@@ -80,12 +82,14 @@ def _alone(search: Search, app: Application, p: int) -> Infeasible:
     for number, situation in enumerate(wish.situations):
         shown = wish.situations[0], situation
         less = replace(wish, situations=shown if number else shown[:1])
-        ((_, choice),) = Menus(less, search.menus.parts).price(search.ask, [(app, rate, wish.prices)])
+        ((bound, choice),) = Menus(less, search.menus.parts).price(search.ask, [(app, rate, wish.prices)])
         if choice is None:
             when = "" if not number else f" when {situation.name}"
             kept = f"{situation.keep:g} of {rate:g}" if situation.keep != 1 else f"{rate:g}"
-            why = f"p{p}: no machines on offer carry {kept} qps of {app.name}{when}"
-            return Infeasible(why=(why, *_stocks(wish, search, app)), repairs=tuple(_repairs(search, app, p)))
+            proved, them = bool(np.isinf(bound)), f"{kept} qps of {app.name}{when}"
+            why = f"p{p}: no machines on offer carry {them}" if proved else f"p{p}: no machines were found for {them}"
+            repairs = tuple(_repairs(search, app, p))
+            return Infeasible(why=(why, *_stocks(wish, search, app)), repairs=repairs, proved=proved)
     why = f"p{p}: {app.name} survives each failure alone, but not all of them"
     return Infeasible(why=(why,), repairs=tuple(_repairs(search, app, p)))
 

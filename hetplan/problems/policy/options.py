@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -25,6 +26,11 @@ SIZE = (
 
 class PolicyOptions(Options):
     """`per-query` and what every formulation understands."""
+
+    rough: ClassVar[Mapping[str, object]] = {
+        "grid": "fld{20}", "batching": "max", "accuracy_step": 1.0, "min_gap": 1.0, "simulate": False,
+    }  # fmt: skip
+    """What plans a hundred times faster and less well, while a person moves a limit."""
 
     objective: Literal["per_query", "per_decision"] = Field(
         default="per_query", description="accuracy per query that comes (goodput), or per decision as in the paper"

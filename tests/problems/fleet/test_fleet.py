@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import itertools
 import threading
 from pathlib import Path
@@ -509,3 +510,18 @@ def test_room_to_wait_is_found_at_the_prices_that_are_known(monkeypatch: pytest.
     assert counts[0] > counts[1] == 1
     assert costs[1] <= 1.1 * costs[0]
     assert bounds[1] == pytest.approx(bounds[0], rel=0.02)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ortools"), reason="OR-tools is not installed")
+def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossible() -> None:
+    folder = Path(__file__).resolve().parents[3] / "benchmarks" / "library"
+
+    def asked(name: str) -> hp.Outcome:
+        how: dict[str, Any] = {"question": "fleet", "options": {"size": "planned", "levers": False}}
+        return hp.solve(folder / name / "profile.json", folder / name / "slo.json", solver="cp-sat", **how)
+
+    found = asked("fleet-02")
+    assert (found.claims[0].value, found.claims[0].bound) == (pytest.approx(2.33), 0.0)
+    too_dear = asked("fleet-08")
+    assert too_dear.status == "not-found"
+    assert "did not prove" in too_dear.why[0]
