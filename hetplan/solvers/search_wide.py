@@ -1,14 +1,21 @@
 r"""A search among settings that nobody can list: 10^6 and more, with conditions and rules between knobs.
 
-What is believed: the accuracy of a setting is a Gaussian process over its row of knobs, whose kernel is a sum::
+What is believed: the accuracy of a setting is a Gaussian process over its row of knobs x_g, whose kernel is a sum::
 
-    k(x, y) = a mean_g c(x_g, y_g)                    what each knob does by itself
-            + b prod_g (r + (1 - r) c(x_g, y_g))      what knobs do together
-            + s sum_gh [x_g = y_h] / G^2              what a level does wherever it is chosen (knobs of the same levels)
-            + t mean_g u(x_g) u(y_g)                  what goes on rising along knobs in order
+    k(x, y) = 1                                       what all settings have in common
+            + sum_g w_g^2 (1 - p) c(x_g, y_g)         what each knob does alone
+            + p sum_gh w_g w_h [x_g = y_h]            what a level does wherever it is chosen
+            + b^2 prod_g (r + (1 - r) c(x_g, y_g))    what knobs do together
+            + e^2 s(x) s(y)                           what it does to choose the same level twice in a row
 
-c is 1 for equal levels, 0 for others, and falls with the distance of levels in order. Weights, r and the noise are the
-likeliest of a short list. Seconds and bytes of an operator are processes over the knobs that it reads.
+    c     1 for equal levels, 0 for others; falls with the distance of levels in order, and rises with what goes on
+          rising along them
+    p     between knobs g, h of the same levels; 0 for other knobs
+    s(x)  how often an operator and one that it follows are at the same level of such knobs
+
+The weights w_g, p, b, e and the noise n are where the likelihood is highest, under a prior that is wide for each
+logarithm (for p, of the odds). They are found by steps whose length grows while the slope keeps its sign (Rprop).
+Seconds and bytes of an operator are processes over the knobs that it reads.
 
 Candidates are drawn at random, or made of the best so far by changing one knob or two or by crossing two of them.
 They are improved by climbing from one to the best of its neighbours. The best of them by the same score as in
@@ -24,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.black_box import BlackBox, Measured, Verdict, unbeaten
+from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Verdict, unbeaten
 from hetplan.planner.forms.space import Space
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
 from hetplan.solvers.search import Search, SearchEngine
@@ -35,50 +42,180 @@ __all__ = ["PointProcess", "Wide", "WideSearch"]
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-DRAWN, PAIRS, KEPT, PLACED, CLIMBS = 400, 200, 6, 48, 4
+DRAWN, PAIRS, KEPT, PLACED, CLIMBS = 400, 200, 6, 48, 12
 MOST_OF_A_KNOB = 24
 FALL = 3.0
-WEIGHTS = (
-    (0.6, 0.4, 0.0), (0.85, 0.15, 0.0), (0.1, 0.9, 0.0),
-    (0.3, 0.3, 0.4), (0.4, 0.1, 0.5), (0.45, 0.05, 0.5), (0.1, 0.4, 0.5), (0.1, 0.1, 0.8),
-)  # fmt: skip
-UNLIKE = 3
-"""Of knobs by themselves, together, and of levels wherever they are; the first are for knobs that share none."""
-KEEPS = (0.5, 0.75, 0.9)
-NOISES = (1e-3, 0.03, 0.2)
-TREND = 0.5
-REFIT = 3
+TREND = 0.8
+KEEP = 0.75
+"""The r of the module."""
+TOGETHER, AGAIN, NOISE = 0.3, 0.3, 0.05
+"""Where b, e and n are likeliest beforehand; of G knobs each w_g is at 1 / sqrt(G)."""
+WIDTHS = 0.6, 0.5, 0.5, 1.0, 1.0
+"""How wide the priors of w, b, e, n and p are."""
+REFIT, STEPS, FIRST_STEP, LONGEST_STEP = 3, 10, 0.15, 0.5
 PRIOR_WEIGHT = 2.0
 LEAST = 1e-4
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What the process knows of knobs: how many levels, which in an order, and which knobs have the same levels."""
+    """What the process knows of knobs: how many levels, which in an order, and which knobs have the same levels.
+
+    `joined` are pairs of the latter of which an operator reads one, and an operator that it follows the other.
+    """
 
     levels: tuple[int, ...]
     ordered: tuple[bool, ...]
     alike: tuple[tuple[int, ...], ...] = ()
+    joined: tuple[tuple[int, int], ...] = ()
 
-    def of(self, knobs: tuple[int, ...]) -> Grid:
-        """The same of some knobs only."""
-        at = {knob: place for place, knob in enumerate(knobs)}
+    @classmethod
+    def of(cls, form: BlackBox) -> Grid:
+        """That of a form."""
+        ordered = (*form.ordered, *(False,) * (len(form.levels) - len(form.ordered)))
+        joined = {
+            (one, other)
+            for group in form.alike
+            for operator in form.operators
+            for before in operator.after
+            for one, other in product(form.operators[before].reads, operator.reads)
+            if one != other and one in group and other in group
+        }
+        return cls(form.levels, ordered, form.alike, tuple(sorted(joined)))
+
+    def part(self, operator: Operator) -> Grid:
+        """What an operator reads."""
+        at = {knob: place for place, knob in enumerate(operator.reads)}
         groups = tuple(tuple(at[k] for k in group if k in at) for group in self.alike)
         return Grid(
-            tuple(self.levels[k] for k in knobs), tuple(self.ordered[k] for k in knobs),
+            tuple(self.levels[k] for k in at), tuple(self.ordered[k] for k in at),
             tuple(group for group in groups if len(group) > 1),
         )  # fmt: skip
+
+    def slopes(self, rows: Integers) -> Vector:
+        """Where each level is along its order, from -1 to 1; 0 where there is none."""
+        top = np.maximum(np.array(self.levels) - 1, 1)
+        return np.asarray((2.0 * rows / top - 1.0) * (np.array(self.ordered) & (np.array(self.levels) > 1)))
+
+    def each(self, a: Integers, b: Integers) -> Vector:
+        """The c of the module, a matrix per knob."""
+        found = np.empty((len(self.levels), len(a), len(b)))
+        u, v = self.slopes(a), self.slopes(b)
+        for k, ordered in enumerate(self.ordered):
+            if ordered:
+                found[k] = np.exp(-FALL / 2.0 * np.abs(u[:, k][:, None] - v[:, k][None, :]))
+            else:
+                found[k] = a[:, k][:, None] == b[:, k][None, :]
+        return found
+
+    def again(self, rows: Integers) -> Vector:
+        """The s of the module."""
+        return sum((rows[:, one] == rows[:, other] for one, other in self.joined), np.zeros(len(rows)))
+
+    def bags(self, rows: Integers, weights: Vector) -> list[Vector]:
+        """Per group of knobs with the same levels: the weights of the knobs that are at each level."""
+        found = []
+        for group in self.alike:
+            bag = np.zeros((len(rows), self.levels[group[0]]))
+            for knob in group:
+                bag[np.arange(len(rows)), rows[:, knob]] += weights[knob]
+            found.append(bag)
+        return found
+
+
+class Weights:
+    """The letters of the module's kernel, and how likely they make what was seen."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid, self.knobs = grid, len(grid.levels)
+        start = [-0.5 * np.log(max(1, self.knobs))] * self.knobs + [*np.log((TOGETHER, AGAIN, NOISE)), 0.0]
+        self.prior = np.array(start)
+        self.width = np.array([WIDTHS[0]] * self.knobs + list(WIDTHS[1:]))
+        self.known = np.ones(self.prior.size, dtype=bool)
+        self.known[self.knobs + 1], self.known[self.knobs + 3] = bool(grid.joined), bool(grid.alike)
+        self.shared = np.isin(np.arange(self.knobs), [knob for group in grid.alike for knob in group])
+        self.set(self.prior)
+
+    def set(self, at: Vector) -> None:
+        """Take these logarithms (of p, of the odds)."""
+        self.at = at
+        self.w = np.exp(at[: self.knobs])
+        self.b, self.e, self.n = np.exp(at[self.knobs : self.knobs + 3]) * self.known[self.knobs : self.knobs + 3]
+        self.p = np.where(self.shared, 1.0 / (1.0 + np.exp(-at[-1])), 0.0)
+
+    def kernel(self, a: Integers, b: Integers, each: Vector | None = None) -> Vector:
+        """The k of the module between rows."""
+        grid, square = self.grid, self.w**2
+        each = grid.each(a, b) if each is None else each
+        found = 1.0 + np.tensordot(square * (1.0 - self.p), each, axes=1)
+        found += (grid.slopes(a) * square * TREND) @ grid.slopes(b).T
+        found += self.b**2 * np.prod(KEEP + (1.0 - KEEP) * each, axis=0)
+        found += self.e**2 * np.outer(grid.again(a), grid.again(b))
+        for one, other in zip(grid.bags(a, self.w), grid.bags(b, self.w), strict=True):
+            found += self.p.max() * one @ other.T
+        return np.asarray(found)
+
+    def own(self, rows: Integers) -> Vector:
+        """Each row's variance before anything was seen."""
+        grid, square = self.grid, self.w**2
+        found = 1.0 + square @ (1.0 - self.p) + self.b**2 + self.e**2 * grid.again(rows) ** 2
+        found += TREND * grid.slopes(rows) ** 2 @ square
+        for bag in grid.bags(rows, self.w):
+            found += self.p.max() * (bag**2).sum(axis=1)
+        return np.asarray(found)
+
+    def slope(self, rows: Integers, each: Vector, values: Vector, known: Vector) -> tuple[float, Vector]:
+        """How unlikely values at rows are, up to a constant, and how that changes with each logarithm."""
+        grid, inner, count = self.grid, len(values), self.knobs
+        inverse = np.linalg.inv(self.kernel(rows, rows, each) + np.diag(known + self.n**2))
+        solved = inverse @ values
+        apart = (self.at - self.prior) / self.width
+        unlikely = 0.5 * (values @ solved - np.linalg.slogdet(inverse)[1] + apart @ apart)
+        pull = 0.5 * (inverse - np.outer(solved, solved))
+        alone = each.reshape(count, inner**2) @ pull.ravel()
+        slopes, again = grid.slopes(rows), grid.again(rows)
+        found = np.zeros(self.at.size)
+        found[:count] = 2.0 * self.w**2 * (
+            (1.0 - self.p) * alone + TREND * ((pull @ slopes) * slopes).sum(axis=0)
+        )  # fmt: skip
+        found[count] = 2.0 * self.b**2 * (pull * np.prod(KEEP + (1.0 - KEEP) * each, axis=0)).sum()
+        found[count + 1] = 2.0 * self.e**2 * (again @ pull @ again)
+        found[count + 2] = 2.0 * self.n**2 * np.trace(pull)
+        share = float(self.p.max(initial=0.0))
+        together = 0.0
+        for group, bag in zip(grid.alike, grid.bags(rows, self.w), strict=True):
+            pulled = pull @ bag
+            together += float((pulled * bag).sum())
+            for knob in group:
+                found[knob] += 2.0 * share * self.w[knob] * pulled[np.arange(inner), rows[:, knob]].sum()
+        found[-1] = share * (1.0 - share) * (together - float((self.w**2 * alone)[self.shared].sum()))
+        return float(unlikely), np.where(self.known, found + apart / self.width, 0.0)
+
+    def fit(self, rows: Integers, values: Vector, known: Vector) -> None:
+        """Find them by Rprop from where they are."""
+        each, at = self.grid.each(rows, rows), self.at
+        step, before = np.full(at.size, FIRST_STEP), np.zeros(at.size)
+        best, least = at, np.inf
+        for _ in range(STEPS):
+            self.set(at)
+            unlikely, slope = self.slope(rows, each, values, known)
+            if unlikely < least:
+                best, least = at, unlikely
+            turned = np.sign(slope) * np.sign(before)
+            step = np.minimum(step * np.where(turned > 0, 1.3, np.where(turned < 0, 0.5, 1.0)), LONGEST_STEP)
+            at, before = at - step * np.sign(slope), slope
+        self.set(best)
 
 
 class PointProcess:
     """The process of the module over rows; every row may be asked about, none is listed."""
 
     def __init__(self, grid: Grid, expected: float) -> None:
-        self.grid, self.expected = grid, expected
+        self.grid, self.expected, self.weights = grid, expected, Weights(grid)
         self.rows: Integers = np.zeros((0, len(grid.levels)), dtype=np.int64)
         self.values: list[float] = []
         self.noise: list[float] = []
-        self._since, self._chosen = REFIT, (WEIGHTS[0], KEEPS[1], NOISES[1])
+        self._since = 0
         self._factor: Vector | None = None
 
     def add(self, row: Integers, value: float, noise: float = 0.0) -> None:
@@ -89,29 +226,6 @@ class PointProcess:
         self._factor = None
         self._since += 1
 
-    def _parts(self, a: Integers, b: Integers) -> tuple[Vector, Vector, Vector, Vector]:
-        """Mean agreement per knob, agreements by knob, agreement of labels anywhere, and what rises along orders."""
-        size = max(1, a.shape[1])
-        each = np.zeros((a.shape[1], len(a), len(b)))
-        trend = np.zeros((len(a), len(b)))
-        for k, (levels, ordered) in enumerate(zip(self.grid.levels, self.grid.ordered, strict=True)):
-            if ordered and levels > 1:
-                u, v = 2.0 * a[:, k] / (levels - 1) - 1.0, 2.0 * b[:, k] / (levels - 1) - 1.0
-                each[k] = np.exp(-FALL / 2.0 * np.abs(u[:, None] - v[None, :]))
-                trend += u[:, None] * v[None, :]
-            else:
-                each[k] = a[:, k][:, None] == b[:, k][None, :]
-        labels = np.zeros((len(a), len(b)))
-        for group in self.grid.alike:
-            bags = [_bag(rows, group, self.grid.levels[group[0]]) for rows in (a, b)]
-            labels += bags[0] @ bags[1].T / len(group) ** 2 / len(self.grid.alike)
-        return each.mean(axis=0) if len(each) else np.ones_like(trend), each, labels, trend / size
-
-    def _kernel(self, a: Integers, b: Integers, weights: tuple[float, float, float], keep: float) -> Vector:
-        alone, each, labels, trend = self._parts(a, b)
-        together = np.prod(keep + (1.0 - keep) * each, axis=0)
-        return np.asarray(weights[0] * alone + weights[1] * together + weights[2] * labels + TREND * trend)
-
     def _fit(self) -> None:
         values = np.array(self.values)
         self.centre = float(values.mean())
@@ -121,24 +235,10 @@ class PointProcess:
         known = np.array(self.noise) / self.scale**2
         if self._since >= max(REFIT, len(values) // 8):
             self._since = 0
-            self._chosen = self._likeliest(scaled, known)
-        weights, keep, jitter = self._chosen
-        kernel = self._kernel(self.rows, self.rows, weights, keep)
-        factor = np.asarray(np.linalg.cholesky(kernel + np.diag(known + jitter)), dtype=np.float64)
-        self._factor, self._weights = factor, np.linalg.solve(factor.T, np.linalg.solve(factor, scaled))
-
-    def _likeliest(self, scaled: Vector, known: Vector) -> tuple[tuple[float, float, float], float, float]:
-        alone, each, labels, trend = self._parts(self.rows, self.rows)
-        best, likely = self._chosen, -np.inf
-        for weights, keep in product(WEIGHTS if self.grid.alike else WEIGHTS[:UNLIKE], KEEPS):
-            together = np.prod(keep + (1.0 - keep) * each, axis=0)
-            kernel = weights[0] * alone + weights[1] * together + weights[2] * labels + TREND * trend
-            factors = np.linalg.cholesky(kernel + np.eye(len(known)) * (known + np.array(NOISES)[:, None])[:, None, :])
-            halves = np.linalg.solve(factors, np.broadcast_to(scaled[:, None], (len(NOISES), len(known), 1)))[..., 0]
-            found = -0.5 * (halves**2).sum(axis=1) - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-            if found.max() > likely:
-                likely, best = float(found.max()), (weights, keep, NOISES[int(found.argmax())])
-        return best
+            self.weights.fit(self.rows, scaled, known)
+        kernel = self.weights.kernel(self.rows, self.rows) + np.diag(known + self.weights.n**2)
+        factor = np.asarray(np.linalg.cholesky(kernel), dtype=np.float64)
+        self._factor, self._solved = factor, np.linalg.solve(factor.T, np.linalg.solve(factor, scaled))
 
     def posterior(self, rows: Integers) -> tuple[Vector, Vector]:
         """Mean and deviation of the function itself at these rows."""
@@ -147,28 +247,10 @@ class PointProcess:
         if self._factor is None:
             self._fit()
         assert self._factor is not None
-        weights, keep, _ = self._chosen
-        cross = self._kernel(self.rows, rows, weights, keep)
-        prior = self._own(rows, weights)
+        cross = self.weights.kernel(self.rows, rows)
         half = np.linalg.solve(self._factor, cross)
-        variance = np.maximum(prior - (half**2).sum(axis=0), 1e-9)
-        return self.centre + self.scale * (cross.T @ self._weights), self.scale * np.sqrt(variance)
-
-    def _own(self, rows: Integers, weights: tuple[float, float, float]) -> Vector:
-        """Each row's variance before anything was seen."""
-        own = np.full(len(rows), weights[0] + weights[1])
-        for group in self.grid.alike:
-            bag = _bag(rows, group, self.grid.levels[group[0]])
-            own += weights[2] * (bag**2).sum(axis=1) / len(group) ** 2 / len(self.grid.alike)
-        for k, (levels, ordered) in enumerate(zip(self.grid.levels, self.grid.ordered, strict=True)):
-            if ordered and levels > 1:
-                own += TREND * (2.0 * rows[:, k] / (levels - 1) - 1.0) ** 2 / rows.shape[1]
-        return own
-
-
-def _bag(rows: Integers, group: tuple[int, ...], levels: int) -> Vector:
-    """How often each level is chosen by the knobs of a group."""
-    return np.stack([(rows[:, list(group)] == level).sum(axis=1) for level in range(levels)], axis=1).astype(float)
+        variance = np.maximum(self.weights.own(rows) - (half**2).sum(axis=0), 1e-9)
+        return self.centre + self.scale * (cross.T @ self._solved), self.scale * np.sqrt(variance)
 
 
 class WideSearch(Search):
@@ -182,16 +264,16 @@ class WideSearch(Search):
         self.space = form.space or Space(form.levels)
         self.best, self.best_value, self.observed = -1, np.inf, 0
         self._front = []
-        ordered = (*form.ordered, *(False,) * (len(form.levels) - len(form.ordered)))
-        grid = Grid(form.levels, ordered, form.alike)
+        grid = Grid.of(form)
         self.accuracy = PointProcess(grid, ACCURACY_SPREAD)
-        of = [grid.of(tuple(operator.reads)) for operator in form.operators]
+        of = [grid.part(operator) for operator in form.operators]
         self._seconds = [PointProcess(one, LOG_SPREAD) for one in of]
         self._bytes = [PointProcess(one, LOG_SPREAD) for one in of]
         self._arrives = PointProcess(of[0], LOG_SPREAD)
         self._known: list[set[bytes]] = [set() for _ in form.operators]
         self._closed: set[int] = set()
         self._value: dict[int, float] = {}
+        self._kept: list[tuple[int, ...]] = []
         for found in form.old:
             self._learn(found, form.drift)
 
@@ -208,6 +290,8 @@ class WideSearch(Search):
             value, place = float(values.min()), int(np.argmin(values))
             if value < self.best_value:
                 self.best, self.best_value = c * len(form.placements) + place, value
+            if np.isfinite(value):
+                self._kept.append(self.space.row(c))
             if len(form.aim.of) > 1:
                 fresh = [(c * len(form.placements) + at, figures) for at, figures in form.figures(c)]
                 self._front = unbeaten([*self._front, *fresh])
@@ -334,7 +418,7 @@ class WideSearch(Search):
             return passes
         if len(self.form.aim.of) > 1:
             return passes * (mean + sd - float(mean.min()) + LEAST)
-        best = -self.best_value if np.isfinite(self.best_value) else float(mean.min())
+        best = float(self.accuracy.posterior(np.array(self._kept))[0].max() if self._kept else mean.min())
         return passes * np.maximum(expected_improvement(mean, sd, best), LEAST * LEAST)
 
     def _worth(self, mean: Vector, gain: Vector, passes: Vector, timed: tuple[Vector, Vector]) -> Vector:

@@ -61,9 +61,14 @@ ROUNDS = 6
 BACK = 0.97
 """What is left of a rate, each time that fresh seeds do not confirm it."""
 MOST_BACK = 6
+FULL = 0.9
+"""Of the share that may be late, what the rate of one pool may use up: fresh seeds confirm it, and more of them if
+they leave it open."""
 BELOW = 0.985
-"""Of the highest rate that a few queries show to be kept, what is promised. A little above it queues never end; near it
-they do so seldom that runs of a million queries may show none, and the next may."""
+"""Of the highest rate that a few queries show to be kept, what is promised: a choice is biased towards luck."""
+NEAR, ENDLESS = 0.95, 2.0
+"""From this share on of a rate at which so many times too many are late, queues build up seldom and last long: short
+runs may miss them all, and begin without them."""
 LEAST_RAISED, MOST_RAISED = 1.02, 1.5
 """By how much the fluid rate is raised, at least and at most, after a pool that was late."""
 HOPEFUL = 0.9
@@ -76,8 +81,9 @@ MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
 FAR = 3.0
 """Times the least cost there can be: such a pool is not handed out where it is not sure to be kept at once."""
-LONGER = (20, 30_000)
-"""What confirms a rate where fewer runs leave open whether it is kept: more seeds, none seen before."""
+LONGER, STEADY = (20, 30_000), (5, 60_000)
+"""What confirms a rate where fewer runs leave open whether it is kept, and where shorter runs may miss the queues that
+last: seeds that none has seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
 MOST_AGAIN = 3
@@ -201,12 +207,18 @@ class _Trial:
         low, high = 0.0, rated.lam
         rate = rated.lam * estimated_use(self.pool, rated)
         for _ in range(MOST_NARROWED):
-            good = self.at(rated, rate).good
+            good = self.at(rated, rate).worst <= FULL
             low, high = (rate, high) if good else (low, rate)
             if high - low <= WIDTH * high or not self.left:
                 break
             rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else 0.8 * high
         return low
+
+    def is_near_the_end(self, rated: Rated, rate: float) -> bool:
+        """Whether queues never end at a rate that is hardly higher, as far as the pool was played."""
+        counts = tuple(rated.counts.tolist())
+        endless = [at for (of, at), shown in self.played.items() if of == counts and shown.worst >= ENDLESS]
+        return rate > NEAR * min([rated.lam, *endless])
 
     def confirmed(
         self, rated: Rated, rate: float, program: Sequence[Reported], warnings: Sequence[Notice] = ()
@@ -215,9 +227,10 @@ class _Trial:
         last: Played | None = None
         for _ in range(MOST_BACK if rate > 0 and self.ask.remaining > 0 else 0):
             last = self._play(rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
-            open_yet = last.at_edge or (self.pool.wish.rate_qps is not None and last.late and last.worst < 1.0)
-            if open_yet and self.ask.remaining > 0:
-                last = self._play(rated, rate, LONGER, self.ask.limits.seed + 2 * FRESH)
+            open_yet = last.worst < 1.0 if last.late else last.at_edge
+            again = LONGER if open_yet else STEADY if not last.late and self.is_near_the_end(rated, rate) else None
+            if again is not None and self.ask.remaining > 0:
+                last = self._play(rated, rate, again, self.ask.limits.seed + 2 * FRESH)
             if not last.late:
                 return self._drafted(rated, rate, program, last.promises, warnings)
             if self.pool.wish.rate_qps is not None:
@@ -227,8 +240,12 @@ class _Trial:
         if self.ask.remaining <= 0 and last is None:
             text = "time ended before a simulation could confirm the rate"
             return replace(made, warnings=(*made.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
+        if not rate:
+            tried = min(at for _, at in self.played)
+            why = f"in simulation {_shown(None)} at every rate that was tried, from {tried:.4g} qps on"
+            return replace(made, target_missed=why, repairs=where_late(self.pool.wish.app_id, self.pool.wish.app, None))
         why = f"in simulation at {rate:.6g} qps {_shown(last)}"
-        return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),) if rate else ())
+        return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),))
 
     def _drafted(
         self,
@@ -328,9 +345,11 @@ def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tu
     while trial.left:
         answer = ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
         if answer.point is None:
-            if want <= max(rate * LEAST_RAISED, above) or last is not None:
+            least = max(rate, above) if last is None else last.lam * LEAST_RAISED
+            if want <= least:
                 break
-            want = max(rate, above, want * 0.95)
+            lower = 0.95 * want if last is None else 0.5 * (want + least)
+            want = lower if lower > least * LEAST_RAISED else least
             continue
         before, last = last, rate_at(pool, ask, read_counts(pool, answer.point))
         if not _playable(pool, last):
@@ -340,6 +359,22 @@ def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tu
             return [last], last
         raised = min(max(shown.worst**0.2, LEAST_RAISED), MOST_RAISED)
         want = max(want * raised, last.lam * LEAST_RAISED)
+    return _more_machines(trial, bound, rate, last)
+
+
+def _more_machines(trial: _Trial, bound: Reported, rate: float, last: Rated | None) -> tuple[list[Rated], Rated | None]:
+    """Where no pool has a higher fluid rate: one machine more at a time, whose room the queues may still need."""
+    pool = trial.pool
+    while trial.left and last is not None and not _is_far(pool, last, bound):
+        rows = [row for row in last.counts + np.eye(len(last.counts), dtype=np.int64) if _may_be_rented(pool, row)]
+        larger = [rate_at(pool, trial.ask, row) for row in rows]
+        if not larger:
+            break
+        last = max(larger, key=lambda one: (one.lam * estimated_use(pool, one), -pool.cost(one.counts)))
+        if not _playable(pool, last):
+            break
+        if trial.at(last, rate).good:
+            return [last], last
     return [], last
 
 
@@ -395,13 +430,17 @@ def _neighbours(pool: Pool, counts: np.ndarray) -> list[np.ndarray]:
         for i, a in enumerate([0 * units[0], *units]):
             for b in [0 * units[0], *units[max(i - 1, 0) :]]:
                 row = less + a + b
-                stock = all(c.stock is None or n <= c.stock for c, n in zip(pool.columns, row, strict=True))
-                per_type = pool.of_type(row)
-                most = all(k.most is None or n <= k.most for k, n in zip(pool.types, per_type, strict=True))
-                fits = stock and most and (per_type >= pool.least).all() and pool.within_resources(per_type)
-                if fits and pool.cost(row) < cost and row.any():
+                if pool.cost(row) < cost and row.any() and _may_be_rented(pool, row):
                     found[tuple(row.tolist())] = row
     return list(found.values())
+
+
+def _may_be_rented(pool: Pool, row: np.ndarray) -> bool:
+    """Whether stock and limits allow these counts."""
+    stock = all(c.stock is None or n <= c.stock for c, n in zip(pool.columns, row, strict=True))
+    per_type = pool.of_type(row)
+    most = all(k.most is None or n <= k.most for k, n in zip(pool.types, per_type, strict=True))
+    return stock and most and bool((per_type >= pool.least).all()) and pool.within_resources(per_type)
 
 
 def _shown(played: Played | None) -> str:

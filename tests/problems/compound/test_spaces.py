@@ -14,7 +14,7 @@ from hetplan.measure.journal import Journal
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.black_box import Aim, BlackBox, Measured, Operator, Placed, Verdict
 from hetplan.planner.forms.space import Rule, Space
-from hetplan.solvers.search_wide import Wide
+from hetplan.solvers.search_wide import Grid, PointProcess, Weights, Wide
 
 SPACE = {
     "ranges": {"top": {"from": 1, "to": 4, "kind": "integer"}, "heat": {"from": 0.0, "to": 1.0, "points": 3}},
@@ -148,3 +148,45 @@ def test_of_a_million_settings_the_search_asks_for_allowed_ones_twice_the_same_a
     drawn = [form.measure(space.number(row)) for row in form.space.draw(np.random.default_rng(0), 150).tolist()]
     at_random = sorted(one.mean for one in drawn if form.at_full(one).min() <= form.limit_s)
     assert -runs[0][1] > at_random[-4], "14 measurements are worth more than 60 at random"
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        Grid((5, 5, 5, 4, 6), (False, False, False, False, True), ((0, 1, 2),), ((0, 1), (1, 2))),
+        Grid((3, 3, 4, 4), (False,) * 4, ((0, 1), (2, 3)), ((0, 1),)),
+        Grid((4, 6), (True, False)),
+    ],
+)
+def test_weights_follow_the_slope_of_the_likelihood(grid: Grid):
+    random = np.random.default_rng(0)
+    rows = np.stack([random.integers(0, size, 25) for size in grid.levels], axis=1)
+    values, noise, weights = random.normal(size=25), np.full(25, 0.05), Weights(grid)
+    assert np.diag(weights.kernel(rows, rows)) == pytest.approx(weights.own(rows))
+
+    def unlikely(at: np.ndarray) -> float:
+        weights.set(at)
+        return weights.slope(rows, grid.each(rows, rows), values, noise)[0]
+
+    at, near = weights.prior + random.normal(0.0, 0.3, weights.prior.size), 1e-5 * np.eye(weights.prior.size)
+    weights.set(at)
+    slope = weights.slope(rows, grid.each(rows, rows), values, noise)[1]
+    by_differences = [(unlikely(at + step) - unlikely(at - step)) / 2e-5 for step in near]
+    assert slope == pytest.approx(np.where(weights.known, by_differences, 0.0), abs=1e-5)
+    weights.set(weights.prior)
+    before = unlikely(weights.prior)
+    weights.fit(rows, values, noise)
+    assert unlikely(weights.at) < before
+
+
+def test_a_process_learns_what_a_model_does_anywhere_and_what_two_in_a_row_do():
+    """Of three steps only the first and second were seen with model 7, and never twice in a row at the last two."""
+    grid = Grid((8, 8, 8), (False,) * 3, ((0, 1, 2),), ((0, 1), (1, 2)))
+    random, process = np.random.default_rng(1), PointProcess(grid, 0.2)
+    worth = np.array([0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.3])
+    seen = [row for row in random.integers(0, 8, (60, 3)) if row[2] != 7 and row[1] != row[2]]
+    for row in seen:
+        process.add(row, float(worth[row].sum() - 0.15 * (row[0] == row[1])), 1e-4)
+    (seventh, third, again), _ = process.posterior(np.array([[1, 2, 7], [1, 2, 3], [1, 2, 2]]))
+    assert seventh - third > 0.1, "it is good at the last step too"
+    assert third - again > 0.07, "twice in a row is as bad there"
