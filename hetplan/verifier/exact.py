@@ -507,7 +507,10 @@ def _claims(facts: Facts) -> Iterator[Violation]:
                 scopes = ("problem", "relaxation")
         if plan.question == "compound":
             by_search = any(isinstance(r, ChosenPlanDispatch) and r.candidate is None for r in plan.dispatch.values())
-            scopes = ("restriction",) if by_search or plan.unserved or number else ("problem",)
+            listed = all(app.candidates for app in facts.inputs.slo.apps.values())
+            # Where a search found no plan for anyone, what is left is the whole problem.
+            scopes = ("problem",) if listed else ("restriction",) if by_search else ("problem", "restriction")
+            scopes = ("restriction",) if number else scopes
         if claim.scope not in scopes:
             yield Violation("claim", at, f"a bound of scope {claim.scope}, where it is {' or '.join(scopes)}")
 
