@@ -101,8 +101,8 @@ def claim(files: tuple[Json, Json], **how: Any) -> Json:
     return {
         "seconds": round(took, 2),
         "accuracy": round(first.value, 6),
-        "bound": round(first.bound, 6),
-        "gap": round(first.gap, 6),
+        "bound": None if first.bound is None else round(first.bound, 6),
+        "gap": None if first.gap is None else round(first.gap, 6),
         "bound_is": first.vouched,
     }
 

@@ -161,7 +161,7 @@ def run_shortest(
     counts: Counts,
     watched: tuple[Floats, Floats],
 ) -> int:
-    """Workers with a queue each; a query joins the shortest (of equals the next in turn).
+    """Workers with a queue each; a query joins the one with fewest, those in service too (of equals the next in turn).
 
     `watched` are two rows by queue length n: arrivals during services that began with n waiting, and their time.
     """
@@ -173,6 +173,7 @@ def run_shortest(
     queues = np.zeros((workers, 4 * model.shape[1] + 64))
     length, first = np.zeros(workers, dtype=np.int64), np.zeros(workers, dtype=np.int64)
     free_s, began = np.zeros(workers), np.zeros(workers, dtype=np.int64)
+    in_service = np.zeros(workers, dtype=np.int64)
     line = np.zeros(queues.shape[1])
     serial, decision, turn = 0, 0, 0
     for i in range(arrivals.size + 1):
@@ -195,7 +196,7 @@ def run_shortest(
                     decision += 1
                     began[w] = min(length[w], came.size - 1)
                     stayed_s[began[w]] += took_s
-                free_s[w] = start_s + took_s
+                free_s[w], in_service[w] = start_s + took_s, b
                 if oldest_s >= warm_s:
                     note_decision(tally, length[w] > model.shape[1], b == 0, took_s)
                     served[m] += b
@@ -203,8 +204,9 @@ def run_shortest(
                     serial = settle(line, Batch(0, b, m, free_s[w]), timing, clock, counts, serial)
                 first[w] = (first[w] + taken) % queues.shape[1]
                 length[w] -= taken
-            if length[w] < fewest:
-                best, fewest = w, length[w]
+            there = length[w] + (in_service[w] if free_s[w] > now_s else 0)
+            if there < fewest:
+                best, fewest = w, there
         if i == arrivals.size:
             break
         if length[best] == queues.shape[1]:
@@ -214,7 +216,7 @@ def run_shortest(
         length[best] += 1
         if free_s[best] > now_s:
             came[began[best]] += 1.0
-        turn = (best + 1) % workers
+        turn = (turn + 1) % workers
     return serial
 
 

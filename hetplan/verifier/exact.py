@@ -466,7 +466,9 @@ _SCOPES = {
 }
 _OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room", "rate of the chosen pool")
 _OF_ANY_FLEET = "least cost of any schedule"
-"""What solves are about, by whose bounds only what was chosen is bounded, or every fleet that makes text."""
+_OF_LEVELS = "latency levels, servers in parts"
+"""What solves are about, by whose bounds only what was chosen is bounded, every fleet that makes text, or every plan of
+these levels: others have servers in parts and levels as they are."""
 
 
 def _claims(facts: Facts) -> Iterator[Violation]:
@@ -489,7 +491,8 @@ def _claims(facts: Facts) -> Iterator[Violation]:
             yield Violation("claim", at, f"a bound of {solve.about}, which says nothing of others")
         if solve is not None and plan.question == "llm" and solve.about != _OF_ANY_FLEET:
             yield Violation("claim", at, f"a bound of {solve.about}, where it is one of {_OF_ANY_FLEET}")
-        in_parts = solve is not None and (solve.about or "").endswith(", servers in parts")
+        about = (solve.about or "") if solve is not None else ""
+        in_parts = about.endswith(", servers in parts") and about != _OF_LEVELS
         if plan.question == "pipeline" and solve is not None and in_parts != (claim.scope == "relaxation"):
             yield Violation("claim", at, f"a bound of scope {claim.scope}, by a solve about {solve.about}")
         if plan.question == "variants" and (claim.scope == "relaxation") != ((claim.note or "").startswith("bounded ")):
@@ -504,7 +507,10 @@ def _claims(facts: Facts) -> Iterator[Violation]:
                 scopes = ("problem", "relaxation")
         if plan.question == "compound":
             by_search = any(isinstance(r, ChosenPlanDispatch) and r.candidate is None for r in plan.dispatch.values())
-            scopes = ("restriction",) if by_search or plan.unserved or number else ("problem",)
+            listed = all(app.candidates for app in facts.inputs.slo.apps.values())
+            # Where a search found no plan for anyone, what is left is the whole problem.
+            scopes = ("problem",) if listed else ("restriction",) if by_search else ("problem", "restriction")
+            scopes = ("restriction",) if number else scopes
         if claim.scope not in scopes:
             yield Violation("claim", at, f"a bound of scope {claim.scope}, where it is {' or '.join(scopes)}")
 

@@ -169,8 +169,11 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
             text = f"{one.quantity} by the model {one.model}: only a simulation shows it"
             yield Violation("llm-promise", f"promises[{number}]", text)
     if plan.method.options.get("size") == "planned":
-        if not any(notice.code == "W-queueing" for notice in plan.warnings):
-            yield Violation("llm-promise", "warnings", "no percentile was shown, and no warning says so")
+        texts = [notice.text for notice in plan.warnings if notice.code == "W-queueing"]
+        room = (f"{plan.method.options.get('rate_headroom', 0.0):g}",)
+        if not any(Words(frozenset()).figures(text) == room for text in texts):
+            text = f"no percentile was shown, and no warning says so, with the headroom of {room[0]}"
+            yield Violation("llm-promise", "warnings", text)
         return
     shown = {(one.quantity, one.percentile): one for one in mine}
     for target in app.latency:

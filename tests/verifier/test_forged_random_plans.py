@@ -223,6 +223,7 @@ FORGED: list[tuple[str, Callable[[Document], bool], Callable[[Document], Any], s
     ("pool", any_plan, promises_no("fluid_rate_qps"), "promise-missing"),
     ("text", any_plan, another_name, "worker-id"),
     ("text", any_plan, another_bound, "claim"),
+    ("text", says("W-queueing"), with_other_figures("W-queueing"), "llm-promise"),
 ]
 
 

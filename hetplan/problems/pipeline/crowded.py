@@ -43,8 +43,9 @@ def first_plan(problem: Pipelines, ask: Ask) -> Solved | None:
     return exchanged(problem, ask, trees, gap=ANY)
 
 
-def by_tables(problem: Pipelines, ask: Ask) -> Solved | None:
-    """Whole servers by tables of qualities (`apart`), their shares solved again; None where tables do not fit.
+def by_tables(problem: Pipelines, ask: Ask) -> tuple[Solved, list[Tree]] | None:
+    """Whole servers by tables of qualities (`apart`), their shares solved again, and the configurations at the levels
+    that they chose; None where tables do not fit.
 
     Nor where the best accuracy is kept: the fewest servers are then another search. Nor for one chain, or with more
     servers per step: programs found better plans there.
@@ -56,7 +57,7 @@ def by_tables(problem: Pipelines, ask: Ask) -> Solved | None:
         return None
     chosen = whole_servers(problem)
     shares = polished(ask, *chosen, problem.wish.fleet) if chosen is not None else None
-    if shares is None:
+    if chosen is None or shares is None:
         return None
     found = Solved(*shares, mode="accuracy", reported=())
     best = sum(tree.weight * best_quality(one, prefixes(one))[0] for tree, one in
@@ -64,14 +65,14 @@ def by_tables(problem: Pipelines, ask: Ask) -> Solved | None:
     if found.quality >= best - KEPT:
         return None
     found = tidied(problem, ask, found, problem.levels[1:])
-    return replace(
-        found, reported=(found.valued(Reported("quality", "max", "restriction", value=0.0)), *found.reported)
-    )
+    claim = found.valued(Reported("quality", "max", "restriction", value=0.0))
+    return replace(found, reported=(claim, *found.reported)), chosen[0]
 
 
 def at_least(problem: Pipelines, ask: Ask, way: Callable[[Pipelines, Ask], Solved | Infeasible]) -> Solved | Infeasible:
     """What a program finds within its seconds; where that is nothing, or worse, the plan that was found before it."""
-    soon = by_tables(problem, ask) or first_plan(problem, ask)
+    tables = by_tables(problem, ask)
+    soon = tables[0] if tables is not None else first_plan(problem, ask)
     found = way(problem, ask)
     if soon is None or (isinstance(found, Infeasible) and found.proved):
         return found

@@ -62,6 +62,9 @@ TIGHT = 1e-4
 GAP_OF_SEVERAL = 2e-3
 """The same where several pipelines share the servers."""
 
+NEAR = 5e-3
+"""A plan by tables that is this near to its bound is good enough: the rest of a limit is not spent on a better one."""
+
 LOST = ((0.0,), (0.0, 0.15, 0.3))
 """Shares of capacity that whole servers may cost on a small cluster, by which configurations are chosen, in turn."""
 
@@ -87,9 +90,10 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     wanted = ask.limits.gap
     if wanted is not None and wanted < GAP and (closed := _closed(problem, ask, wanted)) is not None:
         return closed
-    soon = by_tables(problem, ask)
-    if soon is not None and (wanted is None or ask.limits.seconds is not None):
-        return _bounded(problem, ask, soon)
+    tables = by_tables(problem, ask)
+    if tables is not None and (wanted is None or ask.limits.seconds is not None):
+        return _bounded(problem, ask, *tables)
+    soon = tables[0] if tables is not None else None
     if soon is None and ask.limits.seconds is not None:
         soon = first_plan(problem, ask)
     made = [_by_so_many(replace(problem, options=problem.options.model_copy(update={"levels": count})), ask)
@@ -102,10 +106,17 @@ def by_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     return made[0] if best is None else best
 
 
-def _bounded(problem: Pipelines, ask: Ask, found: Solved) -> Solved:
-    """A plan with the bound of the latency levels, where there is time left for it."""
+def _bounded(problem: Pipelines, ask: Ask, found: Solved, trees: Sequence[Tree]) -> Solved:
+    """A plan with the bound of the latency levels, where there is time left for it.
+
+    What is left of a limit after that goes to an engine, which looks for a better plan at the same levels.
+    """
     chosen = _choose(problem, ask, None) if ask.remaining > 0 else None
-    return _claimed(found, chosen.answer if isinstance(chosen, Chosen) else None, "of the levels tried")
+    answer = chosen.answer if isinstance(chosen, Chosen) else None
+    bound = answer.bound if answer is not None else None
+    if ask.limits.seconds is not None and bound is not None and relative_gap(found.quality, bound) > NEAR:
+        found = _better(problem, found, _whole_at(problem, ask, trees, GAP_OF_SEVERAL)) or found
+    return _claimed(found, answer, "of the levels tried")
 
 
 def _claimed(found: Solved, answer: Answer[Any] | None, which: str) -> Solved:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hetplan as hp
-from hetplan.measure.evaluator_profiler import measuring
+from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.journal import Journal
+from hetplan.problems.compound.form import read_sought
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.wish import read_tiers
+from hetplan.problems.faults import Faults
+from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
@@ -98,6 +104,25 @@ def test_percentiles_are_those_of_the_samples(latency, served: bool):
         for one in plan.promises
     )
     assert not hp.verify(with_digest(plan.model_copy(update={"promises": lower})), profile, slo, measured=measured).ok
+
+
+def test_a_median_at_its_limit_seldom_passes_however_often_one_looks():
+    """Half of the samples are late. With the confidence of one look at every look 18 would pass."""
+    inputs = load_inputs(*tail_wish((50, 30)))
+    faults, options = Faults.of(inputs), CompoundOptions(early=False)
+    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    setup, passed = Setup.of(**sought.setup(options)), 0
+    for run in range(200):
+        late = np.random.default_rng(run).random(1000) < 0.5
+
+        def evaluate(knobs, stratum, index, late=late):
+            return {"score": 1.0, "seconds": {"a": 0.02 if late[index] else 0.01, "b": 0.015},
+                    "bytes": {"a": 0.0, "b": 0.0}}  # fmt: skip
+
+        profiler = Profiler(setup, evaluate)
+        form = sought.box(lambda c, profiler=profiler: profiler(c, sought.knobs(c)), options)
+        passed += bool((form.at_full(form.observe(0)) <= form.limit_s).any())
+    assert 0 < passed <= 10
 
 
 def test_too_few_samples_for_a_percentile_are_said():

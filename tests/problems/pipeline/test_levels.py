@@ -88,6 +88,18 @@ def test_a_bushy_pipeline_on_few_servers_is_planned_by_tables(monkeypatch, formu
         assert claim.gap <= 0.006
 
 
+def test_what_is_left_of_a_limit_betters_the_plan_of_the_tables():
+    """An engine looks for whole servers at their levels; without a limit nobody waits for that."""
+    files = loki_generator.inputs(FORK, servers=7, utilisation=1.5, seed=4, variants=5)
+    found, left = [
+        fluid(*files, formulation="budget", limits=hp.Limits(seconds=most)).require().claims[0]
+        for most in (None, 600.0)
+    ]
+    assert found.value == pytest.approx(0.9535454, abs=1e-6)
+    assert left.value == pytest.approx(0.9600105, abs=1e-6)
+    assert (left.bound, left.vouched) == (found.bound, "certified")
+
+
 def test_several_pipelines_divide_the_servers_as_well_as_every_division():
     chance = np.random.default_rng(1)
     size = (3, 2, 2)

@@ -120,6 +120,15 @@ def test_where_the_wish_leaves_it_open_the_better_balancing_is_taken(open_: bool
     assert outcome.require().dispatch["a"].balancing == (better if open_ else "round_robin")
 
 
+def test_at_the_shortest_queue_the_promise_is_what_simulator_and_router_do() -> None:
+    """Those in service count, as they do at the router: without them more was promised."""
+    profile, slo = files(rate_qps=600.0, slo_ms=25.0, percentile=95.0, workers=(6, 6), balancing="shortest_queue")
+    plan = solve(profile, slo).require()
+    promised = {one.quantity: one.value for one in plan.promises if one.model == "simulation/1"}
+    shown = hp.simulate(plan, profile, slo, seeds=5, seed=77, duration_s=100.0, noise="p95").apps["a"].figures
+    assert promised["goodput"] == pytest.approx(shown["goodput"].value, abs=1.5e-3)
+
+
 def test_at_random_queries_reach_a_worker_by_chance() -> None:
     case = files(rate_qps=300.0)
     case[1]["apps"]["a"]["balancing"] = "random"

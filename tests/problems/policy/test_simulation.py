@@ -19,7 +19,7 @@ from hetplan.simulator.policy import simulate_policy
 def plainly(form: QueueProcess, policy: QueuePolicy, arrivals: np.ndarray, workers: int, *, shortest: bool) -> tuple:
     """(goodput, violations) query by query, event by event; late by more than a nanosecond counts."""
     queues: list[list[float]] = [[] for _ in range(workers)]
-    free = [0.0] * workers
+    free, in_service = [0.0] * workers, [0] * workers
     late = good = 0.0
 
     def serve_until(worker: int, now: float) -> None:
@@ -43,7 +43,7 @@ def plainly(form: QueueProcess, policy: QueuePolicy, arrivals: np.ndarray, worke
                 late += not on_time
                 good += form.accuracy[model] if on_time else 0.0
             del queues[worker][:batch]
-            free[worker] = end
+            free[worker], in_service[worker] = end, batch
 
     turn = 0
     for i, now in enumerate(arrivals):
@@ -52,8 +52,8 @@ def plainly(form: QueueProcess, policy: QueuePolicy, arrivals: np.ndarray, worke
         chosen = i % workers
         if shortest:
             order = [(turn + k) % workers for k in range(workers)]
-            chosen = min(order, key=lambda w: len(queues[w]))
-            turn = (chosen + 1) % workers
+            chosen = min(order, key=lambda w: len(queues[w]) + (in_service[w] if free[w] > now else 0))
+            turn = (turn + 1) % workers
         # A service that would begin at this very moment takes the newcomer along.
         queues[chosen].append(now)
     for worker in range(workers):
