@@ -172,8 +172,7 @@ def run_shortest(
     came, stayed_s = watched
     queues = np.zeros((workers, 4 * model.shape[1] + 64))
     length, first = np.zeros(workers, dtype=np.int64), np.zeros(workers, dtype=np.int64)
-    free_s, began = np.zeros(workers), np.zeros(workers, dtype=np.int64)
-    in_service = np.zeros(workers, dtype=np.int64)
+    free_s, began, in_service = np.zeros(workers), np.zeros(workers, dtype=np.int64), np.zeros(workers, dtype=np.int64)
     line = np.zeros(queues.shape[1])
     serial, decision, turn = 0, 0, 0
     for i in range(arrivals.size + 1):
@@ -192,8 +191,7 @@ def run_shortest(
                 for q in range(taken):
                     line[q] = queues[w, (first[w] + q) % queues.shape[1]]
                 if b > 0:
-                    took_s = service_s(latency_s, spread, draws, m, b, decision)
-                    decision += 1
+                    took_s, decision = service_s(latency_s, spread, draws, m, b, decision), decision + 1
                     began[w] = min(length[w], came.size - 1)
                     stayed_s[began[w]] += took_s
                 free_s[w], in_service[w] = start_s + took_s, b

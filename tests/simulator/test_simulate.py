@@ -347,6 +347,15 @@ def test_plans_for_other_files_are_refused(plans: Any) -> None:
         simulate(*silent)
 
 
+def test_more_batches_at_once_than_memory_holds_are_refused(plans: Any) -> None:
+    plan, inputs = plans.pool(counts=(1, 3))
+    first, *others = plan.workers
+    (load,) = first.loads
+    wide = first.model_copy(update={"loads": (load.model_copy(update={"instances": 20_000_000}),)})
+    with pytest.raises(InputError, match="more than 10000000 batches would be served at once"):
+        simulate(plan.model_copy(update={"workers": (wide, *others)}), inputs)
+
+
 def test_every_rule_of_the_engine_is_a_code_of_the_kernels() -> None:
     from hetplan.serving import system
     from hetplan.simulator import world_kernels

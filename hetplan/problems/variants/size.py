@@ -35,7 +35,15 @@ from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.next_state import USED
 from hetplan.problems.batch_queue import busy_limit_of_law
-from hetplan.problems.simulated import SEEDS, Shown, check_simulator, plan_to_simulate, shown_by, with_shown
+from hetplan.problems.simulated import (
+    SEEDS,
+    Shown,
+    check_simulator,
+    plan_to_simulate,
+    shown_by,
+    where_late,
+    with_shown,
+)
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
 from hetplan.serving.law import answering
@@ -73,6 +81,10 @@ HIGHEST = 99.9
 STEADY = ("poisson", "deterministic", "gamma")
 """Arrivals whose rate does not change: a run that is short shows them as they are."""
 UNCONFIRMED = "W-unconfirmed"
+MOST_HELPED = 2
+"""Late applications for which a repair is looked for."""
+MOST_OF_TRIAL = 3
+"""So many plans are played, at most, to see whether a repair does."""
 SETTLED = 1e-7
 MOST_STEPS = 3000
 
@@ -198,7 +210,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     if best is None:
         return _said(v, made, best, tries.turn)
     corrected = best[0] is not first
-    if v.options.size == "auto" and not best[1].late:
+    if v.options.size == "auto" and not best[1].late and not tools.trial:
         best = tries.busier(*best, frozenset(corrected_for))
         if corrected and isinstance(least := tries.at_most(asked), Draft):
             first = least
@@ -228,12 +240,19 @@ def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int
     if shown.late:
         named = ", ".join(sorted(shown.late)[:5])
         text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
-        return replace(tried, target_missed=text)
+        late = [one for one in v.asked if one.id in shown.late][:MOST_HELPED]
+        repairs = [fix for one in late for fix in where_late(one.id, one.app, _stated_rate(one))]
+        return replace(tried, target_missed=text, repairs=tuple(repairs))
     unsure = sorted({one.id for one in v.asked if one.id in made.routing and not _is_judged(v, one)})
     if unsure and v.options.size == "auto":
         text = f"too few queries in {SEEDS} simulations to confirm a percentile: {', '.join(unsure[:5])}"
         tried = replace(tried, warnings=(*tried.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
     return tried
+
+
+def _stated_rate(one: Asked) -> float | None:
+    rate = one.app.demand.rate_qps
+    return rate if isinstance(rate, float) else None
 
 
 @dataclass
@@ -321,7 +340,8 @@ class _Tries:
 
     def may_go_on(self) -> bool:
         """Whether there is time, and another plan may be played."""
-        return self.ask.remaining > 0 and self.turn < self.v.options.evaluations
+        most = min(self.v.options.evaluations, MOST_OF_TRIAL) if self.tools.trial else self.v.options.evaluations
+        return self.ask.remaining > 0 and self.turn < most
 
     def at_most(self, first: Snapshot) -> Draft | Infeasible:
         """The plan of the most that is asked of each pair, here or at first: it rules out no plan of either."""
