@@ -141,7 +141,13 @@ def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(
-    ("seed", "engine"), [(16, "mathopt-highs"), (103, "mathopt-highs"), (7, "scipy"), (45, "scipy")]
+    ("seed", "engine"),
+    [
+        pytest.param(16, "mathopt-highs", marks=pytest.mark.slow),
+        (103, "mathopt-highs"),
+        (7, "scipy"),
+        (45, "scipy"),
+    ],
 )
 def test_engines_with_another_build_of_highs_print_nothing(
     seed: int, engine: str, capfd: pytest.CaptureFixture[str]
