@@ -199,7 +199,8 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
         plan = vouched(outcome.plan, inputs)
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
-    report = verified(outcome.plan, inputs, proofs=proofs)
+    # A plan that misses its target is not handed out: it only says what came nearest.
+    report = verified(outcome.plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed)
     again = zip(outcome.plan.claims, report.claims, strict=False)
     words = {one.word for claim, one in again if claim.bound is not None}
     if words == {"proved again"}:
@@ -208,7 +209,7 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
-def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = True) -> Report:
     """What the verifier, which never saw how a plan was made, says of it."""
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
@@ -216,10 +217,10 @@ def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
-        return verify_fleet(plan, inputs, proofs=proofs)
+        return verify_fleet(plan, inputs, proofs=proofs, exact=exact)
     # A pool that nobody played is planned in 30 ms: reading the code of the exact checks would take half as long.
     # A pipeline that nobody played may be asked for next to nothing: the exact checks compute other backups then.
-    exact = proofs or plan.question not in ("pool", "pipeline") or _is_played(plan)
+    exact &= proofs or plan.question not in ("pool", "pipeline") or _is_played(plan)
     report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs, exact=exact)
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"

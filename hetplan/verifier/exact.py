@@ -505,6 +505,8 @@ def _claims(facts: Facts) -> Iterator[Violation]:
             scopes = ("relaxation",) if looser and claim.about != "fluid_rate_qps" else ("problem",)
             if claim.about == "cost_per_hour" and plan.method.options.get("size", "fluid") not in ("fluid", "planned"):
                 scopes = ("problem", "relaxation")
+            # Where a rate is asked of a given pool, more than that rate is bounded for this pool only.
+            scopes += ("restriction",) if given else ()
         if plan.question == "compound":
             by_search = any(isinstance(r, ChosenPlanDispatch) and r.candidate is None for r in plan.dispatch.values())
             listed = all(app.candidates for app in facts.inputs.slo.apps.values())

@@ -45,14 +45,14 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return [] if plan.parts is not None else [Violation("fleet", "parts", "a fleet has parts that run in periods")]
 
 
-def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
+def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = True) -> Report:
     """All that such a plan says, recomputed from the files; with `proofs`, its bounds are proved again."""
     fleet = Fleet(plan, inputs)
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     broken = list(_references(fleet))
     if broken:
         return Report((*found, *broken), ("inputs", "references"))
-    found += check_parts(fleet)
+    found += check_parts(fleet, exact=exact)
     if any(one.code == "unknown-reference" for one in found):
         return Report(tuple(dict.fromkeys(found)), ("inputs", "references", "parts"))
     found += _demand(fleet)
@@ -62,8 +62,8 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     found += _failures(fleet)
     found += _promises(fleet)
     found += _changes(fleet)
-    found += exactly(fleet)
-    checked = [*CHECKED.split(), *(["proofs"] if proofs else []), "exact"]
+    found += exactly(fleet) if exact else ()
+    checked = [*CHECKED.split(), *(["proofs"] if proofs else []), *(["exact"] if exact else [])]
     words = tuple(_words(fleet)) if proofs else ()
     for claim, again in zip(plan.claims, words, strict=False):
         if claim.vouched == "certified" and again.word is not Word.PROVED:
@@ -138,7 +138,7 @@ _NOT_OF_PARTS = ("no-claim", "claim", "actions-missing", "unwarned", "period-id"
 """What a part says otherwise than a plan of its own, or does not say: the fleet claims, warns and has periods."""
 
 
-def check_parts(fleet: Fleet) -> list[Violation]:
+def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
     """Each part by the whole generic check, and by that of its question, against the files for its rates."""
     found = list[Violation]()
     for name, part in fleet.parts.items():
@@ -147,7 +147,7 @@ def check_parts(fleet: Fleet) -> list[Violation]:
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
-        report = verify_plan(of_part(fleet.plan, name), files, again)
+        report = verify_plan(of_part(fleet.plan, name), files, again, proofs=exact, exact=exact)
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
             for one in report.violations

@@ -78,6 +78,10 @@ def test_counts_that_cannot_keep_a_rate_are_no_plan() -> None:
     outcome = hp.solve(*case, formulation="fluid-lp")
     assert outcome.exit_code == 3
     assert any("times as many queries are late as allowed" in why for why in outcome.why)
+    few = small(rate_qps=2.0, instances={"base": [1, 1], "aux": [1, 1]})
+    kept = hp.solve(*few, formulation="fluid-lp")
+    assert kept.exit_code == 0, kept.violations
+    assert hp.verify(kept.require(), *few).ok
 
 
 @pytest.mark.slow
