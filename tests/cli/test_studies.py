@@ -58,7 +58,7 @@ QUESTIONS = {
     "compound": Varied.of_app("gate", "p50=220:240:2", "quality=0.7,0.72", more=("--measured", str(MEASURED))),
     "pipeline": Varied.of_app("cameras", "p99=270:290:2", "quality=0.8"),
     "policy": Varied.of_app("images", "p99=100,200", "rate=100", changes=False),
-    "fleet": Varied("prices=1,1.5", "demand=1", changes=False),
+    "fleet": Varied("prices=1,2", "demand=1", changes=False),
 }  # fmt: skip
 LONG = ("pipeline", "policy", "fleet")
 
