@@ -34,6 +34,8 @@ CHECKS = {name: f"hetplan.verifier.{name}" for name in ("llm", "pool", "pipeline
 
 CHECKED = "inputs references parts demand resources cost failures promises actions fleet"
 """What is checked of every fleet, in order."""
+HAIR = 1e-3
+"""By so much, in parts of it, a claimed bound may give way to one that is proved."""
 SOON = 5000
 """A claim is called certified where a quarter of the boxes that `verify` may split prove it."""
 SLIP = 1e-6
@@ -70,10 +72,6 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool
         if claim.vouched == "certified" and again.word is not Word.PROVED:
             found.append(Violation("proof", again.at, f"called certified, and {again.text}"))
     return Report(tuple(dict.fromkeys(found)), tuple(checked), claims=words)
-
-
-HAIR = 1e-3
-"""By so much, in parts of it, a claimed bound may give way to one that is proved."""
 
 
 def vouched(plan: Plan, inputs: Inputs) -> Plan:

@@ -14,8 +14,10 @@ import pytest
 import hetplan as hp
 from benchmarks.forged_plans import forgeries
 from hetplan.front_door import verified
+from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_meaning import meaning_of
+from hetplan.verifier.fleet import vouched
 from hetplan.verifier.fleet_bounds import PRICES, cheapest
 from hetplan.verifier.report import Report, Word
 
@@ -226,3 +228,16 @@ def test_the_cheapest_machines_are_those_of_trying_all(seed: int) -> None:
     assert bound <= best * (1.0 + 1e-12)
     assert (point is None) == (best == np.inf)
     assert cheapest(prices, rows, need, stock, left=[1])[0] <= bound
+
+
+@pytest.mark.parametrize(("more", "certified"), [(0.0, True), (3e-4, True), (0.01, False)])
+def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(more: float, certified: bool) -> None:
+    """One that is far too high stays what it was: nobody's proof."""
+    inputs = load_inputs(PROFILE, slo())
+    plan = hp.solve(PROFILE, slo(), options={"size": "planned"}).require()
+    (claim,) = plan.claims
+    assert claim.bound is not None
+    higher = claim.model_copy(update={"bound": claim.bound * (1.0 + more), "vouched": "claimed"})
+    (said,) = vouched(plan.model_copy(update={"claims": (higher,)}), inputs).claims
+    assert said.vouched == ("certified" if certified else "claimed")
+    assert said.bound == pytest.approx(claim.bound if certified else higher.bound, rel=1e-4)
