@@ -145,9 +145,9 @@ def check_warnings(facts: Facts) -> Iterator[Violation]:
         if one.sure and words.said(one.code, one.at, one.text) not in every:
             yield Violation("unwarned", one.at, f"{one.code} is not said: {one.text}")
     # Of one place the same may be said in other words: what was set aside, each with its reason.
-    for said, count in Counter((one.code, one.at, one.text) for one in facts.plan.warnings).items():
-        if count > 1 and words.said(*said) not in read:
-            yield Violation("warning", "warnings", f"{said[0]} is said {count} times of {said[1]}")
+    for (code, at, text), count in Counter((one.code, one.at, one.text) for one in facts.plan.warnings).items():
+        if count > 1 and words.said(code, at, text) not in read:
+            yield Violation("warning", "warnings", f"{code} is said {count} times of {at}")
 
 
 def _odd(facts: Facts, said: Said, alike: set[Said], seen: set[str]) -> Iterator[str]:
