@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import HetplanError
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.forms.calls import Calls, Cases, Runs, cases_of, quantile
+from hetplan.planner.forms.calls import Calls, Cases, Runs, cases_of, quantile, ranks
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.form import Form
 from hetplan.planner.forms.space import Space
@@ -78,22 +78,6 @@ class Verdict(StrEnum):
     FAIL = "fail"
     UNDECIDED = "undecided"
     SET_ASIDE = "set-aside"
-
-
-def ranks(samples: int, share: float, confidence: float) -> tuple[int, int]:
-    """Between which of so many ordered values (from 1) the quantile is: at least at the first, at most at the second.
-
-    Each holds with this confidence, whatever the distribution. 0, or one more than there are, says that none does.
-
-    >>> ranks(1000, 0.99, 0.99), ranks(458, 0.99, 0.99)[1], ranks(459, 0.99, 0.99)[1]
-    ((982, 998), 459, 459)
-    """
-    from scipy.special import bdtr
-
-    below = bdtr(np.arange(samples + 1), samples, share)
-    high = int(np.searchsorted(below[:-1], confidence)) + 1
-    low = int(np.searchsorted(below[:-1], 1.0 - confidence, side="right"))
-    return low, high
 
 
 @dataclass(frozen=True)

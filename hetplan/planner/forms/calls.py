@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hetplan.planner.forms.fans import Counted, Fans
 from hetplan.planner.forms.space import Condition
 
-__all__ = ["Call", "Calls", "Cases", "Runs", "cases_of", "quantile"]
+__all__ = ["Call", "Calls", "Cases", "Runs", "cases_of", "quantile", "ranks"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -203,3 +203,19 @@ def quantile(each: Vector, cases: Cases, level: float, share: float) -> Vector:
     place = np.expand_dims(enough.argmax(axis=0), 0)
     found: Vector = np.take_along_axis(np.take_along_axis(each, order, axis=0), place, axis=0)[0]
     return found
+
+
+def ranks(samples: int, share: float, confidence: float) -> tuple[int, int]:
+    """Between which of so many ordered values (from 1) the quantile is: at least at the first, at most at the second.
+
+    Each holds with this confidence, whatever the distribution. 0, or one more than there are, says that none does.
+
+    >>> ranks(1000, 0.99, 0.99), ranks(458, 0.99, 0.99)[1], ranks(459, 0.99, 0.99)[1]
+    ((982, 998), 459, 459)
+    """
+    from scipy.special import bdtr
+
+    below = bdtr(np.arange(samples + 1), samples, share)
+    high = int(np.searchsorted(below[:-1], confidence)) + 1
+    low = int(np.searchsorted(below[:-1], 1.0 - confidence, side="right"))
+    return low, high

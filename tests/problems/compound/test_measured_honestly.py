@@ -143,5 +143,3 @@ def test_answers_that_make_no_sense_are_counted():
     (said,) = [one.text for one in plan.warnings if one.code == "W-asked-again"]
     assert f"{len(calls) // 10} of {len(calls)} answers made no sense" in said
     assert "'what?', not a finite number" in said
-
-
