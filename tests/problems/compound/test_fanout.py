@@ -418,8 +418,8 @@ def test_plans_of_random_trees_are_verified_and_kept_by_fresh_seeds(seed: int) -
         return
     report = hp.verify(outcome.plan, document, wish, measured=known)
     assert report.ok, report.violations
-    fresh = {"seeds": 2, "seed": 31 + seed, "duration_s": 600}
-    played = hp.simulate(outcome.plan, document, wish, measured=known, **fresh).apps["ask"]
+    plan, play = outcome.plan, hp.simulate
+    played = play(plan, document, wish, measured=known, seeds=2, seed=31 + seed, duration_s=600).apps["ask"]
     assert played.figures["violations"].value <= 0.1 + 0.01
     if "streams" in demand:
         assert played.percentiles_ms[90.0].value <= promised(outcome.plan, "response_ms") * 1.02
