@@ -115,7 +115,10 @@ CHECKS = {
 """Question -> the check that the verifier makes of its promise."""
 
 TOOLS = {
-    "fleet": {"plan_for": "hetplan.front_door:plan_for"},
+    "fleet": {
+        "plan_for": "hetplan.front_door:plan_for",
+        "at_capacities": "hetplan.solvers.capacities:at_capacities",
+    },
     "compound": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
     "variants": {"simulate": "hetplan.simulator.simulate:simulate"},

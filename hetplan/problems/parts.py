@@ -31,10 +31,12 @@ from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.slo import App, Objective, Violations
 from hetplan.serving.strictest import strictest
 
-__all__ = ["Asked", "Cone", "Table", "named_apart"]
+__all__ = ["Asked", "AtCapacities", "Cone", "Table", "named_apart"]
 
 Solve = Callable[..., Any]
 """`hetplan.front_door.plan_for`, handed in."""
+AtCapacities = Callable[..., Callable[[Sequence[float]], tuple[float, NDArray[np.float64], NDArray[np.float64]]]]
+"""`hetplan.solvers.capacities.at_capacities`, handed in."""
 
 SAME = 1e-9
 MOST = 10_000

@@ -135,7 +135,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
         "solve": solve,
     }  # fmt: skip
     if planned.get("size") == "planned" and app.question in CONES and not _several(wish, app):
-        made: Part = import_module(CONES[app.question]).cone(Cone, **what)
+        made: Part = import_module(CONES[app.question]).cone(Cone, tools.extra["at_capacities"], **what)
         return made
     return Table(**what, recipes=options.recipes)
 

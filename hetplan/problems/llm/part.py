@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack, identity, vstack
 
+from hetplan.planner.forms.milp import Builder
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.wish import read_wish
-from hetplan.problems.parts import Asked, Cone
+from hetplan.problems.parts import Asked, AtCapacities, Cone
 
 __all__ = ["cone"]
 
 
-def cone(asked: type[Cone], **what: Any) -> Asked:
+def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
     """The part; `what` is as `Cone` has it. Types of one hardware are taken together: the best of them counts."""
     part = asked(**what)
     options = LlmOptions.model_validate({**part.options, "size": "planned"})
@@ -30,24 +30,23 @@ def cone(asked: type[Cone], **what: Any) -> Asked:
     part.hardware = tuple(dict.fromkeys(kind.hardware for kind in wish.kinds))
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
 
-    over, kinds, room = ~rows.equal, len(of), 1.0 + options.rate_headroom
-    # Machines that have nothing to do need no iteration in time: n of the machines m are used, n <= m.
-    used = [-rows.matrix[over], -csr_array(rows.given[over])]
-    had = [csr_array((kinds, rows.matrix.shape[1])), identity(kinds)]
-    left = vstack([hstack(used), hstack(had)]).tocsr()
-    equal: Any = hstack([rows.matrix[rows.equal], csr_array((int(rows.equal.sum()), kinds))])
-    cost = np.zeros(left.shape[1])
-    cost[rows.matrix.shape[1] - 1] = -1.0
+    m, entries = Builder("max", name="the rate of machines"), rows.matrix.tocoo()
+    n = m.columns("n", [kind.name for kind in wish.kinds], unit="machines")
+    x = m.columns("x", str, size=entries.shape[1] - 1, unit="qps")
+    served = np.append(x, m.columns("rate", ["all"], cost=1.0, unit="qps"))
+    kept = m.rows("(1) to (6)", str, size=entries.shape[0], lower=0.0, upper=np.where(rows.equal, 0.0, np.inf))
+    m.add(kept[:, None], n, rows.given)
+    m.add(kept[entries.row], served[entries.col], entries.data)
+    # Machines that have nothing to do need no iteration in time: of those that there are, n are used.
+    m.add(m.rows("used", [kind.name for kind in wish.kinds], unit="machines"), n, 1.0)
+    form, room = m.build(), 1.0 + options.rate_headroom
+    at = at_capacities(form, form.rows[-1], warm=True)
 
     def most(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
-        from scipy.optimize import linprog
-
-        counts = np.array([machines[place] for place in of])
-        upper = np.concatenate([np.zeros(int(over.sum())), counts])
-        answer: Any = linprog(cost, A_ub=left, b_ub=upper, A_eq=equal, b_eq=np.zeros(equal.shape[0]), method="highs")
+        value, _, prices = at([machines[place] for place in of])
         weights = np.zeros(len(part.hardware))
-        np.maximum.at(weights, of, -answer.ineqlin.marginals[-kinds:])
-        return -float(answer.fun) / room, weights / room
+        np.maximum.at(weights, of, prices)
+        return value / room, weights / room
 
     part.most = most
     return part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Tools
-from hetplan.planner.forms.milp import Milp
-from hetplan.problems.parts import Asked, Cone
+from hetplan.problems.parts import Asked, AtCapacities, Cone
 from hetplan.problems.pool.form import fluid_at
 from hetplan.problems.pool.kept import kept_use
 from hetplan.problems.pool.options import FluidOptions
@@ -23,8 +22,12 @@ __all__ = ["cone"]
 Floats = NDArray[np.float64]
 
 
-def cone(asked: type[Cone], **what: Any) -> Asked:
-    """The part; `what` is as `Cone` has it."""
+def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
+    """The part; `what` is as `Cone` has it.
+
+    Rates are found from where the last were. What queries have room to wait depends on the point, of several that are
+    best: it is found anew, as a plan has it.
+    """
     part = asked(**what)
     options = FluidOptions.model_validate({**part.options, "size": "planned"})
     files = part.files(1.0, {}, None)
@@ -34,7 +37,7 @@ def cone(asked: type[Cone], **what: Any) -> Asked:
     part.hardware = tuple(kind.hardware for kind in pool.types)
     form = fluid_at(pool, np.zeros(len(pool.types)))
     (busy,) = [block for block in form.rows if block.name == "capacity"]
-    warm, cold = _engine(form, busy.start, busy.stop, warm=True), _engine(form, busy.start, busy.stop, warm=False)
+    warm, cold = at_capacities(form, busy, warm=True), at_capacities(form, busy, warm=False)
     first = [int(np.flatnonzero(pool.of == number)[0]) for number in range(len(pool.types))]
 
     def most(machines: Sequence[float]) -> tuple[float, Floats]:
@@ -50,35 +53,3 @@ def cone(asked: type[Cone], **what: Any) -> Asked:
 
     part.most, part.kept = most, kept
     return part
-
-
-def _engine(
-    form: Milp, start: int, stop: int, *, warm: bool
-) -> Callable[[Sequence[float]], tuple[float, Floats, Floats]]:
-    """The program at any machines, in one engine: the most rate, a point, and what a machine more is worth.
-
-    If `warm`, it looks on from the machines before; else it finds the point that a plan has, of several that are best.
-    """
-    import highspy
-
-    engine: Any = highspy.Highs()
-    for option, value in (("output_flag", False), ("threads", 1), ("presolve", "off" if warm else "choose")):
-        engine.setOptionValue(option, value)
-    rows, columns, held = len(form.row_lower), len(form.cost), form.matrix.tocsc()
-    engine.passModel(
-        columns, rows, held.nnz, int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMaximize), 0.0,
-        form.cost, form.lower, form.upper, form.row_lower, form.row_upper,
-        held.indptr.astype(np.int32), held.indices.astype(np.int32), held.data, np.zeros(columns, dtype=np.int32),
-    )  # fmt: skip
-    changed, none = np.arange(start, stop, dtype=np.int32), np.full(stop - start, -np.inf)
-
-    def solved(machines: Sequence[float]) -> tuple[float, Floats, Floats]:
-        if not warm:
-            engine.clearSolver()
-        engine.changeRowsBounds(changed.size, changed, none, np.array(machines, dtype=float))
-        engine.run()
-        found = engine.getSolution()
-        point, duals = np.array(found.col_value), np.array(found.row_dual)
-        return float(form.cost @ point), point, duals[start:stop]
-
-    return solved

@@ -102,10 +102,9 @@ class Near:
     def cheaper(self, made: Draft) -> list[Units]:
         """Ever cheaper plans that looked good, the cheapest first."""
         start = self._units_of(made)
-        found, least = list[Units](), None if start is None else self.cost(start)
-        now = None if start is None else self._filled(Counter(dict(start)))
-        if now is None or least is None:
+        if start is None:
             return []
+        found, least, now = list[Units](), self.cost(start), self._filled(dict(start))
         if self.cost(now) > least * (1.0 + CHEAPER):
             now = start
         for b in range(len(self.v.asked)):
@@ -356,7 +355,7 @@ class Near:
     def _carried(self, units: Units, b: int, part: float) -> float:
         """Queries per second of an application, its instances asked for this part."""
         mine = [(self.v.items[i].serves[0], n * count) for (_, holds), n in units for i, count in holds]
-        return sum(s.saturation_qps * s.busy ** (1.0 - part) * n for s, n in mine if s.app == b)
+        return float(sum(s.saturation_qps * s.busy ** (1.0 - part) * n for s, n in mine if s.app == b))
 
     # --- letters ------------------------------------------------------------------------------------------------------
 

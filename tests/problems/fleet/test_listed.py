@@ -10,9 +10,7 @@ import pytest
 
 import hetplan as hp
 from hetplan import registry
-from hetplan.front_door import plan_for
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Tools
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.listed import LONGEST, Places
 from hetplan.problems.fleet.menus import LOOK, STEP, Menus
@@ -69,7 +67,7 @@ def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], di
 def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Wish, Menus, Asking]:
     inputs = hp.load_inputs(profile, slo)
     wish = read_wish(inputs, FleetOptions(size="planned"), Faults.of(inputs))
-    return wish, Menus(wish, parts_of(wish, Tools(extra={"plan_for": plan_for}))), Asking(registry.Engines())
+    return wish, Menus(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
 
 
 def test_lists_say_what_the_program_says() -> None:
