@@ -18,7 +18,7 @@ import argparse
 import random
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -155,7 +155,7 @@ class Search:
 
     def may_be(self, machines: Machines) -> bool:
         """Whether stocks and rooms allow it, and every load can be served."""
-        rented, carried = Counter[str](), Counter[str]()
+        rented, carried = Counter[str](), defaultdict[str, float](float)
         for (offer, holds), count in machines:
             rented[offer] += count
             if sum(n * self.served[way, offer][1] for way, n in holds) > 1 + 1e-9:
