@@ -25,6 +25,7 @@ Json = dict[str, Any]
 
 FIELD_MANAGER = "hetplan"
 _GRACE_S = 5.0
+_DEPENDENTS_FIRST = ("--ignore-not-found=true", "--cascade=foreground", "--wait=false")
 _FEW, _SIDE_BY_SIDE, _PROXY_LOOK_S = 8, 16, 0.02
 
 
@@ -166,18 +167,16 @@ class Kubectl:
         ]
         self._run(words, about=deployment, limit_s=limit_s)
 
-    def delete(self, objects: Iterable[tuple[str, str]], *, limit_s: float, about: str) -> None:
-        """Delete objects (kind, name), dependents first; what is gone already is no fault."""
+    def delete(self, objects: Iterable[tuple[str, str]], *, about: str) -> None:
+        """Have objects (kind, name) deleted, dependents first, without waiting; what is gone already is no fault."""
         named = [f"{kind}/{name}" for kind, name in objects]
         if named:
-            words = ["delete", *named, "--ignore-not-found=true", "--cascade=foreground", "--wait=true"]
-            self._run([*words, f"--timeout={max(1, round(limit_s))}s"], about=about, limit_s=limit_s)
+            self._run(["delete", *named, *_DEPENDENTS_FIRST], about=about, limit_s=self.call_s)
 
-    def delete_all(self, kinds: Sequence[str], *, selector: str, limit_s: float) -> None:
-        """Delete everything of these kinds with these labels."""
-        words = ["delete", ",".join(kinds), f"--selector={selector}", "--cascade=foreground", "--wait=true"]
-        words += ["--ignore-not-found=true", f"--timeout={max(1, round(limit_s))}s"]
-        self._run(words, about="everything", limit_s=limit_s)
+    def delete_all(self, kinds: Sequence[str], *, selector: str) -> None:
+        """Have everything of these kinds with these labels deleted, dependents first, without waiting."""
+        words = ["delete", ",".join(kinds), f"--selector={selector}", *_DEPENDENTS_FIRST]
+        self._run(words, about="everything", limit_s=self.call_s)
 
     def _json(self, words: Sequence[str], *, about: str) -> Json:
         return self._read(self._run(words, about=about, limit_s=self.call_s), about=about)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -142,9 +143,9 @@ class Kubernetes:
             if left.replicas:
                 self._apply(self._made(left, there), about=name)
             else:
-                self._delete(there.objects_of(name), limit_s=limit_s, about=name)
+                self._delete(there.objects_of(name), about=name)
             if name not in there.scaled or not left.replicas:
-                self._until_gone(name, left.replicas, limit_s=limit_s)
+                self._until_gone(self._marks_of(name), left.replicas, limit_s=limit_s, about=name)
 
     def health(self, names: Sequence[str]) -> dict[str, UnitHealth]:
         """Readiness by the pods; counters by their own `/metrics`, read through the API server."""
@@ -174,7 +175,8 @@ class Kubernetes:
         """
         if routes is None:
             self._may_change()
-            self.kubectl.delete_all(self._all_kinds, selector=self._router_marks, limit_s=limit_s)
+            self.kubectl.delete_all(self._all_kinds, selector=self._router_marks)
+            self._until_gone(self._router_marks, limit_s=limit_s, about="router")
             return
         before = self._router()
         self._know_the_server()
@@ -242,18 +244,13 @@ class Kubernetes:
     def down(self, *, drain_s: float) -> None:
         """Delete all that carries the deployment's label, and wait until its pods are gone."""
         self._may_change()
-        limit_s = self._leaving_s(drain_s)
-        self.kubectl.delete_all(self._all_kinds, selector=selector(self.manifests.instance), limit_s=limit_s)
+        marks = selector(self.manifests.instance)
+        self.kubectl.delete_all(self._all_kinds, selector=marks)
         if self.manifests.keys is None:
             # An earlier hosts.toml may have named a token; who may not touch secrets has none here.
             with suppress(TargetFailed):
-                self.kubectl.delete_all(["secrets"], selector=selector(self.manifests.instance), limit_s=limit_s)
-        self._wait(
-            lambda: not self.kubectl.get(["pods"], selector=selector(self.manifests.instance)),
-            limit_s=limit_s,
-            about="everything",
-            why="pods are still there",
-        )
+                self.kubectl.delete_all(["secrets"], selector=marks)
+        self._until_gone(marks, limit_s=self._leaving_s(drain_s), about="everything")
         self._kept.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -274,9 +271,9 @@ class Kubernetes:
         keys = [self.manifests.keys] if self.manifests.keys is not None else []
         self.kubectl.apply([*keys, *made], about=about)
 
-    def _delete(self, objects: Iterable[tuple[str, str]], *, limit_s: float, about: str) -> None:
+    def _delete(self, objects: Iterable[tuple[str, str]], *, about: str) -> None:
         self._may_change()
-        self.kubectl.delete(objects, limit_s=limit_s, about=about)
+        self.kubectl.delete(objects, about=about)
 
     def _made(self, group: Group, there: ClusterState) -> list[Json]:
         """The manifests of a group: as hosts.toml has it, or as they were where this goes back. How many pods it has is
@@ -390,7 +387,9 @@ class Kubernetes:
                 if name in before.groups:
                     self._apply(before.former(name), about=name)
                 else:
-                    self._delete(there.objects_of(name), limit_s=self._leaving_s(self.hosts.limits.drain_s), about=name)
+                    self._delete(there.objects_of(name), about=name)
+                    left_s = self._leaving_s(self.hosts.limits.drain_s)
+                    self._until_gone(self._marks_of(name), limit_s=left_s, about=name)
         except TargetFailed as error:
             why = f"{failure.cause}; what was begun is still there: {error.cause}"
             raise TargetFailed(self.name, failure.about, why) from None
@@ -403,8 +402,8 @@ class Kubernetes:
         """Wait for all groups side by side; each of the waves of a roll may take as long as one pod may."""
 
         def wait(name: str) -> None:
-            marks = selector(self.manifests.instance, "worker", name)
-            self._roll(name, limit_s=limit_s * min(WAVES, max(changed[name].replicas, 1)), marks=marks)
+            waves = min(WAVES, max(changed[name].replicas, 1))
+            self._roll(name, limit_s=limit_s * waves, marks=self._marks_of(name))
 
         with ThreadPoolExecutor(min(max(len(changed), 1), _SIDE_BY_SIDE)) as pool:
             rolling = [pool.submit(wait, name) for name in changed]
@@ -431,7 +430,7 @@ class Kubernetes:
         if old:
             mounted = ClusterState(self.kubectl.get(["replicasets.apps", "deployments.apps"], selector=marks)).mounted()
             gone = [("configmaps", name) for name in old if name not in mounted]
-            self._delete(gone, limit_s=self.hosts.limits.call_s, about="old ConfigMaps")
+            self._delete(gone, about="old ConfigMaps")
 
     def _there(self, *, acting: bool = False) -> ClusterState:
         kinds = [*_KINDS, "replicasets.apps", "pods"]
@@ -501,20 +500,24 @@ class Kubernetes:
             return False
         return same_template(there.deployments[name], self._made(group, there)[-1])
 
-    def _until_gone(self, name: str, most: int, *, limit_s: float) -> None:
-        marks = selector(self.manifests.instance, "worker", name)
-        self._wait(
-            lambda: sum(map(is_alive, self.kubectl.get(["pods"], selector=marks))) <= most,
-            limit_s=limit_s,
-            about=name,
-            why=f"more than {most} pods are still there",
-        )
+    def _marks_of(self, name: str) -> str:
+        return selector(self.manifests.instance, "worker", name)
 
-    def _wait(self, done: Callable[[], bool], *, limit_s: float, about: str, why: str) -> None:
-        until = time.monotonic() + limit_s
-        while not done():
-            if time.monotonic() >= until:
-                raise TargetFailed(self.name, about, f"{why} after {limit_s:g} s")
+    def _until_gone(self, marks: str, most: int = 0, *, limit_s: float, about: str) -> None:
+        """Wait until at most so many pods are left, and none of their Deployments where no pod is to be left.
+
+        `limit_s` is how long it may take until there is one less: many pods end one after the other, as fast as the
+        cluster lets them.
+        """
+        kinds = ["pods"] if most else ["deployments.apps", "pods"]
+        least, until = inf, inf
+        while (left := sum(map(is_alive, self.kubectl.get(kinds, selector=marks)))) > most:
+            now = time.monotonic()
+            if left < least:
+                least, until = left, now + limit_s
+            elif now >= until:
+                why = f"{left} are still there, {most} are to be left, and none went away for {limit_s:g} s"
+                raise TargetFailed(self.name, about, why)
             time.sleep(_LOOK_S)
 
 

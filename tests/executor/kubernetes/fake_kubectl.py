@@ -1,7 +1,8 @@
 """A cluster in a file: what `kubectl` would do to it, each call written down, failures played as the test says.
 
 The folder holds `calls` (one JSON line per call), `objects.json`, and `play.json`: {"fail": {"apply": "text"},
-"unready": {"deployment-prefix": {"reason": ..., "message": ...}}, "slow_s": {"get": 9}, "raw": {...}}.
+"unready": {"deployment-prefix": {"reason": ..., "message": ...}}, "slow_s": {"get": 9}, "raw": {...}, "leave": 2}.
+Pods of what is deleted go away at once, or so many each time that somebody asks for pods.
 """
 
 import json
@@ -163,6 +164,10 @@ def main():
         del objects[name]
     elif verb == "get":
         kinds = {kind_of(word) for word in words[1].split(",")}
+        if "Pod" in kinds and "leave" in play:
+            leaving = [name for name, one in objects.items() if one["kind"] == "Pod"]
+            objects = {name: one for name, one in objects.items() if name not in leaving[: play["leave"]]}
+            (FOLDER / "objects.json").write_text(json.dumps(objects))
         found = [*objects.values()]
         for one in objects.values():
             if one["kind"] == "Deployment":
@@ -181,6 +186,8 @@ def main():
         else:
             named = [word.split("/") for word in words[1:] if word.split("/")[0] in KINDS]
             gone = [f"{kind_of(kind)}/{name}" for kind, name in named]
+        ended = [objects[k] for k in gone if k.startswith("Deployment/") and k in objects and "leave" in play]
+        objects |= {key(pod): pod for one in ended for pod in pods_of(one, play)}
         objects = {k: one for k, one in objects.items() if k not in gone}
     if verb in ("apply", "delete", "create", "replace"):
         # Several are called side by side: no other may read half of it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from hetplan.errors import InputError
+from hetplan.executor.kubernetes import target as target_module
 from hetplan.executor.target import TargetFailed
 from hetplan.executor.units import LoadSpec, Unit, named
 from hetplan.testing.target_checks import check_target
@@ -145,16 +147,40 @@ def test_a_failed_start_leaves_nothing_of_what_it_began(target: Make, cluster: A
 
 
 def test_a_failure_that_cannot_be_taken_back_says_both(target: Make, cluster: Any) -> None:
-    """Else a quota is only seen as a deletion that took too long; a pod that leaves has its time to."""
+    """Else a quota is only seen as a deletion that failed."""
     cluster.play(
         unready={"prod-w1": {"reason": "Pending", "message": "exceeded quota: few"}},
         fail={"delete": "timed out waiting"},
     )
     with pytest.raises(TargetFailed, match=r"exceeded quota: few.*still there.*timed out waiting"):
         target().start(units(2), limit_s=60)
-    (deleted,) = [call["words"] for call in cluster.calls if call["words"][0] == "delete"]
-    limit_s = int(next(word for word in deleted if word.startswith("--timeout=")).strip("-timeou=s"))
-    assert limit_s > target().settings.leave_s
+
+
+@pytest.mark.parametrize("end", ["down", "stop"])
+def test_many_pods_may_end_one_after_the_other(
+    target: Make, cluster: Any, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together they take longer than a pod may; a fixed time for all of them failed at 176."""
+    monkeypatch.setattr(target_module, "_LOOK_S", 0.01)
+    kubernetes = target()
+    monkeypatch.setattr(type(kubernetes), "_leaving_s", lambda *_: 1.5)
+    many = units(12)
+    kubernetes.start(many, limit_s=60)
+    cluster.play(leave=1, slow_s={"get": 0.2})
+    began = time.monotonic()
+    kubernetes.down(drain_s=0.1) if end == "down" else kubernetes.stop(names(many), drain_s=0.1)
+    assert time.monotonic() - began > 1.5
+    assert not [one for one in cluster.objects if one.startswith(("Pod/", "Deployment/"))]
+
+
+def test_pods_that_do_not_end_are_counted(target: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_module, "_LOOK_S", 0.01)
+    kubernetes = target()
+    monkeypatch.setattr(type(kubernetes), "_leaving_s", lambda *_: 0.5)
+    kubernetes.start(units(3), limit_s=60)
+    cluster.play(leave=0)
+    with pytest.raises(TargetFailed, match=r"3 are still there, 0 are to be left, and none went away for 0\.5 s"):
+        kubernetes.down(drain_s=0.1)
 
 
 def test_what_is_not_ready_is_seen_as_failing(target: Make, cluster: Any) -> None:
