@@ -1,10 +1,10 @@
 """Operators that call an API, as parts of the system that a plan describes: groups without machines.
 
 A query takes what a call of its sample took; calls that fail, drawn by the chance that the profile states, make it take
-longer. An API answers as many calls at once as come. Where its limits say how fast they may come, calls of queries that
-have a rate stand in one line for all of them, each (those made again, too) as long as the limits ask for between two
-calls; what a call takes begins meanwhile. Calls of streams pass by: their pace is not their rate. That limits are kept
-on average is checked by `verify`.
+longer. Where it makes several calls of an operator, each fails by its own luck. An API answers as many calls at once as
+come. Where its limits say how fast they may come, calls of queries that have a rate stand in one line for all of them,
+each (those made again, too) as long as the limits ask for between two calls; what a call takes begins meanwhile. Calls
+of streams pass by: their pace is not their rate. That limits are kept on average is checked by `verify`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
-from hetplan.serving.operators import called_by, measured_of, quality_at, samples_of
-from hetplan.serving.system import After, App, Edge, Group, Load, Service, Stage, System, Way
+from hetplan.serving.fanned import most_calls, visits
+from hetplan.serving.operators import called_by, measured_of, quality_at, samples_of, several_fail
+from hetplan.serving.steps import pipeline_of
+from hetplan.serving.system import After, App, Edge, Fails, Group, Load, Service, Stage, System, Way
 from hetplan.serving.system import Route as PlayedRoute
 
 __all__ = ["with_calls", "with_limits"]
@@ -63,26 +65,49 @@ def _load(plan: Plan, inputs: Inputs, app: str, node: str, name: str) -> Load:
     tries, failed = _tries(plan, inputs, app, node, api)
     took = entry.get("runs", {}).get("seconds", {}).get(node, [entry["seconds"][node]])
     each = 1000.0 * np.resize(np.array([one or 0.0 for one in took]), tries.size) + failed * api.retry_ms
-    if not demand.streams:
-        each = np.maximum(each - 1000.0 * api.gap_s(call.tokens) * tries, 0.0)
+    gap_ms = 0.0 if demand.streams else 1000.0 * api.gap_s(call.tokens)
+    if gap_ms > 0.0:
+        each = np.maximum(each - gap_ms * tries, 0.0)
     rate = demand.rate_qps if isinstance(demand.rate_qps, int | float) else 0.0
-    servers = max(demand.streams or 1, math.ceil(4.0 * rate * float(each.mean()) / 1000.0) + 16)
+    several, most = _calls_of(inputs, app, node)
+    servers = max(
+        (demand.streams or 1) * most, math.ceil(4.0 * several * rate * float(each.mean()) / 1000.0) + 16 * most
+    )
     return Load(
         name, {app: Service(each[:, None])}, stages=(node,), servers=min(servers, MOST_AT_ONCE),
         bytes_out=float(entry["bytes"][node]),
-        quality=quality_at(plan, inputs, app, node),
+        quality=quality_at(plan, inputs, app, node), fails=_fails(plan, inputs, app, node, api.retry_ms - gap_ms),
     )  # fmt: skip
+
+
+def _calls_of(inputs: Inputs, app: str, node: str) -> tuple[float, int]:
+    """How many calls of an operator a query makes: on average, and at most."""
+    pipeline = pipeline_of(inputs.profile, inputs.slo.apps[app])
+    return (1.0, 1) if pipeline is None else (visits(pipeline)[node], most_calls(pipeline)[node])
+
+
+def _fails(plan: Plan, inputs: Inputs, app: str, node: str, again_ms: float) -> Fails | None:
+    """How calls of a query fail, where each draws its own luck; None where kinds of queries say it, or none fails."""
+    api = inputs.profile.apis[called_by(plan, inputs, app)[node].api]
+    if api.failures == 0.0 or not several_fail(plan, inputs, app):
+        return None
+    return Fails(api.failures, api.retries, max(again_ms, 0.0), _rounds(plan, inputs, app, node))
+
+
+def _rounds(plan: Plan, inputs: Inputs, app: str, node: str) -> NDArray[np.float64]:
+    """How often each kind of query runs an operator in one call of it."""
+    runs = measured_of(plan, inputs, app).get("runs", {})
+    size = max(1, samples_of(plan, inputs, app))
+    return np.resize(runs.get("rounds", {}).get(node, [1]), size).astype(float)
 
 
 def _tries(
     plan: Plan, inputs: Inputs, app: str, node: str, api: Api
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """How often the calls of each kind of query are made, and how many of these fail and are made again."""
-    runs = measured_of(plan, inputs, app).get("runs", {})
-    size = max(1, samples_of(plan, inputs, app))
-    often = np.resize(runs.get("rounds", {}).get(node, [1]), size).astype(float)
-    again = np.zeros(size)
-    if api.failures > 0:
+    often = _rounds(plan, inputs, app, node)
+    size, again = often.size, np.zeros(often.size)
+    if api.failures > 0 and not several_fail(plan, inputs, app):
         random = np.random.default_rng(zlib.crc32(f"call-{app}-{node}".encode()))
         for rounds in range(int(often.max())):
             failed = np.floor(np.log(np.maximum(random.random(size), 1e-300)) / math.log(api.failures))
@@ -107,7 +132,8 @@ def _limited(plan: Plan, inputs: Inputs, app: App) -> Iterator[tuple[str, ApiCal
 def _in_turn(plan: Plan, inputs: Inputs, system: System, app: str, node: str, call: ApiCall) -> System:
     api, turn, name = inputs.profile.apis[call.api], f"{node}, its turn", f"turn-{app}-{node}"
     gaps = 1000.0 * api.gap_s(call.tokens) * _tries(plan, inputs, app, node, api)[0]
-    load = Load(name, {app: Service(gaps[:, None])}, stages=(turn,))
+    fails = _fails(plan, inputs, app, node, 1000.0 * api.gap_s(call.tokens))
+    load = Load(name, {app: Service(gaps[:, None])}, stages=(turn,), fails=fails)
     line = next((group for group in system.groups if group.id == f"turn-{call.api}"), None)
     line = line or Group(f"turn-{call.api}", (), servers=1, tier=api.tier)
     groups = [group for group in system.groups if group.id != line.id] + [replace(line, loads=(*line.loads, load))]

@@ -1,7 +1,8 @@
 """Operators of compound plans: their times, bytes and scores, from the measurements behind the plan.
 
 Where samples took different times, a query is of one of them, drawn alike: all operators then take what they took of
-that sample, so that slow ones stay together. Links carry the mean number of bytes.
+that sample, so that slow ones stay together. Where one call is followed by several, each takes that. Links carry the
+mean number of bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.demand import points_of
+from hetplan.serving.fanned import most_calls, visits
 from hetplan.serving.law import answering
 from hetplan.serving.system import Service
 from hetplan.serving.times import law_of_table
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALONE", "Operator", "called_by", "calls_made", "growth_of", "input_bytes", "is_operator", "measured_of",
-    "operator_at", "operators_of", "quality_at", "samples_of", "slowest_of", "times_of",
+    "operator_at", "operators_of", "quality_at", "samples_of", "several_fail", "slowest_of", "times_of",
 ]  # fmt: skip
 
 ALONE = (1.0,)
@@ -66,16 +68,30 @@ def samples_of(plan: Plan, inputs: Inputs, app_id: str) -> int:
         return 0
     count = len(measured_of(plan, inputs, app_id).get("runs", {}).get("input_bytes", ()))
     failing = any(inputs.profile.apis[one.api].failures > 0 for one in called_by(plan, inputs, app_id).values())
-    return max(count, 1) * -(-FAILURES // max(count, 1)) if failing else count
+    if not failing or several_fail(plan, inputs, app_id):
+        return count
+    return max(count, 1) * -(-FAILURES // max(count, 1))
+
+
+def several_fail(plan: Plan, inputs: Inputs, app_id: str) -> bool:
+    """Whether a query makes several calls side by side that may fail, each by its own luck."""
+    pipeline, apis = _pipeline_of(inputs, app_id), inputs.profile.apis
+    most = {} if pipeline is None else most_calls(pipeline)
+    return any(apis[one.api].failures > 0 and most[name] > 1 for name, one in called_by(plan, inputs, app_id).items())
 
 
 def called_by(plan: Plan, inputs: Inputs, app_id: str) -> dict[str, ApiCall]:
     """The operators of an application that are calls of an API at the plan's knobs."""
-    rule, app = plan.dispatch.get(app_id), inputs.slo.apps.get(app_id)
-    pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
+    rule, pipeline = plan.dispatch.get(app_id), _pipeline_of(inputs, app_id)
     if pipeline is None or not isinstance(rule, ChosenPlanDispatch):
         return {}
     return calls_made(pipeline, rule.knobs)
+
+
+def _pipeline_of(inputs: Inputs, app_id: str) -> Pipeline | None:
+    """The pipeline that an application runs, if it runs one."""
+    app = inputs.slo.apps.get(app_id)
+    return inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
 
 
 def calls_made(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:
@@ -85,24 +101,23 @@ def calls_made(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCal
 
 
 def quality_at(plan: Plan, inputs: Inputs, app_id: str, node: str) -> float:
-    """What an operator's answers count: one that all queries run carries the accuracy of the whole pipeline.
+    """What an operator's answers count: those that all queries begin with carry the accuracy of the whole pipeline.
 
     A query of which a call is never answered scores the worst that there is.
     """
     app = inputs.slo.apps[app_id]
     pipeline = inputs.profile.pipelines[(app.runs.pipeline if app.runs is not None else None) or ""]
-    inner, later = {edge.from_ for edge in pipeline.edges}, {edge.to for edge in pipeline.edges}
-    # Where queries may end early, the first operators carry it: all queries run those.
-    carry = (
-        pipeline.nodes.keys() - later if pipeline.has_outcomes else {next(n for n in pipeline.nodes if n not in inner)}
-    )
-    if node not in carry:
+    later = [edge.to for edge in pipeline.edges]
+    first = [name for name in pipeline.nodes if name not in later]
+    # Every way begins with one of them; where ways meet, the steps' qualities are multiplied, and one has to carry it.
+    if node not in (first if len(set(later)) == len(later) else first[:1]):
         return 1.0
     entry = measured_of(plan, inputs, app_id)
     mean, answered, runs = float(entry["mean"]), 1.0, entry.get("runs", {})
+    several = visits(pipeline)
     for name, call in called_by(plan, inputs, app_id).items():
         ran = runs.get("rounds", {}).get(name) or [one is not None for one in runs.get("seconds", {}).get(name, [1.0])]
-        answered -= sum(ran) / len(ran) * inputs.profile.apis[call.api].given_up
+        answered -= several[name] * sum(ran) / len(ran) * inputs.profile.apis[call.api].given_up
     answered = max(0.0, answered)
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     low, high = metric.range if metric is not None else (0.0, 1.0)
@@ -119,7 +134,7 @@ def is_operator(plan: Plan, app_id: str | None) -> bool:
 def operators_of(plan: Plan, inputs: Inputs) -> dict[str, Operator]:
     """By load: seconds on the reference x relative time of the tier, over the share of the GPU (batched ones without).
 
-    The measured accuracy is that of the whole pipeline; the first of its last operators carries it.
+    The measured accuracy is that of the whole pipeline (`quality_at`).
     """
     return {
         load.id: operator_at(plan, inputs, (load.app, load.node), load, worker)

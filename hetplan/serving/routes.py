@@ -209,8 +209,11 @@ def _by_kind(
 ) -> list[tuple[PlannedRoute, tuple[int, ...]]]:
     """Which entry routes which classes, by the one rule of `choice`."""
     chosen: dict[int, tuple[PlannedRoute, list[int]]] = {}
+    known: dict[int, PlannedRoute | None] = {}
     for number, kind in enumerate(kinds):
-        best = best_route(entries, path=path.loads, outcomes=path.outcomes, at=kind)
+        if id(kind) not in known:  # samples are many, and all of one class
+            known[id(kind)] = best_route(entries, path=path.loads, outcomes=path.outcomes, at=kind)
+        best = known[id(kind)]
         if best is None:
             raise InputError.one(
                 file="plan",

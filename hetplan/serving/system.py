@@ -118,11 +118,24 @@ class Service:
 
 
 @dataclass(frozen=True)
+class Fails:
+    """A job tries once in each of its `rounds` (per class), and again where it fails, `most` times at most.
+
+    Each failure, with this chance, takes `again_ms` more.
+    """
+
+    chance: float
+    most: int
+    again_ms: float
+    rounds: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class Load:
     """A variant (or operator) held by every worker of a group: the applications and stages that it serves.
 
     `fanout` gives this load's own mean of jobs per job for an edge's far stage, `outcomes` how often its answers come
-    to each outcome of its stage.
+    to each outcome of its stage. With `fails` each job draws how often it fails.
     """
 
     id: str
@@ -137,6 +150,7 @@ class Load:
     slowdown: tuple[float, ...] = ()
     offline: bool = False
     room: int | None = None
+    fails: Fails | None = None
 
 
 @dataclass(frozen=True)

@@ -377,6 +377,10 @@ class WorldBuilder(RowWriter):
             tier=self.tiers.index(group.tier) if group.tier in self.tiers else 0,
             quality=load.quality,
             bytes=load.bytes_out,
+            rounds0=-1 if load.fails is None else self.extend("numbers", load.fails.rounds),
+            retries=0 if load.fails is None else load.fails.most,
+            fails=0.0 if load.fails is None else load.fails.chance,
+            again=0.0 if load.fails is None else load.fails.again_ms,
         )
 
     def _fans(self, load: Load, app: str) -> list[float]:

@@ -14,6 +14,7 @@ from hetplan.compiled import part
 
 __all__ = [
     "BACKUP",
+    "FAILURES",
     "FANOUT",
     "OUTCOME",
     "PREDICT",
@@ -24,7 +25,7 @@ __all__ = [
     "draw_uniform",
 ]
 
-ROUTE, FANOUT, SERVICE, PREDICT, BACKUP, OUTCOME = 1, 2, 3, 4, 5, 6
+ROUTE, FANOUT, SERVICE, PREDICT, BACKUP, OUTCOME, FAILURES = 1, 2, 3, 4, 5, 6, 7
 """What a draw is for; several draws of one purpose add multiples of 16."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -10,7 +10,7 @@ import math
 
 from hetplan.compiled import part
 from hetplan.dispatch.matching_kernels import IDLE, Seen, pair_off
-from hetplan.simulator.draw_kernels import SERVICE, draw_exponential, draw_normal
+from hetplan.simulator.draw_kernels import FAILURES, SERVICE, draw_exponential, draw_normal, draw_uniform
 from hetplan.simulator.job_kernels import MEMORY_MS, append_job, flag_route, give_up, mark, remove_job, watch
 from hetplan.simulator.route_kernels import can_catch_up, cell_of, is_open, predicted_ms
 from hetplan.simulator.world_kernels import (
@@ -67,6 +67,19 @@ def unbind(world: World, job: int) -> None:
 
 
 @part
+def _again_ms(world: World, load: int, job: int) -> float:
+    """What a job takes longer as it fails and tries again, drawn for each of its rounds."""
+    record, query = world.parts[load]["load"], world.jobs[job]["query"]
+    more = 0.0
+    if record["rounds0"] >= 0:
+        rounds = int(world.numbers[record["rounds0"] + world.queries[query]["kind"] - record["kind0"]])
+        for tried in range(rounds):
+            luck = draw_uniform(world.clock[0]["seed"], query, world.jobs[job]["serial"], FAILURES + 16 * tried)
+            more += min(math.floor(math.log(luck) / math.log(record["fails"])), record["retries"]) * record["again"]
+    return float(more)
+
+
+@part
 def _service_ms(world: World, load: int, job: int, size: int) -> float:
     query = world.jobs[job]["query"]
     cell = cell_of(world, load, world.queries[query]["kind"], size)
@@ -106,7 +119,7 @@ def begin_batch(world: World, lane: int, load: int, size: int) -> None:
         else:
             world.jobs[last]["after"] = job
         last = job
-    took = _service_ms(world, load, first, size) * worker["slow"]
+    took = (_service_ms(world, load, first, size) + _again_ms(world, load, first)) * worker["slow"]
     slows = world.parts[load]["load"]["slows"]
     if slows > 0:
         took *= world.numbers[world.parts[load]["load"]["slow0"] + min(worker["busy"], slows - 1)]

@@ -91,7 +91,8 @@ WORKER = np.dtype(
 BATCH = np.dtype([("station", _I), ("load", _I), ("lane", _I), ("job", _I), ("size", _I), ("alive", _I), ("start", _F)])
 LOAD = np.dtype(
     [("cell0", _I), ("kind0", _I), ("max_batch", _I), ("fan0", _I), ("out0", _I), ("slow0", _I), ("slows", _I),
-     ("tier", _I), ("seen0", _I), ("max_wait", _F), ("quality", _F), ("bytes", _F)]
+     ("tier", _I), ("seen0", _I), ("rounds0", _I), ("retries", _I), ("max_wait", _F), ("quality", _F),
+     ("bytes", _F), ("fails", _F), ("again", _F)]
 )  # fmt: skip
 APP = np.dtype(
     [("node0", _I), ("nodes", _I), ("entries", _I), ("kind0", _I), ("kinds", _I), ("link0", _I), ("tier", _I),

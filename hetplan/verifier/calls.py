@@ -2,9 +2,9 @@
 
 An operator is a call where its knobs are at levels that one of its `calls` names (the first that does); it is placed on
 that API and on no machine. A call costs what its API asks per call and per token, each query makes each of its calls
-once, and only calls that are answered are paid for. A call that fails is made again, up to `retries` times: so calls
-count for sum f^k, k = 0 .. retries, against `calls_per_s`, and a query of which one is never answered is late, and
-scores the worst of the metric's range.
+once (or as often as was measured, and as edges with `fanout` say), and only calls that are answered are paid for. A
+call that fails is made again, up to `retries` times: so calls count for sum f^k, k = 0 .. retries, against
+`calls_per_s`, and a query of which one is never answered is late, and scores the worst of the metric's range.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.verifier.fanned import any_fans, largest_of, numbers_of_calls, times_called
 from hetplan.verifier.report import Violation
 
-__all__ = ["called", "check_bill", "failures", "hourly_nanos", "in_service", "misplaced", "often"]
+__all__ = ["called", "check_bill", "hourly_nanos", "in_service", "misplaced", "often", "ways"]
 
 MILLION = 1_000_000
 
@@ -68,15 +69,15 @@ def often(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any]
 
     Without measurements nothing is known of what answers decide, and all count as run by all.
     """
-    whole = dict.fromkeys(pipeline.nodes, 1.0)
+    whole = {name: times_called(pipeline, name) for name in pipeline.nodes}
     if inputs.measured is None:
         return whole
     entries = inputs.measured.get("apps", {}).get(app, ())
     runs = next((one.get("runs") for one in entries if one.get("knobs") == dict(knobs)), None) or {}
     for name, each in runs.get("seconds", {}).items():
-        whole[name] = sum(one is not None for one in each) / max(1, len(each))
+        whole[name] = times_called(pipeline, name) * sum(one is not None for one in each) / max(1, len(each))
     for name, each in runs.get("rounds", {}).items():
-        whole[name] = sum(each) / max(1, len(each))
+        whole[name] = times_called(pipeline, name) * sum(each) / max(1, len(each))
     return whole
 
 
@@ -131,7 +132,7 @@ def check_bill(plan: Plan, inputs: Inputs, *, cost_nanos: int | None) -> Iterato
             yield Violation("api-limit", f"apis.{name}.{field}", f"{amount:.9g} are made, {name} takes {most:g}")
 
 
-def failures(
+def _failures(
     inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any], rounds: Mapping[str, int]
 ) -> list[tuple[dict[str, float], float]]:
     """How the calls of a query of so many rounds may fail: milliseconds more by operator, and how likely that is."""
@@ -145,6 +146,33 @@ def failures(
                 joined[tuple(sorted(longer.items()))] += likely * api.failures**k * (1.0 - api.failures)
             cases = [(dict(more), likely) for more, likely in joined.items()]
     return cases
+
+
+def ways(
+    inputs: Inputs, pipeline: Pipeline, knobs: Mapping[str, Any], rounds: Mapping[str, int]
+) -> list[tuple[dict[str, float], frozenset[str], float]]:
+    """What may come of a query: milliseconds more by operator, the operators that are not called, how likely it is.
+
+    Where a query makes several calls of an operator, the one that takes longest counts.
+    """
+    if not any_fans(pipeline):
+        return [(more, frozenset(), likely) for more, likely in _failures(inputs, pipeline, knobs, rounds)]
+    of_one: dict[str, dict[float, float]] = {}
+    for name in called(pipeline, knobs):
+        law: dict[float, float] = defaultdict(float)
+        alone = {**dict.fromkeys(pipeline.nodes, 0), name: rounds.get(name, 1)}
+        for more, likely in _failures(inputs, pipeline, knobs, alone):
+            law[more.get(name, 0.0)] += likely
+        of_one[name] = law
+    found: dict[tuple[tuple[tuple[str, float], ...], frozenset[str]], float] = defaultdict(float)
+    for calls, chance in numbers_of_calls(pipeline):
+        cases: list[tuple[tuple[tuple[str, float], ...], float]] = [((), chance)]
+        for name, law in of_one.items():
+            slowest = largest_of(law, calls[name]).items()
+            cases = [((*longer, (name, ms)), odds * likely) for longer, odds in cases for ms, likely in slowest]
+        for longer, likely in cases:
+            found[longer, frozenset(name for name, count in calls.items() if count == 0)] += likely
+    return [(dict(longer), left, likely) for (longer, left), likely in found.items()]
 
 
 def in_service(inputs: Inputs, app: str, pipeline: Pipeline, knobs: Mapping[str, Any], accuracy: float) -> float:

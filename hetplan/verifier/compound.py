@@ -25,8 +25,9 @@ from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Worker
-from hetplan.verifier.calls import called, check_bill, failures, in_service, misplaced
+from hetplan.verifier.calls import called, check_bill, in_service, misplaced, ways
 from hetplan.verifier.facts import Facts, gather
+from hetplan.verifier.fanned import any_fans, known, several_at_most, times_called
 from hetplan.verifier.money import cost_nanos
 from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
@@ -229,6 +230,9 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
     if pipeline is None:
         yield Violation("chosen-plan", at, "neither a candidate nor a pipeline is chosen")
         return
+    if any_fans(pipeline) and (why := known(pipeline)):
+        yield Violation("chosen-plan", at, f"calls of {name} cannot be counted: {why}")
+        return
     wrong = [*_operators(plan, inputs, name, rule, pipeline)]
     yield from wrong
     mine = [promise for promise in plan.promises if promise.app == name]
@@ -245,6 +249,9 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         if one.quantity == "response_ms" and one.model.startswith(("stationary", "simulation")) is not queued:
             what = "queries wait" if queued else "each stream has all operators for itself"
             yield Violation("promise-model", "promises", f"{what}: response_ms of {name} is promised by {one.model}")
+        if one.quantity == "response_ms" and one.model.startswith("stationary") and any_fans(pipeline):
+            text = f"response_ms of {name} is promised by a formula, which knows no calls that come together"
+            yield Violation("promise-model", "promises", text)
     if inputs.measured is not None and not wrong:
         stated = plan.method.options.get("confidence")
         chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
@@ -274,7 +281,8 @@ def _operators(
         if node in called(pipeline, rule.knobs):
             continue
         times = sum(load.instances * worker.count for load, worker in here)
-        streams = max(1, times) if rated else inputs.slo.apps[name].demand.streams or 1
+        each = several_at_most(pipeline, node) if any_fans(pipeline) else 1
+        streams = max(1, times) if rated else (inputs.slo.apps[name].demand.streams or 1) * each
         if times != streams or not here:
             text = f"operator {node} runs {times} times, not {streams} times"
             yield Violation("operator", at, text if streams > 1 else f"operator {node} runs {times} times, not once")
@@ -317,7 +325,8 @@ def _beside(plan: Plan, inputs: Inputs, name: str, node: str) -> list[Flow]:
         entry = next((e for e in inputs.measured["apps"].get(other, ()) if e.get("knobs") == dict(rule.knobs)), None)
         for samples in [] if entry is None or "seconds" not in entry else [_samples(entry)]:
             took = [(_took_ms(inputs, app, rule, pipeline, step, one), 1.0 / len(samples)) for one in samples]
-            found.append(flow_of(app, took))
+            calls = times_called(pipeline, step) if any_fans(pipeline) else 1.0
+            found.append(flow_of(app, took, calls))
     return found
 
 
@@ -408,9 +417,9 @@ def _measured(
         return
     try:
         cases = [
-            (1000.0 * _latency_s(inputs, app, rule, pipeline, one, more), likely / len(samples), one)
+            (1000.0 * _latency_s(inputs, app, rule, pipeline, _without(one, left), more), likely / len(samples), one)
             for one in samples
-            for more, likely in failures(inputs, pipeline, rule.knobs, one.get("rounds", ONCE))
+            for more, left, likely in ways(inputs, pipeline, rule.knobs, one.get("rounds", ONCE))
         ]
     except LookupError as error:
         yield Violation("link", at, str(error))
@@ -478,6 +487,13 @@ def _outcomes(plan: Plan, pipeline: Pipeline, name: str, samples: list[Mapping[s
 
 
 ONCE: Mapping[str, int] = {}
+
+
+def _without(sample: Mapping[str, Any], left: frozenset[str]) -> Mapping[str, Any]:
+    """A sample of which these operators are not called."""
+    return sample if not left else {
+        **sample, "seconds": {node: None if node in left else took for node, took in sample["seconds"].items()}
+    }  # fmt: skip
 
 
 def _samples(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -31,6 +31,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
+from hetplan.verifier.fanned import any_fans, times_called
 from hetplan.verifier.readings import nearest, read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.waiting_room import LARGEST, busy_and_waits
@@ -72,14 +73,17 @@ class Flow:
     burst: float
 
 
-def flow_of(app: App, took: Sequence[tuple[float | None, float]]) -> Flow:
-    """What an application brings to an operator that takes so long (None: it does not run), each so likely."""
+def flow_of(app: App, took: Sequence[tuple[float | None, float]], calls: float = 1.0) -> Flow:
+    """What an application brings to an operator that takes so long (None: it does not run), each so likely.
+
+    `calls` is how often a query that runs it calls it.
+    """
     whole, ran = sum(likely for _, likely in took), sum(likely for ms, likely in took if ms is not None)
     if ran <= 0.0:
         return Flow(0.0, 0.0, 0.0, 0.0)
     mean = sum(likely * ms for ms, likely in took if ms is not None) / ran
     second = sum(likely * ms * ms for ms, likely in took if ms is not None) / ran
-    return Flow((rate_of(app) or 0.0) * ran / whole, mean, second, 1.0 / (app.demand.arrivals.shape or 1.0))
+    return Flow((rate_of(app) or 0.0) * calls * ran / whole, mean, second, 1.0 / (app.demand.arrivals.shape or 1.0))
 
 
 def rate_of(app: App) -> float | None:
@@ -107,7 +111,8 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
     waits = dict[str, Tail]()
     for node in served.stations:
         took = [(served.took_ms(node, one), likely) for _, likely, one in cases]
-        mine = flow_of(served.app, took)
+        calls = times_called(served.pipeline, node) if any_fans(served.pipeline) else 1.0
+        mine = flow_of(served.app, took, calls)
         if mine.rate <= 0.0:
             continue
         flows = [mine, *served.beside(node)]

@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from hetplan.errors import HetplanError
 from hetplan.planner.answer import Answer, Status
-from hetplan.planner.forms.calls import Calls, Cases, Runs, quantile
+from hetplan.planner.forms.calls import Calls, Cases, Runs, cases_of, quantile, ranks
+from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.form import Form
 from hetplan.planner.forms.space import Space
 from hetplan.planner.tolerances import VALUE
@@ -77,22 +78,6 @@ class Verdict(StrEnum):
     FAIL = "fail"
     UNDECIDED = "undecided"
     SET_ASIDE = "set-aside"
-
-
-def ranks(samples: int, share: float, confidence: float) -> tuple[int, int]:
-    """Between which of so many ordered values (from 1) the quantile is: at least at the first, at most at the second.
-
-    Each holds with this confidence, whatever the distribution. 0, or one more than there are, says that none does.
-
-    >>> ranks(1000, 0.99, 0.99), ranks(458, 0.99, 0.99)[1], ranks(459, 0.99, 0.99)[1]
-    ((982, 998), 459, 459)
-    """
-    from scipy.special import bdtr
-
-    below = bdtr(np.arange(samples + 1), samples, share)
-    high = int(np.searchsorted(below[:-1], confidence)) + 1
-    low = int(np.searchsorted(below[:-1], 1.0 - confidence, side="right"))
-    return low, high
 
 
 @dataclass(frozen=True)
@@ -205,6 +190,7 @@ class BlackBox(Form[int]):
     Where not all settings are allowed, or they are too many to be listed, `space` says which there are; then a plan is
     the number of its row in `space` x placements + placement. `alike` are knobs of the same levels.
     With `exits` not every sample runs all operators: it ends at the last of those that it runs.
+    With `fans` a query makes several calls of operators, side by side: what was measured is one of them.
     Places from `calls.first` on are APIs, and `calls` says which settings make which operators a call.
     `parallel` configurations are proposed before one of them is known; `together`, where it is there, measures them
     beside each other and says what each gave, in their order. `most` measurements may be made, of `gpu_s` seconds of
@@ -245,6 +231,7 @@ class BlackBox(Form[int]):
     alike: tuple[tuple[int, ...], ...] = ()
     calls: Calls | None = None
     exits: bool = False
+    fans: Fans | None = None
     journal: dict[int, Measured] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -303,7 +290,7 @@ class BlackBox(Form[int]):
             else:
                 ready = self._transfer(bytes_in, home, here)
             ends.append(ready + compute[:, :, number])
-        if self.exits:
+        if self.exits or (self.fans is not None and not self.fans.sure):
             return np.asarray(np.fmax.reduce(ends))
         inner = {p for operator in self.operators for p in operator.after}
         return np.asarray(np.max([ends[o] for o in range(len(ends)) if o not in inner], axis=0))
@@ -313,9 +300,23 @@ class BlackBox(Form[int]):
 
     @cached_property
     def price(self) -> Vector:
-        """The price per hour of a whole device, per placement and operator."""
+        """The price per hour of a whole device for all calls at once, per placement and operator."""
         paid = np.array([operator.paid for operator in self.operators])
-        return np.asarray(self.placed.price[self.placements] * paid)
+        return np.asarray(self.placed.price[self.placements] * paid * self.at_once)
+
+    @property
+    def at_once(self) -> Vector | float:
+        """How many calls of each operator may run at once, each with its share."""
+        return 1.0 if self.fans is None else self.fans.widths
+
+    @property
+    def exact(self) -> frozenset[int]:
+        """The operators of which it matters how many calls there are, and not only whether."""
+        return frozenset()
+
+    def made(self, found: Measured) -> Vector:
+        """How often each operator is called by a query, over the samples."""
+        return found.made if self.fans is None else found.made * self.fans.visits
 
     def called(self, configuration: int) -> Vector:
         """Per placement what the calls of a configuration cost per hour; infinite where it does not run there."""
@@ -323,14 +324,15 @@ class BlackBox(Form[int]):
             return np.zeros(len(self.placements))
         row = np.array([Space(self.levels).row(configuration)])
         found = self.journal.get(configuration)
-        made = self.often if found is None or not found.seconds else found.made
+        made = self.often if found is None or not found.seconds else self.made(found)
         return np.asarray(self.calls.per_hour(row, self.placements, made)[0])
 
     @property
     def often(self) -> Vector:
         """How often operators run, over what was measured."""
-        seen = [found.made for found in self.journal.values() if found.seconds]
-        return np.mean(seen, axis=0) if seen else np.ones(len(self.operators))
+        seen = [self.made(found) for found in self.journal.values() if found.seconds]
+        once = np.ones(len(self.operators)) if self.fans is None else self.fans.visits
+        return np.mean(seen, axis=0) if seen else once
 
     @property
     def called_all(self) -> Vector:
@@ -353,7 +355,8 @@ class BlackBox(Form[int]):
 
     def tried(self, runs: Runs, configuration: int) -> Runs:
         """The same, of samples."""
-        return runs if self.calls is None else self.calls.tried(runs, Space(self.levels).row(configuration))
+        calls = [] if self.calls is None else self.calls.of(Space(self.levels).row(configuration))
+        return cases_of(runs, calls, self.fans, self.exact)
 
     @cached_property
     def full_price(self) -> Vector:

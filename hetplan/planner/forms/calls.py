@@ -4,21 +4,23 @@ An API is one more place beside the tiers, and it is the configuration that says
 placement of it is open. A call fails with a chance f, is made again up to r times, and each failure costs w seconds.
 So k failures come before the answer with probability f^k (1 - f), and with f^(r + 1) there is none, which counts as
 late. A sample that was measured counts for all these cases: a row of weight f^k (1 - f) / n for each of them. Where an
-operator runs several times for a sample (the rounds of a loop), their failures add up.
+operator runs several times for a sample (the rounds of a loop), their failures add up. Where a query makes several
+calls side by side (`fans`), the one that fails most often decides: the largest of as many draws as there are calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.forms.fans import Counted, Fans
 from hetplan.planner.forms.space import Condition
 
-__all__ = ["Call", "Calls", "Cases", "Runs", "quantile"]
+__all__ = ["Call", "Calls", "Cases", "Runs", "cases_of", "quantile", "ranks"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -41,7 +43,8 @@ class Runs:
     """What each sample took: seconds on the reference and bytes out per operator, bytes in; a row per sample.
 
     An operator that did not run for a sample took NaN seconds; `rounds` says how often it ran, where not all ran once.
-    With `cases` there are several rows of a sample, for what may go wrong on its way (`calls`).
+    With `cases` there are several rows of a sample, for what may go wrong on its way (`calls`), or how many calls it
+    makes; `calls` says how many side by side, where not all make one.
     """
 
     seconds: Vector
@@ -49,6 +52,7 @@ class Runs:
     bytes_in: Vector
     cases: Cases | None = None
     rounds: Vector | None = None
+    calls: Vector | None = None
 
     def __len__(self) -> int:
         return len(self.bytes_in)
@@ -121,26 +125,46 @@ class Calls:
         """The chance, at most, that some call of a query is never answered."""
         return float(min(1.0, sum(often[one.operator] * one.failures ** (one.retries + 1) for one in self.of(row))))
 
-    def tried(self, runs: Runs, row: Sequence[int]) -> Runs:
-        """What samples take with all cases of failures, each with its weight."""
-        failing = [call for call in self.of(row) if call.failures > 0]
-        if not failing:
-            return runs
-        often = runs.often.astype(np.int64)
-        tables = [_failed(call, int(often[:, call.operator].max())) for call in failing]
-        seconds, weight = [], []
-        for failed in product(*(range(table.shape[1]) for table in tables)):
-            likely, more = np.ones(len(runs)), np.zeros(runs.seconds.shape[1])
-            for call, table, times in zip(failing, tables, failed, strict=True):
+
+def cases_of(runs: Runs, calls: Sequence[Call], fans: Fans | None = None, exact: Collection[int] = frozenset()) -> Runs:
+    """What samples take with all cases of failures and of numbers of calls, each with its weight.
+
+    Of the operators in `exact` every number of calls is a case, of others only whether there are any.
+    """
+    failing = [call for call in calls if call.failures > 0]
+    if not failing and fans is None:
+        return runs
+    often = runs.often.astype(np.int64)
+    tables = [_failed(call, int(often[:, call.operator].max())) for call in failing]
+    once: Counted = ((1,) * runs.seconds.shape[1], 1.0)
+    counted = [once] if fans is None else fans.counts({*exact, *(call.operator for call in failing)})
+    if not failing and len(counted) == 1 and (fans is None or fans.sure):
+        return replace(runs, calls=np.tile(np.array(counted[0][0], float), (len(runs), 1)))
+    seconds, weight, several = [], [], []
+    for counts, chance in counted:
+        slowest = [_slowest(table, counts[call.operator]) for call, table in zip(failing, tables, strict=True)]
+        for failed in product(*(range(table.shape[1]) for table in slowest)):
+            likely, more = np.full(len(runs), chance), np.zeros(runs.seconds.shape[1])
+            for call, table, times in zip(failing, slowest, failed, strict=True):
                 likely = likely * table[often[:, call.operator], times]
                 more[call.operator] = times * call.retry_s
             if likely.max() >= RAREST:
-                seconds.append(runs.seconds + more)
+                seconds.append(np.where(np.array(counts) > 0, runs.seconds + more, np.nan))
                 weight.append(likely / len(runs))
-        return Runs(
-            np.concatenate(seconds), np.tile(runs.bytes_out, (len(weight), 1)), np.tile(runs.bytes_in, len(weight)),
-            cases=Cases(np.concatenate(weight), len(runs)),
-        )  # fmt: skip
+                several.append(np.tile(np.array(counts, float), (len(runs), 1)))
+    return Runs(
+        np.concatenate(seconds), np.tile(runs.bytes_out, (len(weight), 1)), np.tile(runs.bytes_in, len(weight)),
+        cases=Cases(np.concatenate(weight), len(runs)), calls=None if fans is None else np.concatenate(several),
+    )  # fmt: skip
+
+
+def _slowest(table: Vector, calls: int) -> Vector:
+    """How likely the call of several that fails most often fails so many times (columns).
+
+    >>> _slowest(np.array([[0.5, 0.25]]), 2).tolist()
+    [[0.25, 0.3125]]
+    """
+    return table if calls == 1 else np.diff(np.cumsum(table, axis=1) ** calls, axis=1, prepend=0.0)
 
 
 def _failed(call: Call, most: int) -> Vector:
@@ -179,3 +203,19 @@ def quantile(each: Vector, cases: Cases, level: float, share: float) -> Vector:
     place = np.expand_dims(enough.argmax(axis=0), 0)
     found: Vector = np.take_along_axis(np.take_along_axis(each, order, axis=0), place, axis=0)[0]
     return found
+
+
+def ranks(samples: int, share: float, confidence: float) -> tuple[int, int]:
+    """Between which of so many ordered values (from 1) the quantile is: at least at the first, at most at the second.
+
+    Each holds with this confidence, whatever the distribution. 0, or one more than there are, says that none does.
+
+    >>> ranks(1000, 0.99, 0.99), ranks(458, 0.99, 0.99)[1], ranks(459, 0.99, 0.99)[1]
+    ((982, 998), 459, 459)
+    """
+    from scipy.special import bdtr
+
+    below = bdtr(np.arange(samples + 1), samples, share)
+    high = int(np.searchsorted(below[:-1], confidence)) + 1
+    low = int(np.searchsorted(below[:-1], 1.0 - confidence, side="right"))
+    return low, high

@@ -14,10 +14,12 @@ import numpy as np
 from hetplan.planner.answer import Answer
 from hetplan.planner.forms.black_box import Aim, BlackBox, Figure, Measured, Operator, Past, Placed
 from hetplan.planner.forms.calls import Calls
+from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.forms.space import Space, settings_of
 from hetplan.problems import ladder
 from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
+from hetplan.problems.compound.fanned import check_fans, fans_of, may_be_several
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import Rated
 from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
@@ -87,6 +89,8 @@ class Sought:
     apis: Mapping[str, Api] = field(default_factory=dict, compare=False)
     growth: tuple[tuple[float, ...], ...] = ()
     """Of each operator how many times as long as one query batches of 1, 2, ... take."""
+    fans: Fans | None = None
+    """How many calls of each operator a query makes, where not all are called once."""
 
     @property
     def streams(self) -> int:
@@ -117,8 +121,18 @@ class Sought:
     def lowered(self, found: Measured, accuracy: float) -> float:
         """An accuracy as it is in service: a query of which a call is never answered scores the worst there is."""
         row = Space(self.levels).row(found.configuration)
-        lost = 0.0 if self.calls is None else self.calls.lost(row, found.made)
+        lost = 0.0 if self.calls is None else self.calls.lost(row, self.made(found))
         return accuracy if lost == 0.0 else (1.0 - lost) * accuracy + lost * self.span[1 if self.lower else 0]
+
+    @property
+    def at_once(self) -> tuple[int, ...]:
+        """How many calls of each operator a query makes at once, at most."""
+        widths = [1.0] * len(self.order) if self.fans is None else self.fans.widths.tolist()
+        return tuple(map(int, widths))
+
+    def made(self, found: Measured) -> np.ndarray:
+        """How often each operator is called by a query."""
+        return found.made if self.fans is None else found.made * self.fans.visits
 
     @property
     def space(self) -> Space:
@@ -201,6 +215,7 @@ class Sought:
             alike=self.alike,
             calls=self.calls,
             exits=self.exits,
+            fans=self.fans,
         )
 
     def setup(self, options: CompoundOptions) -> dict[str, Any]:
@@ -270,6 +285,9 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     if sought and not Aim(wish.of).cheapest and options.search not in ("struct", "struct-ci", "random"):
         faults.in_slo("$.objective", f"search={options.search} looks for the least cost only", "Use search=struct-ci.")
     for one in sought:
+        if one.fans is not None and one.rate_qps is not None and options.size == "estimated":
+            why = f"no formula for queues is trusted with the fanouts of {one.pipeline_id}"
+            faults.in_options("size", why, "Use size=auto: the plan is played.", value=options.size)
         if one.wide and not options.search.startswith("struct"):
             why = f"search={options.search} lists all settings; some are not allowed here, or they are too many"
             faults.in_profile(f"$.pipelines.{one.pipeline_id}", why, "Use search=struct-ci.")
@@ -310,11 +328,7 @@ def _sought(
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
     faults.obstacles(ladder.outcomes(inputs, app, "compound plans"))
-    for number, edge in enumerate(pipeline.edges):
-        if edge.fanout != 1.0:
-            why = "each operator of a compound query passes on one thing per sample"
-            remedy = "Leave it out: the evaluator says how often an operator ran for a sample, as its rounds."
-            faults.in_profile(f"$.pipelines.{pipeline_id}.edges[{number}].fanout", why, remedy, value=edge.fanout)
+    check_fans(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
     check_calls(inputs, app_id, app, pipeline_id, faults)
@@ -339,6 +353,7 @@ def _sought(
         _placements(pipeline, order, (mine, apis), (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
         calls_of(inputs, app, pipeline, order, len(mine)),
         inputs.profile.apis, tuple(growth_of(inputs.profile, pipeline, name) for name in order),
+        fans_of(pipeline, order),
     )  # fmt: skip
 
 
@@ -447,10 +462,18 @@ def _placements(
     for name in order:
         needs: Mapping[str, float] = pipeline.nodes[name].needs
         gpu = {"gpu": smallest} if pipeline.nodes[name].device == "gpu" else {}
-        fits = [t for t, tier in enumerate(tiers) if tier.fits({**needs, **gpu}) and not (tier.own and not tier.room)]
+        several = may_be_several(pipeline, name)
+        fits = [
+            t
+            for t, tier in enumerate(tiers)
+            if tier.fits({**needs, **gpu}) and not (tier.own and (several or not tier.room))
+        ]
         if not fits:
             why = f"operator {name} of {app_id} fits on no tier"
             remedy = "Lower what it needs, or add a larger machine."
+            if several:
+                why = f"{why}: several calls at once are not made on a query's own device"
+                remedy = "Add a machine on another tier, or let the evaluator run them one after another, as rounds."
             faults.in_profile(f"$.pipelines.{pipeline_id}.nodes.{name}.needs", why, remedy)
             fits = [0]
         called = {call.api for call in pipeline.nodes[name].calls}

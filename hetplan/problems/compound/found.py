@@ -151,7 +151,7 @@ class _Cut:
 def _way(
     form: BlackBox, sought: Sought, c: int, placement: int, shares: np.ndarray, price: float, weight: float
 ) -> Way:
-    """The way of a stream: every operator once, with its share."""
+    """The way of a stream: every operator once, or for each of its calls, with its share."""
     tiers = [sought.tiers[t] for t in form.placements[placement]]
     share_of = {sought.order[o]: float(r) for o, r in zip(priced(form, placement), shares, strict=True)}
     share, slow = {}, np.ones(len(sought.order))
@@ -164,7 +164,7 @@ def _way(
     each = form.finish(compute, rows.bytes_out, rows.bytes_in, where)
     at = tuple((100.0 * part, *_ends(form, each, part, rows.cases)) for part, _ in form.wishes)
     latency_s = float(form.judged(each, rows.cases)[0])
-    count = dict.fromkeys(sought.order, sought.streams)
+    count = {name: sought.streams * at_once for name, at_once in zip(sought.order, sought.at_once, strict=True)}
     return _made(form, sought, _Cut(c, placement, share, count, price, latency_s, at), weight)
 
 
@@ -182,7 +182,7 @@ def _made(form: BlackBox, sought: Sought, cut: _Cut, weight: float) -> Way:
         demand.update({} if tier.name in sought.apis else {k: a * cut.count[name] for k, a in size.items()})
         items += [] if tier.own else _items(tier, name, size, cut.count[name])
     knobs = sought.knobs(cut.configuration)
-    often = dict(zip(sought.order, found.made.tolist(), strict=True))
+    often = dict(zip(sought.order, sought.made(found).tolist(), strict=True))
     demand.update(taken(sought.apis, sought.app, sought.pipeline, knobs, often))
     ends = interval_of(found)
     made = Found(

@@ -15,6 +15,9 @@ An operator that serves batches of up to b is a line of its own kind (`batch_que
 slowest member and grows as its table says, and waits are those of one server as fast as all k, as often as all k are
 busy. b is where most are served per second.
 
+Where a query makes several calls of an operator at once, the station's load counts them all, and the query waits for
+the last (`bulks`): v_a is such that the work of queries has its spread, as all calls of one take the same.
+
 Calls of an API that says how fast they may come wait for their turn: one line, each as long as the gap between calls.
 
 It is a first size: waits of joined shortest queues are a little longer, and those of stations in a row hang together.
@@ -37,6 +40,7 @@ from hetplan.planner.forms.black_box import BlackBox, Measured, Runs, least_shar
 from hetplan.planner.forms.calls import Call, Cases, quantile
 from hetplan.planner.forms.space import Space
 from hetplan.problems.batch_queue import FULLEST, line_of
+from hetplan.problems.compound.bulks import found_there, longer
 from hetplan.problems.waiting import all_busy, all_busy_with
 from hetplan.serving.operators import ALONE, slowest_of
 
@@ -89,6 +93,16 @@ class Rated(BlackBox):
         growth = self.growth or (ALONE,) * len(self.operators)
         return np.array([min(took / n for n, took in enumerate(one, start=1)) for one in growth])
 
+    @property
+    def at_once(self) -> float:
+        """A replica serves whichever call comes."""
+        return 1.0
+
+    @property
+    def exact(self) -> frozenset[int]:
+        """Replicas are shared by calls: it matters how many there are."""
+        return frozenset(range(len(self.operators)))
+
     def costs(self, configuration: int, *, below: float = np.inf) -> Vector:
         """Per placement the least cost of a measured configuration at the rate, where that may be the least."""
         costs = np.full(len(self.placements), np.inf)
@@ -105,7 +119,8 @@ class Rated(BlackBox):
     def carried(self, seconds: Vector) -> Vector:
         """Per configuration and placement what servers that are never idle would cost: a replica is never less."""
         time = self.placed.relative_time[self.placements]
-        return np.asarray(self.rate_qps * (seconds * self.each) @ (self.price * time).T)
+        each = self.each if self.fans is None else self.each * self.fans.visits
+        return np.asarray(self.rate_qps * (seconds * each) @ (self.price * time).T)
 
     @cached_property
     def queries(self) -> int:
@@ -194,7 +209,12 @@ class Stations:
         self.mean = (part * took).sum(axis=0)
         second = (part * took**2).sum(axis=0)
         self.spread = np.where(self.mean > 0, second / np.maximum(self.mean**2, 1e-300) - 1.0, 0.0).clip(0.0)
+        self.bulk = self.spread * 0.0 + form.burst
+        self.several: list[tuple[float, ...]] = [(1.0,)] * len(self.often)
+        if rows.calls is not None:
+            self._count_calls(rows.calls, part)
         copies = -(-form.queries // len(rows))
+        self.calls = None if rows.calls is None else np.tile(rows.calls, (copies, 1))
         self.weight = np.tile(weight / copies, copies)
         self.many = Runs(
             np.tile(rows.seconds, (copies, 1)), np.tile(rows.bytes_out, (copies, 1)), np.tile(rows.bytes_in, copies)
@@ -211,6 +231,18 @@ class Stations:
         calls = [] if form.calls is None else form.calls.of(Space(form.levels).row(found.configuration))
         self.turns = [call for call in calls if call.gap_s > 0.0]
         self.still: tuple[Any, tuple[Vector, Vector]] = (None, (np.zeros(0), np.zeros(0)))
+
+    def _count_calls(self, calls: Vector, part: Vector) -> None:
+        """How many calls of each operator queries make that make any, and how bursts of them spread."""
+        for o in range(calls.shape[1]):
+            sizes = np.bincount(calls[:, o].astype(int), weights=part[:, o])[1:]
+            many = np.arange(1.0, sizes.size + 1)
+            mean, square = float(sizes @ many), float(sizes @ many**2)
+            if mean > 0.0:
+                self.several[o] = tuple((sizes / sizes.sum()).tolist())
+                work = square / mean**2 * (1.0 + self.spread[o]) - 1.0
+                self.bulk[o] = mean * (self.form.burst + work) - self.spread[o]
+                self.often[o] *= mean
 
     def slow(self, placement: int, shares: Vector) -> Vector:
         """By how much each operator is slower than on the reference, per row of shares."""
@@ -229,7 +261,7 @@ class Stations:
     def flows(self, slow: Vector) -> Flows:
         """Per operator the queries that come a second, the work that they bring, and their spreads."""
         rate, mean = self.form.rate_qps * self.often, self.mean * slow
-        return np.stack([rate, rate * mean, rate * mean**2 * (1.0 + self.spread), rate * self.form.burst])
+        return np.stack([rate, rate * mean, rate * mean**2 * (1.0 + self.spread), rate * self.bulk])
 
     def _shape(self, part: Vector, o: int) -> tuple[tuple[float, ...], float]:
         """How many times as long as one query batches of 1, 2, ... take, up to that in which most are served.
@@ -382,6 +414,9 @@ class Stations:
                         self.seen[key] = self._in_batches(int(o), float(slow[o]), int(count), flows[:, o])
                     waits[:, row, o] = self.seen[key]
                     continue
+                if len(self.several[o]) > 1:
+                    waits[:, row, o] = self._for_the_last(int(o), float(slow[o]), int(count), flows[:, o])
+                    continue
                 chance = _chance(int(count), float(load[o]))
                 each = mean * (burst[o] / rate[o] + spread) / (2.0 * max(count - load[o], 1e-12))
                 waits[:, row, o] = each * np.maximum(self.drawn[:, o] + math.log(max(chance, 1e-300)), 0.0)
@@ -389,16 +424,45 @@ class Stations:
             waits[:, :, call.operator] = self._in_turn(call)[:, None]
         return waits
 
+    def _for_the_last(self, o: int, slow: float, count: int, flow: Vector) -> Vector:
+        """Of each query how much longer the last of its calls of an operator takes than one alone."""
+        rate, load, second, burst = flow
+        if load >= count or self.calls is None:
+            return np.full(len(self.drawn), np.inf)
+        mean, sizes = load / rate, np.array(self.several[o])
+        many = np.arange(1.0, sizes.size + 1)
+        spread = max(second / rate / mean**2 - 1.0, 0.0)
+        part = (burst / rate + spread) / (float(sizes @ many**2) / float(sizes @ many) + 1.0)
+        # A little more load than there is, of few digits, so that few stations are worked out.
+        about = count * min(math.ceil(load / count * 400.0) / 400.0, 1.0 - (1.0 - load / count) * 0.9)
+        upto = found_there(count, float(f"{about:.4g}"), self.several[o])
+        first, then = 1.0 - self.shares[:, o], self.shares[:, len(self.shapes) + o]
+        took = np.nan_to_num(self.many.seconds[:, o]) * slow
+        return longer(count, upto, self.calls[:, o], took, part * mean / count, (first, then))
+
     def _in_turn(self, call: Call) -> Vector:
         """Of each query how long a call waits until its API takes it, and what it takes less than the API's gap."""
         o = call.operator
         each = call.gap_s * sum(call.failures**k for k in range(call.retries + 1))
-        load = self.form.rate_qps * float(self.found.made[o]) * each
+        load = self.form.rate_qps * float(self.form.made(self.found)[o]) * each
         if load >= 1.0:
             return np.full(len(self.drawn), np.inf)
-        wait = each * (self.form.burst + call.failures) / (2.0 * (1.0 - load))
+        wait = each * (self._come(o) + call.failures) / (2.0 * (1.0 - load))
         short = np.maximum(call.gap_s - np.nan_to_num(self.many.seconds[:, o]), 0.0)
-        return np.asarray(wait * np.maximum(self.drawn[:, o] + math.log(max(load, 1e-300)), 0.0) + short)
+        return np.asarray(
+            wait * np.maximum(self.drawn[:, o] + math.log(max(load, 1e-300)), 0.0) + short + self._own(o, each)
+        )
+
+    def _come(self, o: int) -> float:
+        """The squared spread of gaps between calls that each take their own time."""
+        sizes = np.array(self.several[o])
+        many = np.arange(1.0, sizes.size + 1)
+        mean, square = float(sizes @ many), float(sizes @ many**2)
+        return self.form.burst if sizes.size == 1 else mean * self.form.burst + square / mean - mean
+
+    def _own(self, o: int, each: float) -> Vector | float:
+        """How long the last call of a query waits for its others."""
+        return 0.0 if self.calls is None else each * (self.calls[:, o] - 1.0).clip(0.0)
 
     @cached_property
     def shares(self) -> Vector:

@@ -143,10 +143,3 @@ def test_answers_that_make_no_sense_are_counted():
     (said,) = [one.text for one in plan.warnings if one.code == "W-asked-again"]
     assert f"{len(calls) // 10} of {len(calls)} answers made no sense" in said
     assert "'what?', not a finite number" in said
-
-
-def test_a_fan_of_things_is_refused():
-    profile, slo = tail_wish((50, 30))
-    profile["pipelines"]["p"]["edges"][0]["fanout"] = 3
-    with pytest.raises(hp.InputError, match=r"edges\[0\].fanout"):
-        hp.solve(profile, slo, tools=hp.Tools(evaluate=measuring(tailed)))
