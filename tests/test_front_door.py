@@ -192,7 +192,7 @@ def oddly_warned(plan: Plan) -> Plan:
 
 @pytest.mark.parametrize(
     ("question", "options"),
-    [("variants", PLANNED), ("llm", PLANNED), ("pool", {"evaluations": 4, "seeds": 2})],
+    [("variants", PLANNED), ("pipeline", PLANNED), ("llm", PLANNED), ("pool", {"evaluations": 4, "seeds": 2})],
 )
 def test_what_verify_would_refuse_is_refused_by_the_solve(
     question: str, options: dict, monkeypatch: pytest.MonkeyPatch

@@ -421,7 +421,7 @@ def _promise(facts: Facts, promise: Promise) -> Iterator[str]:
     wanted = wanted_rate(app)
     if quantity == "rate_qps" and question in ("variants", "pipeline") and wanted is not None:
         left = sum(one.rate_qps for one in facts.plan.unserved if one.app == promise.app)
-        if not math.isclose(promise.value + left, wanted, rel_tol=_SAME, abs_tol=_SAME):
+        if not math.isclose(promise.value + left, wanted, rel_tol=_SAME):
             yield f"{promise.value:.9g} qps are promised and {left:.9g} unserved, wanted are {wanted:.9g}"
     timed = {(f"{one.of}_ms", one.percentile) for one in app.latency}
     if (
@@ -460,6 +460,7 @@ _SCOPES = {
     ("compound", ""): ("problem", "restriction"),
     ("pool", "fluid_rate_qps"): ("problem", "restriction"),
     ("pool", ""): ("problem", "relaxation"),
+    ("pipeline", "quality_per_step"): ("model",),
     ("pipeline", ""): ("problem", "relaxation", "restriction"),
     ("variants", ""): ("problem", "relaxation"),
     ("llm", ""): ("problem", "relaxation"),
@@ -467,8 +468,9 @@ _SCOPES = {
 _OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room", "rate of the chosen pool")
 _OF_ANY_FLEET = "least cost of any schedule"
 _OF_LEVELS = "latency levels, servers in parts"
-"""What solves are about, by whose bounds only what was chosen is bounded, every fleet that makes text, or every plan of
-these levels: others have servers in parts and levels as they are."""
+_OF_STEPS = "every step on its own"
+"""What solves are about, by whose bounds only what was chosen is bounded, every fleet that makes text, every plan of
+these levels (others have servers in parts and levels as they are), or steps that know nothing of one another."""
 
 
 def _claims(facts: Facts) -> Iterator[Violation]:
@@ -495,6 +497,8 @@ def _claims(facts: Facts) -> Iterator[Violation]:
         in_parts = about.endswith(", servers in parts") and about != _OF_LEVELS
         if plan.question == "pipeline" and solve is not None and in_parts != (claim.scope == "relaxation"):
             yield Violation("claim", at, f"a bound of scope {claim.scope}, by a solve about {solve.about}")
+        if plan.question == "pipeline" and (about == _OF_STEPS) != (claim.about == "quality_per_step"):
+            yield Violation("claim", at, f"a bound on {claim.about}, by a solve about {about}")
         if plan.question == "variants" and (claim.scope == "relaxation") != ((claim.note or "").startswith("bounded ")):
             yield Violation("claim", at, f"a bound of scope {claim.scope}, of which the plan says: {claim.note}")
         if solve is not None and claim.vouched == "claimed" and solve.vouched == "certified":

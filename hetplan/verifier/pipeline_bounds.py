@@ -289,7 +289,7 @@ class _Whole(_Priced):
             self.program.row("quality", self.qualities, low=quality[0] - _KEPT)
         found = self.program.searched(self.claim.bound, most=max(MOST_WORK // (self.looked + 1), 2))
         short = found - self.claim.bound if self.seeks else self.claim.bound - found
-        if short > _KEPT * max(abs(self.claim.bound), 1.0):
+        if short > _KEPT * max(abs(self.claim.bound), _KEPT):
             raise NotRebuilt(f"{reason}, and a search here shows {found:.9g}")
         return found
 

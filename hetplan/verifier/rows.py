@@ -296,6 +296,8 @@ class _Boxes:
 
         self.api: Any = highspy
         self.cost = np.array([column.cost for column in columns])
+        self.unit = 2.0 ** math.frexp(float(np.abs(self.cost).max(initial=0.0)) or 0.5)[1]
+        """In which the engine counts what costs: its tolerances are absolute, and prices may be small."""
         self.matrix = np.zeros((len(rows), len(columns)))
         for i, row in enumerate(rows):
             self.matrix[i, list(row.terms)] = list(row.terms.values())
@@ -304,11 +306,14 @@ class _Boxes:
         self.columns = np.arange(len(columns), dtype=np.int32)
         self.whole_cost = all(one.cost == round(one.cost) and (one.whole or not one.cost) for one in columns)
         self.engine: Any = highspy.Highs()
-        for option, setting in (("output_flag", False), ("threads", 1), ("presolve", "off")):
+        for option, setting in (
+            ("output_flag", False), ("threads", 1), ("presolve", "off"),
+            ("primal_feasibility_tolerance", 1e-10), ("dual_feasibility_tolerance", 1e-10),
+        ):  # fmt: skip
             self.engine.setOptionValue(option, setting)
         self.engine.passModel(
             len(columns), len(rows), held.nnz, int(highspy.MatrixFormat.kRowwise), int(highspy.ObjSense.kMinimize), 0.0,
-            self.cost, np.array([one.low for one in columns]), np.array([one.high for one in columns]),
+            self.cost / self.unit, np.array([one.low for one in columns]), np.array([one.high for one in columns]),
             self.row_low, self.row_high, held.indptr.astype(np.int32),
             held.indices.astype(np.int32), held.data, np.zeros(len(columns), dtype=np.int32),
         )  # fmt: skip
@@ -337,7 +342,7 @@ class _Boxes:
             self.engine.clearSolver()
             return nothing, None, middle
         solution = self.engine.getSolution()
-        return np.array(solution.row_dual), None, np.array(solution.col_value)
+        return self.unit * np.array(solution.row_dual), None, np.array(solution.col_value)
 
 
 def _read(proof: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, int, int, int]], list[list[float]]]:

@@ -13,7 +13,7 @@ from hetplan.planner.transition import Names, transition
 from hetplan.problems.pipeline.climb import Solved, best_quality, quality_of
 from hetplan.problems.pipeline.fleet import placed
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.tree import Level, Tree, prefixes, without_dominated
+from hetplan.problems.pipeline.tree import Level, Tree, as_stated, prefixes, with_gains_of, without_dominated
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
@@ -67,16 +67,19 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
     dispatch: dict[str, Dispatch] = {}
     promises: list[Promise] = []
     busy: dict[str, dict[str, float]] = {}
+    wished = {tree.app: tree for tree in problem.wish.trees}
     for number, (tree, levels) in enumerate(found.forest):
         shares, own, counts = found.shares[number], seats[number], found.counts[number]
-        rate = (found.served or {}).get(tree.app, tree.demand)
+        stated = as_stated(tree, wished[tree.app])
+        rate = min((found.served or {}).get(tree.app, stated.demand), stated.demand)
+        loads = loads_of(stated, with_gains_of(stated, levels), shares, rate)
         routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
         late, longest = problem.inputs.slo.apps[tree.app].late, _longest(tree, levels, shares)
         factor = problem.options.budget_factor or PATIENCE * problem.options.slo_divisor
         budgets = {step: factor * ms for step, ms in longest.items()}
-        backup = _backups(tree, levels, shares, own, counts, rate, problem.options.headroom)
+        backup = _backups(tree, loads, own, counts, problem.options.headroom)
         room = {step: problem.options.slo_divisor * ms for step, ms in longest.items()}
-        busy[tree.app] = _too_busy(tree, counts, loads_of(tree, levels, shares, rate), room)
+        busy[tree.app] = _too_busy(tree, counts, loads, room)
         if routing_of == "most-accurate-first":
             dispatch[tree.app] = MostAccurateFirstDispatch(
                 late=late, balancing="round_robin", budget_ms=budgets, backup=backup
@@ -239,18 +242,12 @@ def _longest(tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray]) 
 
 
 def _backups(
-    tree: Tree,
-    levels: Sequence[Level],
-    shares: Sequence[np.ndarray],
-    own: _Seats,
-    counts: np.ndarray,
-    rate: float,
-    headroom: float,
+    tree: Tree, loads: Sequence[np.ndarray], own: _Seats, counts: np.ndarray, headroom: float
 ) -> tuple[BackupEntry, ...]:
     """Per step, what capacity is left over where."""
     found: list[BackupEntry] = []
     start = 0
-    for t, (task, load) in enumerate(zip(tree.tasks, loads_of(tree, levels, shares, rate), strict=True)):
+    for t, (task, load) in enumerate(zip(tree.tasks, loads, strict=True)):
         # A late request may use what headroom keeps free: that is what it is kept for.
         whole = task.qps / (1.0 - headroom)
         left = whole * counts[start : start + task.size] - load
@@ -303,7 +300,7 @@ def _cost_of(problem: Pipelines, workers: Sequence[Worker]) -> float | None:
 
 def _unserved(problem: Pipelines, found: Solved) -> tuple[Unserved, ...]:
     idle = [Unserved(app=t.app, rate_qps=0.0, why="nothing is asked for") for t in problem.wish.trees if t.demand <= 0]
-    for tree, _ in found.forest:
+    for tree in problem.wish.trees:
         rate = (found.served or {}).get(tree.app, tree.demand)
         if rate < tree.demand:
             idle.append(Unserved(app=tree.app, rate_qps=tree.demand - rate, why="beyond what the servers carry"))

@@ -22,7 +22,7 @@ from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_q
 from hetplan.problems.pipeline.form import config_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written
-from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Tree, all_levels, at_levels, merged, prefixes
+from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Tree, all_levels, as_stated, at_levels, merged, prefixes
 
 __all__ = ["best_of_all", "by_few_levels", "choices", "in_parts"]
 
@@ -224,7 +224,8 @@ def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
     fleet = problem.wish.fleet
     shown = {one.app: one.value for one in made.promises if one.quantity == "quality"}
     quality = sum(tree.weight * shown[tree.app] for tree in problem.served)
-    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    stated = {tree.app: tree for tree in problem.wish.trees}
+    forest = [(tree, prefixes(tree)) for tree in (as_stated(tree, stated[tree.app]) for tree in problem.served)]
     found, asked = [], problem.asked("quality", whole=False)
     totals = {one.quantity: one.value for one in made.promises if one.app is None}
     for goal in problem.levels:

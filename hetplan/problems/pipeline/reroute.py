@@ -17,7 +17,10 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked
 from hetplan.problems.pipeline.tree import Places, Tree, prefixes
 
-__all__ = ["by_reroute", "partly_served"]
+__all__ = ["NO_RATE", "by_reroute", "partly_served"]
+
+NO_RATE = 1e-6
+"""So small a share of the demand is an engine's tolerance, not something that can be served."""
 
 HAIR = 1e-9
 """By this share less is served where the last digit is too much."""
@@ -46,7 +49,7 @@ def partly_served(
     problem: Pipelines, ask: Ask, trees: Sequence[Tree], counts: list[Places], share: float
 ) -> Solved | Infeasible:
     """The shares of given servers when only this share of every demand is served."""
-    for slip in (0.0, HAIR, 1e-7):
+    for slip in (0.0, HAIR, 1e-7) if share > NO_RATE else ():
         served = tuple(replace(tree, demand=tree.demand * share * (1 - slip)) for tree in trees)
         shares = polished(ask, served, counts, problem.wish.fleet)
         if shares is not None:

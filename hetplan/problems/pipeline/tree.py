@@ -23,6 +23,7 @@ __all__ = [
     "Vector",
     "all_levels",
     "anyhow_ms",
+    "as_stated",
     "at_levels",
     "best_at",
     "count_prefixes",
@@ -30,6 +31,7 @@ __all__ = [
     "prefixes",
     "thinned",
     "top_variants",
+    "with_gains_of",
     "with_least_loads",
     "without_dominated",
 ]
@@ -213,6 +215,29 @@ def with_least_loads(tree: Tree) -> Tree:
             least[child] = least[t] * factor[child].min()
         tasks[t] = replace(task, factor=factor)
     return replace(tree, tasks=tuple(tasks), demand=demand)
+
+
+def as_stated(tree: Tree, stated: Tree) -> Tree:
+    """The same pipeline with demand and factors as the files state them: `with_least_loads` undone."""
+    tasks = (replace(task, factor=own.factor) for task, own in zip(tree.tasks, stated.tasks, strict=True))
+    return replace(tree, tasks=tuple(tasks), demand=stated.demand)
+
+
+def with_gains_of(tree: Tree, levels: Sequence[Level]) -> list[Level]:
+    """The same prefixes with the gains that this pipeline's factors make.
+
+    Where branches join, no task has a parent here, and all variants of a task send on alike.
+    """
+    found: list[Level] = []
+    for t, (task, level) in enumerate(zip(tree.tasks, levels, strict=True)):
+        gain = np.ones(level.size)
+        if task.parent >= 0:
+            above = found[task.parent]
+            gain = (above.gain * tree.tasks[task.parent].factor[t][above.variants[:, -1]])[level.parent]
+        elif before := [u for u in range(t) if t in tree.tasks[u].factor]:
+            gain *= found[before[0]].gain[0] * tree.tasks[before[0]].factor[t][0]
+        found.append(replace(level, gain=gain))
+    return found
 
 
 def _least_before(tree: Tree) -> Vector:

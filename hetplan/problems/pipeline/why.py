@@ -31,6 +31,7 @@ from hetplan.problems.pipeline.carrying import (
 from hetplan.problems.pipeline.climb import best_quality
 from hetplan.problems.pipeline.form import config_form, levels_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.reroute import NO_RATE
 from hetplan.problems.pipeline.rows import Asked, need_of
 from hetplan.problems.pipeline.tree import (
     Tree,
@@ -51,9 +52,6 @@ MOST_PREFIXES = 10_000
 """With more that nothing outdoes, exact programs would take longer than the plan did; latency levels explain."""
 
 MOST_SUMS = 2_000_000
-
-NO_RATE = 1e-6
-"""A rate this small beside the demand is an engine's tolerance, not something that can be served."""
 
 GAP = 1e-3
 """A repair within a thousandth of the least is near enough."""

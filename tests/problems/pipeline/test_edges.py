@@ -3,7 +3,7 @@
 import pytest
 from cases.pipelines import diamond, fluid, random_pipeline
 
-from benchmarks.datasets.loki_by_hand import tiny, two_pipelines
+from benchmarks.datasets.loki_by_hand import tiny, two_pipelines, two_sinks
 
 EVERY = ("config", "paper", "budget", "inferline", "proteus")
 
@@ -82,3 +82,33 @@ def test_inferline_fixes_the_most_accurate_path_that_is_in_time(slo_s, variants)
 def test_a_fixed_variant_is_kept_beside_the_best_others():
     outcome = fluid(*tiny(0.2, 20), formulation="inferline", options={"variants": {"b": "b2"}})
     assert {worker.loads[0].variant for worker in outcome.plan.workers} == {"a1", "b2"}
+
+
+def test_steps_that_are_planned_on_their_own_keep_servers_free_too():
+    """Two servers for a step at 24.1/s, a good one of 10/s and a fast one of 40/s; .34 of each is kept free."""
+    profile, slo = two_sinks(24.1)
+    profile["pipelines"]["p"]["edges"][1]["fanout"] = 0.001
+    full = fluid(profile, slo, formulation="proteus")
+    outcome = fluid(profile, slo, formulation="proteus", options={"spare": 0.34})
+    assert outcome.reason == full.reason == "verified", outcome.violations
+    good = 10 / 24.1
+    assert accuracy(full.require()) == pytest.approx((1 + good + (1 - good) / 2) / 2)
+    good *= 0.66
+    assert accuracy(outcome.require()) == pytest.approx((1 + good + (1 - good) / 2) / 2)
+
+
+def accuracy(plan):
+    return next(one.value for one in plan.promises if one.quantity == "quality")
+
+
+@pytest.mark.parametrize("solver", ["highs", "mathopt-scip"])
+def test_servers_that_are_all_kept_free_carry_nothing(solver):
+    """Of two steps on three servers each keeps one free; an engine may find a rate of 1e-15 of the demand."""
+    profile, slo = random_pipeline(1548)
+    slo["apps"]["x"]["demand"]["rate_qps"] = 0.252
+    slo["limits"]["instances"]["g"] = [0, 3]
+    if solver != "highs":
+        pytest.importorskip("ortools")
+    outcome = fluid(profile, slo, formulation="inferline", solver=solver, options={"spare": 1})
+    assert outcome.exit_code == 3
+    assert outcome.why == ("the servers carry nothing of it",)

@@ -23,7 +23,7 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.options import ProteusOptions
-from hetplan.problems.pipeline.rows import Asked, add_servers, set_costs
+from hetplan.problems.pipeline.rows import Asked, add_groups, add_servers, set_costs
 from hetplan.problems.pipeline.tree import Level, Places, Tree, Vector, prefixes
 
 __all__ = ["by_proteus", "narrowed", "own_batches"]
@@ -113,7 +113,7 @@ def _form(
     asked = Asked("quality")
     uppers = [
         [
-            np.minimum(fleet.most[task.hardware], np.ceil(rate / np.floor(task.qps)))
+            np.minimum(fleet.most[task.hardware], np.ceil(rate / np.floor(task.qps) + tree.spare / task.k))
             for task, rate in zip(tree.tasks, own, strict=True)
         ]
         for tree, own in zip(trees, demands, strict=True)
@@ -121,20 +121,23 @@ def _form(
     servers = add_servers(m, trees, uppers, fleet, asked)
     total = sum(float(own.sum()) for own in demands)
     costs: dict[int, float] = {}
-    places = []
+    places, loads = [], []
     for tree, own, x in zip(trees, demands, servers.x, strict=True):
-        columns, start = [], 0
+        columns, rows, start = [], [], 0
         for task, rate in zip(tree.tasks, own, strict=True):
             used = np.unique(task.variant)
             s = m.columns(f"s {task.id}", str, size=used.size)
             m.add(m.rows(f"all {task.id}", ["all"], lower=1.0, upper=1.0), s, 1.0)
             load = m.rows(f"load {task.id}", str, size=used.size, upper=0.0)
             m.add(load, s, float(rate))
-            m.add(load[np.searchsorted(used, task.variant)], x[start : start + task.size], -np.floor(task.qps))
+            rows.append(load[np.searchsorted(used, task.variant)])
+            m.add(rows[-1], x[start : start + task.size], -np.floor(task.qps))
             costs.update(zip(s.tolist(), (rate / total * task.quality[used]).tolist(), strict=True))
             columns.append(s)
             start += task.size
         places.append((columns, x))
+        loads.append(np.concatenate(rows))
+    add_groups(m, trees, uppers, servers, fleet, asked, loads)
     return set_costs(m.build(), costs), places
 
 
@@ -166,9 +169,9 @@ def _solved(trees: Sequence[Tree], shares: SHARES, counts: list[Places], claim: 
 def _per_config(tree: Tree, dense: Sequence[Vector], counts: Places) -> list[Vector]:
     found, start = [], 0
     for task, share in zip(tree.tasks, dense, strict=True):
-        capacity = task.qps * counts[start : start + task.size]
+        capacity = task.qps * np.maximum(counts[start : start + task.size] - tree.spare / task.k, 0.0)
         start += task.size
         whole = np.bincount(task.variant, weights=capacity, minlength=len(task.variants))
-        part = share[task.variant] * capacity / whole[task.variant]
+        part = share[task.variant] * capacity / np.where(whole > 0, whole, 1.0)[task.variant]
         found.append(part / part.sum())
     return found

@@ -1,0 +1,171 @@
+"""Pipelines that are asked for next to nothing: honest plans are accepted, and what is spoilt in them is named."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from cases.pipelines import diamond, fluid, random_pipeline
+
+import hetplan as hp
+from benchmarks.datasets.loki_by_hand import depth_3, tiny, two_pipelines
+from hetplan.front_door import verified
+from hetplan.profiles.plan_file import plan_dict
+
+Document = dict[str, Any]
+FORMULATIONS = ("config", "paper", "budget", "inferline", "proteus")
+RATES = (1e-9, 4e-4, 0.03)
+FILES: dict[str, Callable[[float], tuple[Document, Document]]] = {
+    "tiny": lambda rate: tiny(0.2, rate),
+    "depth_3": depth_3,
+    "sends next to nothing on": lambda rate: sending(1e-7, rate),
+    "sends nothing on": lambda rate: sending(0.0, rate),
+}
+
+
+def sending(fanout: float, rate: float) -> tuple[Document, Document]:
+    """`tiny`, whose first step sends on next to nothing, or nothing."""
+    profile, slo = tiny(0.2, rate)
+    profile["pipelines"]["p"]["edges"][0]["fanout"] = {"a1": fanout, "a2": fanout}
+    return profile, slo
+
+
+@cache
+def made(name: str, formulation: str, rate: float) -> tuple[Document, hp.Inputs]:
+    files = FILES[name](rate)
+    outcome = fluid(*files, formulation=formulation)
+    return plan_dict(outcome.require()), hp.load_inputs(*files)
+
+
+def codes(document: Document, inputs: hp.Inputs) -> set[str]:
+    return {one.code for one in verified(hp.read_plan(document, trust_digest=True), inputs).violations}
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_an_honest_plan_is_accepted(name: str, formulation: str, rate: float) -> None:
+    document, inputs = made(name, formulation, rate)
+    assert codes(document, inputs) == set()
+    (promised,) = [one["value"] for one in document["promises"] if one["quantity"] == "rate_qps"]
+    assert promised == pytest.approx(rate, rel=1e-11, abs=0)
+
+
+def test_branches_that_join_and_pipelines_beside_others_are_accepted() -> None:
+    joined = diamond(1e-6, 120)
+    beside = two_pipelines(4)
+    beside[1]["apps"]["y"]["demand"]["rate_qps"] = 1e-8
+    for files in (joined, beside):
+        plan = fluid(*files).require()
+        assert hp.verify(plan, *files).violations == ()
+        wanted = {name: app["demand"]["rate_qps"] for name, app in files[1]["apps"].items()}
+        assert {one.app: one.value for one in plan.promises if one.quantity == "rate_qps"} == pytest.approx(wanted)
+
+
+def promised(plan: Document, factor: float) -> None:
+    """The rate that is promised is another, and so is what the plan holds for."""
+    (promise,) = [one for one in plan["promises"] if one["quantity"] == "rate_qps"]
+    promise["value"] *= factor
+    plan["valid"]["rate_qps"]["x"][1] *= factor
+
+
+def left_over(plan: Document, part: float) -> None:
+    entry = plan["dispatch"]["x"]["backup"][0]
+    entry["left_qps"] *= part
+
+
+def no_backup(plan: Document) -> None:
+    del plan["dispatch"]["x"]["backup"][0]
+
+
+def scope(plan: Document, other: str) -> None:
+    bounded = next(one for one in plan["claims"] if one.get("bound") is not None)
+    bounded["scope"] = other
+
+
+def a_step_alone(plan: Document) -> None:
+    """What is claimed of the whole is called one of every step on its own."""
+    bounded = next(one for one in plan["claims"] if one.get("bound") is not None)
+    bounded.update(about="quality_per_step", scope="model")
+
+
+def of_the_whole(plan: Document) -> None:
+    """What is claimed of every step on its own is called one of the whole."""
+    (claim,) = [one for one in plan["claims"] if one["about"] == "quality_per_step"]
+    claim.update(about="quality", scope="problem")
+
+
+def unserved(plan: Document) -> None:
+    plan["unserved"] = [{"app": "x", "rate_qps": 1e-10, "why": "beyond what the servers carry"}]
+
+
+SPOILT: list[tuple[str, Callable[[Document], None], str]] = [
+    ("twice the rate", lambda plan: promised(plan, 2.0), "promise-exact"),
+    ("half the rate", lambda plan: promised(plan, 0.5), "promise-exact"),
+    ("a millionth more", lambda plan: promised(plan, 1.000001), "promise-exact"),
+    ("more is left over", lambda plan: left_over(plan, 1.00001), "backup"),
+    ("less is left over", lambda plan: left_over(plan, 0.99999), "backup"),
+    ("a backup is left out", no_backup, "backup"),
+    ("another scope", lambda plan: scope(plan, "relaxation"), "claim"),
+    ("unserved is more than is wanted", unserved, "promise-exact"),
+]
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize(("spoil", "code"), [one[1:] for one in SPOILT], ids=[words for words, *_ in SPOILT])
+def test_what_is_spoilt_is_named(spoil: Callable[[Document], None], code: str, formulation: str) -> None:
+    for name in ("tiny", "depth_3"):
+        document, inputs = made(name, formulation, 1e-9)
+        spoilt = copy.deepcopy(document)
+        spoil(spoilt)
+        assert code in codes(spoilt, inputs), name
+
+
+@pytest.mark.parametrize("formulation", ["config", "paper", "budget", "inferline"])
+@pytest.mark.parametrize("rate", [1e-9, 20.0])
+def test_only_steps_planned_on_their_own_are_bounded_within_a_model(formulation: str, rate: float) -> None:
+    document, inputs = made("tiny", formulation, rate)
+    for spoil in (a_step_alone, lambda plan: scope(plan, "model")):
+        spoilt = copy.deepcopy(document)
+        spoil(spoilt)
+        assert "claim" in codes(spoilt, inputs)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 20.0])
+def test_what_steps_reach_on_their_own_bounds_nothing_of_the_whole(rate: float) -> None:
+    document, inputs = made("tiny", "proteus", rate)
+    assert codes(document, inputs) == set()
+    for spoil in (of_the_whole, lambda plan: scope(plan, "problem")):
+        spoilt = copy.deepcopy(document)
+        spoil(spoilt)
+        assert "claim" in codes(spoilt, inputs)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 4e-4, 0.008])
+@pytest.mark.parametrize("formulation", ["config", "paper"])
+def test_a_bound_by_servers_in_parts_is_one_for_what_is_asked(formulation: str, rate: float) -> None:
+    """Loads that engines can see need more of a server than next to nothing does."""
+    files = depth_3(rate)
+    plan = fluid(*files, formulation=formulation, options={"size": "estimated"}).require()
+    assert plan.claims[1].scope == "relaxation"
+    assert plan.claims[1].vouched == "certified"
+    assert hp.verify(plan, *files).violations == ()
+
+
+@pytest.mark.parametrize("price", ["0.0004", "0.0000007", "20000"])
+def test_bounds_at_any_price_are_proved_again(price: str) -> None:
+    profile, slo = random_pipeline(1258, gpus=2, tasks=2)
+    slo["apps"]["x"]["demand"]["rate_qps"] = 4e-4
+    slo["objective"] = [{"max": "quality"}, {"min": "cost"}]
+    profile["offers"] = {f"{gpu}-od": {"hardware": gpu, "price_per_hour": price} for gpu in profile["hardware"]}
+    plan = fluid(profile, slo, formulation="budget", options={"spare": 0.1}).require()
+    assert [(one.about, one.vouched) for one in plan.claims] == [
+        ("quality", "certified"),
+        ("cost_per_hour", "certified"),
+    ]
+    report = hp.verify(plan, profile, slo, prove=False)
+    assert report.violations == ()
+    assert {one.word for one in report.claims} == {"proved again"}
