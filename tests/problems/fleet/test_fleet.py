@@ -485,31 +485,37 @@ def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
     assert cost(outcome) >= cost(solved(slo, size="planned")) - 1e-9
 
 
+ROOM_BY_PRICES = {
+    "room is foreseen": ("_foreseen", lambda search, each: search.wish),
+    "only whole machines are looked for anew": ("roomier", lambda *_: None),
+}
+"""How a large fleet finds room to wait at the prices that are known, and what stands for it where none are known."""
+
+
 @pytest.mark.slow
-def test_room_to_wait_is_found_at_the_prices_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large fleet is searched once for its bound and once with room: then only whole machines are looked for anew."""
+@pytest.mark.parametrize("way", sorted(ROOM_BY_PRICES))
+def test_room_to_wait_is_found_at_the_prices_that_are_known(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way by itself takes fewer programs than a search anew for each round of room, for about the same fleet."""
+    for place in ("whole", "ways"):
+        monkeypatch.setattr(f"hetplan.problems.fleet.{place}.FEW_PAIRS", 0)
     slo = wish(app([90.0, 220.0]), app([60.0, 110.0], small=0.9), periods=2)
-    searched: list[str] = []
 
-    def noted(event: Event) -> None:
-        if event.what == "fleet" and event.detail.startswith("round"):
-            searched.append(event.detail)
-
-    counts, costs, bounds = [], [], []
-    for few in (72, 0):
-        for place in ("whole", "ways"):
-            monkeypatch.setattr(f"hetplan.problems.fleet.{place}.FEW_PAIRS", few)
-        searched.clear()
-        outcome = hp.solve(PROFILE, slo, question="fleet", options={"levers": False}, on_event=noted)
+    def without(*ways: str) -> tuple[int, float, float | None]:
+        with monkeypatch.context() as now:
+            for name in ways:
+                function, stand_in = ROOM_BY_PRICES[name]
+                now.setattr(f"hetplan.problems.fleet.ways.{function}", stand_in)
+            outcome = hp.solve(PROFILE, slo, question="fleet", options={"levers": False})
         plan = outcome.require()
         assert not [one for one in plan.warnings if one.code == "W-queueing"]
         assert plan.claims[0].scope == "relaxation"
-        counts.append(searched.count("round 1"))
-        costs.append(cost(outcome))
-        bounds.append(plan.claims[0].bound)
-    assert counts[1] == 2
-    assert costs[1] <= 1.1 * costs[0]
-    assert bounds[1] == pytest.approx(bounds[0], rel=0.02)
+        return sum(solve.count for solve in plan.solves), cost(outcome), plan.claims[0].bound
+
+    anew, dear, bound = without(*ROOM_BY_PRICES)
+    programs, paid, bounded = without(*(ROOM_BY_PRICES.keys() - {way}))
+    assert programs < anew
+    assert paid <= 1.1 * dear
+    assert bounded == pytest.approx(bound, rel=0.02)
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ortools"), reason="OR-tools is not installed")
