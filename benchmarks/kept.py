@@ -392,7 +392,10 @@ def _without_one(instance: Instance, plan: Plan) -> Iterator[Plan]:
             routing = {app: tuple(route.model_copy(update={"to": next(spread)}) for route in routes)
                        for app, routes in plan.routing.items()}  # fmt: skip
         runs = [instance.profile["variants"][load.variant]["runs"][0] for load in worker.loads]
-        saved = sum(load.instances * float(run["price_per_hour"]) for load, run in zip(worker.loads, runs, strict=True))
+        if all("price_per_hour" in run for run in runs):
+            saved = sum(n.instances * float(run["price_per_hour"]) for n, run in zip(worker.loads, runs, strict=True))
+        else:
+            saved = float(instance.profile["offers"][worker.offer]["price_per_hour"])
         cheaper = cost.model_copy(update={"value": cost.value - saved})
         promises = tuple(cheaper if one is cost else one for one in plan.promises)
         yield plan.model_copy(update={"workers": workers, "routing": routing, "promises": promises, "actions": ()})

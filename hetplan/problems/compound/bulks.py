@@ -56,11 +56,21 @@ def longer(
 
     `upto` is `found_there`; `took` is what its own calls take, and `each` how long the queue needs for one call.
     """
-    from scipy.special import gammaincinv
-
     found = np.searchsorted(upto, np.minimum(drawn[0], upto[-1]))
     ahead = np.maximum(found - np.maximum(servers - calls, 0.0), 0.0)
     waits = np.zeros(len(ahead))
     late = ahead > 0
-    waits[late] = each * gammaincinv(ahead[late], drawn[1][late])
+    waits[late] = each * _sum_of(ahead[late], drawn[1][late])
     return np.asarray(waits + (np.ceil(calls / servers) - 1.0).clip(0.0) * took)
+
+
+def _sum_of(many: Vector, drawn: Vector) -> Vector:
+    """Of uniform draws the quantile of so many exponential times in a row: by Wilson and Hilferty, exact for one.
+
+    >>> _sum_of(np.array([1.0, 4.0]), np.array([0.5, 0.95])).round(2).tolist()  # exactly 7.75
+    [0.69, 7.74]
+    """
+    from scipy.special import ndtri
+
+    cubed = many * (1.0 - 1.0 / (9.0 * many) + ndtri(drawn) / (3.0 * np.sqrt(many))) ** 3
+    return np.asarray(np.where(many == 1.0, -np.log1p(-drawn), cubed.clip(0.0)))

@@ -25,12 +25,14 @@ from hetplan.problems.variants.kinds import machine_nanos
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.fields import NANO
 
-__all__ = ["Filling", "add_machines", "patterns_of", "read_fillings"]
+__all__ = ["Filling", "MachineRoom", "add_machines", "patterns_of", "read_fillings"]
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MOST_PATTERNS = 2000
+MOST_ON_ONE = 1000
+"""Instances of an item on one machine."""
 MOST_TRIED = 50_000
 """Fillings that are looked at, those included to which something can be added."""
 SLIP = 1e-9
@@ -45,16 +47,45 @@ class Filling:
     count: int
 
 
+class MachineRoom:
+    """What one machine of a type has room for, of the items that share it."""
+
+    def __init__(self, v: Snapshot, t: int) -> None:
+        kinds, provides = [v.kinds[v.items[i].kind] for i in v.sharing_types[t]], v.types[t].provides
+        names = sorted({name for kind in kinds for name in kind.needs if name in provides})
+        self.items = v.sharing_types[t]
+        self._needs = np.array([[kind.needs.get(name, 0.0) for name in names] for kind in kinds])
+        room = np.array([provides[name] for name in names])
+        self._room = room + SLIP * (1 + room)
+        self._beside = [
+            min((s.beside + 1 for s in v.items[i].serves if s.beside is not None), default=10**9) for i in self.items
+        ]
+
+    def holds(self, counts: Sequence[int]) -> bool:
+        """Whether so many instances of each item fit, and bear each other's company."""
+        company = sum(counts)
+        return all(company <= most for most, n in zip(self._beside, counts, strict=True) if n) and bool(
+            (counts @ self._needs <= self._room).all()
+        )
+
+    def most(self, i: int, beside: Mapping[int, int] | None = None) -> int:
+        """How many instances of an item fit, beside others."""
+        counts = [(beside or {}).get(item, 0) for item in self.items]
+        place = self.items.index(i)
+        before = counts[place]
+        while counts[place] < MOST_ON_ONE:
+            counts[place] += 1
+            if not self.holds(counts):
+                return counts[place] - 1 - before
+        return counts[place] - before
+
+
 def patterns_of(v: Snapshot, t: int, upper: Vector) -> list[tuple[int, ...]] | None:
     """What a machine of a type may hold of the items that share it (None: in too many ways)."""
-    items, provides = v.sharing_types[t], v.types[t].provides
-    names = sorted({name for i in items for name in v.kinds[v.items[i].kind].needs if name in provides})
-    needs = np.array([[v.kinds[v.items[i].kind].needs.get(name, 0.0) for name in names] for i in items])
-    room = np.array([provides[name] for name in names])
-    beside = [min((s.beside + 1 for s in v.items[i].serves if s.beside is not None), default=10**9) for i in items]
-    most = [int(upper[i]) for i in items]
+    room = MachineRoom(v, t)
+    most = [int(upper[i]) for i in room.items]
     found: list[tuple[int, ...]] = []
-    for tried, pattern in enumerate(_fillings(needs, room, most, beside)):
+    for tried, pattern in enumerate(_fillings(room, most)):
         if pattern:
             found.append(pattern)
         if len(found) > MOST_PATTERNS or tried > MOST_TRIED:
@@ -62,16 +93,10 @@ def patterns_of(v: Snapshot, t: int, upper: Vector) -> list[tuple[int, ...]] | N
     return found
 
 
-def _fillings(needs: Vector, room: Vector, most: Sequence[int], beside: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _fillings(room: MachineRoom, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """The ways to fill one machine; those to which something can be added are empty."""
     size = len(most)
-    slip = SLIP * (1 + room)
-
-    def fits(counts: Sequence[int]) -> bool:
-        company = sum(counts)
-        return all(company <= beside[i] for i in range(size) if counts[i]) and bool(
-            (counts @ needs <= room + slip).all()
-        )
+    fits = room.holds
 
     def below(counts: list[int], at: int) -> Iterator[tuple[int, ...]]:
         if at == size:

@@ -19,6 +19,9 @@ asks less of its instances, until none is late.
 Each plan is played on seeds of its own, so that no plan is chosen for its luck. Where the formula finds no plan, one
 that asks more of its instances is tried: the formula is careful, and what it forbids may be in time. Where no plan is
 in time, the target is missed, and the outcome says so. Plans and queries are counted; no clock decides, but a limit.
+
+Where machines are shared and paid whole, cheaper plans are looked for near the one in time (`near`). The cheapest that
+looks good is played as any other, on seeds that chose nothing, and bounded by the program at saturation.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +40,18 @@ from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.next_state import USED
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.simulated import (
+    FRESH,
     SEEDS,
     Shown,
     check_simulator,
     plan_to_simulate,
     shown_by,
+    shown_of,
     where_late,
     with_shown,
 )
+from hetplan.problems.variants.near import Near, Units, asking, why_none
+from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
 from hetplan.serving.law import answering
@@ -70,6 +78,10 @@ MOST_SHRINKINGS = 20
 """So often less is asked before another plan comes of it."""
 BUSIER = 6
 """So many plans that ask more are played, at most, once one is in time."""
+MOST_CONFIRMED = 3
+"""So many cheaper plans near by that looked good are played, at most."""
+LOOKED_CYCLES = 10.0
+"""A look at bursts is so many times as long as a process takes to go through its states."""
 TAIL = 40
 """Queries that may be late, of each application in each simulation of `auto`."""
 MOST_PLAYED = 200_000
@@ -85,6 +97,8 @@ MOST_HELPED = 2
 """Late applications for which a repair is looked for."""
 MOST_OF_TRIAL = 3
 """So many plans are played, at most, to see whether a repair does."""
+LESS_ASKED = "bounded by the program before simulation asked less of its instances"
+AT_SATURATION = "bounded by the program whose instances may be full: no plan is ruled out"
 SETTLED = 1e-7
 MOST_STEPS = 3000
 
@@ -212,15 +226,16 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     corrected = best[0] is not first
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         best = tries.busier(*best, frozenset(corrected_for))
+        if (near := tries.near(best[0], asked)) is not None:
+            return _said(v, made, near, tries.turn)
         if corrected and isinstance(least := tries.at_most(asked), Draft):
             first = least
     found = _said(v, made, best, 1 if best[0] is first and not best[1].late else tries.turn)
     return _bounded_by(first, found) if corrected else found
 
 
-def _bounded_by(first: Draft, made: Draft) -> Draft:
-    """A plan whose instances simulation asked for less, bounded by the program before that: no plan was ruled out."""
-    note = "bounded by the program before simulation asked less of its instances"
+def _bounded_by(first: Draft, made: Draft, note: str = LESS_ASKED) -> Draft:
+    """A plan that is the best of no program, bounded by another one that does not rule it out."""
     reported = [
         replace(mine, answer=theirs.answer, bound=theirs.bound, vouched=theirs.vouched, scope="relaxation", note=note)
         for mine, theirs in zip(made.reported, first.reported, strict=True)
@@ -338,6 +353,47 @@ class _Tries:
         self.v = chosen
         return made, shown
 
+    def near(self, made: Draft, asked: Snapshot) -> tuple[Draft, Shown] | None:
+        """A cheaper plan near by that is in time as well, bounded by the program at saturation.
+
+        `asked` is what the formula asks.
+        """
+        if why_none(asked):
+            return None
+        lengths = {b: _look_s(one) for b, one in enumerate(asked.asked) if _is_judged(asked, one)}
+        looks = 0
+
+        def drafted(units: Units) -> Draft | None:
+            v = asking(asked, search.parts(units))
+            return filled(v, self.ask, search.counts(units), search.fillings(units), made)
+
+        def plays(units: Units, b: int) -> float:
+            nonlocal looks
+            looks += 1
+            found, name = drafted(units), asked.asked[b].id
+            if found is None or self.ask.remaining <= 0:
+                return math.inf
+            plan = plan_to_simulate("variants", self.formulation, _alone(asked, found, name))
+            seed = self.ask.limits.seed + FRESH + looks
+            assert self.tools.simulate is not None
+            report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=lengths[b])
+            return shown_of(asked.inputs, name, report.apps[name], 1, None).worst
+
+        queries = {b: one.load_qps * lengths.get(b, 0.0) for b, one in enumerate(asked.asked)}
+        hopeful = {b: 0.0 for b in range(len(asked.asked)) if b not in lengths}
+        search = Near(asked, plays, queries, hopeful)
+        for _ in range(MOST_CONFIRMED):
+            found = search.cheaper(made) if self.may_go_on() else []
+            following = drafted(found[0]) if found else None
+            if following is None:
+                break
+            seen = self.shown(following)
+            if not seen.late:
+                full = self.way(asking(asked, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
+                return (_bounded_by(full, following, AT_SATURATION), seen) if isinstance(full, Draft) else None
+            search.was_late(found[0], seen.late)
+        return None
+
     def may_go_on(self) -> bool:
         """Whether there is time, and another plan may be played."""
         most = min(self.v.options.evaluations, MOST_OF_TRIAL) if self.tools.trial else self.v.options.evaluations
@@ -380,6 +436,22 @@ def _length_s(v: Snapshot) -> float | None:
     wanted = max(TAIL / _allowed(one) / one.load_qps for one in asked)
     spans = max((SPANS * one.slo_ms / 1000.0 for one in asked if math.isfinite(one.slo_ms)), default=0.0)
     return min(max(wanted, spans), MOST_PLAYED / sum(one.load_qps for one in asked))
+
+
+def _alone(v: Snapshot, made: Draft, name: str) -> Draft:
+    """The part of a plan that one application decides, where no machine is slower for what else it holds."""
+    if any(kind.slowdown for kind in v.kinds):
+        return made
+    kept = {worker.id: tuple(load for load in worker.loads if load.app == name) for worker in made.workers}
+    workers = tuple(worker.model_copy(update={"loads": kept[worker.id]}) for worker in made.workers if kept[worker.id])
+    return replace(made, workers=workers, routing={name: made.routing[name]}, dispatch={name: made.dispatch[name]})
+
+
+def _look_s(one: Asked) -> float:
+    """How long a look at an application is."""
+    spans = SPANS * one.slo_ms / 1000.0 if math.isfinite(one.slo_ms) else 0.0
+    cycle_s = sum(one.app.demand.arrivals.stay_s or ())
+    return min(max(TAIL / _allowed(one) / one.load_qps, spans, LOOKED_CYCLES * cycle_s), MOST_PLAYED / one.load_qps)
 
 
 def _is_judged(v: Snapshot, one: Asked) -> bool:

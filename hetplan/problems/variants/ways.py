@@ -35,7 +35,7 @@ from hetplan.problems.variants.shared import Filling, read_fillings
 from hetplan.problems.variants.why import explained, fits_nowhere, over_budget
 from hetplan.problems.variants.wish import Snapshot
 
-__all__ = ["WAYS", "Way"]
+__all__ = ["WAYS", "Way", "filled"]
 
 Integers = NDArray[np.int64]
 Way = Callable[[Snapshot, Ask], Draft | Infeasible]
@@ -120,6 +120,16 @@ def _finished(
         why = f"{count} of {int(x.sum())} instances find no machine: the totals allow what no machine can hold"
         return Infeasible(why=(why,), proved=False)
     return _repacked(v, ask, packed, claim)
+
+
+def filled(v: Snapshot, ask: Ask, x: Integers, fillings: list[Filling], bounded: Draft) -> Draft | None:
+    """The plan of these counts on these machines, where all have their places; bounded as another plan is."""
+    packed = pack(v, x, ask, fillings)
+    if packed.left:
+        return None
+    claim = replace(bounded.reported[0], value=_shown(v, x))
+    made = _drafted(v, ask, x, placed_on_machines(v, packed.machines), claim)
+    return made if isinstance(made, Draft) else None
 
 
 def _all_shared(v: Snapshot) -> bool:

@@ -20,6 +20,12 @@ from hetplan.planner.forms.calls import Call, Runs, cases_of
 from hetplan.planner.forms.fans import Fans
 from hetplan.problems.compound.bulks import found_there, longer
 from hetplan.problems.compound.fanned import fans_of
+from hetplan.problems.compound.form import nobody, read_sought
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.search import recorded
+from hetplan.problems.compound.stations import Rated, Stations
+from hetplan.problems.compound.wish import read_tiers
+from hetplan.problems.faults import Faults
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.pipelines import Pipeline
@@ -341,6 +347,47 @@ def on_machines(fanout: float | None) -> dict[str, Any]:
     document["pipelines"]["rag"]["knobs"]["model"] = ["small"]
     del document["pipelines"]["rag"]["nodes"]["write"]["calls"], document["apis"]
     return document
+
+
+def stations_of(fanout: float | None, rate: float) -> Stations:
+    """The stations of the pipeline without calls of an API."""
+    known = {"format": "hetplan/measured/1.0", **measured(models=("small",))}
+    inputs = load_inputs(on_machines(fanout), slo(rate_qps=rate), measured=known)
+    faults = Faults.of(inputs)
+    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    faults.settle()
+    form = sought.box(nobody, CompoundOptions())
+    assert isinstance(form, Rated)
+    (found,) = recorded(sought, inputs.measured, "measured")
+    form.journal[found.configuration] = found
+    return Stations(form, found)
+
+
+def test_two_calls_load_an_operator_as_twice_as_many_queries_do() -> None:
+    several, often, once = stations_of(2.0, 3.0), stations_of(None, 6.0), stations_of(None, 3.0)
+    whole = several.slow(len(several.form.placements) - 1, np.ones(2))
+    find, write = 0, 1
+    # Rate, work and its square: bursts are larger, as two calls come together.
+    assert several.flows(whole)[:3, write] == pytest.approx(often.flows(whole)[:3, write])
+    assert several.flows(whole)[3, write] > 2 * once.flows(whole)[3, write]
+    assert several.flows(whole)[:, find] == pytest.approx(once.flows(whole)[:, find])
+    for rate in (3.0, 11.0, 24.0):
+        pair = [stations_of(2.0, rate).fewest(whole)[write], stations_of(None, 2 * rate).fewest(whole)[write]]
+        assert pair[0] == pair[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fanout", "rate", "max_ms"), [(2.0, 6, 500), (3.0, 3, 900), (5.0, 20, 700), (2.5, 20, 500)])
+def test_the_formula_of_bulks_is_near_what_is_played(fanout: float, rate: float, max_ms: float) -> None:
+    wish, known, stations = slo(rate_qps=rate, max_ms=max_ms), measured(models=("small",)), stations_of(fanout, rate)
+    plan = hp.solve(on_machines(fanout), wish, measured=known).require()
+    place, names = len(stations.form.placements) - 1, ("find", "write")
+    rule, many = plan.dispatch["ask"], counts(plan)
+    slow = stations.slow(place, np.array([rule.share[name] for name in names]))  # type: ignore[union-attr]
+    waits = stations._waits(place, slow, np.array([[float(many[name]) for name in names]]))
+    each = stations._finish(place, stations.many, slow[None, :], waits)
+    played = hp.simulate(plan, on_machines(fanout), wish, measured=known, seeds=3, seed=55, duration_s=2000).apps["ask"]
+    assert 1000 * stations._at(each, 0.95)[0] == pytest.approx(played.percentiles_ms[95.0].value, rel=0.16)
 
 
 @pytest.mark.parametrize(("fanout", "rate", "max_ms"), [(3.0, 20, 500), (2.5, 3, 900)])

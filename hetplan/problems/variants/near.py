@@ -1,0 +1,411 @@
+r"""Cheaper plans near a plan that keeps its wish: other machines, each tried in simulation.
+
+A plan is counted in *units*: machines that are shared and paid whole, each with all that it holds; and instances that
+pay for themselves. Near a plan are those with
+
+- one unit less; two replaced by one; one, or two, replaced by others of their applications;
+- all the machines of an application replaced by another variant, another batch or another type of machine;
+- another batch in all places, and one unit less.
+
+What is free on a machine is filled up: it costs nothing.
+
+A plan is looked at where it costs less, the cheapest first, and where it is hopeful. An application's hope is a part p,
+up to which its instances may be asked for more: each for busy^(1 - p) of its saturation, where `busy` is the formula's.
+So p = 0 is the formula, and p = 1 saturation. A plan is hopeful where the instances of each application, so asked,
+carry its load. Hope begins half way between the plan's own p and saturation. A plan that is late lowers it, the more
+the later it is; where no plan is hopeful, it is raised again.
+
+A look plays the applications that are new in a plan, each by itself (its own instances decide how long it waits), on
+few queries. So plans are chosen among many, some of them by luck: `size` confirms them on other seeds, by more queries.
+Where it cannot, looks are stricter. Their queries are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from hetplan.planner.draft import Draft
+from hetplan.problems.variants.kinds import COST, machine_nanos
+from hetplan.problems.variants.shared import Filling, MachineRoom
+from hetplan.problems.variants.wish import Serves, Snapshot
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.workers import Load, Worker
+
+__all__ = ["Near", "Units", "asking", "why_none"]
+
+Unit = tuple[int, tuple[tuple[int, int], ...]]
+"""A type of machine, and what it holds: items and instances of each."""
+Units = tuple[tuple[Unit, int], ...]
+"""How many there are of each."""
+
+MOST_LOOKED = 20
+"""Looks at each application, or as many queries."""
+MORE_LOOKED = 5
+"""The same, each time that a plan which looked good was late on other seeds."""
+MOST_TRIED = 20_000
+"""Plans that are put in order of cost in one step."""
+LOOKED_AT = 0.9
+"""Of the share that may be late, what a look lets an application use up."""
+STRICTER = 0.2
+"""So much less, each time that a plan which looked good was late on other seeds."""
+HARDLY, FAR = 1.5, 3.0
+"""Times the share that may be late: below is hardly late, above is far too late."""
+MOST_HOPE = 0.95
+LEAST_P, STEPS = -3.0, 20
+CHEAPER = 1e-9
+
+
+def asking(v: Snapshot, parts: Mapping[int, float]) -> Snapshot:
+    """The same, each pair of an application b asked for busy^(1 - parts[b]) of its saturation."""
+    return replace(v, serves=tuple(_asked(pair, parts.get(pair.app, 0.0)) for pair in v.serves))
+
+
+def _asked(pair: Serves, part: float) -> Serves:
+    busy = pair.busy ** (1.0 - part)
+    return replace(pair, qps=pair.saturation_qps * busy, busy=busy)
+
+
+def why_none(v: Snapshot) -> str:
+    """Why no plan near by is looked for ("" where it is)."""
+    if not v.sharing_types:
+        return "no machines are shared and paid whole"
+    if any(len(item.serves) > 1 for item in v.items):
+        return "applications share instances"
+    if any(pair.late for pair in v.eligible):
+        return "running instances that break a limit are counted"
+    return "moves are limited" if v.inputs.slo.limits.moves is not None else ""
+
+
+@dataclass
+class Near:
+    """The search from one plan. `plays(units, app)` is a look: late share / allowed share of an application."""
+
+    v: Snapshot
+    plays: Callable[[Units, int], float]
+    queries: Mapping[int, float]
+    """That a look at an application plays."""
+    hopeful: dict[int, float] = field(default_factory=dict)
+    good: dict[int, float] = field(default_factory=dict)
+    """The highest part at which an application was in time."""
+    known: dict[tuple[int, Units], float] = field(default_factory=dict)
+    late: dict[int, list[Counter[int]]] = field(default_factory=dict)
+    looked: float = 0.0
+    missed: int = 0
+
+    def cheaper(self, made: Draft) -> list[Units]:
+        """Ever cheaper plans that looked good, the cheapest first."""
+        start = self._units_of(made)
+        if start is None:
+            return []
+        found, least, now = list[Units](), self.cost(start), self._filled(dict(start))
+        if self.cost(now) > least * (1.0 + CHEAPER):
+            now = start
+        for b in range(len(self.v.asked)):
+            self.known[b, self._own(now, b)] = 0.0
+            self.good.setdefault(b, self._part(start, b))
+            self.hopeful.setdefault(b, (self.good[b] + 1.0) / 2.0)
+        while not self._is_over:
+            below = (one for cost, one in self._around(now) if cost < least * (1.0 - CHEAPER))
+            following = next((one for one in below if self._good(one)), None)
+            if following is not None:
+                now, least = following, self.cost(following)
+                self.good = {b: max(part, self._part(now, b)) for b, part in self.good.items()}
+                found.insert(0, now)
+            elif not self._hoped_more():
+                break
+        return found
+
+    def _hoped_more(self) -> bool:
+        """Where no hopeful plan is left, hope for more; whether there is more to hope for."""
+        low = {b: hope for b, hope in self.hopeful.items() if hope < MOST_HOPE and self.queries[b] > 0}
+        self.hopeful |= {b: (hope + 1.0) / 2.0 for b, hope in low.items()}
+        return bool(low)
+
+    def was_late(self, units: Units, late: tuple[str, ...]) -> None:
+        """A plan that looked good was late on other seeds."""
+        self.missed += 1
+        for b, one in enumerate(self.v.asked):
+            if one.id in late:
+                self._is_late(units, b, math.inf)
+
+    def fillings(self, units: Units) -> list[Filling]:
+        """What is on the machines that are shared."""
+        return [Filling(t, dict(holds), n) for (t, holds), n in units if self._is_machine(t, holds)]
+
+    def counts(self, units: Units) -> np.ndarray:
+        """Instances of each item."""
+        x = np.zeros(len(self.v.items), dtype=np.int64)
+        for (_, holds), n in units:
+            for i, instances in holds:
+                x[i] += n * instances
+        return x
+
+    def parts(self, units: Units) -> dict[int, float]:
+        """Of each application, the least part at which its instances carry the load."""
+        return {b: self._part(units, b) for b in range(len(self.v.asked))}
+
+    def cost(self, units: Units) -> float:
+        """What the plan costs: units, what is loaded for them, and what must be there beside them."""
+        v, x, used = self.v, self.counts(units), Counter[int]()
+        for (t, holds), n in units:
+            used[t] += n if self._is_machine(t, holds) else 0
+        idle = sum(n * machine_nanos(v.inputs, v.types[t]) for t, n in v.idle_counts(used).items()) / NANO
+        return sum(self._price(unit) * n for unit, n in units) + v.changes(x) + idle
+
+    # --- what is near -------------------------------------------------------------------------------------------------
+
+    def _around(self, units: Units) -> list[tuple[float, Units]]:
+        """The plans near by that may be, by their cost."""
+        found: dict[Units, float] = {}
+        for counts in self._changed(Counter(dict(units))):
+            one = self._filled(counts)
+            if one not in found and self._may_be(one):
+                found[one] = self.cost(one)
+            if len(found) > MOST_TRIED:
+                break
+        return sorted((cost, one) for one, cost in found.items())
+
+    def _changed(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
+        yield from self._fewer(now)
+        for one in sorted(now):
+            yield from self._replaced(now, Counter([one]))
+        for pair in combinations_with_replacement(sorted(now), 2):
+            if not Counter(pair) - now:
+                yield from self._replaced(now, Counter(pair))
+        for b in range(len(self.v.asked)):
+            yield from self._served_otherwise(now, b)
+        for other in self._batched(now):
+            yield from self._fewer(other)
+
+    def _fewer(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
+        for one, n in sorted(now.items()):
+            k = 1
+            while k <= n:
+                yield now - Counter({one: k})
+                k *= 2
+
+    def _replaced(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[Counter[Unit]]:
+        """The same units less those of `gone`, and one or two others that serve nobody else and cost less."""
+        price = sum(self._price(unit) * n for unit, n in gone.items())
+        apps = {self._app(i) for (_, holds) in gone for i, _ in holds}
+        for unit, cost in self._full.items():
+            if {self._app(i) for i, _ in unit[1]} <= apps:
+                for n in (1, 2):
+                    if n * cost < price:
+                        yield now - gone + Counter({unit: n})
+
+    def _served_otherwise(self, now: Counter[Unit], b: int) -> Iterator[Counter[Unit]]:
+        """An application's own machines replaced by as many others, all alike, as hope needs."""
+        own = Counter({unit: n for unit, n in now.items() if all(self._app(i) == b for i, _ in unit[1])})
+        rest = now - own
+        need = self.v.asked[b].need_qps - self._carried(tuple(rest.items()), b, self._hope(b))
+        for unit in self._full if own else ():
+            if all(self._app(i) == b for i, _ in unit[1]):
+                each = self._carried(((unit, 1),), b, self._hope(b))
+                yield rest + Counter({unit: max(0, int(np.ceil(need / each - 1e-9)))})
+
+    def _batched(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
+        """Another batch of one item wherever it runs."""
+        kinds = [self.v.kinds[item.kind] for item in self.v.items]
+        for i in sorted({i for (_, holds) in now for i, _ in holds}):
+            for j, kind in enumerate(kinds):
+                alike = (kind.variant, kind.type, kind.needs) == (kinds[i].variant, kinds[i].type, kinds[i].needs)
+                if j != i and alike and self._app(j) == self._app(i):
+                    changed = Counter[Unit]()
+                    for (t, holds), n in now.items():
+                        held = Counter[int]()
+                        for k, count in holds:
+                            held[j if k == i else k] += count
+                        changed[t, tuple(sorted(held.items()))] += n
+                    yield changed
+
+    def _filled(self, counts: Mapping[Unit, int]) -> Units:
+        """The same machines, what is free on them taken by more of what they hold."""
+        found = Counter[Unit]()
+        for (t, holds), n in counts.items():
+            found[self._full_of(t, holds)] += n
+        return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
+
+    def _full_of(self, t: int, holds: tuple[tuple[int, int], ...]) -> Unit:
+        if not self._is_machine(t, holds):
+            return t, holds
+        if (t, holds) not in self._filling:
+            held = dict(holds)
+            for i in sorted(held, key=lambda i: (max(self.v.kinds[self.v.items[i].kind].needs.values()), i)):
+                held[i] += self._rooms[t].most(i, held)
+            self._filling[t, holds] = tuple(sorted(held.items()))
+        return t, self._filling[t, holds]
+
+    _filling: dict[Unit, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+    @cached_property
+    def _rooms(self) -> dict[int, MachineRoom]:
+        return {t: MachineRoom(self.v, t) for t in self.v.sharing_types}
+
+    @cached_property
+    def _full(self) -> dict[Unit, float]:
+        """Machines full of one item, or of two; and instances that pay for themselves; each with its price."""
+        found: dict[Unit, float] = {}
+        for i, item in enumerate(self.v.items):
+            t = self.v.kinds[item.kind].type
+            if not self._is_machine(t, ((i, 1),)):
+                found[t, ((i, 1),)] = 0.0
+        for t, items in self.v.sharing_types.items():
+            for i in items:
+                most = self._rooms[t].most(i)
+                if most:
+                    found[t, ((i, most),)] = 0.0
+                for j in items:
+                    for n in range(1, most if j > i else 0):
+                        if more := self._rooms[t].most(j, {i: n}):
+                            found[t, ((i, n), (j, more))] = 0.0
+        return {unit: self._price(unit) for unit in found}
+
+    # --- whether it may be, and is good ------------------------------------------------------------------------------
+
+    def _may_be(self, units: Units) -> bool:
+        """Whether stocks and rooms allow it, and each application hopes to be in time."""
+        v, used = self.v, Counter[int]()
+        if any(self._carried(units, b, self._hope(b)) < one.need_qps * (1.0 - 1e-9) for b, one in enumerate(v.asked)):
+            return False
+        for (t, _), n in units:
+            used[t] += n
+        if any(
+            kind.count is not None and used[t] > kind.count for t, kind in enumerate(v.types) if t in v.sharing_types
+        ):
+            return False
+        x = self.counts(units)
+        machines = sum(self._price(unit) * n for unit, n in units if self._is_machine(*unit))
+        return all(
+            float(room.use @ x) + (machines if room.resource == COST else 0.0) <= room.size * (1.0 + 1e-9)
+            for room in v.rooms
+        )
+
+    def _good(self, units: Units) -> bool:
+        """Whether each application is in time, by a look where it is new; the least hopeful first."""
+        if not self._may_be(units):
+            return False
+        unknown = []
+        for b, one in enumerate(self.v.asked):
+            key = (b, self._own(units, b))
+            if one.load_qps > 0 and self.known.get(key, 0.0) > self._allowed:
+                return False
+            if one.load_qps > 0 and key not in self.known:
+                unknown.append(key)
+        if any(self._less_than_late(units, b) for b, _ in unknown):
+            return False
+        for b, own in sorted(unknown, key=lambda key: -self._part(key[1], key[0])):
+            if self._is_over:
+                return False
+            self.looked += self.queries[b]
+            self.known[b, own] = worst = self.plays(units, b)
+            if worst > self._allowed:
+                self._is_late(units, b, worst)
+                return False
+        return True
+
+    def _less_than_late(self, units: Units, b: int) -> bool:
+        """Whether an application was late with more instances of the same items."""
+        own = self._instances(units, b)
+        return any(late.keys() == own.keys() and own <= late for late in self.late.get(b, ()))
+
+    def _instances(self, units: Units, b: int) -> Counter[int]:
+        found = Counter[int]()
+        for (_, holds), n in units:
+            for i, count in holds:
+                if self._app(i) == b:
+                    found[i] += n * count
+        return found
+
+    def _is_late(self, units: Units, b: int, worst: float) -> None:
+        """Hope for less: the later it was, the less."""
+        part, hope = self._part(units, b), self._hope(b)
+        self.known[b, self._own(units, b)] = worst
+        self.late.setdefault(b, []).append(self._instances(units, b))
+        worst = worst if math.isfinite(worst) else 1.0
+        less = (hope + part) / 2.0 if worst < HARDLY else part if worst < FAR else (part + self.good[b]) / 2.0
+        self.hopeful[b] = max(min(hope, less), self.good[b])
+
+    @property
+    def _allowed(self) -> float:
+        return LOOKED_AT - STRICTER * self.missed
+
+    @property
+    def _is_over(self) -> bool:
+        return self.looked >= (MOST_LOOKED + MORE_LOOKED * self.missed) * sum(self.queries.values())
+
+    def _hope(self, b: int) -> float:
+        return self.hopeful[b]
+
+    def _part(self, units: Units, b: int) -> float:
+        low, high = LEAST_P, 1.0
+        for _ in range(STEPS):
+            middle = (low + high) / 2.0
+            enough = self._carried(units, b, middle) >= self.v.asked[b].need_qps
+            low, high = (low, middle) if enough else (middle, high)
+        return high
+
+    def _carried(self, units: Units, b: int, part: float) -> float:
+        """Queries per second of an application, its instances asked for this part."""
+        mine = [(self.v.items[i].serves[0], n * count) for (_, holds), n in units for i, count in holds]
+        return float(sum(s.saturation_qps * s.busy ** (1.0 - part) * n for s, n in mine if s.app == b))
+
+    # --- letters ------------------------------------------------------------------------------------------------------
+
+    def _own(self, units: Units, b: int) -> Units:
+        """What serves an application."""
+        found = Counter[Unit]()
+        for (t, holds), n in units:
+            if mine := tuple((i, count) for i, count in holds if self._app(i) == b):
+                found[t, mine] += n
+        return tuple(sorted(found.items()))
+
+    def _app(self, i: int) -> int:
+        return self.v.items[i].serves[0].app
+
+    def _is_machine(self, t: int, holds: tuple[tuple[int, int], ...]) -> bool:
+        return holds[0][0] in self.v.sharing_types.get(t, ())
+
+    def _price(self, unit: Unit) -> float:
+        t, holds = unit
+        if self._is_machine(t, holds):
+            return machine_nanos(self.v.inputs, self.v.types[t]) / NANO
+        return sum(float(self.v.paid[i]) * n for i, n in holds)
+
+    def _units_of(self, made: Draft) -> Units | None:
+        """The units of a plan (None where something on its machines is no item)."""
+        found = Counter[Unit]()
+        for worker in made.workers:
+            held = Counter[int]()
+            for load in worker.loads:
+                i = next((i for i in range(len(self.v.items)) if self._is(i, worker, load)), None)
+                if i is None:
+                    return None
+                held[i] += load.instances
+            holds = tuple(sorted(held.items()))
+            if not holds:
+                continue
+            t = self.v.kinds[self.v.items[holds[0][0]].kind].type
+            if self._is_machine(t, holds):
+                found[t, holds] += worker.count
+            else:
+                for i, n in holds:
+                    found[t, ((i, 1),)] += n * worker.count
+        return tuple(sorted(found.items()))
+
+    def _is(self, i: int, worker: Worker, load: Load) -> bool:
+        """Whether a load is of an item."""
+        kind = self.v.kinds[self.v.items[i].kind]
+        type_ = self.v.types[kind.type]
+        here = (worker.hardware, worker.offer or (type_.offer if worker.host in type_.hosts else None))
+        settings = (load.variant, load.serve.max_batch, dict(load.at or {}), dict(load.knobs))
+        mine = (kind.variant, kind.batch, dict(kind.at), dict(kind.knobs))
+        of_app = load.app in (None, self.v.asked[self._app(i)].id)
+        return here == (type_.hardware, type_.offer) and settings == mine and of_app
