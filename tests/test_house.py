@@ -191,6 +191,12 @@ def test_only_the_command_line_prints() -> None:
     assert not printing
 
 
+def test_problems_solve_no_programs_by_themselves() -> None:
+    """The floors of imports name whole packages: of scipy, problems may use matrices and distributions."""
+    solving = {ids(file) for file in FILES if "problems" in file.parts and "scipy.optimize" in file.read_text()}
+    assert solving <= {"hetplan/problems/llm/form.py"}, "ask, or be handed a callable (`registry.TOOLS`)"
+
+
 def test_the_front_door_offers_what_it_names() -> None:
     missing = [name for name in hetplan.__all__ if not hasattr(hetplan, name)]
     assert not missing

@@ -177,7 +177,9 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_any_value_anywhere_loads_or_is_refused(data: st.DataObject) -> None:
     profile, slo = json.loads(json.dumps(PROFILE)), json.loads(json.dumps(SLO))

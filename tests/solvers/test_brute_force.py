@@ -15,7 +15,9 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.highs import Highs
 
 EXACT = [engine for engine in registry.solvers("milp") if not getattr(engine, "heuristic", False)]
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @st.composite

@@ -63,7 +63,9 @@ def test_without_prices_nothing_is_proved(honest: dict[str, Any], proof: Any) ->
     assert "proof" in {one.code for one in report.violations}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     t4=st.floats(0.0, 0.05),
     l4=st.floats(0.0, 0.05),
