@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -185,11 +186,21 @@ def test_a_kill_of_several_at_once_loses_nothing_and_the_journal_becomes_the_sam
     waiting = tmp_path / "journal.jsonl.waiting"
     assert run(*asked(journal=unbroken.name, plan="other.json"), "--jobs", 3).code == 0
     process = spawn(*asked("slower"), "--jobs", 3)
-    wait_for(lambda: len(_whole_lines(waiting)) > 20 and len(plans_in(journal)) >= 3, process)
+
+    def several_are_under_way() -> bool:
+        """Stopped while it is looked at, so that it is killed as it was seen."""
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        held = {json.dumps(json.loads(line)["knobs"]) for line in _whole_lines(waiting)[1:]}
+        if len(held) > 1 and len(plans_in(journal)) >= 3:
+            return True
+        process.send_signal(signal.SIGCONT)
+        return False
+
+    wait_for(several_are_under_way, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     held, done = _whole_lines(waiting)[1:], _whole_lines(journal)
-    assert len({json.dumps(json.loads(line)["knobs"]) for line in held}) > 1, "several were under way"
     now = plans_in(unbroken)[len(plans_in(journal))]["knobs"]
     first = [line for line in held if json.loads(line)["knobs"] == now]
     if len(first) > 1 and "plan" in json.loads(done[-1]):
