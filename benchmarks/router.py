@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -264,25 +264,42 @@ def wait_for(port: int, limit_s: float = 60.0) -> None:
     raise TimeoutError("the server does not come up")
 
 
-def beside(pythons: Mapping[str, str], seconds: float) -> None:
-    """What a request costs here and elsewhere, in one run; `pythons` are those of environments of others."""
-    print(router_beside.HEAD, flush=True)
-    first: dict[int, router_beside.Found] = {}
-    for rule in ("shares/1", "matching/1"):
-        with ours(1, AT_ONCE_MS, at_once=64, rule=rule) as port:
-            pids = serving(Path(FOLDER[0]))
-            for connections in (1, 16, 64):
-                found = router_beside.closed_loop(port, connections=connections, seconds=seconds, pids=pids)
-                first.setdefault(connections, found)
-                print(router_beside.row(f"hetplan, {rule}", connections, found, first[connections]), flush=True)
+def beside(pythons: Mapping[str, str], seconds: float, rounds: int) -> None:
+    """What a request costs here and elsewhere, in one run; `pythons` are those of environments of others.
+
+    All chains take their turns in each round, so that what else the machine does meets them alike.
+    """
+    kinds = [kind for kind in router_beside.CHAINS if pythons.get(kind, sys.executable)]
     for kind in router_beside.CHAINS:
-        if kind in pythons and not pythons[kind]:
+        if kind not in kinds:
             print(f"{kind}: left out (no Python was named that has it)", file=sys.stderr)
-            continue
-        with router_beside.chain(kind, pythons.get(kind, sys.executable)) as (port, pids):
-            for connections in (1, 16, 64):
-                found = router_beside.closed_loop(port, connections=connections, seconds=seconds, pids=pids)
-                print(router_beside.row(kind, connections, found, first[connections]), flush=True)
+    found: dict[tuple[str, int], list[router_beside.Found]] = {}
+    for number in range(rounds):
+        for name in (*(f"hetplan, {rule}" for rule in RULES), *kinds):
+            with hetplan_chain(name) if name not in kinds else other_chain(name, pythons) as (port, pids):
+                for connections in CONNECTIONS:
+                    one = router_beside.closed_loop(port, connections=connections, seconds=seconds, pids=pids)
+                    found.setdefault((name, connections), []).append(one)
+        print(f"round {number + 1} of {rounds} is over", file=sys.stderr, flush=True)
+    print(router_beside.HEAD)
+    for (name, connections), ones in found.items():
+        print(router_beside.row(name, connections, ones, found[f"hetplan, {RULES[0]}", connections]))
+
+
+RULES = "shares/1", "matching/1"
+CONNECTIONS = 1, 16, 64
+
+
+@contextmanager
+def hetplan_chain(name: str) -> Iterator[tuple[int, list[int]]]:
+    """Our router under a rule, and a worker."""
+    with ours(1, AT_ONCE_MS, at_once=64, rule=name.removeprefix("hetplan, ")) as port:
+        yield port, serving(Path(FOLDER[0]))
+
+
+def other_chain(kind: str, pythons: Mapping[str, str]) -> AbstractContextManager[tuple[int, list[int]]]:
+    """A chain that is not ours."""
+    return router_beside.chain(kind, pythons.get(kind, sys.executable))
 
 
 def serving(folder: Path) -> list[int]:
@@ -300,6 +317,7 @@ def main() -> None:
     parser.add_argument("--service-ms", type=float, default=0.2)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--beside", action="store_true", help="what a request costs here, and through other chains")
+    parser.add_argument("--rounds", type=int, default=7, help="of all chains, with --beside; medians are shown")
     parser.add_argument(
         "--fastapi", default="", help="the Python of an environment with uvicorn[standard], fastapi, httpx"
     )
@@ -307,7 +325,8 @@ def main() -> None:
     parser.add_argument("--ray", default="", help="the Python of an environment that has ray[serve]")
     given = parser.parse_args()
     if given.beside:
-        beside({"fastapi": given.fastapi, "litserve": given.litserve, "ray": given.ray}, given.seconds)
+        pythons = {"fastapi": given.fastapi, "litserve": given.litserve, "ray": given.ray}
+        beside(pythons, given.seconds, given.rounds)
         return
     rates = [float(rate) for rate in given.rates.split(",")]
     counts = [int(count) for count in given.workers.split(",")]
