@@ -143,7 +143,7 @@ def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("seed", "engine"),
     [
-        pytest.param(16, "mathopt-highs", marks=pytest.mark.slow),
+        pytest.param(16, "mathopt-highs", marks=pytest.mark.longest),
         (103, "mathopt-highs"),
         (7, "scipy"),
         (45, "scipy"),

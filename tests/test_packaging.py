@@ -51,6 +51,7 @@ def test_the_wheel_plans_and_is_typed(built: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.longest
 def test_the_source_archive_can_be_tested(built: Path, tmp_path: Path) -> None:
     (source,) = built.glob("hetplan-*.tar.gz")
     with tarfile.open(source) as archive:

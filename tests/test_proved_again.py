@@ -122,11 +122,16 @@ def test_the_command_ends_with_6_where_a_bound_is_refuted(tmp_path: Path) -> Non
 
 
 QUICK = ["pool", "pool-llm", "pipeline-social", "variants", "compound"]
+LONG = ["policy", "fleet"]
 
 
 @pytest.mark.parametrize(
     "name",
-    [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in EXAMPLES_OF_ALL if one not in (*QUICK, "fleet"))],
+    [
+        *QUICK,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in EXAMPLES_OF_ALL if one not in (*QUICK, *LONG)),
+        pytest.param("policy", marks=pytest.mark.longest),
+    ],
 )
 def test_every_bound_of_a_shipped_example_is_proved_where_that_is_asked_for(name: str) -> None:
     profile, slo, more = EXAMPLES_OF_ALL[name]
@@ -136,7 +141,7 @@ def test_every_bound_of_a_shipped_example_is_proved_where_that_is_asked_for(name
     assert {claim.vouched for claim in outcome.claims if claim.bound is not None} == {"certified"}
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_verify_solves_anew_what_its_proofs_do_not_show_where_every_bound_must_be_proved(tmp_path: Path) -> None:
     profile, slo = (str(EXAMPLES / one) for one in FILES["variants"][:2])
     plan = tmp_path / "plan.json"
@@ -160,7 +165,7 @@ def test_verify_solves_anew_what_its_proofs_do_not_show_where_every_bound_must_b
     assert ended["--require-proof", "--gap", "1e-9"][0] == 4
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_verify_solves_anew_where_a_plan_says_that_it_has_no_room_for_a_proof(tmp_path: Path) -> None:
     profile, slo = (EXAMPLES / one for one in FILES["pool"][:2])
     honest = document_of("pool")

@@ -30,9 +30,9 @@ RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
     [
         *((question, None, 0.8) for question in QUESTIONS if question not in ("pool", "policy")),
         ("pool", "planned", 0.8),
-        pytest.param("pool", None, 0.6, marks=pytest.mark.slow),
+        pytest.param("pool", None, 0.6, marks=pytest.mark.longest),
         ("policy", "planned", 0.8),
-        pytest.param("policy", None, 0.8, marks=pytest.mark.slow),
+        pytest.param("policy", None, 0.8, marks=pytest.mark.longest),
     ],
 )
 def test_every_repair_repairs(question: str, size: str | None, least: float) -> None:

@@ -1,6 +1,6 @@
 """Default plans keep their word on random instances: twenty of each question here, 200 by `benchmarks/kept.py`.
 
-Of pools and policies that vary more (`-wide`), twelve; of such variants, eight.
+Of pools, policies and variants that vary more (`-wide`), eight to twelve.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from benchmarks import kept
 KEPT_AT_LEAST = 0.95
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("question", sorted(kept.QUESTIONS))
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param(one, marks=pytest.mark.longest if one in ("pool-wide", "variants-wide") else pytest.mark.slow)
+        for one in sorted(kept.QUESTIONS)
+    ],
+)
 def test_default_plans_keep_their_word(question: str) -> None:
     # The first pool alone takes as long as ten others.
     seeds = range(1, 1 + {"pool-wide": 12, "policy-wide": 12, "variants-wide": 8}.get(question, 20))
@@ -50,8 +55,9 @@ def test_a_plan_that_is_late_is_not_called_kept() -> None:
     assert not kept.is_kept(instance, plan)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [26, 28, 42])
+@pytest.mark.parametrize(
+    "seed", [pytest.param(one, marks=pytest.mark.longest if one == 28 else pytest.mark.slow) for one in (26, 28, 42)]
+)
 def test_pools_that_seem_to_keep_their_word_are_not_handed_out(seed: int) -> None:
     """Runs that leave it open, a second limit that has no upper end, and more work than the machines can do."""
     one = kept.judge("pool-wide", kept.pool_wide(seed), search=False, beside=False)

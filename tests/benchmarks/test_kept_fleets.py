@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from benchmarks import kept_fleets
 from hetplan.simulator.day import HowPlayed, play_day
 
-FLEETS = range(10)
 KEPT_AT_LEAST = 0.95
 
 
@@ -23,10 +22,12 @@ def test_a_fleet_is_the_same_each_time_and_fleets_differ() -> None:
     assert kept_fleets.files(3) != kept_fleets.files(4)
 
 
-@pytest.mark.slow
-def test_default_fleets_keep_their_word() -> None:
-    plans = [said for said in map(kept_fleets.judged, FLEETS) if "broken" in said]
-    assert len(plans) >= 7
+@pytest.mark.parametrize(
+    "fleets", [pytest.param(range(10), marks=pytest.mark.longest), pytest.param(range(20, 22), marks=pytest.mark.slow)]
+)
+def test_default_fleets_keep_their_word(fleets: range) -> None:
+    plans = [said for said in map(kept_fleets.judged, fleets) if "broken" in said]
+    assert len(plans) >= 0.7 * len(fleets)
     assert all(said["verified"] for said in plans), plans
     broken = [said for said in plans if said["broken"]]
     assert len(plans) - len(broken) >= KEPT_AT_LEAST * len(plans), broken
@@ -38,7 +39,7 @@ def test_a_fleet_that_makes_text_is_kept_and_verified() -> None:
     assert said["broken"] == (), said
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("seed", [3, 15, 23])
 def test_text_is_played_on_its_machines(seed: int) -> None:
     """By its program, with a fifth of room, text is late in each of these."""
@@ -51,7 +52,7 @@ def test_text_is_played_on_its_machines(seed: int) -> None:
     assert play_day(plan, hp.load_inputs(profile, slo), how).broken
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_machines_of_which_no_number_is_enough_are_left_for_others() -> None:
     """At five requests a second one fast machine is in time, and no number of slow ones, as their program has it."""
     profile, slo = kept_fleets.text_files(3)

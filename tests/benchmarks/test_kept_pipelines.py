@@ -23,7 +23,7 @@ def test_what_is_handed_out_is_kept_on_fresh_seeds(case):
     assert row.kept
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_of_random_cases_most_break_when_filled_and_none_that_is_handed_out():
     rows = [judged(case, neighbours=()) for case in range(1, 21)]
     assert sum(row.planned_lost is None or row.planned_lost > 0.01 for row in rows) >= 10
@@ -32,7 +32,7 @@ def test_of_random_cases_most_break_when_filled_and_none_that_is_handed_out():
     assert sum(row.kept for row in handed_out) >= 0.95 * len(handed_out)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_of_random_cases_that_vary_more_what_is_handed_out_is_kept():
     rows = [judged(case, neighbours=(), make=wide) for case in range(1, 9)]
     handed_out = [row for row in rows if row.lost is not None]
@@ -40,8 +40,7 @@ def test_of_random_cases_that_vary_more_what_is_handed_out_is_kept():
     assert sum(row.kept for row in handed_out) >= 0.95 * len(handed_out), handed_out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [1, 6])
+@pytest.mark.parametrize("case", [pytest.param(1, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.longest)])
 def test_a_plan_is_nearly_as_good_as_the_best_that_a_search_over_neighbours_finds(case):
     row = judged(case)
     assert row.best is not None

@@ -60,7 +60,7 @@ QUESTIONS = {
     "policy": Varied.of_app("images", "p99=100,200", "rate=100", changes=False),
     "fleet": Varied("prices=1,2", "demand=1", changes=False),
 }  # fmt: skip
-LONG = ("pipeline", "policy", "fleet")
+LONG = {"pipeline": pytest.mark.longest, "policy": pytest.mark.slow, "fleet": pytest.mark.slow}
 
 
 def test_whatif_writes_a_table_a_csv_and_a_picture(run: Callable[..., Any], files: Any) -> None:
@@ -105,9 +105,7 @@ def planned_by_hand(question: str, values: Sequence[str]) -> hp.Plan:
     return hp.solve(files["profile"], files["slo"], options=options, measured=measured).require()
 
 
-@pytest.mark.parametrize(
-    "question", [pytest.param(one, marks=[pytest.mark.slow] if one in LONG else []) for one in QUESTIONS]
-)
+@pytest.mark.parametrize("question", [pytest.param(one, marks=LONG.get(one, ())) for one in QUESTIONS])
 def test_every_question_is_asked_along_two_axes(question: str, run: Callable[..., Any], tmp_path: Path) -> None:
     """The table, the points and the picture agree, and a change is where plans made by hand change as well."""
     varied, table, picture = QUESTIONS[question], tmp_path / "points.csv", tmp_path / "curves.svg"

@@ -26,8 +26,13 @@ def asked(client: Client, app: str, body: dict[str, Any]) -> tuple[int, Any]:
     return status, said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("question", ["pool", "pipeline", "policy", "variants", "compound"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("pool", "pipeline", "variants", "compound")),
+        pytest.param("policy", marks=pytest.mark.longest),
+    ],
+)
 def test_an_example_is_served_as_planned(deploy: Callable[..., Deployment], question: str) -> None:
     folder = EXAMPLES / question
     files = {"profile": str(folder / "profile.json"), "slo": str(folder / "slo.json")}

@@ -355,7 +355,7 @@ def test_a_client_that_goes_is_let_go_where_it_prefills_where_its_kv_moves_and_w
 SHARED = Path(__file__).resolve().parents[2] / "examples" / "llm-disaggregated"
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_the_shipped_split_fleet_on_this_machine_is_as_fast_as_promised_and_simulated(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:

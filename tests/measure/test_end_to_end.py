@@ -27,7 +27,7 @@ def test_the_whole_loop(tmp_path: Path) -> None:
     assert not list((tmp_path / "running").glob("**/*.pid"))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_the_whole_loop_of_text(tmp_path: Path) -> None:
     example = EXAMPLE.parents[1] / "llm-end-to-end" / "run.py"
     ran = subprocess.run(

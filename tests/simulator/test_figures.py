@@ -116,7 +116,7 @@ def test_intervals_over_seeds_hold_the_truth(queues: Any) -> None:
     assert holds >= 16
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_intervals_near_capacity_hold_the_truth_as_often_as_they_should(queues: Any) -> None:
     """M/M/1 at 0.97, runs as long as `simulate` makes them: of 12 intervals at 95% no more than 3 miss."""
     demand = AppDemand("ask", 0, 97.0, Arrivals(), 100.0, 99.0)

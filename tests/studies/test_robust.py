@@ -58,7 +58,7 @@ def test_the_machines_fail_and_are_too_dear_from_where_it_is_said(small: Files) 
     assert bill + (place - 1) * price * found.fleet[offer] > 1.05 * best
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_machines_for_a_box_hold_in_every_corner_and_cost_no_more_than_needed(small: Files) -> None:
     box = Box(demand=0.2, latency=0.3, gamma=1)
     found = asked(small, box=box)

@@ -106,7 +106,7 @@ def test_percentiles_are_those_of_the_samples(latency, served: bool):
     assert not hp.verify(with_digest(plan.model_copy(update={"promises": lower})), profile, slo, measured=measured).ok
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_median_at_its_limit_seldom_passes_however_often_one_looks():
     """Half of the samples are late. With the confidence of one look at every look 18 would pass."""
     inputs = load_inputs(*tail_wish((50, 30)))

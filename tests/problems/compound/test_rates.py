@@ -115,7 +115,7 @@ def test_a_plan_is_played_until_it_is_kept_by_seeds_that_chose_nothing():
     assert shown[0].interval[1] <= 400
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_nearly_all_promises_are_kept_by_fresh_seeds():
     random, kept = np.random.default_rng(5), []
     for trial in range(12):
@@ -163,7 +163,7 @@ def test_what_fewer_machines_of_a_tier_serve_more_of_them_serve_for_less():
     assert cost(limited(0).require()) > cost(limited(1).require())
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_an_explanation_is_what_planning_anew_says():
     slo = rated(20)
     plan = solve(slo, options=FORMULA).require()

@@ -62,7 +62,7 @@ def _files(question: str) -> tuple[Json, Json, str, float]:
         ("pool", Cone, {}),
         ("llm", Cone, {}),
         pytest.param("variants", Table, {}, marks=pytest.mark.slow),
-        pytest.param("pipeline", Table, {}, marks=pytest.mark.slow),
+        pytest.param("pipeline", Table, {}, marks=pytest.mark.longest),
         pytest.param("policy", Table, {"simulate": False, "queue_max": 6}, marks=pytest.mark.slow),
     ],
 )
@@ -88,7 +88,7 @@ def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, op
         pytest.param("llm", 31.0, marks=pytest.mark.slow),
         pytest.param("variants", 600.0, marks=pytest.mark.slow),
         pytest.param("variants", 1700.0, marks=pytest.mark.slow),
-        pytest.param("pipeline", 150.0, marks=pytest.mark.slow),
+        pytest.param("pipeline", 150.0, marks=pytest.mark.longest),
         pytest.param("policy", 150.0, marks=pytest.mark.slow),
     ],
 )

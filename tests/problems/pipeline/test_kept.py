@@ -206,7 +206,7 @@ def test_where_no_number_of_servers_does_a_share_of_all_capacity_is_kept_free():
     assert headroom >= 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_what_is_never_kept_is_exit_3_and_says_why():
     outcome, _ = played(lambda *_: 0.05)
     assert outcome.exit_code == 3

@@ -213,7 +213,7 @@ def test_random_trees_pass():
     assert plans(range(33), 0.3) >= 25
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize(("ease", "least"), [(0.1, 180), (0.2, 180), (0.5, 165)])
 def test_hundreds_of_random_trees_pass(ease, least):
     """With little, some and much to do: together five hundred plans."""
