@@ -317,6 +317,9 @@ class Router:
             for task in tasks:
                 self._place(task)
             return
+        if len(tasks) == 1 and lane.max_batch == 1 and tasks[0].query.app.late == "serve":
+            self._ask(tasks[0], lane)  # the same, by less work
+            return
         now = monotonic()
         lane.bound += len(tasks)
         self.loads[lane.name]["arrived"] += len(tasks)
