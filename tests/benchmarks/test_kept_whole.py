@@ -10,9 +10,16 @@ def test_an_instance_is_the_same_each_time_and_instances_differ():
     assert whole(7) != whole(8)
 
 
-@pytest.mark.parametrize(("seed", "found"), [(11, 45.645), (19, 32.606)])
+@pytest.mark.parametrize(
+    ("seed", "found"),
+    [(11, 45.645), (19, 32.606), (124, 17.496), pytest.param(112, 10.873, marks=pytest.mark.longest)],
+)
 def test_a_default_plan_is_hardly_dearer_than_the_cheapest_near_by(seed, found):
-    """Without a look at what is near, they cost 78.2 and 88.0."""
+    """Without a look at what is near, the first two cost 78.2 and 88.0.
+
+    The third cost 23.4 while hope stayed high after a plan was late. The fourth cost 18.0 while 12 instances on three
+    machines were thought to be late since 22 on ten were.
+    """
     row = judged(seed, plays=0)
     assert (row.code, row.kept, row.ok, row.planned_kept) == (0, True, True, False)
     assert row.cost <= 1.1 * found

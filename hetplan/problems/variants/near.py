@@ -15,6 +15,9 @@ So p = 0 is the formula, and p = 1 saturation. A plan is hopeful where the insta
 carry its load. Hope begins half way between the plan's own p and saturation. A plan that is late lowers it, the more
 the later it is; where no plan is hopeful, it is raised again.
 
+The search begins a second time where each application has machines of its own, all alike: one queue of many servers
+waits less than many queues of few, so that fewer machines may do there.
+
 A look plays the applications that are new in a plan, each by itself (its own instances decide how long it waits), on
 few queries. So plans are chosen among many, some of them by luck: `size` confirms them on other seeds, by more queries.
 Where it cannot, looks are stricter. Their queries are counted.
@@ -49,6 +52,10 @@ MOST_LOOKED = 20
 """Looks at each application, or as many queries."""
 MORE_LOOKED = 5
 """The same, each time that a plan which looked good was late on other seeds."""
+MOST_APART = 6
+"""Looks at an application by itself, all of its machines alike."""
+MORE_APART = 10
+"""Looks at each application from there on, beyond the most."""
 MOST_TRIED = 20_000
 """Plans that are put in order of cost in one step."""
 LOOKED_AT = 0.9
@@ -95,21 +102,35 @@ class Near:
     good: dict[int, float] = field(default_factory=dict)
     """The highest part at which an application was in time."""
     known: dict[tuple[int, Units], float] = field(default_factory=dict)
-    late: dict[int, list[Counter[int]]] = field(default_factory=dict)
+    late: dict[int, list[Counter[Unit]]] = field(default_factory=dict)
     looked: float = 0.0
     missed: int = 0
+    more: int = 0
+    """Looks at each application beyond the most, for a second start."""
 
     def cheaper(self, made: Draft) -> list[Units]:
         """Ever cheaper plans that looked good, the cheapest first."""
         start = self._units_of(made)
         if start is None:
             return []
-        found, least, now = list[Units](), self.cost(start), self._filled(dict(start))
-        if self.cost(now) > least * (1.0 + CHEAPER):
+        now = self._filled(dict(start))
+        if self.cost(now) > self.cost(start) * (1.0 + CHEAPER):
             now = start
         for b in range(len(self.v.asked)):
             self.known[b, self._own(now, b)] = 0.0
-            self.good.setdefault(b, self._part(start, b))
+            self.good[b] = self._part(start, b)
+        found = self._ever_cheaper(now, self.cost(start))
+        self.more += MORE_APART
+        if (apart := self._apart(now)) is None:
+            return found
+        least = self.cost(found[0] if found else start)
+        others = self._ever_cheaper(apart, self.cost(apart))
+        return [one for one in (*others, apart) if self.cost(one) < least * (1.0 - CHEAPER)] + found
+
+    def _ever_cheaper(self, now: Units, least: float) -> list[Units]:
+        """From one plan to those near by, the cheapest first."""
+        found = list[Units]()
+        for b in range(len(self.v.asked)):
             self.hopeful.setdefault(b, (self.good[b] + 1.0) / 2.0)
         while not self._is_over:
             below = (one for cost, one in self._around(now) if cost < least * (1.0 - CHEAPER))
@@ -121,6 +142,55 @@ class Near:
             elif not self._hoped_more():
                 break
         return found
+
+    def _apart(self, now: Units) -> Units | None:
+        """Each application on machines of its own, all alike: the cheapest that looked good (None where none did).
+
+        The others are served as they are now, while one is looked at.
+        """
+        together = Counter[Unit]()
+        self.hopeful |= {b: (part + 1.0) / 2.0 for b, part in self.good.items() if self.queries[b] > 0}
+        for b, one in enumerate(self.v.asked):
+            if one.load_qps <= 0:
+                continue
+            ways = sorted(
+                (n * price, unit, n)
+                for unit, price in self._full.items()
+                if len(unit[1]) == 1 and self._app(unit[1][0][0]) == b
+                for n in self._numbers(unit, b)
+            )
+            looks, others = 0, self._without(now, b)
+            for _, unit, n in ways:
+                own: Units = ((unit, n),)
+                if looks == MOST_APART or self._is_over:
+                    return None
+                if self._carried(own, b, self._hope(b)) < one.need_qps or self._less_than_late(own, b):
+                    continue
+                if (b, own) not in self.known:
+                    looks += 1
+                    self.looked += self.queries[b]
+                    self.known[b, own] = self.plays(tuple(sorted((others + Counter(dict(own))).items())), b)
+                if self.known[b, own] <= self._allowed:
+                    together[unit] += n
+                    break
+                self._is_late(own, b, self.known[b, own])
+            else:
+                return None
+        apart = self._filled(together)
+        return apart if apart and self._may_be(apart) else None
+
+    def _without(self, units: Units, b: int) -> Counter[Unit]:
+        found = Counter[Unit]()
+        for (t, holds), n in units:
+            if left := tuple((i, count) for i, count in holds if self._app(i) != b):
+                found[t, left] += n
+        return found
+
+    def _numbers(self, unit: Unit, b: int) -> range:
+        """How many alike may be enough for an application: from saturation to what is surely in time."""
+        need = self.v.asked[b].need_qps
+        low, high = (self._carried(((unit, 1),), b, part) for part in (1.0, self.good[b]))
+        return range(int(need / low) + 1, int(np.ceil(need / high - 1e-9)) + 1)
 
     def _hoped_more(self) -> bool:
         """Where no hopeful plan is left, hope for more; whether there is more to hope for."""
@@ -312,23 +382,15 @@ class Near:
         return True
 
     def _less_than_late(self, units: Units, b: int) -> bool:
-        """Whether an application was late with more instances of the same items."""
-        own = self._instances(units, b)
+        """Whether an application was late with more machines that hold the same."""
+        own = Counter(dict(self._own(units, b)))
         return any(late.keys() == own.keys() and own <= late for late in self.late.get(b, ()))
-
-    def _instances(self, units: Units, b: int) -> Counter[int]:
-        found = Counter[int]()
-        for (_, holds), n in units:
-            for i, count in holds:
-                if self._app(i) == b:
-                    found[i] += n * count
-        return found
 
     def _is_late(self, units: Units, b: int, worst: float) -> None:
         """Hope for less: the later it was, the less."""
         part, hope = self._part(units, b), self._hope(b)
         self.known[b, self._own(units, b)] = worst
-        self.late.setdefault(b, []).append(self._instances(units, b))
+        self.late.setdefault(b, []).append(Counter(dict(self._own(units, b))))
         worst = worst if math.isfinite(worst) else 1.0
         less = (hope + part) / 2.0 if worst < HARDLY else part if worst < FAR else (part + self.good[b]) / 2.0
         self.hopeful[b] = max(min(hope, less), self.good[b])
@@ -339,7 +401,8 @@ class Near:
 
     @property
     def _is_over(self) -> bool:
-        return self.looked >= (MOST_LOOKED + MORE_LOOKED * self.missed) * sum(self.queries.values())
+        most = MOST_LOOKED + MORE_LOOKED * self.missed + self.more
+        return self.looked >= most * sum(self.queries.values())
 
     def _hope(self, b: int) -> float:
         return self.hopeful[b]
