@@ -56,6 +56,8 @@ Fits = Callable[[int, Vector, Vector], bool]
 QUERIES, TAIL = 800, 20.0
 """Queries that are worked out at least, and how many of them are beyond the highest percentile."""
 MOST_QUERIES = 20_000
+FINE_QUERIES, FINE_TAIL, MOST_FINE = 10_000, 1000.0, 100_000
+"""The same where what comes out is promised, and not only compared: the share beyond is known to a thirtieth."""
 MOST_ROWS = 700
 """So many combinations of shares of a placement are weighed; of more, those in which all shares are cut alike."""
 MOST_TRIED = 96
@@ -91,7 +93,7 @@ class Rated(BlackBox):
     growth: tuple[tuple[float, ...], ...] = ()
     most_s: float = math.inf
     fine: bool = False
-    """Whether as many queries are worked out as there may be: what is promised, and not only compared."""
+    """Whether what comes out is promised, and not only compared: then more queries are worked out."""
 
     @cached_property
     def each(self) -> Vector:
@@ -139,6 +141,19 @@ class Rated(BlackBox):
             cost += self.price[None, :, o] * np.maximum(share, busy * (1.0 if by_share[o] else share))
         return cost
 
+    @cached_property
+    def last(self) -> dict[int, Stations]:
+        """The stations that were asked for last, by their configuration."""
+        return {}
+
+    def stations(self, found: Measured) -> Stations:
+        """The stations of a measured configuration; made once where it is asked for several times in a row."""
+        known = self.last.get(found.configuration)
+        if known is None or known.found is not found:
+            self.last.clear()
+            known = self.last[found.configuration] = Stations(self, found)
+        return known
+
     def quickest(self, found: Measured, placement: int) -> tuple[Vector, Vector]:
         """What sizes of a measured configuration cost at a placement, and their latencies with waiting."""
         from hetplan.problems.compound.traded import traded_sizes
@@ -149,10 +164,9 @@ class Rated(BlackBox):
     @cached_property
     def queries(self) -> int:
         """How many queries are worked out."""
-        if self.fine:
-            return MOST_QUERIES
         share = max((share for share, _ in self.wishes), default=0.5)
-        return int(min(max(QUERIES, math.ceil(TAIL / max(1.0 - share, 1e-9))), MOST_QUERIES))
+        least, tail, most = (FINE_QUERIES, FINE_TAIL, MOST_FINE) if self.fine else (QUERIES, TAIL, MOST_QUERIES)
+        return int(min(max(least, math.ceil(tail / max(1.0 - share, 1e-9))), most))
 
 
 @dataclass(frozen=True)
@@ -220,15 +234,6 @@ def _drawn(queries: int, operators: int) -> Vector:
     return np.asarray(-np.log(np.stack([random.permutation(even) for _ in range(operators)], axis=1)))
 
 
-@lru_cache(maxsize=4)
-def _drawn_finely(queries: int, operators: int) -> Vector:
-    """The same where many are drawn: multiples of roots of primes, which fill all corners more evenly than chance."""
-    primes = [n for n in range(2, 60 + 12 * operators) if all(n % k for k in range(2, math.isqrt(n) + 1))]
-    steps = np.sqrt(np.array(primes[:operators], dtype=float))
-    share = (0.5 + np.arange(1, queries + 1)[:, None] * steps[None, :]) % 1.0
-    return np.asarray(-np.log(np.maximum(share, 0.5 / queries)))
-
-
 _chance = lru_cache(maxsize=4096)(all_busy)
 
 
@@ -256,7 +261,7 @@ class Stations:
         self.many = Runs(
             np.tile(rows.seconds, (copies, 1)), np.tile(rows.bytes_out, (copies, 1)), np.tile(rows.bytes_in, copies)
         )
-        self.drawn = (_drawn_finely if form.fine else _drawn)(len(self.many), 3 * len(form.operators))
+        self.drawn = _drawn(len(self.many), 3 * len(form.operators))
         made = [self._shape(part[:, o], o) for o in range(len(form.operators))]
         self.shapes, self.loose = tuple(shape for shape, _ in made), [spread for _, spread in made]
         self.seen: dict[tuple[float, ...], Vector] = {}

@@ -49,7 +49,7 @@ def traded_sizes(
     at = _At(form, fits, fastest, costs=[cost for cost, _ in known], latency=[late for _, late in known])
     corners = [
         _Corner(stations, place, shares, slow, float(late), float(cost))
-        for stations in (Stations(form, found) for found in founds)
+        for stations in map(form.stations, founds)
         for place in np.flatnonzero(np.isfinite(stations.bounds)).tolist()
         if only is None or place in only
         for shares, slow, late, cost in zip(*stations.corners(place), strict=True)
