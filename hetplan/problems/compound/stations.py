@@ -356,7 +356,7 @@ class Stations:
             if whole[row] > form.limit_s * (1 + SLIP) or not (fits is None or fits(placement, rows[row], fewest)):
                 continue
             costs = np.where(own, np.maximum(price * rows[row], FREE), 0.0)
-            room = _beaten(found, most, below) - bound[row]
+            room = _beaten(found, most, below) - float(bound[row])
             if not self._may_fit(placement, slows[row], costs, own, room):
                 continue
             replicas = self._replicas(placement, slows[row], costs, own)
