@@ -305,7 +305,8 @@ def _reported(
         about = "aged_goodput" if aged else "goodput"
         reported.append(Reported(about, "max", scope, packed.answer, value=None if aged else goodput, note=note))
     if packed.figure != "cost":
-        reported.append(_of_figure(packed, scope, note))
+        queued = packed.figure == "latency" and any(one.rate_qps for one in asked.sought)
+        reported.append(_of_figure(packed, scope, f"{note}, by a formula for queues" if queued else note))
     form, answer = packed.cost or (packed.form, packed.answer)
     if form.sense == "min" and packed.figure != "cost" and packed.cost is None:
         return tuple(reported)

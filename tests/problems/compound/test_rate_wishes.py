@@ -159,6 +159,7 @@ def test_the_least_latency_is_that_of_all_sizes_within_the_budget(budget: float 
     assert promised(plan, "cost_per_hour").value == pytest.approx(cheapest)
     claim = plan.claims[0]
     assert (claim.about, claim.vouched, claim.scope) == ("mean_latency_ms", "certified", "restriction")
+    assert claim.note == "the bound is over the plans that were measured, by a formula for queues"
     assert claim.bound == pytest.approx(claim.value, rel=2e-3)
 
 
