@@ -1,24 +1,33 @@
 """How likely a front misses a point: what the search says, against how often it is so, on the generators.
 
-    python benchmarks/compound_fronts.py [--apps ACG SR] [--seeds 20] [--first 700] [--steps 15]
+    python benchmarks/compound_fronts.py [--apps ACG SR] [--seeds 20] [--first 700] [--steps 15] [--rate 5]
 
 Every seed is a synthetic query with a known truth whose quality and cost are sought at once. After `steps` measurements
 the search says with which probability none of the other settings would extend the front by more than 5 % of its range.
 The truth says whether one does: a setting whose true accuracy is that much above every point that costs no more than it
-(and 5 % of the range of costs). Printed are the mean of what was said and the share of fronts where it was so, in all
-and where the search said more, or less, than a half.
+(and 5 % of the range of costs). With `--rate` queries come at this rate, and costs are those of the replicas that the
+formula for queues says, of points and of the truth alike. Printed are the mean of what was said and the share of fronts
+where it was so, in all and where the search said more, or less, than a half.
 """
 
 from __future__ import annotations
 
 import argparse
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.measure.evaluator_synthetic import GRID, PRICE, SyntheticQuery, draw
+from hetplan.planner.forms.black_box import Measured, Verdict
+from hetplan.problems.compound.form import nobody, read_sought
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.stations import Rated, sizes
+from hetplan.problems.compound.wish import read_tiers
+from hetplan.problems.faults import Faults
+from hetplan.profiles.load import load_inputs
 
 
 def least_costs(query: SyntheticQuery) -> np.ndarray:
@@ -37,20 +46,42 @@ def least_costs(query: SyntheticQuery) -> np.ndarray:
     return best
 
 
-def one(app: str, seed: int, steps: int) -> tuple[float, bool] | None:
+def least_costs_at(query: SyntheticQuery, slo: dict[str, Any]) -> np.ndarray:
+    """Per configuration the least price of the replicas that carry a rate within the limit, by the formula."""
+    inputs = load_inputs(query.profile(), slo)
+    faults = Faults.of(inputs)
+    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    form = sought.box(nobody, CompoundOptions())
+    assert isinstance(form, Rated)
+    best = np.full(len(query.seconds), np.inf)
+    for c in range(len(best)):
+        k, costs = query.configuration(sought.knobs(c)), query.costs(c)
+        assert k == c
+        found = Measured(
+            c, mean=float(query.accuracy[k]), samples=1000, verdict=Verdict.PASS, passes=True,
+            seconds=tuple(query.seconds[k].tolist()), bytes_out=tuple(query.bytes_out[k].tolist()),
+            bytes_in=costs["input_bytes"],
+        )  # fmt: skip
+        best[k] = min((size.cost for size in sizes(form, [found], 1)), default=np.inf)
+    return best
+
+
+def one(app: str, seed: int, steps: int, rate: float | None) -> tuple[float, bool] | None:
     """What the search says, and whether it is so."""
     query = draw(app, seed)
     slo = {**query.slo(), "objective": [{"front": ["quality", "cost"]}]}
-    tools = hp.Tools(evaluate=measuring(query))
+    if rate is not None:
+        slo["apps"]["query"]["demand"] = {"rate_qps": rate}
+    tools, how = hp.Tools(evaluate=measuring(query)), {} if rate is None else {"size": "estimated"}
     outcome = hp.solve(
-        query.profile(), slo, tools=tools, options={"steps": steps, "points": 200}, limits=hp.Limits(seed=seed)
+        query.profile(), slo, tools=tools, options={"steps": steps, "points": 200, **how}, limits=hp.Limits(seed=seed)
     )
     front = outcome.front
     if front is None or front.chance is None or len(front.points) < 2:
         return None
     points = np.array([(figures["quality"], figures["cost_per_hour"]) for figures, _ in front.points])
     slack = 0.05 * np.ptp(points, axis=0)
-    cost = least_costs(query)
+    cost = least_costs(query) if rate is None else least_costs_at(query, slo)
     cheap = points[None, :, 1] - slack[1] <= cost[:, None]
     bar = np.where(cheap, points[None, :, 0] + slack[0], -np.inf).max(axis=1)
     extends = (query.accuracy > np.maximum(bar, query.accuracy_min)) & np.isfinite(cost)
@@ -67,10 +98,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=700)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rate", type=float, default=None)
     asked = parser.parse_args()
     every = []
     for app in asked.apps:
-        found = [one(app, seed, asked.steps) for seed in range(asked.first, asked.first + asked.seeds)]
+        found = [one(app, seed, asked.steps, asked.rate) for seed in range(asked.first, asked.first + asked.seeds)]
         known = [pair for pair in found if pair is not None]
         every += known
         show(app, known)

@@ -21,6 +21,11 @@ WORDS = {"quality": "quality", "cost_per_hour": "cost per hour", "latency_ms": "
 
 def how_sure(front: FrontOf[Outcome]) -> str:
     """What is known of points that might be missing: proved only where everything was measured."""
+    if front.queued and front.whole:
+        return (
+            "every setting was measured; by a formula for queues no other size that was tried beats a chosen point, "
+            "and each was played"
+        )
     if front.whole:
         return "every setting was measured: no other plan of these settings beats a point of it"
     if front.chance is None:

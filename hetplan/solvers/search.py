@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Verdict, unbeaten
+from hetplan.planner.forms.black_box import BlackBox, Measured, OutOfTime, Verdict
+from hetplan.planner.front import unbeaten
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
 from hetplan.solvers.running import OneByOne
 from hetplan.solvers.search_beliefs import Beliefs, MakeProcess, Predicted, Votes
@@ -398,7 +399,7 @@ class StructSearch(Search):
         if "latency" in of:
             paid = _paid_seconds(form, predicted)
             slow = latency + paid * (1.0 / share - 1.0)
-            cost = np.broadcast_to(form.full_price[None, :] * share + calls_of(form), slow.shape)
+            cost = form.paid_at(predicted.seconds, share) + calls_of(form)
         figures = {"quality": np.broadcast_to(-hoped[:, None], slow.shape), "cost": cost, "latency": slow}
         known = np.array([row for _, row in self._front]).reshape(-1, len(of))
         score, best = np.zeros(slow.shape), np.zeros(len(known))
@@ -447,8 +448,11 @@ class StructSearch(Search):
         bar = np.full(len(form.configurations), np.inf)
         for share in form.placed.shares if "latency" in of else (1.0,):
             slow = latency + paid * (1.0 / share - 1.0) if "latency" in of else latency
-            cost = estimated_cost(form, predicted, latency)
-            cost = form.full_price[None, :] * share + calls_of(form) if "latency" in of else cost
+            # Where queries wait, the least that so many of them may cost: no estimate that could be above it.
+            cost = form.paid_at(predicted.seconds, share if "latency" in of else min(form.placed.shares)) + calls_of(
+                form
+            )
+            cost = cost if "latency" in of or form.queued else estimated_cost(form, predicted, latency)
             figures = {"cost": np.broadcast_to(cost, slow.shape), "latency": slow}
             here = np.full(slow.shape, least)
             for row in known:

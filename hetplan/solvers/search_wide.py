@@ -31,8 +31,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Verdict, unbeaten
+from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Verdict
 from hetplan.planner.forms.space import Space
+from hetplan.planner.front import unbeaten
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
 from hetplan.solvers.search import Search, SearchEngine
 from hetplan.solvers.search_beliefs import ACCURACY_SPREAD, LATENCY_SPREAD, LOG_SPREAD, MakeProcess
@@ -435,7 +436,12 @@ class WideSearch(Search):
         budget, first = form.aim.budget, form.aim.of[0]
         pays = np.ones_like(cost) if np.isinf(budget) else normal_below((budget - cost) / (0.15 * max(budget, 1e-9)))
         if len(form.aim.of) > 1:
-            return pays * self._front_worth(mean, passes, cost, latency + paid * (1.0 / self._share - 1.0))
+            if "latency" in form.aim.of:
+                cost, latency = (
+                    form.paid_at(seconds, self._share) + self._calls,
+                    latency + paid * (1.0 / self._share - 1.0),
+                )
+            return pays * self._front_worth(mean, passes, cost, latency)
         if first == "quality":
             return pays * gain[:, None]
         figure = cost if first == "cost" else latency
@@ -444,9 +450,7 @@ class WideSearch(Search):
         return np.asarray(pays * passes[:, None] * np.maximum(reference - figure, LEAST * max(reference, LEAST)))
 
     def _front_worth(self, mean: Vector, passes: Vector, cost: Vector, slow: Vector) -> Vector:
-        of, form = self.form.aim.of, self.form
-        if "latency" in of:
-            cost = np.broadcast_to(form.full_price[None, :] * self._share + self._calls, slow.shape)
+        of = self.form.aim.of
         figures = {"quality": np.broadcast_to(-mean[:, None], slow.shape), "cost": cost, "latency": slow}
         known = np.array([row for _, row in self._front]).reshape(-1, len(of))
         score, best = np.zeros(slow.shape), np.zeros(len(known))

@@ -31,7 +31,17 @@ from hetplan.verifier.fanned import any_fans, known, several_at_most, times_call
 from hetplan.verifier.money import cost_nanos
 from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
-from hetplan.verifier.stations import Flow, Served, check_stations, flow_of, growth_by, loads_of, rate_of
+from hetplan.verifier.stations import (
+    Flow,
+    Served,
+    check_stations,
+    flow_of,
+    growth_by,
+    is_limit,
+    loads_of,
+    promises_itself,
+    rate_of,
+)
 from hetplan.verifier.waiting_room import LARGEST
 
 __all__ = ["check", "check_found", "proved"]
@@ -252,6 +262,10 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         if one.quantity == "response_ms" and one.model.startswith("stationary") and any_fans(pipeline):
             text = f"response_ms of {name} is promised by a formula, which knows no calls that come together"
             yield Violation("promise-model", "promises", text)
+        shown = one.quantity == "response_ms" and one.model.startswith("simulation")
+        if shown and not is_limit(app, one) and not promises_itself(inputs, app):
+            text = f"p{one.percentile or 0:g} of {one.value:g} ms is no limit that is wished for"
+            yield Violation("promise-exact", "promises", text)
     if inputs.measured is not None and not wrong:
         stated = plan.method.options.get("confidence")
         chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
@@ -430,7 +444,9 @@ def _measured(
         took = partial(_took_ms, inputs, app, rule, pipeline)
         beside = partial(_beside, plan, inputs, name)
         growth = partial(_growth, plan, inputs, name, pipeline)
-        yield from check_stations(plan, Served(name, app, pipeline, stations, took, beside, growth), cases)
+        yield from check_stations(
+            plan, Served(name, app, pipeline, stations, took, beside, growth, promises_itself(inputs, app)), cases
+        )
     for percentile, value in sorted(times.items()):
         response = _percentile(each, len(samples), percentile / 100.0, chance)
         if response > value * (1.0 + VALUE):

@@ -5,8 +5,8 @@ its share of a GPU. So u = rate p E[S] replicas are busy on average: fewer than 
 end. Of k replicas a query waits longer than w with the chance C exp(-w / m), m = E[S] (v_a + v_s) / (2 (k - u)), with C
 Erlang's chance that all are busy. A percentile by this formula (model ``stationary``) is put to the test: the waits of
 operators that are on every way of a sample come on top of the longest one. Their sum is laid out on a grid of times,
-rounded down. More than the percentile leaves may not be later than what is promised. What a simulation showed is its
-own witness.
+rounded down. More than the percentile leaves may not be later than what is promised. What a simulation showed of a
+limit is its own witness; of a percentile that is no limit it may not say less than the formula.
 
 Where operators are led to the same loads, all their queries are counted there: rates, work and spreads add up.
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
-from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
@@ -36,7 +36,18 @@ from hetplan.verifier.readings import nearest, read
 from hetplan.verifier.report import Violation
 from hetplan.verifier.waiting_room import LARGEST, busy_and_waits
 
-__all__ = ["Flow", "Served", "check_stations", "flow_of", "growth_by", "loads_of", "one_model", "rate_of"]
+__all__ = [
+    "Flow",
+    "Served",
+    "check_stations",
+    "flow_of",
+    "growth_by",
+    "is_limit",
+    "loads_of",
+    "one_model",
+    "promises_itself",
+    "rate_of",
+]
 
 STEPS = 2000
 """Of the grid of times, up to what is promised."""
@@ -61,6 +72,8 @@ class Served:
     """What comes to an operator's loads from other operators."""
     growth: Callable[[str], Sequence[float]]
     """How many times as long as one query batches of 1, 2, ... take, up to those that the plan lets it serve."""
+    itself: bool = False
+    """A percentile itself is promised, and no limit on it: then it is no less than the formula says."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +150,27 @@ def check_stations(plan: Plan, served: Served, cases: Sequence[tuple[float, floa
             waits[node] = _together(times, (load, count), scale, [least * (g - 1.0) for g in served.growth(node)])
     for promise in plan.promises:
         judged = promise.app == served.name and promise.quantity == "response_ms" and promise.percentile is not None
-        if not judged or not promise.model.startswith("stationary"):
+        shown = served.itself and not any_fans(served.pipeline) and not is_limit(served.app, promise)
+        by_formula = promise.model.startswith("stationary") or shown
+        if not judged or not by_formula:
             continue
         left = 1.0 - (promise.percentile or 0.0) / 100.0
         late = _late(served.pipeline, cases, waits, promise.value)
         if late > left * (1.0 + NEAR) + 1e-9:
             text = f"{late:.3g} of the queries of {served.name} are later than the {promise.value:.9g} ms promised"
             yield Violation("promise", "promises", f"{text} at p{promise.percentile:g}, by the waits of its operators")
+
+
+def is_limit(app: App, promise: Promise) -> bool:
+    """Whether what is promised is a limit that was stated."""
+    same = (one.max_ms for one in app.latency if one.of == "response" and one.percentile == promise.percentile)
+    return any(math.isclose(promise.value, ms, rel_tol=1e-9) for ms in same)
+
+
+def promises_itself(inputs: Inputs, app: App) -> bool:
+    """Whether a percentile itself may be promised: where latency is sought, alone or beside others, or no limit is."""
+    sought = any(term.min == "latency" or "latency" in (term.front or ()) for term in inputs.slo.objective)
+    return sought or not any(target.of == "response" for target in app.latency)
 
 
 def growth_by(table: Table, most: int) -> list[float]:

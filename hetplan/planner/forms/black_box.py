@@ -37,6 +37,7 @@ from hetplan.planner.forms.calls import Calls, Cases, Runs, cases_of, quantile, 
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.form import Form
 from hetplan.planner.forms.space import Space
+from hetplan.planner.front import unbeaten
 from hetplan.planner.tolerances import VALUE
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ __all__ = [
     "ranks",
     "traded",
     "trimmed",
-    "unbeaten",
 ]
 
 
@@ -201,6 +201,8 @@ class BlackBox(Form[int]):
 
     kind: ClassVar[str] = "black-box"
     sense: ClassVar[str] = "min"
+    queued: ClassVar[bool] = False
+    """Whether queries wait for each other, so that latency and cost are more than those of operators alone."""
 
     levels: tuple[int, ...]
     operators: tuple[Operator, ...]
@@ -443,6 +445,10 @@ class BlackBox(Form[int]):
         del seconds
         return 0.0
 
+    def paid_at(self, seconds: Vector, share: float) -> Vector:
+        """Per configuration and placement what they cost where every operator has this share of a device."""
+        return np.broadcast_to(self.full_price[None, :] * share, (len(seconds), len(self.placements)))
+
     def values(self, configuration: int, *, below: float = np.inf) -> Vector:
         """Per placement the (first) figure sought, at its best within limits and budget; infinite where none is.
 
@@ -469,10 +475,13 @@ class BlackBox(Form[int]):
         for placement in np.argsort(whole, kind="stable"):
             if whole[placement] > min(self.limit_s * (1 + SLIP), float(fastest.min())):
                 break
-            shares, dollars, latency = traded(self, found, int(placement))
-            if len(shares):
-                fastest[placement] = latency[dollars <= self.aim.budget * (1 + SLIP)].min(initial=np.inf)
+            dollars, latency = self.quickest(found, int(placement))
+            fastest[placement] = latency[dollars <= self.aim.budget * (1 + SLIP)].min(initial=np.inf)
         return fastest
+
+    def quickest(self, found: Measured, placement: int) -> tuple[Vector, Vector]:
+        """What a measured configuration may cost at a placement, and its latencies: each faster than all cheaper."""
+        return traded(self, found, placement)[1:]
 
     def figures(self, configuration: int) -> list[tuple[int, tuple[float, ...]]]:
         """Placements with the figures sought, of a measured configuration: those that no other one beats."""
@@ -485,7 +494,7 @@ class BlackBox(Form[int]):
             return [(place, tuple(known[name] for name in self.aim.of))] if fits else []
         rows: list[tuple[int, tuple[float, ...]]] = []
         for placement in np.flatnonzero(self.at_full(found) <= self.limit_s * (1 + SLIP)) if found.passes else ():
-            _, dollars, latency = traded(self, found, int(placement))
+            dollars, latency = self.quickest(found, int(placement))
             for cost, seconds in zip(dollars.tolist(), latency.tolist(), strict=True):
                 known = {"quality": -self.orient(found.mean), "cost": cost, "latency": seconds}
                 if cost <= self.aim.budget * (1 + SLIP):
@@ -511,7 +520,7 @@ class BlackBox(Form[int]):
             return float("inf")
         most = self.aim.budget * (1 + SLIP)
         if self.aim.of[0] == "latency":
-            _, dollars, latency = traded(self, measured, placement)
+            dollars, latency = self.quickest(measured, placement)
             return float(latency[dollars <= most].min(initial=np.inf))
         cost = self.least_cost(measured, placement)
         if math.isinf(cost) or cost > most:
@@ -659,19 +668,6 @@ def traded(form: BlackBox, measured: Measured, placement: int) -> tuple[Vector, 
     faster = latency[order] < np.concatenate([[np.inf], np.minimum.accumulate(latency[order])[:-1]]) - SLIP
     order = order[faster] if len(order) else order
     return inside[order], dollars[order], latency[order]
-
-
-def unbeaten(rows: Sequence[tuple[int, tuple[float, ...]]]) -> list[tuple[int, tuple[float, ...]]]:
-    """Those that no other one beats: no larger in any figure, and smaller in one; of equal ones the first.
-
-    >>> unbeaten([(0, (1.0, 2.0)), (1, (2.0, 1.0)), (2, (2.0, 2.0)), (3, (1.0, 2.0))])
-    [(0, (1.0, 2.0)), (1, (2.0, 1.0))]
-    """
-    kept: list[tuple[int, tuple[float, ...]]] = []
-    for number, figures in sorted(rows, key=lambda row: row[1]):
-        if not any(all(a <= b for a, b in zip(other, figures, strict=True)) for _, other in kept):
-            kept.append((number, figures))
-    return kept
 
 
 def trimmed(form: BlackBox, measured: Measured, placement: int) -> Vector | None:

@@ -17,6 +17,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.serving.fanned import along
+
 __all__ = ["Counted", "Fans"]
 
 Counted = tuple[tuple[int, ...], float]
@@ -32,20 +34,13 @@ class Fans:
 
     @cached_property
     def visits(self) -> NDArray[np.float64]:
-        """How many calls of each operator a query makes on average.
-
-        >>> Fans((-1, 0, 1), (1.0, 2.5, 2.0)).visits.tolist()
-        [1.0, 2.5, 5.0]
-        """
-        found: list[float] = []
-        for before, mean in zip(self.before, self.each, strict=True):
-            found.append(mean * found[before] if before >= 0 else 1.0)
-        return np.array(found)
+        """How many calls of each operator a query makes on average."""
+        return np.array(along(self.before, self.each))
 
     @cached_property
     def widths(self) -> NDArray[np.float64]:
         """How many calls of each operator there are at most: so many may run at once."""
-        return Fans(self.before, tuple(float(math.ceil(mean)) for mean in self.each)).visits
+        return np.array(along(self.before, map(math.ceil, self.each)), dtype=float)
 
     @property
     def sure(self) -> bool:

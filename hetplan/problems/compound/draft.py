@@ -18,11 +18,23 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.loads import worker_price
+from hetplan.serving.targets import response_targets
 
-__all__ = ["alternatives_of", "chosen_of", "draft", "routes_of", "why_left", "workers_of"]
+__all__ = [
+    "MEAN_LATENCY",
+    "alternatives_of",
+    "chosen_of",
+    "draft",
+    "mean_latency_ms",
+    "routes_of",
+    "why_left",
+    "workers_of",
+]
 
 Owner = Mapping[tuple[str, str], tuple[str, str]]
 MOST_SHOWN = 10
+MEAN_LATENCY = "mean_latency_ms"
+"""What claims call the mean latency by weight."""
 HOUR_S = 3600.0
 
 
@@ -293,7 +305,8 @@ def _reported(
         about = "aged_goodput" if aged else "goodput"
         reported.append(Reported(about, "max", scope, packed.answer, value=None if aged else goodput, note=note))
     if packed.figure != "cost":
-        reported.append(_of_figure(packed, scope, note))
+        queued = packed.figure == "latency" and any(one.rate_qps for one in asked.sought)
+        reported.append(_of_figure(packed, scope, f"{note}, by a formula for queues" if queued else note))
     form, answer = packed.cost or (packed.form, packed.answer)
     if form.sense == "min" and packed.figure != "cost" and packed.cost is None:
         return tuple(reported)
@@ -310,8 +323,23 @@ def _of_figure(packed: Packed, scope: Scope, note: str | None) -> Reported:
     """The mean latency by weight, or by how much the mean quality misses the top of its range."""
     # With whole machines at a price the form is one of several, each for other numbers of them.
     narrow: Scope = "restriction" if (packed.opening > 0).any() else scope
-    about = "mean_latency_ms" if packed.figure == "latency" else "quality_short"
+    about = MEAN_LATENCY if packed.figure == "latency" else "quality_short"
     return Reported(about, "min", narrow, packed.answer, note=note)
+
+
+def mean_latency_ms(asked: Asked, promises: Sequence[Promise]) -> float:
+    """The mean latency by weight of those that are promised one: of percentiles, the nearest to its limit counts."""
+    apps = asked.inputs.slo.apps
+    worst: dict[str, float] = {}
+    for one in promises:
+        if one.app is not None and one.quantity == "response_ms":
+            limits = {target.percentile: target.max_ms for target in response_targets(apps[one.app])}
+            least = min(limits.values(), default=1.0)
+            scaled = one.value * least / limits.get(one.percentile or 0.0, least)
+            worst[one.app] = max(worst.get(one.app, 0.0), scaled)
+    weights = {name: 1.0 if (weight := apps[name].weight) is None else weight for name in worst}
+    total = sum(weights.values())
+    return sum((weights[name] / total if total > 0 else 1.0 / len(worst)) * each for name, each in worst.items())
 
 
 def why_left(packed: Packed, queries: Sequence[Query], query: Query) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hetplan.planner.forms.fans import Fans
 from hetplan.problems.faults import Faults
 from hetplan.profiles.pipelines import Pipeline
-from hetplan.serving.fanned import most_calls
+from hetplan.serving.fanned import brought, most_calls
 
 __all__ = ["check_fans", "fans_of", "may_be_several"]
 
@@ -75,10 +75,5 @@ def fans_of(pipeline: Pipeline, order: Sequence[str]) -> Fans | None:
     """How calls follow calls, by operator; None where each is called once."""
     if all(edge.fanout == 1.0 for edge in pipeline.edges):
         return None
-    before, each = [], []
-    for name in order:
-        into = [edge for edge in pipeline.edges if edge.to == name]
-        alone = into[0] if len(into) == 1 else None
-        before.append(-1 if alone is None else order.index(alone.from_))
-        each.append(1.0 if alone is None or not isinstance(alone.fanout, float | int) else float(alone.fanout))
-    return Fans(tuple(before), tuple(each))
+    of = [brought(pipeline)[name] for name in order]
+    return Fans(tuple(-1 if one is None else order.index(one) for one, _ in of), tuple(each for _, each in of))

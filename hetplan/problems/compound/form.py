@@ -320,7 +320,7 @@ def _sought(
     if tiers and bare:
         why = f"no hardware is of tier {bare[0]}, over which queries of {app_id} come"
         faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
-    _comes(at, app, pipeline, wish, faults)
+    _comes(at, app, pipeline, faults)
     for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.resources.keys()):
         if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
             why = f"operators of {app_id} run on machines, of which limits.instances says how many there are"
@@ -357,8 +357,8 @@ def _sought(
     )  # fmt: skip
 
 
-def _comes(at: str, app: App, pipeline: Pipeline, wish: Wish, faults: Faults) -> None:
-    """Queries come as streams, or at a rate that is kept at least cost, or at best quality."""
+def _comes(at: str, app: App, pipeline: Pipeline, faults: Faults) -> None:
+    """Queries come as streams, or at a rate."""
     if app.demand.streams is not None:
         if app.demand.rate_qps is not None and not api_places(pipeline):
             why = "each stream has every operator for itself, whatever the rate"
@@ -369,9 +369,6 @@ def _comes(at: str, app: App, pipeline: Pipeline, wish: Wish, faults: Faults) ->
         faults.in_slo(f"{at}.demand", why, 'Write {"streams": 1}, or {"rate_qps": 5}.')
     if app.lifetime_s is not None:
         faults.in_slo(f"{at}.lifetime_s", "queries that come at a rate do not stay", "Leave it out, or write streams.")
-    if "latency" in wish.of or len(wish.of) > 1:
-        why = "replicas are found that keep a limit at the rate: one plan at least cost, or at best quality"
-        faults.in_slo("$.objective", why, 'State the latency, and write [{"min": "cost"}] or [{"max": "quality"}].')
 
 
 def _targets(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 
@@ -19,12 +20,13 @@ from hetplan.planner.forms.black_box import (
     least_shares,
     priced,
     traded,
-    unbeaten,
 )
 from hetplan.planner.forms.calls import Cases
+from hetplan.planner.front import unbeaten
 from hetplan.problems.compound.calls import per_query, taken
 from hetplan.problems.compound.form import Sought
-from hetplan.problems.compound.stations import Rated, Vector, sizes
+from hetplan.problems.compound.stations import SLIP, Rated, Sized, Stations, Vector, sizes
+from hetplan.problems.compound.traded import Point, traded_sizes
 from hetplan.problems.compound.wish import Found, Item, Tier, Way
 
 __all__ = ["by_share", "found_ways", "interval_of", "shared_way"]
@@ -48,7 +50,8 @@ def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
     """
     trusted = _trusted(form, sought)
     if isinstance(form, Rated):
-        return _rated_ways(form, sought, trusted, most)
+        traded = "latency" in form.aim.of
+        return (_traded_ways if traded else _rated_ways)(form, sought, trusted, most)
     if form.aim.cheapest:
         return _cheapest_ways(form, sought, trusted, most)
     ways: list[Way] = []
@@ -200,31 +203,75 @@ def _made(form: BlackBox, sought: Sought, cut: _Cut, weight: float) -> Way:
 
 def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
     """The cheapest sizes that carry the rate, of all configurations, or of each where more is sought than the cost."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
-    rooms = {tier.name: tier for tier in sought.tiers}
     each = [list(trusted.values())] if form.aim.cheapest else [[found] for found in trusted.values()]
     ways: list[Way] = []
     several = min(most, SIZES) if form.aim.cheapest else WAYS_EACH
     fits = partial(_fits, form, sought)
-    scarce = np.array([not tier.own and math.isfinite(tier.machines) for tier in sought.tiers])
-    without = [set(np.flatnonzero(~(form.placements == t).any(axis=1)).tolist()) for t in np.flatnonzero(scarce)]
-    without += [set(np.flatnonzero(~scarce[form.placements].any(axis=1)).tolist())] if scarce.any() else []
+    without = _without_scarce(form, sought)
     for founds in each:
         found = sizes(form, founds, several, fits=fits) or sizes(form, founds, several)
         # What leaves alone what there is little of is wanted where others need it.
         spare = [sizes(form, founds, SPARE, only=only, fits=fits) for only in without]
         for one in dict.fromkeys((*found, *(one for these in spare for one in these))):
-            tiers = [sought.tiers[t] for t in form.placements[one.placement]]
-            shared = [sought.pipeline.nodes[name].device == "gpu" and t.name not in sought.apis
-                      for name, t in zip(sought.order, tiers, strict=True)]  # fmt: skip
-            share = {n: r for n, r, there in zip(sought.order, one.shares, shared, strict=True) if there}
-            count = dict(zip(sought.order, one.replicas, strict=True))
-            many = {name: size for name, size in zip(sought.order, one.batches, strict=True) if size > 1}
-            cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_times(form, one.response_s), many)
-            way = _made(form, sought, cut, weight)
-            ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
+            ways += _sized_way(form, sought, one)
     ways = _undominated(ways, sought)
     return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
+
+
+def _traded_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
+    """Sizes that carry the rate, each faster than all that cost less; where quality is sought, than all as good."""
+    fits = partial(_fits, form, sought)
+    together = [list(trusted.values())]
+    if "quality" in form.aim.of:
+        best = sorted(trusted.values(), key=lambda found: -form.orient(sought.lowered(found, found.mean)))
+        together = [list(same) for _, same in groupby(best, key=lambda found: sought.lowered(found, found.mean))]
+    made: list[Sized] = []
+    for only in (None, *_without_scarce(form, sought)):
+        known: list[Point] = []
+        for founds in together:
+            here = traded_sizes(form, founds, fits=fits, only=only, known=known)
+            known += [(one.cost, one.judged_s) for one in here]
+            made += here
+    # What no budget pays for says how much is missing; what there are no machines for, how many are.
+    made = made or sizes(form, list(trusted.values()), SIZES, fits=fits) or sizes(form, list(trusted.values()), SIZES)
+    ways = [way for one in _finely(form, trusted, dict.fromkeys(made)) for way in _sized_way(form, sought, one)]
+    return _spread(_undominated(ways, sought), form.aim.of, most)
+
+
+def _finely(form: Rated, trusted: Mapping[int, Measured], made: Iterable[Sized]) -> list[Sized]:
+    """The same sizes with more queries worked out: the best of many by a few is likely one by which those few are off.
+
+    Those that are late then are left out, if others are not.
+    """
+    fine = {c: Stations(replace(form, fine=True), found) for c, found in trusted.items()}
+    again = [
+        fine[one.configuration].of(one.placement, np.array(one.shares), np.array(one.replicas, dtype=float))
+        for one in made
+    ]
+    in_time = [one for one in again if one.judged_s <= form.limit_s * (1 + SLIP)]
+    return in_time or again
+
+
+def _without_scarce(form: Rated, sought: Sought) -> list[set[int]]:
+    """Placements that leave alone a tier of which there are only so many machines: each of these, then all of them."""
+    scarce = np.array([not tier.own and math.isfinite(tier.machines) for tier in sought.tiers])
+    without = [set(np.flatnonzero(~(form.placements == t).any(axis=1)).tolist()) for t in np.flatnonzero(scarce)]
+    return without + ([set(np.flatnonzero(~scarce[form.placements].any(axis=1)).tolist())] if scarce.any() else [])
+
+
+def _sized_way(form: Rated, sought: Sought, one: Sized) -> list[Way]:
+    """The way of a size, if each of its operators fits on a machine."""
+    weight = 1.0 if sought.app.weight is None else sought.app.weight
+    rooms = {tier.name: tier for tier in sought.tiers}
+    tiers = [sought.tiers[t] for t in form.placements[one.placement]]
+    shared = [sought.pipeline.nodes[name].device == "gpu" and t.name not in sought.apis
+              for name, t in zip(sought.order, tiers, strict=True)]  # fmt: skip
+    share = {n: r for n, r, there in zip(sought.order, one.shares, shared, strict=True) if there}
+    count = dict(zip(sought.order, one.replicas, strict=True))
+    many = {name: size for name, size in zip(sought.order, one.batches, strict=True) if size > 1}
+    cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_times(form, one.response_s), many)
+    way = _made(form, sought, cut, weight)
+    return [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
 
 
 def _fits(form: Rated, sought: Sought, placement: int, shares: Vector, replicas: Vector) -> bool:

@@ -3,6 +3,9 @@
 Of one application every way that no other beats is a point, if it fits on the machines that there are. Of several
 together, points are found by limits: the first figure at its best while the others are at most so much, from their best
 to what they come to where only the first counts. Points that another one beats are left out.
+
+Where queries come at a rate, each point is played until it is in time, as any other plan is. What it then costs and
+promises are its figures, and points that another one beats by these are left out.
 """
 
 from __future__ import annotations
@@ -15,24 +18,32 @@ from itertools import product
 import numpy as np
 
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.forms.black_box import Figure, unbeaten
-from hetplan.planner.front import FrontOf
-from hetplan.problems.compound.draft import draft
+from hetplan.planner.forms.black_box import Figure
+from hetplan.planner.front import FrontOf, unbeaten
+from hetplan.problems.compound.draft import draft, mean_latency_ms
 from hetplan.problems.compound.form import Asked, Packed, figures, parts_of
 from hetplan.problems.compound.search import Stage
-from hetplan.problems.compound.wish import Query
+from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.plan import Notice
 
 __all__ = ["front_of"]
 
+Settle = Callable[[Draft, Mapping[str, Way]], Draft | Infeasible]
+"""Makes a point of what was packed a plan that may be handed out."""
 Pack = Callable[..., Packed | Infeasible]
 Points = list[tuple[tuple[float, ...], Packed, Sequence[Query]]]
 
+CHOSEN_FROM = "the bound is over the plans from which this point of the front was chosen"
 SHOWN: Mapping[Figure, str] = {"quality": "quality", "cost": "cost_per_hour", "latency": "latency_ms"}
 
 
 def front_of(
-    asked: Asked, stages: Sequence[Stage], queries: Sequence[Query], notices: Sequence[Notice], pack: Pack
+    asked: Asked,
+    stages: Sequence[Stage],
+    queries: Sequence[Query],
+    notices: Sequence[Notice],
+    pack: Pack,
+    settle: Settle,
 ) -> Draft | Infeasible:
     """The draft of the first point, with the front that it is of."""
     one = len(queries) == 1 and bool(queries[0].ways)
@@ -40,16 +51,41 @@ def front_of(
     if isinstance(found, Infeasible):
         return found
     rows = unbeaten([(k, point) for k, (point, _, _) in enumerate(found)])
-    points: list[tuple[Mapping[str, float], Draft]] = []
+    made: list[tuple[tuple[float, ...], dict[str, float], Draft]] = []
+    missed: Draft | Infeasible | None = None
+    queued = any(one.rate_qps for one in asked.sought)
     for k, values in _thinned(rows, asked.options.points):
         _, packed, own = found[k]
-        of = zip(asked.wish.of, values, strict=True)
-        shown: dict[str, float] = {SHOWN[name]: _shown(name, value, packed, own) for name, value in of}
-        points.append((shown, draft(asked, own, packed, notices)))
+        point = settle(draft(asked, own, packed, notices), _picked(packed, own))
+        if isinstance(point, Infeasible) or point.target_missed:
+            missed = point
+            continue
+        now = _as_planned(asked, point, values) if queued else values
+        of = zip(asked.wish.of, now, strict=True)
+        shown = {SHOWN[name]: _shown(name, value, packed, own) for name, value in of}
+        reported = tuple(replace(one, note=CHOSEN_FROM) for one in point.reported)
+        made.append((now, shown, replace(point, reported=reported)))
+    if not made:
+        return missed or Infeasible(why=("no point was found",), proved=False)
+    kept = unbeaten([(n, values) for n, (values, _, _) in enumerate(made)])
+    points = tuple((made[n][1], made[n][2]) for n, _ in kept)
     whole = bool(stages) and all(stage.whole for stage in stages)
     known = [stage.chance for stage in stages]
     chance = None if whole or None in known else float(np.prod([one for one in known if one is not None]))
-    return replace(points[0][1], front=FrontOf[Draft](asked.wish.of, tuple(points), whole, chance))
+    return replace(points[0][1], front=FrontOf[Draft](asked.wish.of, points, whole, chance, queued))
+
+
+def _picked(packed: Packed, queries: Sequence[Query]) -> dict[str, Way]:
+    """The way of each application."""
+    options = enumerate(packed.choice.option.tolist())
+    return {queries[i].app_id: queries[i].ways[k - int(packed.form.first[i])] for i, k in options if k >= 0}
+
+
+def _as_planned(asked: Asked, point: Draft, values: tuple[float, ...]) -> tuple[float, ...]:
+    """The figures of a point, by what its plan promises of cost and latency."""
+    cost = next((one.value for one in point.promises if one.quantity == "cost_per_hour"), 0.0)
+    known: Mapping[Figure, float] = {"cost": cost, "latency": mean_latency_ms(asked, point.promises)}
+    return tuple(known.get(name, value) for name, value in zip(asked.wish.of, values, strict=True))
 
 
 def _of_one(asked: Asked, query: Query, pack: Pack) -> Points | Infeasible:

@@ -4,6 +4,9 @@ The formula of `stations` says the first sizes. Each plan is played for a counte
 were late leave the formula less of their limit; where all keep it with much to spare, more of it is tried, and kept if
 that is cheaper. What is handed out is confirmed by seeds that chose nothing. Nothing is timed: the same inputs give the
 same plan.
+
+Where the least latency is sought, or an application states no limit, its percentile itself is promised: what the
+formula says, or the upper end of what the plays show, whichever is more.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ from typing import Any
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.forms.black_box import Measured
+from hetplan.problems.compound.draft import MEAN_LATENCY, mean_latency_ms
 from hetplan.problems.compound.form import Asked, Sought
 from hetplan.problems.compound.search import Stage, sized_anew
 from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Notice
+from hetplan.profiles.plan import Notice, Promise
+from hetplan.profiles.slo import App
 from hetplan.serving.strictest import late_share
+from hetplan.serving.targets import response_targets
 
 __all__ = ["kept"]
 
@@ -42,9 +48,14 @@ FEWEST, MOST = 3_000, 30_000
 Again = Callable[[Sequence[Stage]], Draft | Infeasible]
 
 
-def kept(asked: Asked, ask: Ask, tools: Tools, stages: Sequence[Stage], again: Again) -> Draft | Infeasible:
-    """The plan of these stages; where queries come at a rate, one that simulation shows to be in time."""
-    made = again(stages)
+def kept(
+    asked: Asked, ask: Ask, tools: Tools, stages: Sequence[Stage], again: Again, point: Draft | None = None
+) -> Draft | Infeasible:
+    """The plan of these stages; where queries come at a rate, one that simulation shows to be in time.
+
+    `point` is a plan to begin from, on which latency is sought: it stays as it is where it is in time.
+    """
+    made = again(stages) if point is None else point
     rated = [one.app_id for one in asked.sought if one.rate_qps]
     if isinstance(made, Infeasible) or not any(name in made.dispatch for name in rated):
         return made
@@ -52,18 +63,23 @@ def kept(asked: Asked, ask: Ask, tools: Tools, stages: Sequence[Stage], again: A
         text = "sizes come from a formula for queues; simulate the plan before you rely on it"
         return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
     check_simulator(tools, asked.options.size)
-    return _Rounds(asked, ask, tools, tuple(stages), again).found(made)
+    timed = point is not None or "latency" in asked.wish.of
+    return _Rounds(asked, ask, tools, tuple(stages), again, timed).found(made)
 
 
 @dataclass
 class _Rounds:
-    """Plans that were played; `slack` is what of its limit each application leaves to the formula."""
+    """Plans that were played; `slack` is what of its limit each application leaves to the formula.
+
+    `timed` says that latency is sought: then none is tried that is cheaper.
+    """
 
     asked: Asked
     ask: Ask
     tools: Tools
     stages: tuple[Stage, ...]
     again: Again
+    timed: bool
     slack: dict[str, float] = field(default_factory=dict)
     turn: int = 0
 
@@ -78,7 +94,9 @@ class _Rounds:
             if not late and (sure := self._confirmed(inputs, made)) is not None:
                 best = made, sure
                 roomier = (
-                    self._roomier(made) if worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 else None
+                    self._roomier(made)
+                    if worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 and not self.timed
+                    else None
                 )
                 if roomier is None:
                     break
@@ -111,6 +129,8 @@ class _Rounds:
         plan = plan_to_simulate("compound", "two-stage", made)
         rates, slo = self._rates(made), self.asked.inputs.slo
         rarest = min(late_share(slo.apps[name]) for name in rates)
+        promised = [one.percentile for one in made.promises if one.percentile is not None]
+        rarest = min([rarest, *(1.0 - percentile / 100.0 for percentile in promised)])
         how = runs, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST))
         reports: list[Any] = []
 
@@ -121,6 +141,12 @@ class _Rounds:
 
         play(simulate, plan, inputs, how, rates_qps=rates, seed=seed)
         shown = {name: shown_of(inputs, name, reports[0].apps[name], runs, None) for name in rates}
+        for name in rates:
+            if self.timed or not response_targets(slo.apps[name]):
+                times = reports[0].apps[name].percentiles_ms
+                shown[name] = replace(
+                    shown[name], promises=_as_shown(made, slo.apps[name], name, times, shown[name], runs)
+                )
         late = sum(one.worst > 1.0 for one in shown.values())
         done = self.turn / self.asked.options.evaluations
         self.ask.note(Event("simulated", f"applications late: {late}", done=min(done, 1.0)))
@@ -169,7 +195,35 @@ class _Rounds:
         kept = tuple(
             one for one in made.promises if one.quantity != "response_ms" or (one.app, one.percentile) not in shown
         )
-        return replace(made, promises=(*kept, *played.promises))
+        promises = (*kept, *played.promises)
+        mean = mean_latency_ms(self.asked, promises)
+        reported = tuple(replace(one, value=mean) if one.about == MEAN_LATENCY else one for one in made.reported)
+        warnings = made.warnings
+        if unsettled := [one.app for one in played.promises if one.model.startswith("stationary")]:
+            text = "queues are so long that no play says how long: the formula's word stands alone"
+            warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
+        return replace(made, promises=promises, reported=reported, warnings=warnings)
+
+
+def _as_shown(
+    made: Draft, app: App, name: str, times: Mapping[float, Any], shown: Played, runs: int
+) -> tuple[Promise, ...]:
+    """The percentiles themselves: what the formula says, or more where the plays show more; and shares of a limit."""
+    limits = {target.percentile: target.max_ms for target in response_targets(app)}
+    found = [one for one in shown.promises if one.quantity != "response_ms" and limits]
+    for one in made.promises:
+        if one.app != name or one.quantity != "response_ms" or one.percentile is None:
+            continue
+        held = times[one.percentile]
+        if math.isinf(held.high):
+            found.append(one)
+            continue
+        value = min(max(one.value, held.high), limits.get(one.percentile, math.inf))
+        interval = min(held.low, value), min(held.high, value)
+        found.append(
+            one.model_copy(update={"value": value, "interval": interval, "model": "simulation/1", "seeds": runs})
+        )
+    return tuple(found)
 
 
 def _cost(made: Draft) -> float:

@@ -28,7 +28,7 @@ from hetplan.problems.compound.stations import MOST_REPLICAS, Rated
 from hetplan.problems.compound.wish import Query, Way, waited_before
 from hetplan.profiles.plan import Notice, Plan
 
-__all__ = ["Stage", "recorded", "search_all", "sized_anew"]
+__all__ = ["Stage", "narrowed", "recorded", "search_all", "sized_anew"]
 
 KEEP_WITHIN = 1.05
 """A plan that runs already is kept where it still complies and no other is cheaper by more than this."""
@@ -166,8 +166,7 @@ def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
 def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measuring: bool) -> Stage:
     # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
     everywhere = replace(form, placements=sought.placements)
-    most = asked.options.alternatives if len(form.aim.of) == 1 else max(MOST_ON_FRONT, asked.options.alternatives)
-    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, most))), [])
+    ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, _most(asked, form)))), [])
     kept = _kept(asked.start, sought, ways)
     notices = [
         Notice(code="W-set-aside", at=f"apps.{sought.app_id}", text=f"{sought.knobs(one.configuration)}: {one.reason}")
@@ -185,17 +184,35 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measurin
     return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None, whole, form=form)
 
 
+def _most(asked: Asked, form: BlackBox) -> int:
+    """How many ways the packing may choose from: more where they trade one figure against another."""
+    several = len(form.aim.of) > 1 or (form.queued and "latency" in form.aim.of)
+    return max(MOST_ON_FRONT, asked.options.alternatives) if several else asked.options.alternatives
+
+
 def sized_anew(asked: Asked, sought: Sought, stage: Stage, slack: float) -> Stage:
     """The same where queries come at a rate, with so much of the limit left to the formula of queues."""
     if not isinstance(stage.form, Rated):
         return stage
     form = replace(stage.form, slack=slack)
-    ways = found_ways(form, sought, asked.options.alternatives) if stage.query.ways else []
+    ways = found_ways(form, sought, _most(asked, form)) if stage.query.ways else []
     why = (
         f"late in simulation with the replicas of the formula, and no size takes less than {slack:.2g} of its limit; "
         f"raise slo.apps.{sought.app_id}.latency, or lower its rate"
     )
     return replace(stage, form=form, query=replace(stage.query, ways=tuple(ways), why_none=stage.query.why_none or why))
+
+
+def narrowed(asked: Asked, sought: Sought, stage: Stage, way: Way, *, timed: bool) -> Stage:
+    """The same with the setting of one way alone; `timed`: that way, and others when sized anew that are as fast."""
+    alone = replace(stage, query=replace(stage.query, ways=(way,)))
+    if not isinstance(stage.form, Rated) or way.found is None:
+        return alone
+    c = sought.configuration(dict(way.found.knobs))
+    form = replace(stage.form, journal={c: stage.form.journal[c]})
+    if timed:
+        return replace(alone, form=replace(form, most_s=way.found.latency_s))
+    return sized_anew(asked, sought, replace(alone, form=form), 1.0)
 
 
 def _doubts(form: BlackBox, sought: Sought, ways: Sequence[Way]) -> list[Notice]:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,8 @@ Fits = Callable[[int, Vector, Vector], bool]
 QUERIES, TAIL = 800, 20.0
 """Queries that are worked out at least, and how many of them are beyond the highest percentile."""
 MOST_QUERIES = 20_000
+FINE_QUERIES, FINE_TAIL, MOST_FINE = 10_000, 1000.0, 100_000
+"""The same where what comes out is promised, and not only compared: the share beyond is known to a thirtieth."""
 MOST_ROWS = 700
 """So many combinations of shares of a placement are weighed; of more, those in which all shares are cut alike."""
 MOST_TRIED = 96
@@ -79,13 +81,19 @@ class Rated(BlackBox):
     """Settings whose operators serve `rate_qps` queries a second: what a setting costs is what carries this rate.
 
     `burst` is the squared spread of the gaps between queries (1: Poisson), `slack` the part of the limit that the
-    formula may use up. Batches of n take `growth[operator][n - 1]` times as long as one query.
+    formula may use up, and of `most_s`, where less than the limit is wanted. Batches of n take
+    `growth[operator][n - 1]` times as long as one query.
     """
+
+    queued: ClassVar[bool] = True
 
     rate_qps: float = 0.0
     burst: float = 1.0
     slack: float = 1.0
     growth: tuple[tuple[float, ...], ...] = ()
+    most_s: float = math.inf
+    fine: bool = False
+    """Whether what comes out is promised, and not only compared: then more queries are worked out."""
 
     @cached_property
     def each(self) -> Vector:
@@ -122,19 +130,52 @@ class Rated(BlackBox):
         each = self.each if self.fans is None else self.each * self.fans.visits
         return np.asarray(self.rate_qps * (seconds * each) @ (self.price * time).T)
 
+    def paid_at(self, seconds: Vector, share: float) -> Vector:
+        """The least that replicas of this share cost at the rate: as many as are busy, one at least."""
+        by_share = np.array([operator.by_share for operator in self.operators])
+        time = self.placed.relative_time[self.placements]
+        calls = self.each if self.fans is None else self.each * self.fans.visits
+        cost = np.zeros((len(seconds), len(self.placements)))
+        for o in range(len(self.operators)):
+            busy = self.rate_qps * calls[o] * seconds[:, o, None] * time[None, :, o]
+            cost += self.price[None, :, o] * np.maximum(share, busy * (1.0 if by_share[o] else share))
+        return cost
+
+    @cached_property
+    def last(self) -> dict[int, Stations]:
+        """The stations that were asked for last, by their configuration."""
+        return {}
+
+    def stations(self, found: Measured) -> Stations:
+        """The stations of a measured configuration; made once where it is asked for several times in a row."""
+        known = self.last.get(found.configuration)
+        if known is None or known.found is not found:
+            self.last.clear()
+            known = self.last[found.configuration] = Stations(self, found)
+        return known
+
+    def quickest(self, found: Measured, placement: int) -> tuple[Vector, Vector]:
+        """What sizes of a measured configuration cost at a placement, and their latencies with waiting."""
+        from hetplan.problems.compound.traded import traded_sizes
+
+        made = traded_sizes(self, [found], only=[placement], fastest=self.aim.of == ("latency",))
+        return np.array([one.cost for one in made]), np.array([one.judged_s for one in made])
+
     @cached_property
     def queries(self) -> int:
         """How many queries are worked out."""
         share = max((share for share, _ in self.wishes), default=0.5)
-        return int(min(max(QUERIES, math.ceil(TAIL / max(1.0 - share, 1e-9))), MOST_QUERIES))
+        least, tail, most = (FINE_QUERIES, FINE_TAIL, MOST_FINE) if self.fine else (QUERIES, TAIL, MOST_QUERIES)
+        return int(min(max(least, math.ceil(tail / max(1.0 - share, 1e-9))), most))
 
 
 @dataclass(frozen=True)
 class Sized:
     """A measured configuration at a placement: a share and a number of replicas per operator, and what comes of it.
 
-    `response_s` is, per wish, what its percentile is at most; `busy` the part of what its replicas can serve that they
-    do, and `batches` how many they serve at once at most, by operator.
+    `response_s` is, per wish, what its percentile is at most, and `judged_s` what of it is compared with the strictest
+    limit; `busy` is the part of what its replicas can serve that they do, and `batches` how many they serve at once at
+    most, by operator.
     """
 
     configuration: int
@@ -143,6 +184,7 @@ class Sized:
     replicas: tuple[int, ...]
     cost: float
     response_s: tuple[float, ...]
+    judged_s: float
     busy: tuple[float, ...]
     batches: tuple[int, ...]
 
@@ -225,7 +267,7 @@ class Stations:
         self.seen: dict[tuple[float, ...], Vector] = {}
         self.batches = np.array([len(shape) for shape in self.shapes])
         self.full = np.array([shape[-1] / len(shape) for shape in self.shapes])
-        self.limit = form.limit_s * form.slack * (1 + SLIP)
+        self.limit = min(form.limit_s, form.most_s) * form.slack * (1 + SLIP)
         self.least = least_shares(form, found)
         self.beside: Flows = np.zeros((4, len(form.operators)))
         calls = [] if form.calls is None else form.calls.of(Space(form.levels).row(found.configuration))
@@ -304,13 +346,9 @@ class Stations:
     def sized(self, placement: int, known: Sequence[Sized], most: int, below: float, fits: Fits | None) -> list[Sized]:
         """The cheapest sizes at one placement that are not beaten by those that are known."""
         form, found = self.form, list(known)
-        calls = float(form.called(self.found.configuration)[placement])
         own, price = self.own(placement), form.price[placement]
         made: list[Sized] = []
-        rows = self._shares(placement)
-        slows = self.slow(placement, rows)
-        whole = self._without_waiting(placement, slows).max(axis=0) if len(rows) else np.zeros(0)
-        bound = calls + (price * rows * np.where(own, np.array([self.fewest(slow) for slow in slows]), 0.0)).sum(axis=1)
+        rows, slows, whole, bound = self.corners(placement)
         for row in np.lexsort((rows.sum(axis=1), bound)):
             if bound[row] >= _beaten(found, most, below):
                 break
@@ -318,25 +356,45 @@ class Stations:
             if whole[row] > form.limit_s * (1 + SLIP) or not (fits is None or fits(placement, rows[row], fewest)):
                 continue
             costs = np.where(own, np.maximum(price * rows[row], FREE), 0.0)
-            room = _beaten(found, most, below) - bound[row]
+            room = _beaten(found, most, below) - float(bound[row])
             if not self._may_fit(placement, slows[row], costs, own, room):
                 continue
             replicas = self._replicas(placement, slows[row], costs, own)
             if replicas is None:
                 continue
-            cost = calls + float((price * rows[row] * replicas)[own].sum())
-            responses = self.responses(placement, slows[row], replicas[None, :])
-            load = form.rate_qps * self.often * self.mean * slows[row]
-            one = Sized(
-                self.found.configuration, placement, tuple(rows[row].tolist()),
-                tuple(np.where(own, replicas, 0).astype(int).tolist()), cost, tuple(responses[:, 0].tolist()),
-                tuple(np.where(own, load * self.full / np.maximum(replicas, 1.0), 0.0).tolist()),
-                tuple(np.where(own, self.batches, 1).tolist()),
-            )  # fmt: skip
-            if cost < _beaten(found, most, below) and (fits is None or fits(placement, rows[row], replicas * own)):
+            one = self.of(placement, rows[row], replicas)
+            if one.cost < _beaten(found, most, below) and (fits is None or fits(placement, rows[row], replicas * own)):
                 made.append(one)
                 found = _best([*found, one], most)
         return made
+
+    def corners(self, placement: int) -> tuple[Vector, Vector, Vector, Vector]:
+        """Rows of shares, how slow they are, and what no size of them comes below: its judged latency, and its cost."""
+        own = self.own(placement)
+        rows = self._shares(placement)
+        slows = self.slow(placement, rows)
+        whole = self._without_waiting(placement, slows).max(axis=0) if len(rows) else np.zeros(0)
+        fewest = np.array([self.fewest(slow) for slow in slows]).reshape(rows.shape)
+        return rows, slows, whole, self.cost(placement, rows, np.where(own, fewest, 0.0))
+
+    def cost(self, placement: int, shares: Vector, replicas: Vector) -> Vector:
+        """What so many replicas of these shares cost an hour, with calls; by row."""
+        own, price = self.own(placement), self.form.price[placement]
+        calls = float(self.form.called(self.found.configuration)[placement])
+        return np.asarray(calls + (price * shares * np.where(own, replicas, 0.0)).sum(axis=-1))
+
+    def of(self, placement: int, shares: Vector, replicas: Vector) -> Sized:
+        """A size, with what comes of it."""
+        own, slow = self.own(placement), self.slow(placement, shares)
+        responses = self.responses(placement, slow, replicas[None, :])
+        load = self.form.rate_qps * self.often * self.mean * slow
+        return Sized(
+            self.found.configuration, placement, tuple(shares.tolist()),
+            tuple(np.where(own, replicas, 0).astype(int).tolist()), float(self.cost(placement, shares, replicas)),
+            tuple(responses[:, 0].tolist()), float(self._scaled(responses).max()),
+            tuple(np.where(own, load * self.full / np.maximum(replicas, 1.0), 0.0).tolist()),
+            tuple(np.where(own, self.batches, 1).tolist()),
+        )  # fmt: skip
 
     def _shares(self, placement: int) -> Vector:
         """Rows of shares (of all operators) that may be in time: every combination, or the same for all of many."""
@@ -397,32 +455,37 @@ class Stations:
 
     def _waits(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
         """Of each query, row of replicas and operator the wait."""
-        own, flows = self.own(placement), self.flows(slow) + self.beside
-        rate, load, second, burst = flows
-        waits = np.zeros((len(self.drawn), *replicas.shape))
-        for o in np.flatnonzero(own & (self.flows(slow)[1] > 0)):
-            mean = load[o] / rate[o]
-            spread = max(second[o] / rate[o] / mean**2 - 1.0, 0.0)
-            for row, count in enumerate(replicas[:, o].tolist()):
-                if count >= MOST_REPLICAS:
-                    continue
-                if self.batches[o] > 1:
-                    key = int(o), float(slow[o]), int(count), float(load[o])
-                    if len(self.seen) > MOST_SEEN:
-                        self.seen.clear()
-                    if key not in self.seen:
-                        self.seen[key] = self._in_batches(int(o), float(slow[o]), int(count), flows[:, o])
-                    waits[:, row, o] = self.seen[key]
-                    continue
-                if len(self.several[o]) > 1:
-                    waits[:, row, o] = self._for_the_last(int(o), float(slow[o]), int(count), flows[:, o])
-                    continue
-                chance = _chance(int(count), float(load[o]))
-                each = mean * (burst[o] / rate[o] + spread) / (2.0 * max(count - load[o], 1e-12))
-                waits[:, row, o] = each * np.maximum(self.drawn[:, o] + math.log(max(chance, 1e-300)), 0.0)
+        waits, flows = np.zeros((len(self.drawn), *replicas.shape)), self.flows(slow) + self.beside
+        for o in self.busy(placement, slow):
+            counts, rows = np.unique(replicas[:, o], return_inverse=True)
+            own = np.stack([self.wait(o, slow, int(count), flows[:, o]) for count in counts], axis=1)
+            waits[:, :, o] = own[:, rows.ravel()]
         for call in self.turns:
             waits[:, :, call.operator] = self._in_turn(call)[:, None]
         return waits
+
+    def busy(self, placement: int, slow: Vector) -> list[int]:
+        """The operators at whose stations work comes."""
+        return np.flatnonzero(self.own(placement) & (self.flows(slow)[1] > 0)).tolist()
+
+    def wait(self, o: int, slow: Vector, count: int, flow: Vector) -> Vector:
+        """Of each query the wait at an operator that has so many replicas, to which this flow comes."""
+        rate, load, second, burst = flow
+        if count >= MOST_REPLICAS:
+            return np.zeros(len(self.drawn))
+        if self.batches[o] > 1:
+            key = o, float(slow[o]), count, float(load)
+            if len(self.seen) > MOST_SEEN:
+                self.seen.clear()
+            if key not in self.seen:
+                self.seen[key] = self._in_batches(o, float(slow[o]), count, flow)
+            return self.seen[key]
+        if len(self.several[o]) > 1:
+            return self._for_the_last(o, float(slow[o]), count, flow)
+        mean = load / rate
+        spread = max(second / rate / mean**2 - 1.0, 0.0)
+        each = mean * (burst / rate + spread) / (2.0 * max(count - load, 1e-12))
+        return np.asarray(each * np.maximum(self.drawn[:, o] + math.log(max(_chance(count, float(load)), 1e-300)), 0.0))
 
     def _for_the_last(self, o: int, slow: float, count: int, flow: Vector) -> Vector:
         """Of each query how much longer the last of its calls of an operator takes than one alone."""

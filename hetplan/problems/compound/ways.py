@@ -13,16 +13,16 @@ from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.forms.black_box import Figure
+from hetplan.planner.forms.black_box import Aim, Figure
 from hetplan.planner.forms.packing import Choice, Packing, sums_of
 from hetplan.problems.compound.draft import alternatives_of, draft, why_left
 from hetplan.problems.compound.form import NO_CAPS, Asked, Packed, figures, packing
 from hetplan.problems.compound.front import front_of
 from hetplan.problems.compound.rated import kept
-from hetplan.problems.compound.search import Stage, search_all
+from hetplan.problems.compound.search import Stage, narrowed, search_all
 from hetplan.problems.compound.shared import joined
 from hetplan.problems.compound.why import over_budget, short
-from hetplan.problems.compound.wish import BUDGET, Query, Tier
+from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way
 from hetplan.profiles.plan import Notice
 
 __all__ = ["decided"]
@@ -47,15 +47,44 @@ def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
         why = tuple(f"{query.app_id}: {query.why_none}" for query in queries)
         return Infeasible(why=why, proved=False, warnings=notices)
     if len(asked.wish.of) > 1:
-        return front_of(asked, stages, queries, notices, partial(_pack, asked, ask))
+        point = partial(_point, asked, (ask, tools), stages, notices)
+        return front_of(asked, stages, queries, notices, partial(_pack, asked, ask), point)
+    return kept(asked, ask, tools, stages, partial(_planned, asked, ask, notices))
 
-    def packed(again: Sequence[Stage]) -> Draft | Infeasible:
-        queries = (*asked.queries, *(stage.query for stage in again))
-        found = _pack(asked, ask, queries)
-        apart = found if isinstance(found, Infeasible) else draft(asked, queries, found, notices)
-        return _cheaper_of(apart, _together(asked, ask, again, (queries, found), notices))
 
-    return kept(asked, ask, tools, stages, packed)
+def _planned(asked: Asked, ask: Ask, notices: Sequence[Notice], stages: Sequence[Stage]) -> Draft | Infeasible:
+    """The plan of these stages, with replicas shared where that costs less."""
+    queries = (*asked.queries, *(stage.query for stage in stages))
+    found = _pack(asked, ask, queries)
+    apart = found if isinstance(found, Infeasible) else draft(asked, queries, found, notices)
+    return _cheaper_of(apart, _together(asked, ask, stages, (queries, found), notices))
+
+
+def _point(
+    asked: Asked,
+    how: tuple[Ask, Tools],
+    stages: Sequence[Stage],
+    notices: Sequence[Notice],
+    made: Draft,
+    picked: Mapping[str, Way],
+) -> Draft | Infeasible:
+    """A point of a front as it is handed out: where queries come at a rate, played like any other plan.
+
+    What it takes to be in time is sized by the least cost of its own settings, as fast as the point was to be.
+    """
+    ask, tools = how
+    if not any(one.rate_qps and one.app_id in picked for one in asked.sought):
+        return made
+    timed, aim = "latency" in asked.wish.of, Aim(("cost",), asked.wish.budget)
+    sought = tuple(replace(one, aim=aim) for one in asked.sought)
+    cheapest = replace(asked, wish=replace(asked.wish, of=("cost",)), sought=sought)
+    own = [
+        narrowed(cheapest, one, replace(stage, form=replace(stage.form, aim=aim)), picked[one.app_id], timed=timed)
+        for one, stage in zip(sought, stages, strict=True)
+        if stage.form is not None
+    ]
+    again = partial(_planned, cheapest, ask, notices)
+    return kept(cheapest, ask, tools, own, again, made if timed else None)
 
 
 def _together(
@@ -67,6 +96,8 @@ def _together(
 ) -> Draft | None:
     """The plan in which operators of one model share its replicas; None where none do, or there is no such plan."""
     queries, found = known
+    if "latency" in asked.wish.of:
+        return None  # what is shared is sized to be just in time
     if not any(node.model is not None for one in asked.sought for node in one.pipeline.nodes.values()):
         return None
     if isinstance(found, Infeasible):

@@ -200,8 +200,3 @@ def test_a_rate_beyond_all_replicas_is_not_blamed_on_the_latency():
 def test_what_a_rate_does_not_go_with_is_refused(change: dict, at: str):
     with pytest.raises(InputError, match=at.replace(".", r"\.")):
         solve(rated(5, **change))
-
-
-def test_the_least_latency_has_no_end_of_replicas():
-    with pytest.raises(InputError, match="at least cost"):
-        solve({**rated(5), "objective": [{"min": "latency"}]})
