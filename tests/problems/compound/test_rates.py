@@ -205,3 +205,8 @@ def test_what_a_rate_does_not_go_with_is_refused(change: dict, at: str):
 def test_the_least_latency_has_no_end_of_replicas():
     with pytest.raises(InputError, match="at least cost"):
         solve({**rated(5), "objective": [{"min": "latency"}]})
+
+
+def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
+    monkeypatch.setattr(Rated, "costs", lambda *_, **__: pytest.fail("its sizes are found among those of all"))
+    assert solve(rated(5), options={"size": "estimated"}).exit_code == 0
