@@ -2,15 +2,18 @@
 
 usage: python benchmarks/desk.py [--against CHECKOUT] [--rounds 5] [--only WORD] [--seconds 60] [--profile]
 
-Each round moves one number of the SLO file (budget, rate, limit on latency or resources) to another place, and asks `/desk/look`.
-The median of the rounds is shown in milliseconds of wall time and of CPU time, after one look that is not counted; and
-beside them the first look, and one after a price was moved. With `--against` another checkout is measured in turns, so
-that the ratios hold whatever else the machine does. `--profile` shows where the time of one movement goes.
+Each round moves one number of the SLO file (budget, rate, limit on latency or resources) to a new place, and asks
+`/desk/look`: first for a plan soon, where its question has such a way, then for the planned one. Shown are
+milliseconds: the first look; of the rounds after it the median wall and CPU time; the CPU time after a price, a stock,
+the most machines, and a limit of a second application were moved; and the widest gap that was said. With `--against`
+another checkout is measured in turns, so that the ratios hold whatever else the machine does. `--profile` shows where
+the time of one movement goes.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import cProfile
 import json
 import os
@@ -23,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {
     "compound": ("compound/profile.json", "compound/slo.json", "compound/measured.json"),
@@ -51,9 +55,9 @@ def documents(name: str) -> dict[str, Any]:
     return {what: json.loads((ROOT / "examples" / path).read_text(encoding="utf-8")) for what, path in paths}
 
 
-def moved(slo: dict[str, Any], factor: float) -> dict[str, Any]:
+def moved(slo: Json, factor: float) -> Json:
     """The SLO file with its budget, else a rate, a limit on latency, or a resource, times a factor."""
-    held = json.loads(json.dumps(slo))
+    held = copy.deepcopy(slo)
     limits = held.get("limits", {})
     if "cost_per_hour" in limits:
         limits["cost_per_hour"] = f"{float(limits['cost_per_hour']) * factor:.6g}"
@@ -68,14 +72,42 @@ def moved(slo: dict[str, Any], factor: float) -> dict[str, Any]:
     return held
 
 
-def dearer(profile: dict[str, Any], factor: float) -> dict[str, Any]:
-    """The profile with its first price times a factor."""
-    held = json.loads(json.dumps(profile))
-    for offer in held.get("offers", {}).values():
-        if "price_per_hour" in offer:
-            offer["price_per_hour"] = f"{float(offer['price_per_hour']) * factor:.6g}"
-            break
-    return held
+def others(files: Json) -> dict[str, Json]:
+    """Other movements, where the files have such: a price, a stock, the most machines, a second application's limit."""
+    found, profile, slo = dict[str, Json](), files["profile"], files["slo"]
+    offer = next(iter(profile.get("offers", {})), None)
+    if offer is not None and "price_per_hour" in profile["offers"][offer]:
+        price = f"{float(profile['offers'][offer]['price_per_hour']) * 1.03:.6g}"
+        found["price"] = {**files, "profile": changed(profile, ["offers", offer, "price_per_hour"], price)}
+    stocked = next((name for name, one in profile.get("offers", {}).items() if one.get("stock")), None)
+    if stocked is not None:
+        less = profile["offers"][stocked]["stock"] - 1
+        found["stock"] = {**files, "profile": changed(profile, ["offers", stocked, "stock"], less)}
+    apps = list(slo["apps"])
+    if len(apps) > 1:
+        hardware = next(iter(profile["hardware"]))
+        found["most"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], [0, 500])}
+        if slo["apps"][apps[1]].get("latency"):
+            most = 0.97 * slo["apps"][apps[1]]["latency"][0]["max_ms"]
+            found["second"] = {**files, "slo": changed(slo, ["apps", apps[1], "latency", 0, "max_ms"], most)}
+    return found
+
+
+def changed(document: Json, path: list[str | int], value: Any) -> Json:
+    """The document with one value in place of another."""
+    held: Any = copy.deepcopy(document)
+    one = held
+    for step in path[:-1]:
+        one = one.setdefault(step, {}) if isinstance(one, dict) else one[step]
+    one[path[-1]] = value
+    made: Json = held
+    return made
+
+
+def staged(answers: Any) -> tuple[dict[str, Any], ...]:
+    """The stages that a page asks one after the other; before there were several, one."""
+    soon = hasattr(answers, "_soon")
+    return ({"stage": "soon"}, {"stage": "planned"}) if soon else ({},)
 
 
 def timed(look: Any, asked: dict[str, Any]) -> tuple[float, float, dict[str, Any]]:
@@ -90,18 +122,30 @@ def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     from hetplan.desk.answers import Answers
     from hetplan.desk.work import Allowance
 
-    files, look = documents(name), Answers(Allowance(seconds=seconds)).look
-    first = timed(look, files)
-    found = [timed(look, {**files, "slo": moved(files["slo"], factor)}) for factor in STEPS[:rounds]]
-    price = timed(look, {**files, "profile": dearer(files["profile"], 1.03)})
-    return {
-        "first_ms": first[0],
-        "wall_ms": statistics.median(one[0] for one in found),
-        "cpu_ms": statistics.median(one[1] for one in found),
-        "price_ms": price[0],
-        "status": [one[2]["status"] for one in (first, *found, price)],
-        "within": [one[2].get("within") for one in (first, *found, price)],
+    files, answers = documents(name), Answers(Allowance(seconds=seconds))
+    places = [files, *({**files, "slo": moved(files["slo"], factor)} for factor in STEPS[:rounds])]
+    found = [[timed(answers.look, {**place, **stage}) for stage in staged(answers)] for place in places]
+    more = {
+        name: [timed(answers.look, {**place, **stage}) for stage in staged(answers)]
+        for name, place in others(files).items()
     }
+    made: dict[str, Any] = {"stages": []}
+    for number, stage in enumerate(staged(answers)):
+        first, *looks = [one[number] for one in found]
+        if number and looks[0][2].get("stage") == found[1][0][2].get("stage"):
+            continue  # there is no sooner way: it was asked the same twice
+        made["stages"].append(
+            {
+                "stage": looks[0][2].get("stage", stage.get("stage", "planned")),
+                "first": first[0],
+                "wall": statistics.median(one[0] for one in looks),
+                "cpu": statistics.median(one[1] for one in looks),
+                "others": {name: one[number][1] for name, one in more.items()},
+                "within": [one[2].get("within") for one in (*looks, *(one[number] for one in more.values()))],
+                "status": sorted({one[2]["status"] for one in (first, *looks)}),
+            }
+        )
+    return made
 
 
 def profiled(name: str, seconds: float) -> None:
@@ -109,13 +153,16 @@ def profiled(name: str, seconds: float) -> None:
     from hetplan.desk.answers import Answers
     from hetplan.desk.work import Allowance
 
-    files, look = documents(name), Answers(Allowance(seconds=seconds)).look
-    timed(look, files)
-    watch = cProfile.Profile()
-    watch.enable()
-    timed(look, {**files, "slo": moved(files["slo"], 1.04)})
-    watch.disable()
-    pstats.Stats(watch).sort_stats("cumulative").print_stats("hetplan|highs|json|pydantic", 45)
+    files, answers = documents(name), Answers(Allowance(seconds=seconds))
+    for stage in staged(answers):
+        timed(answers.look, {**files, **stage})
+    for stage in staged(answers):
+        print(f"{name}: {stage}")
+        watch = cProfile.Profile()
+        watch.enable()
+        timed(answers.look, {**files, **stage, "slo": moved(files["slo"], 1.04)})
+        watch.disable()
+        pstats.Stats(watch).sort_stats("cumulative").print_stats("hetplan|highs|json|pydantic", 45)
 
 
 def asked_of(tree: Path, name: str, rounds: int, seconds: float) -> dict[str, Any]:
@@ -147,7 +194,8 @@ def main() -> None:
     if given.one:
         print(json.dumps(measured(given.only, given.rounds, given.seconds)))
         return
-    print(f"{'example':22}{'tree':8}{'first':>8}{'moved':>8}{'CPU':>8}{'price':>8}  answers")
+    columns = "".join(f"{name:>8}" for name in ("first", "moved", "CPU", "price", "stock", "most", "second"))
+    print(f"{'example':22}{'tree':8}{'stage':8}{columns}  gap, status")
     for name in EXAMPLES:
         if given.only not in name:
             continue
@@ -158,8 +206,13 @@ def main() -> None:
             if tree is None:
                 continue
             one = asked_of(tree.resolve(), name, given.rounds, given.seconds)
-            figures = "".join(f"{one[key]:8.0f}" for key in ("first_ms", "wall_ms", "cpu_ms", "price_ms"))
-            print(f"{name:22}{word:8}{figures}  {', '.join(sorted(set(one['status'])))} {one['within']}", flush=True)
+            for stage in one["stages"]:
+                figures = "".join(f"{stage[key]:8.0f}" for key in ("first", "wall", "cpu"))
+                kinds = [stage["others"].get(key) for key in ("price", "stock", "most", "second")]
+                figures += "".join("       -" if one is None else f"{one:8.0f}" for one in kinds)
+                gaps = [gap for gap in stage["within"] if gap is not None]
+                said = f"{100 * max(gaps):.2g}% " if gaps else ""
+                print(f"{name:22}{word:8}{stage['stage']:8}{figures}  {said}{', '.join(stage['status'])}", flush=True)
 
 
 if __name__ == "__main__":
