@@ -18,7 +18,7 @@ from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Kept"]
 
-MOST_PLANS = 4000
+MOST_PLANS = 1000
 MOST_PROFILES = 16
 ASKED = {"question", "formulation", "options", "try_repairs"}
 """What a text says wholly; who hands in more (tools, a start, limits) is not answered from here."""
