@@ -23,6 +23,7 @@ FRONT = {
     "plugins",
     "proved_again",
     "planning_again",
+    "kept",
     "replanned",
     "comparing",
     "watching",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -11,19 +12,21 @@ from typing import Any
 
 from hetplan.desk.work import Allowance
 from hetplan.drawing.charts import Bar, Curve, bars, curves
-from hetplan.drawing.fleet import fleet_picture, hardware_colours
+from hetplan.drawing.fleet import fleet_picture, hardware_colours, largest_period, machines_in, of_period
 from hetplan.drawing.page import Html
-from hetplan.drawing.report import claim_words
+from hetplan.drawing.report import bill_over_time, claim_words, machines_over_time
 from hetplan.drawing.svg import short
 from hetplan.errors import Fault, InputError
-from hetplan.front_door import choose
+from hetplan.front_door import Choice, choose
 from hetplan.judging import simulate, verify
+from hetplan.kept import Kept
 from hetplan.planner.answer import Limits
 from hetplan.planner.outcome import Outcome
 from hetplan.planning_again import Planner, unplayed_size
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plain_data import finite
+from hetplan.profiles.plan import Plan
 from hetplan.serving.bill import bill_of
 
 __all__ = ["Answers"]
@@ -31,6 +34,7 @@ __all__ = ["Answers"]
 Document = Mapping[str, Any]
 MOST_PLANNERS = 8
 MOST_SEEDS = 20
+STAGES = ("soon", "planned", "confirm")
 _FILES = ("profile", "slo", "state", "measured", "plan")
 _LIMITS = ("seconds", "work", "gap", "seed")
 
@@ -41,6 +45,7 @@ class Answers:
     def __init__(self, allowance: Allowance) -> None:
         self.allowance = allowance
         self._planners: OrderedDict[str, Planner] = OrderedDict()
+        self._kept = Kept()
         self._lock = threading.Lock()
 
     @property
@@ -93,13 +98,22 @@ class Answers:
         return _plain(report.as_dict())
 
     def look(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
-        """For the page: the plan as pictures; quickly, with planned sizes, unless it is to be confirmed."""
-        _known(asked, (*_FILES[:4], "confirm"))
-        begun = time.perf_counter()
-        quick = {} if asked.get("confirm") else self._quick(asked)
-        outcome = self._outcome({**asked, "options": quick}, cancel)
+        """For the page: the plan as pictures, at one of three stages.
+
+        `soon`: a plan with its gap, of questions that have such a way (of others the next stage). `planned`: the plan
+        with planned sizes, nothing played. `confirm`: the plan that `hetplan solve` gives.
+        """
+        _known(asked, (*_FILES[:4], "stage"))
+        begun, stage = time.perf_counter(), asked.get("stage", "planned")
+        if stage not in STAGES:
+            raise _wrong("stage", stage, "there is no such stage", f"Write one of {', '.join(STAGES)}.")
+        soon = self._soon(asked) if stage == "soon" else None
+        stage = "planned" if stage == "soon" and soon is None else stage
+        quick = {} if stage == "confirm" else soon or self._quick(asked)
+        outcome = self._outcome({**asked, "options": quick}, cancel, repairs=stage != "soon")
         page = Html("")
-        page.items(self._pins(asked, outcome, quick, cancel))
+        if stage != "soon":
+            page.items(self._pins(asked, outcome, quick, cancel))
         page.text(f"{outcome.status}: {outcome.reason}", "bad" if outcome.plan is None else "")
         page.items(outcome.why)
         page.items(outcome.violations)
@@ -108,7 +122,9 @@ class Answers:
             self._draw(page, outcome, asked)
         return _plain(
             {
-                "confirmed": not quick,
+                "stage": stage,
+                "within": _within(outcome),
+                "about": outcome.claims[0].about if outcome.claims else None,
                 "status": outcome.status,
                 "html": page.body(),
                 "plan": outcome.as_dict()["plan"],
@@ -117,14 +133,15 @@ class Answers:
         )
 
     def curve(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
-        """For the page: the objective and the cost over one number of the SLO file, with planned sizes."""
-        _known(asked, (*_FILES[:4], "path", "values", "label"))
+        """For the page: the objective over one number of the SLO file, with planned sizes; or of plans made soon."""
+        _known(asked, (*_FILES[:4], "path", "values", "label", "soon"))
         path, values = asked.get("path"), asked.get("values")
         if not isinstance(path, list) or not path or not isinstance(values, list) or not values:
             raise _wrong("path", path, "path and values are lists", 'Write "path": ["limits", "cost_per_hour"].')
         if len(values) > self.allowance.points:
             raise _wrong("values", len(values), f"at most {self.allowance.points} points", "Send fewer.")
-        quick, found = self._quick(asked), list[Outcome | None]()
+        soon = self._soon(asked) if asked.get("soon") else None
+        quick, found = soon or self._quick(asked), list[Outcome | None]()
         for value in values:
             changed = _with(_file(asked, "slo"), path, value)
             try:
@@ -137,7 +154,9 @@ class Answers:
         now = _at(_file(asked, "slo"), path)
         limits = {"now": float(now)} if isinstance(now, int | float | str) and _is_number(now) else {}
         label = str(asked.get("label") or path[-1])
-        picture = curves([Curve(about, x, y)], title=f"{about} over {label}", x=label, y=about, limits=limits)
+        gaps = [gap for one in found if one is not None and (gap := _within(one)) is not None]
+        shown = f"{about}, each within {_percent(max(gaps))} of the best" if soon and gaps else about
+        picture = curves([Curve(about, x, y)], title=f"{about} over {label}", x=label, y=shown, limits=limits)
         return _plain({"svg": picture.svg(), "x": x, "y": y, "about": about})
 
     def _pins(
@@ -166,6 +185,9 @@ class Answers:
     def _draw(self, page: Html, outcome: Outcome, asked: Document) -> None:
         assert outcome.plan is not None
         plan, slo = outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True), _file(asked, "slo")
+        if outcome.plan.parts is not None:
+            self._draw_periods(page, outcome.plan, plan, slo)
+            return
         lines = bill_of(outcome.plan, load_inputs(self._planner(asked).loaded, slo, **_beside(asked)))
         known = [line for line in lines if line.cost is not None]
         facts = [("per hour", short(sum(line.cost or 0.0 for line in known)))] if known else []
@@ -193,8 +215,23 @@ class Answers:
         ]
         if drawn:
             page.picture(bars(drawn, title="the bill"))
-        page.items(claim_words(claim) for claim in plan.get("claims", ()))
-        page.items(f"{one.code} {one.at}: {one.text}" for one in outcome.plan.warnings[:10])
+        _words(page, outcome.plan, plan)
+
+    @staticmethod
+    def _draw_periods(page: Html, made: Plan, plan: Document, slo: Document) -> None:
+        """A fleet of several applications: its largest period, its machines over time, and its bill."""
+        largest = largest_period(plan)
+        per_hour = made.bill.cost_per_hour if made.bill is not None else None
+        facts = [] if per_hour is None else [("per hour", short(per_hour))]
+        several = len(made.periods) > 1
+        facts.append(("machines at most" if several else "machines", short(machines_in(plan, largest))))
+        page.facts(facts)
+        page.picture(fleet_picture(of_period(plan, largest), slo), f"The fleet of {largest}.")
+        if several:
+            machines_over_time(page, plan)
+        if plan.get("bill"):
+            bill_over_time(page, plan["bill"])
+        _words(page, made, plan)
 
     def _outcome(self, asked: Document, cancel: threading.Event, *, repairs: bool = True) -> Outcome:
         options, limits = asked.get("options", {}), asked.get("limits", {})
@@ -218,13 +255,22 @@ class Answers:
             limits=replace(Limits(), **{**limits, "seconds": seconds}),
             require_proof=bool(asked.get("require_proof")),
             try_repairs=repairs,
+            tools=self._kept.tools,
             **choices,
         )
 
     def _quick(self, asked: Document) -> dict[str, Any]:
         """The options that leave simulation out of planning, and that plan roughly, where the question has such."""
-        choice = choose(load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked)))
+        choice = self._choice(asked)
         return {**getattr(choice.options, "rough", {}), **unplayed_size(choice)}
+
+    def _soon(self, asked: Document) -> dict[str, Any] | None:
+        """The options that give a plan soon, with its gap; None where the question has none."""
+        soon = getattr(self._choice(asked).options, "soon", None)
+        return None if soon is None else {**self._quick(asked), **soon}
+
+    def _choice(self, asked: Document) -> Choice:
+        return choose(load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked)))
 
     def _planner(self, asked: Document) -> Planner:
         profile = self._profile(asked)
@@ -258,6 +304,24 @@ def _file(asked: Document, name: str) -> dict[str, Any]:
                 remedy = "Say the arrivals as a process, or run `hetplan` where the file is."
                 raise _wrong(f"slo.apps.{app}.demand.trace", "a file", "a server reads no files", remedy)
     return held
+
+
+def _words(page: Html, made: Plan, plan: Document) -> None:
+    """How good a plan is, and what it warns of."""
+    page.items(claim_words(claim) for claim in plan.get("claims", ()))
+    page.items(f"{one.code} {one.at}: {one.text}" for one in made.warnings[:10])
+
+
+def _within(outcome: Outcome) -> float | None:
+    """How far the plan is from the best at most, as a share: only a bound of all plans says so."""
+    claim = outcome.claims[0] if outcome.claims else None
+    return claim.gap if claim is not None and claim.scope in ("problem", "relaxation") else None
+
+
+def _percent(gap: float) -> str:
+    """A gap in percent, rounded up: what is said to be within it is."""
+    digits = 1 - math.floor(math.log10(100 * gap)) if gap > 0 else 0
+    return f"{math.ceil(100 * gap * 10**digits - 1e-9) / 10**digits:g}%"
 
 
 def _pinned(bounds: object) -> bool:

@@ -90,7 +90,7 @@ class _Room:
     async def _life(self, _: Starlette) -> AsyncIterator[None]:
         if self.desk.begin is not None:
             # What a first plan loads is loaded before the page asks for it.
-            first: dict[str, Any] = dict(zip(("profile", "slo"), self.desk.begin, strict=True))
+            first: dict[str, Any] = {**dict(zip(("profile", "slo"), self.desk.begin, strict=True)), "stage": "soon"}
             self.workshop.begin("/desk/look", lambda cancel: self.answers.look(first, cancel))
         yield
         self.workshop.close()

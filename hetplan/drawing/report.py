@@ -258,7 +258,7 @@ def _fleet(page: Html, given: Documents) -> None:
         most = largest_period(plan)
         shown = of_period(plan, most)
         page.picture(fleet_picture(shown, given.slo), f"The fleet of {most}, the largest of {len(periods)}.")
-        _periods(page, plan)
+        machines_over_time(page, plan)
     elif plan.get("workers"):
         page.picture(fleet_picture(plan, given.slo), "Flows are as wide as their share of the queries.")
     else:
@@ -273,7 +273,7 @@ def _fleet(page: Html, given: Documents) -> None:
     page.table(("group", "count", "hardware", "offer", "each runs"), rows, right=("count",))
 
 
-def _periods(page: Html, plan: Document) -> None:
+def machines_over_time(page: Html, plan: Document) -> None:
     """Machines of each hardware over the periods."""
     starts = [float(one.get("start_s") or 0.0) / 3600 for one in plan["periods"]]
     every = [worker for one in plan["periods"] for worker in of_period(plan, one["id"]).get("workers") or ()]
@@ -288,7 +288,7 @@ def _periods(page: Html, plan: Document) -> None:
 
 def _bill(page: Html, given: Documents) -> None:
     if given.plan.get("bill"):
-        _bill_over_time(page, given.plan["bill"])
+        bill_over_time(page, given.plan["bill"])
         return
     if not given.bill or len(given.plan.get("periods", ())) > 1:
         return
@@ -314,7 +314,7 @@ def _bill(page: Html, given: Documents) -> None:
         page.text(f"Without a price: {', '.join(unknown[:12])}.", "faint")
 
 
-def _bill_over_time(page: Html, bill: Document) -> None:
+def bill_over_time(page: Html, bill: Document) -> None:
     """Of a plan with periods: the mean, whose it is, and what each way to buy saves."""
     page.heading("The bill")
     rows = [("in all", bill.get("cost_per_hour"))]

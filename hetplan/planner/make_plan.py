@@ -17,7 +17,7 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
-from hetplan.planner.tolerances import BOUND_SLIP, GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
+from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
 from hetplan.profiles.plan_file import OUTCOMES, with_digest
@@ -64,7 +64,8 @@ def _planned(
     notices, require_proof, interrupted = _notices(inputs, ask), how["require_proof"], how["interrupted"]
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     first = claims[0] if claims else None
-    allowed = max((record.gap or GAP for record in ask.records), default=GAP)
+    asked = max((record.gap or GAP for record in ask.records), default=GAP)
+    allowed = min(asked, LARGEST_GAP)
     gap = first.gap if first else None
     status = plan_status(gap=gap, scope=first.scope if first else "none", allowed=allowed, searched=result.searched)
     # Simulation asks for more than a relaxation without waiting: no engine could close that gap.
@@ -73,6 +74,7 @@ def _planned(
     )  # fmt: skip
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and not sized:
         whose = "this formulation's default of" if ask.limits.gap is None else "what was asked for,"
+        whose = "what any plan is called good within," if asked > allowed else whose
         text = f"the gap of {gap:.2g} is above {whose} {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
     plan = _assemble(result, inputs, named, status, claims, solves, notices)

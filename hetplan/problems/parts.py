@@ -24,10 +24,12 @@ from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder
 from hetplan.planner.part import Cheapest, Settled
+from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import inputs_of_part
+from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import App, Objective, Violations
 from hetplan.serving.strictest import strictest
 
@@ -211,9 +213,19 @@ class Table(Asked):
         limits = {
             h: (n if self.question == "policy" else 0, n) for h, n in zip(self.hardware, wanted, strict=True) if n
         }
-        found = not isinstance(self.asked(self.files(rate, limits, None)), str)
+        found = not isinstance(self.asked(self._bare(self.files(rate, limits, None))), str)
         self.answers.setdefault(rate, {})[wanted] = found
         return found
+
+    def _bare(self, files: Inputs) -> Inputs:
+        """With one offer of each hardware, at one price and as much as is wanted: what machines carry costs nothing."""
+        offers: dict[str, Offer] = {}
+        for offer in files.profile.offers.values():
+            name = offer.hardware if offer.hardware in self.hardware else ""
+            if name and name not in offers:
+                alike = {"price_per_hour": NANO, "stock": None, "per": None, "interruptions_per_hour": None}
+                offers[name] = offer.model_copy(update=alike)
+        return replace(files, profile=files.profile.model_copy(update={"offers": offers}))
 
     def minimal(self, rate: float) -> list[tuple[int, ...]]:
         """All least machines for a rate: one fewer of any hardware does not carry it."""

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,9 +24,11 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from hetplan.desk.answers import Answers
+from hetplan.desk.answers import Answers, _percent, _within
 from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Workshop
+from hetplan.errors import InputError
+from hetplan.profiles.plan import Claim
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE = json.loads((EXAMPLES / "profile.json").read_text())
@@ -209,7 +212,7 @@ def test_answers_are_counted(server: Server) -> None:
 
 def test_the_page_plans_quickly_and_then_confirms(server: Server) -> None:
     code, quick = server.ask("/desk/look", FILES)
-    assert (code, quick["confirmed"]) == (200, False)
+    assert (code, quick["stage"]) == (200, "planned")
     assert "6 x cpu4" in quick["html"]
     pinned = {**SLO, "limits": {**SLO["limits"], "instances": {"t4": [4, 4]}}}
     _, other = server.ask("/desk/look", {**FILES, "slo": pinned})
@@ -228,9 +231,54 @@ def test_given_workers_are_no_pins_and_a_look_is_rough() -> None:
     folder = EXAMPLES.parent / "policy"
     files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}
     looked = Answers(Allowance()).look(files, threading.Event())
-    assert (looked["status"], looked["confirmed"]) == ("optimal", False)
+    assert (looked["status"], looked["stage"]) == ("optimal", "planned")
     assert "Pinned" not in looked["html"]
     assert looked["plan"]["method"]["options"]["grid"] == "fld{20}"
+
+
+def test_a_first_plan_says_how_far_it_is_from_the_best_and_where_there_is_no_such_way_the_planned_one_comes() -> None:
+    folder, answers = EXAMPLES.parent / "pipeline", Answers(Allowance())
+    files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}
+    soon, planned = (answers.look({**files, "stage": stage}, threading.Event()) for stage in ("soon", "planned"))
+    assert (soon["stage"], planned["stage"]) == ("soon", "planned")
+    first, best = (one["plan"]["claims"][0] for one in (soon, planned))
+    assert soon["within"] == first["gap"]
+    assert best["value"] - first["value"] <= first["gap"] * best["value"] + 1e-9
+    assert 0 < first["gap"] < 0.01
+    assert answers.look({**FILES, "stage": "soon"}, threading.Event())["stage"] == "planned"
+    with pytest.raises(InputError, match="there is no such stage"):
+        answers.look({**FILES, "stage": "later"}, threading.Event())
+    curve = {"path": ["apps", "cameras", "latency", 0, "max_ms"], "values": [200, 250], "soon": True}
+    drawn = answers.curve({**files, **curve}, threading.Event())
+    assert re.search(r"quality, each within 0\.\d+% of the best", drawn["svg"])
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"), [(0.0, "0%"), (0.00434, "0.44%"), (0.0123, "1.3%"), (0.5, "50%"), (1.0, "100%")]
+)
+def test_a_gap_is_rounded_up(gap: float, text: str) -> None:
+    assert _percent(gap) == text
+
+
+def test_a_bound_within_a_restriction_is_no_gap_to_the_best() -> None:
+    claim = Claim(about="quality", sense="max", value=0.9, bound=1.0, gap=0.1, scope="restriction", vouched="certified")
+    outcome = SimpleNamespace(claims=(claim,))
+    assert _within(outcome) is None
+    for scope in ("problem", "relaxation"):
+        outcome.claims = (claim.model_copy(update={"scope": scope}),)
+        assert _within(outcome) == 0.1
+
+
+def test_a_fleet_is_drawn_with_its_machines_over_time_and_its_bill() -> None:
+    folder = EXAMPLES.parent / "fleet"
+    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
+    slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
+    slo["apps"] = {"ranking": slo["apps"]["ranking"]}
+    slo["apps"]["ranking"]["demand"]["series"] = [110.0, 250.0]
+    looked = Answers(Allowance()).look({"profile": profile, "slo": slo}, threading.Event())
+    assert looked["html"].count("<svg ") == 2
+    assert "machines at most" in looked["html"]
+    assert "application ranking" in looked["html"]
 
 
 def test_the_contract_names_every_path_and_its_schemas_hold() -> None:

@@ -49,7 +49,6 @@ class Stage:
 
     query: Query
     notices: tuple[Notice, ...]
-    best: int = -1
     broken: SolverFailed | None = None
     whole: bool = False
     chance: float | None = None
@@ -78,8 +77,7 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
     if evaluate is None:
         journal = {found.configuration: found for found in known}
         form = replace(sought.box(nobody, options), placements=sought.reachable, journal=journal)
-        best = min(form.journal, key=lambda c: float(form.values(c).min()), default=-1)
-        return _staged(asked, sought, form, best, measuring=evaluate is not None)
+        return _staged(asked, sought, form, measuring=False)
     seconds = _seconds(options, sought, ask)
     early = Early(alone=len(asked.inputs.slo.apps) == 1)
     measure = evaluate(**sought.setup(options), seconds=seconds, futile=early if options.early else None)
@@ -97,15 +95,13 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         answer = ask(
             form, start=running, about=f"plans of {sought.app_id}", solver=_engine(options, wide=form.space is not None)
         )
-        best = -1 if answer.point is None else answer.point // len(form.placements)
         chance = answer.work.get("chance")
         if options.confirm:
-            best = _confirmed(form, lambda c: measure(c, sought.knobs(c), confirm=True))
+            _confirm(form, lambda c: measure(c, sought.knobs(c), confirm=True))
             confirmed = True
     except (Cancelled, OutOfTime):
-        # What was measured until then may serve this query, or others; that it was cut short is in the record.
-        best = min(form.journal, key=lambda c: float(form.values(c).min()), default=-1)
-    stage = replace(_staged(asked, sought, form, best, measuring=evaluate is not None), chance=chance)
+        pass  # what was measured until then may serve this query, or others; that it was cut short is in the record
+    stage = replace(_staged(asked, sought, form, measuring=True), chance=chance)
     if options.confirm and not confirmed and stage.query.ways:
         text = "measuring ended before its plan was confirmed: it rests on what the search measured"
         notice = Notice(code="W-unconfirmed", at=f"apps.{sought.app_id}", text=text)
@@ -149,21 +145,20 @@ def _broken(form: BlackBox, sought: Sought) -> SolverFailed | None:
     )
 
 
-def _confirmed(form: BlackBox, measure: Callable[[int], Measured]) -> int:
+def _confirm(form: BlackBox, measure: Callable[[int], Measured]) -> None:
     """The cheapest plans measured on under the always-valid rule, until one holds."""
     for _ in range(MOST_CONFIRMED):
         passing = [c for c, found in form.journal.items() if found.passes and np.isfinite(form.values(c).min())]
         if not passing:
-            return -1
+            return
         best = min(passing, key=lambda c: float(form.values(c).min()))
         found = measure(best)
         form.journal[best] = found
         if found.passes:
-            return best
-    return -1
+            return
 
 
-def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measuring: bool) -> Stage:
+def _staged(asked: Asked, sought: Sought, form: BlackBox, *, measuring: bool) -> Stage:
     # Where nothing complies on the tiers that have machines, plans on others say which machines are missing.
     everywhere = replace(form, placements=sought.placements)
     ways = next((w for f in (form, everywhere) if (w := found_ways(f, sought, _most(asked, form)))), [])
@@ -181,7 +176,7 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, best: int, *, measurin
         "" if ways else _why(everywhere, sought),
     )
     whole = form.complete and not form.failed
-    return Stage(query, tuple(notices), best, _broken(form, sought) if measuring else None, whole, form=form)
+    return Stage(query, tuple(notices), _broken(form, sought) if measuring else None, whole, form=form)
 
 
 def _most(asked: Asked, form: BlackBox) -> int:

@@ -17,6 +17,8 @@ class FleetOptions(Options):
 
     rough: ClassVar[Mapping[str, object]] = {"levers": False}
     """What plans faster, while a person moves a limit."""
+    soon: ClassVar[Mapping[str, object]] = {"levers": False, "look": True}
+    """What gives a first plan soon, with its gap."""
 
     size: Literal["planned", "estimated", "simulated", "auto"] = Field(
         default="auto",
@@ -37,4 +39,9 @@ class FleetOptions(Options):
         default=True, description="whether applications of the question variants may share machines where loads fit"
     )
     levers: bool = Field(default=True, description="whether the bill says what each way to buy saves")
+    look: bool = Field(
+        default=False,
+        description="only a look from where the last search ended (of a Planner): a plan soon, with its gap to a bound "
+        "that is not proved again",
+    )
     recipes: int = Field(default=400, ge=1, description="the most plans of one part at one rate that a table looks at")

@@ -59,26 +59,32 @@ class FleetQuestion:
         from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bill import levers_of, of_sharing
         from hetplan.problems.fleet.draft import drafted
+        from hetplan.problems.fleet.look import ended, looked
         from hetplan.problems.fleet.room import with_room
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.together import with_sharing
         from hetplan.problems.fleet.ways import is_small, part_of, parts_of, roomier, searched
 
-        between = is_between(self.wish)
+        between, look = is_between(self.wish), self.wish.options.look
+        before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         parts = {} if between else parts_of(self.wish, self.tools)
 
-        def answer(wish: Wish, before: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
+        def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-            found = (roomier(before, wish, ask) if before is not None else None) or searched(
-                wish, parts, ask, settle=is_small(wish)
+            found = (
+                (roomier(last, wish, ask) if last is not None else None)
+                or (looked(wish, parts, ask, before) if look else None)
+                or searched(wish, parts, ask, settle=is_small(wish))
             )
             return found if isinstance(found, Infeasible) else (found, parts)
 
         best = with_room(self.wish, answer, lambda: self.tools.trial or is_over(ask))
         if isinstance(best, Infeasible):
             return best
-        hurried = self.tools.trial or is_over(ask)
+        if not (best[0].wish.room or best[0].wish.rooms):
+            ended(before, best[0])  # prices of what has room to wait are further from those without
+        hurried = self.tools.trial or look or is_over(ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         levers: tuple[Lever, ...] = ()
         with suppress(Cancelled):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported, Scope
@@ -12,9 +14,15 @@ from hetplan.problems.pipeline.climb import GAP, KEPT, SLIPS, Solved, climb, cut
 from hetplan.problems.pipeline.form import config_form, paper_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written, flows_form
-from hetplan.problems.pipeline.tree import Level, Tree, merged, prefixes
+from hetplan.problems.pipeline.tree import Level, Mask, Tree, merged, prefixes
 
-__all__ = ["by_config", "by_paper", "by_programs", "tidied"]
+__all__ = ["by_config", "by_paper", "by_programs", "by_used", "tidied"]
+
+MOST_USED = 4
+"""So many configurations of each step are looked at where a plan is wanted soon."""
+
+NEAR = 3e-3
+"""How near to the best of those."""
 
 Write = Callable[[Forest, Asked], Written]
 
@@ -24,6 +32,42 @@ def by_config(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     fleet = problem.wish.fleet
     return by_programs(problem, ask, forest, lambda kept, asked: config_form(kept, fleet, asked), scope="problem")
+
+
+def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
+    """Soon: whole servers among the configurations that are worth most where servers may be in parts.
+
+    What the accuracy misses of that with servers in parts, which no plan is above, is the gap.
+    """
+    if problem.levels[0] != "quality":
+        return by_config(problem, ask)
+    fleet = problem.wish.fleet
+    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    written = config_form(forest, fleet, problem.asked("quality", whole=False))
+    answer = ask(written.form, about="best accuracy, servers in parts")
+    if answer.status is Status.INFEASIBLE:
+        return Infeasible(why=(), answer=answer, proved=True)
+    if answer.point is None or answer.row_duals is None:
+        return by_config(problem, ask)
+    short = written.form.cost - written.form.matrix.T @ answer.row_duals
+    kept = []
+    for (tree, _), columns in zip(forest, written.x, strict=True):
+        worth, masks, start = np.where(answer.point[columns] > KEPT, np.inf, short[columns]), list[Mask](), 0
+        for task in tree.tasks:
+            own = worth[start : start + task.size]
+            least = np.sort(own)[::-1][min(MOST_USED, task.size) - 1]
+            masks.append(own >= least)
+            start += task.size
+        kept.append(tree.keeping(masks))
+    narrowed = replace(problem, of=tuple(kept))
+    some = [(tree, prefixes(tree)) for tree in kept]
+    found = by_programs(
+        narrowed, ask, some, lambda part, asked: config_form(part, fleet, asked), scope="restriction", gap=NEAR
+    )
+    if isinstance(found, Infeasible):
+        return by_config(problem, ask)
+    claim = found.valued(Reported("quality", "max", "relaxation", answer, value=found.quality))
+    return replace(found, reported=(claim, *(one for one in found.reported if one.about != "quality")))
 
 
 def by_paper(problem: Pipelines, ask: Ask) -> Solved | Infeasible:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -82,6 +83,14 @@ class _Chosen(PipelineOptions):
 class ConfigOptions(_Chosen):
     """`config`: shares of prefixes of configurations; exact, for any quality of paths."""
 
+    soon: ClassVar[Mapping[str, object]] = {"among": "used"}
+    """What gives a first plan soon, with its gap, while a person moves a limit."""
+
+    among: Literal["all", "used"] = Field(
+        default="all",
+        description="whole servers are looked for among all configurations, or (sooner) among those that are worth "
+        "most where servers may be in parts; the gap to the best accuracy with servers in parts is said",
+    )
     prefixes: int = Field(
         default=20_000, ge=1, description="with more prefixes of configurations than this, latency levels are used"
     )

@@ -12,7 +12,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.draft import draft, nothing_to_do
-from hetplan.problems.pipeline.exact import by_config, by_paper
+from hetplan.problems.pipeline.exact import by_config, by_paper, by_used
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.why import explain, too_few, too_slow
 
@@ -76,4 +76,6 @@ def _way_of(problem: Pipelines) -> tuple[Pipelines, Way]:
         from hetplan.problems.pipeline.levels import by_levels
 
         return problem, by_levels
+    if problem.formulation == "config" and getattr(problem.options, "among", "") == "used":
+        return problem, by_used
     return problem, by_config if name == "config" else by_paper

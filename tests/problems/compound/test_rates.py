@@ -200,3 +200,8 @@ def test_a_rate_beyond_all_replicas_is_not_blamed_on_the_latency():
 def test_what_a_rate_does_not_go_with_is_refused(change: dict, at: str):
     with pytest.raises(InputError, match=at.replace(".", r"\.")):
         solve(rated(5, **change))
+
+
+def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
+    monkeypatch.setattr(Rated, "costs", lambda *_, **__: pytest.fail("its sizes are found among those of all"))
+    assert solve(rated(5), options={"size": "estimated"}).exit_code == 0

@@ -14,6 +14,7 @@ import pytest
 
 import hetplan as hp
 from hetplan import registry
+from hetplan.front_door import plan_for
 from hetplan.planner.ask import Asking
 from hetplan.planner.part import Settled
 from hetplan.problems.faults import Faults
@@ -187,3 +188,23 @@ def test_a_pool_has_room_where_its_formula_finds_a_plan(seed: int) -> None:
     rates = [max(part.carried(counts), 1.0) * share for share in (1.1, 0.9, 0.7, 0.5, 0.3)]
     asked = [replace(part, settled={}).settle(offers, rate).part is not None for rate in rates]
     assert [_has_room(wish, part, offers, rate) for rate in rates] == asked
+
+
+def test_what_machines_carry_is_no_matter_of_prices_and_stock_and_is_asked_with_one_offer_of_each() -> None:
+    profile, slo, name, rate = _files("variants")
+    for number, offer in enumerate(profile["offers"].values()):
+        offer |= {"stock": 1, "price_per_hour": str(1 + number)}
+    wish = read_wish(load_inputs(profile, slo), FleetOptions(), Faults.of(load_inputs(profile, slo)))
+    part = parts_of(wish, registry.tools_of("fleet"))[name]
+    assert isinstance(part, Table)
+    asked: list[dict[str, Any]] = []
+
+    def solve(files: Any, **how: Any) -> Any:
+        asked.append(dict(files.profile.offers))
+        return plan_for(files, **how)
+
+    seen = replace(part, solve=solve, answers={}, least={})
+    assert seen.carries([40] * len(part.hardware), rate)
+    assert {one.hardware for one in asked[0].values()} == set(part.hardware)
+    assert len(asked[0]) == len(part.hardware)
+    assert not seen.carries([1] * len(part.hardware), 1000 * rate)

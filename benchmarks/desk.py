@@ -1,0 +1,219 @@
+"""How soon the desk answers a movement: every shipped example, as its page asks, without the network.
+
+usage: python benchmarks/desk.py [--against CHECKOUT] [--rounds 5] [--only WORD] [--seconds 60] [--profile]
+
+Each round moves one number of the SLO file (budget, rate, limit on latency or resources) to a new place, and asks
+`/desk/look`: first for a plan soon, where its question has such a way, then for the planned one. Shown are
+milliseconds: the first look; of the rounds after it the median wall and CPU time; the CPU time after a price, a stock,
+the most machines, and a limit of a second application were moved; and the widest gap that was said. With `--against`
+another checkout is measured in turns, so that the ratios hold whatever else the machine does. `--profile` shows where
+the time of one movement goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import cProfile
+import json
+import os
+import pstats
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = {
+    "compound": ("compound/profile.json", "compound/slo.json", "compound/measured.json"),
+    "compound rate": ("compound/profile.json", "compound/rate-slo.json", "compound/measured.json"),
+    "compound candidates": ("compound/candidates-profile.json", "compound/candidates-slo.json"),
+    "fleet": ("fleet/profile.json", "fleet/slo.json"),
+    "llm": ("llm/profile.json", "llm/slo.json"),
+    "llm disaggregated": ("llm-disaggregated/profile.json", "llm-disaggregated/slo.json"),
+    "pipeline street": ("pipeline/profile.json", "pipeline/slo.json"),
+    "pipeline social": ("pipeline/social-profile.json", "pipeline/social-slo.json"),
+    "policy": ("policy/profile.json", "policy/slo.json"),
+    "policy fewest": ("policy/profile.json", "policy/fewest.slo.json"),
+    "pool": ("pool/profile.json", "pool/slo.json"),
+    "pool llm": ("pool/llm-profile.json", "pool/llm-slo.json"),
+    "variants": ("variants/profile.json", "variants/slo.json"),
+    "end-to-end pool": ("end-to-end/profile.json", "end-to-end/pool.slo.json"),
+    "end-to-end variants": ("end-to-end/profile.json", "end-to-end/variants.slo.json"),
+    "end-to-end pipeline": ("end-to-end/profile.json", "end-to-end/pipeline.slo.json"),
+}
+STEPS = (1.04, 0.97, 1.1, 0.94, 1.02, 1.07)
+
+
+def documents(name: str) -> dict[str, Any]:
+    """What the page would send of an example."""
+    paths = zip(("profile", "slo", "measured"), EXAMPLES[name], strict=False)
+    return {what: json.loads((ROOT / "examples" / path).read_text(encoding="utf-8")) for what, path in paths}
+
+
+def moved(slo: Json, factor: float) -> Json:
+    """The SLO file with its budget, else a rate, a limit on latency, or a resource, times a factor."""
+    held = copy.deepcopy(slo)
+    limits = held.get("limits", {})
+    if "cost_per_hour" in limits:
+        limits["cost_per_hour"] = f"{float(limits['cost_per_hour']) * factor:.6g}"
+        return held
+    app = next(iter(held["apps"].values()))
+    if isinstance(app.get("demand", {}).get("rate_qps"), int | float):
+        app["demand"]["rate_qps"] *= factor
+    elif app.get("latency"):
+        app["latency"][0]["max_ms"] *= factor
+    else:
+        held["limits"]["resources"]["edge"] *= factor
+    return held
+
+
+def others(files: Json) -> dict[str, Json]:
+    """Other movements, where the files have such: a price, a stock, the most machines, a second application's limit."""
+    found, profile, slo = dict[str, Json](), files["profile"], files["slo"]
+    offer = next(iter(profile.get("offers", {})), None)
+    if offer is not None and "price_per_hour" in profile["offers"][offer]:
+        price = f"{float(profile['offers'][offer]['price_per_hour']) * 1.03:.6g}"
+        found["price"] = {**files, "profile": changed(profile, ["offers", offer, "price_per_hour"], price)}
+    stocked = next((name for name, one in profile.get("offers", {}).items() if one.get("stock")), None)
+    if stocked is not None:
+        less = profile["offers"][stocked]["stock"] - 1
+        found["stock"] = {**files, "profile": changed(profile, ["offers", stocked, "stock"], less)}
+    apps = list(slo["apps"])
+    if len(apps) > 1:
+        hardware = next(iter(profile["hardware"]))
+        found["most"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], [0, 500])}
+        if slo["apps"][apps[1]].get("latency"):
+            most = 0.97 * slo["apps"][apps[1]]["latency"][0]["max_ms"]
+            found["second"] = {**files, "slo": changed(slo, ["apps", apps[1], "latency", 0, "max_ms"], most)}
+    return found
+
+
+def changed(document: Json, path: list[str | int], value: Any) -> Json:
+    """The document with one value in place of another."""
+    held: Any = copy.deepcopy(document)
+    one = held
+    for step in path[:-1]:
+        one = one.setdefault(step, {}) if isinstance(one, dict) else one[step]
+    one[path[-1]] = value
+    made: Json = held
+    return made
+
+
+def staged(answers: Any) -> tuple[dict[str, Any], ...]:
+    """The stages that a page asks one after the other; before there were several, one."""
+    soon = hasattr(answers, "_soon")
+    return ({"stage": "soon"}, {"stage": "planned"}) if soon else ({},)
+
+
+def timed(look: Any, asked: dict[str, Any]) -> tuple[float, float, dict[str, Any]]:
+    """Milliseconds of wall and of CPU time, and what was answered."""
+    begun, cpu = time.perf_counter(), time.process_time()
+    said = look(asked, threading.Event())
+    return 1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - cpu), said
+
+
+def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """One example in this process."""
+    from hetplan.desk.answers import Answers
+    from hetplan.desk.work import Allowance
+
+    files, answers = documents(name), Answers(Allowance(seconds=seconds))
+    places = [files, *({**files, "slo": moved(files["slo"], factor)} for factor in STEPS[:rounds])]
+    found = [[timed(answers.look, {**place, **stage}) for stage in staged(answers)] for place in places]
+    more = {
+        name: [timed(answers.look, {**place, **stage}) for stage in staged(answers)]
+        for name, place in others(files).items()
+    }
+    made: dict[str, Any] = {"stages": []}
+    for number, stage in enumerate(staged(answers)):
+        first, *looks = [one[number] for one in found]
+        if number and looks[0][2].get("stage") == found[1][0][2].get("stage"):
+            continue  # there is no sooner way: it was asked the same twice
+        made["stages"].append(
+            {
+                "stage": looks[0][2].get("stage", stage.get("stage", "planned")),
+                "first": first[0],
+                "wall": statistics.median(one[0] for one in looks),
+                "cpu": statistics.median(one[1] for one in looks),
+                "others": {name: one[number][1] for name, one in more.items()},
+                "within": [one[2].get("within") for one in (*looks, *(one[number] for one in more.values()))],
+                "status": sorted({one[2]["status"] for one in (first, *looks)}),
+            }
+        )
+    return made
+
+
+def profiled(name: str, seconds: float) -> None:
+    """Where the time of one movement goes, on the terminal."""
+    from hetplan.desk.answers import Answers
+    from hetplan.desk.work import Allowance
+
+    files, answers = documents(name), Answers(Allowance(seconds=seconds))
+    for stage in staged(answers):
+        timed(answers.look, {**files, **stage})
+    for stage in staged(answers):
+        print(f"{name}: {stage}")
+        watch = cProfile.Profile()
+        watch.enable()
+        timed(answers.look, {**files, **stage, "slo": moved(files["slo"], 1.04)})
+        watch.disable()
+        pstats.Stats(watch).sort_stats("cumulative").print_stats("hetplan|highs|json|pydantic", 45)
+
+
+def asked_of(tree: Path, name: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """One example in a fresh process on a checkout."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--only", name, "--one", "--rounds", str(rounds)]
+    ran = subprocess.run(
+        [*command, "--seconds", str(seconds)],
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        raise SystemExit(f"{name}: {ran.stderr}")
+    held: dict[str, Any] = json.loads(ran.stdout)
+    return held
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(measured(given.only, given.rounds, given.seconds)))
+        return
+    columns = "".join(f"{name:>8}" for name in ("first", "moved", "CPU", "price", "stock", "most", "second"))
+    print(f"{'example':22}{'tree':8}{'stage':8}{columns}  gap, status")
+    for name in EXAMPLES:
+        if given.only not in name:
+            continue
+        if given.profile:
+            profiled(name, given.seconds)
+            continue
+        for word, tree in (("before", given.against), ("now", ROOT)):
+            if tree is None:
+                continue
+            one = asked_of(tree.resolve(), name, given.rounds, given.seconds)
+            for stage in one["stages"]:
+                figures = "".join(f"{stage[key]:8.0f}" for key in ("first", "wall", "cpu"))
+                kinds = [stage["others"].get(key) for key in ("price", "stock", "most", "second")]
+                figures += "".join("       -" if one is None else f"{one:8.0f}" for one in kinds)
+                gaps = [gap for gap in stage["within"] if gap is not None]
+                said = f"{100 * max(gaps):.2g}% " if gaps else ""
+                print(f"{name:22}{word:8}{stage['stage']:8}{figures}  {said}{', '.join(stage['status'])}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Plans of parts are kept: of the same files with the same options only, and never of what runs or was measured."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from hetplan.kept import Kept
+from hetplan.profiles.load import load_inputs
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
+PLANNED = {"options": {"size": "planned"}}
+
+
+def inputs(budget="3", price="0.6"):
+    """The pool of the README."""
+    profile, slo = (json.loads((EXAMPLE / f"{name}.json").read_text()) for name in ("profile", "slo"))
+    slo["limits"]["cost_per_hour"] = budget
+    profile["offers"]["t4-ondemand"]["price_per_hour"] = price
+    return load_inputs(profile, slo)
+
+
+def test_the_same_is_asked_once_and_another_wish_or_price_again():
+    kept = Kept()
+    first = kept.plan_for(inputs(), **PLANNED)
+    assert kept.plan_for(inputs(), **PLANNED) is first
+    for other in (inputs(budget="4"), inputs(price="0.7")):
+        assert kept.plan_for(other, **PLANNED).plan.claims[0].value != first.plan.claims[0].value
+    assert (kept.asked, kept.known) == (4, 1)
+
+
+def test_a_profile_with_other_times_is_another():
+    kept = Kept()
+    first = kept.plan_for(inputs(), **PLANNED)
+    files = inputs()
+    name, table = next(iter(files.profile.tables.items()))
+    slower = table.model_copy(update={"mean": [2 * one for one in table.mean]})
+    tables = dict(files.profile.tables) | {name: slower}
+    other = replace(files, profile=files.profile.model_copy(update={"tables": tables}))
+    assert kept.plan_for(other, **PLANNED) is not first
+
+
+def test_what_was_recorded_is_not_kept_and_few_are():
+    kept = Kept(most=1)
+    kept.plan_for(replace(inputs(), traces={"ranking": [0.0, 1.0]}), **PLANNED)
+    assert kept.asked == 0
+    first = kept.plan_for(inputs(), **PLANNED)
+    kept.plan_for(inputs(budget="4"), **PLANNED)
+    assert kept.plan_for(inputs(), **PLANNED) is not first
