@@ -25,11 +25,11 @@ from hetplan.profiles.plan import Method, Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
+    from hetplan.profiles.state import State
     from hetplan.verifier.check import Report
 
 __all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "solve", "verified"]

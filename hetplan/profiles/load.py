@@ -27,10 +27,10 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
 
 if TYPE_CHECKING:
+    from hetplan.profiles.state import State
     from hetplan.profiles.validation_faults import Located
 
 __all__ = ["Given", "Loaded", "count_observed", "load_inputs", "read_kind"]
@@ -88,7 +88,7 @@ def _load_inputs(
 ) -> Inputs:
     profile = profiles if isinstance(profiles, Loaded) else read_kind(profiles, "profile", Profile)
     read_slo = read_kind([slo], "slo", Slo)
-    read_state = read_kind([state], "state", State) if state is not None else None
+    read_state = _state(state) if state is not None else None
     faults = profile.faults + read_slo.faults + (read_state.faults if read_state else [])
     warnings = profile.warnings + read_slo.warnings + (read_state.warnings if read_state else [])
     faults += _dangling(profile, read_slo, read_state, profile_checked=isinstance(profiles, Loaded))
@@ -136,6 +136,12 @@ def _load_inputs(
         refuse_foreign_measurements(inputs)
         refuse_malformed_measurements(inputs)
     return inputs
+
+
+def _state(state: Given) -> Loaded[State]:
+    from hetplan.profiles.state import State
+
+    return read_kind([state], "state", State)
 
 
 def _state_of(read_state: Loaded[State] | None, profile: Profile) -> State | None:

@@ -17,10 +17,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run, Variant
 from hetplan.profiles.tables import Table
-from hetplan.serving.law import settings_of
-from hetplan.serving.price import instances_on, machine_price, price_of
+from hetplan.serving.machine import instances_on, machine_price
+from hetplan.serving.reading import point_of, settings_of, statistic_of
 from hetplan.serving.runs import runs_on
-from hetplan.serving.times import law_of_table, statistic_of
 
 __all__ = ["MOST_INSTANCES", "Column", "Times", "Type", "check_all", "read_columns", "read_types"]
 
@@ -211,6 +210,8 @@ def _offers(inputs: Inputs, run: Run, hardware: Hardware, kind: int, faults: Fau
     """Whole machines: at the run's own price, or under every offer of the hardware, or for 1 without any offers."""
     profile = inputs.profile
     if run.price_per_hour is not None or not profile.offers:
+        from hetplan.serving.price import price_of
+
         return [Column(None, kind, price_of(profile, run, None).nanos, None)]
     found = []
     for offer_id, offer in profile.offers.items():
@@ -242,8 +243,7 @@ def read_columns(
         settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
         if not _covers(table, {**settings, **wish.points[0]}, kind, wish, faults):
             continue
-        law = law_of_table(table, at=settings)
-        points = [law.point(point) for point in wish.points]
+        points = [point_of(table.axes, settings, point) for point in wish.points]
         try:
             held, unlike = statistic_of(table, "mean", at=at)
             read = table.read(points, held)
