@@ -252,7 +252,7 @@ def _with_hosts(out: Output, plan: Path, hosts: Path) -> int:
     from hetplan.cli.hosts import show_difference
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
-    from hetplan.registry import target
+    from hetplan.registry_further import target
 
     with Deployment(read_hosts(hosts), targets=target) as deployment:
         return show_difference(out, deployment.difference(plan_from(plan)))
