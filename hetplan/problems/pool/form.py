@@ -1,4 +1,4 @@
-"""The programs of a pool: the exact fluid program over whole counts and at given counts, and those that explain.
+"""The programs of a pool: the exact fluid program over whole counts, and at given counts.
 
 The equations are those of `letters`.
 """
@@ -6,7 +6,6 @@ The equations are those of `letters`.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,12 +14,10 @@ from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 from hetplan.profiles.fields import NANO
 
 __all__ = [
-    "at_counts",
     "fluid",
     "fluid_at",
     "most_of",
     "read_counts",
-    "read_rate",
     "read_shares",
 ]
 
@@ -198,26 +195,9 @@ def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
     return m.build()
 
 
-def at_counts(pool: Pool, family: Index) -> list[Milp]:
-    """`fluid_at` for each row of counts per type; the forms share all but one vector."""
-    first = fluid_at(pool, np.zeros(len(pool.types)))
-    (capacity,) = [block for block in first.rows if block.name == "capacity"]
-    forms = []
-    for counts in family:
-        upper = first.row_upper.copy()
-        upper[capacity.start : capacity.stop] = counts
-        forms.append(replace(first, row_upper=upper))
-    return forms
-
-
 def read_counts(pool: Pool, point: Vector) -> Counts:
     """Whole counts per column from a point of `fluid`."""
     return np.rint(point[-len(pool.columns) :]).astype(np.int64)
-
-
-def read_rate(point: Vector, *, scale: float) -> float:
-    """lam from a point of either program."""
-    return float(point[0]) * scale
 
 
 def read_shares(pool: Pool, point: Vector) -> Matrix:

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.terms import Tools
-from hetplan.problems.pool.machines import Column, Times, Type
+from hetplan.problems.pool.kinds import Column, Times, Type
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs

@@ -11,7 +11,7 @@ from hetplan.planner.terms import Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.machines import check_all, read_columns, read_types
+from hetplan.problems.pool.machines import read_columns, read_types
 from hetplan.problems.pool.options import (
     EnumerateOptions,
     Eq15Options,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Ask
 
 __all__ = ["PoolQuestion"]
+
+_TO_AGREE = {"base_type", "dispatch", "violation_tolerance"}
+"""Options that the files may contradict."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,10 @@ class PoolQuestion(Pool):
         wish = read_wish(inputs, faults)
         types, columns = read_types(inputs, wish, faults, notices)
         times = read_columns(inputs, wish, types, chosen, faults, notices)
-        check_all(inputs, wish, types, times, chosen, faults)
+        if wish.rate_qps is not None or inputs.measured is not None or chosen.model_fields_set & _TO_AGREE:
+            from hetplan.problems.pool.refused import check_all
+
+            check_all(inputs, wish, types, times, chosen, faults)
         faults.settle()
         return cls(inputs, wish, tuple(types), tuple(columns), times, chosen, formulation, tools, tuple(notices))
 
