@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ClaimAgain", "Report", "Violation", "Word"]
+__all__ = ["ClaimAgain", "Report", "Violation", "Word", "unknown"]
 
 
 @dataclass(frozen=True, order=True)
@@ -18,6 +18,11 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.at}: {self.text} [{self.code}]"
+
+
+def unknown(at: str, kind: str, name: object) -> Violation:
+    """A name of something that is not there."""
+    return Violation("unknown-reference", at, f"there is no {kind} {name}")
 
 
 class Word(StrEnum):
