@@ -54,6 +54,7 @@ __all__ = [
     "PositiveCount",
     "Real",
     "Sha256",
+    "Xi",
     "money_text",
     "parse_money",
     "wrong",
@@ -218,6 +219,8 @@ Inside = Annotated[
     Literal["round_robin", "shortest_queue"] | None,
     Field(description="which server of a group gets the next query; by default any of them, at random"),
 ]
+
+Xi = Annotated[float, Field(gt=0, le=1, description="the share of the target that a prediction may use up")]
 
 Currency = Annotated[str, Strict(), Field(pattern=r"^[A-Z]{3}$")]
 """A currency's three letters; hetplan never converts between currencies."""

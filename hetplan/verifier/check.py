@@ -30,7 +30,6 @@ from hetplan.verifier.wanted import (
     check_demand,
     check_late,
     check_latency,
-    check_quality,
     declined,
     is_pipeline,
     largest_rates,
@@ -109,7 +108,10 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         most = largest_rates(facts, flows)
         for name, flow in flows.items():
             found += check_latency(facts, name, flow)
-            found += check_quality(facts, name, flow.work, flow.quality)
+            if facts.inputs.slo.apps[name].quality is not None:
+                from hetplan.verifier.quality import check_quality
+
+                found += check_quality(facts, name, flow.work, flow.quality)
             if name in computed:
                 computed[name].append(Computed(_figures(flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)

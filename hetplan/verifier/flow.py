@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.plan import Route
 from hetplan.profiles.slo import App
-from hetplan.profiles.workers import Load
 from hetplan.verifier.demand import Classes, classes_of, response_targets
-from hetplan.verifier.facts import Facts, slo_divisor
+from hetplan.verifier.facts import Facts, quality_of, slo_divisor
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import Service, service_of
 
 if TYPE_CHECKING:
     from hetplan.profiles.pipelines import Edge, Pipeline
 
-__all__ = ["Flow", "follow", "path_quality", "why_not_followed"]
+__all__ = ["Flow", "follow", "why_not_followed"]
 
 Steps = tuple[tuple[str | None, str], ...]
 """The steps of a path with the outcome of each, "" where a step has none."""
@@ -226,6 +225,14 @@ class _Walk:
         if not edges:
             self.arrive(queries)
 
+    def quality(self, queries: _Queries) -> float:
+        """The quality at the end of a path; NaN where nobody measured it."""
+        if self.pipeline is None:
+            return quality_of(self.facts, self.facts.seats[queries.path[0]].load)
+        from hetplan.verifier.quality import path_quality
+
+        return path_quality(self.facts, self.pipeline, queries.path, queries.outcomes)
+
     def arrive(self, queries: _Queries) -> None:
         """The end of a path."""
         flow = self.flow
@@ -236,34 +243,8 @@ class _Walk:
                 flow.late[limit_ms][queries.steps] += queries.odds
         key = (queries.path, queries.steps)
         if key not in self.qualities:
-            self.qualities[key] = path_quality(self.facts, self.pipeline, queries.path, queries.outcomes)
+            self.qualities[key] = self.quality(queries)
         self.mean.append(queries.odds * queries.part * self.qualities[key])
-
-
-def _quality(facts: Facts, load: Load) -> float:
-    quality = facts.inputs.profile.variants[load.variant].quality if load.variant is not None else None
-    return quality.value if quality is not None else math.nan
-
-
-def path_quality(
-    facts: Facts, pipeline: Pipeline | None, path: tuple[str, ...], outcomes: Mapping[str | None, str]
-) -> float:
-    """The quality at the end of a path of loads with these outcomes: measured, else by the pipeline's rule, or NaN."""
-    loads = [facts.seats[name].load for name in path]
-    values = [_quality(facts, load) for load in loads]
-    if pipeline is None:
-        return values[0]
-    rule = pipeline.quality
-    said = [f":{outcomes[load.node]}" if outcomes.get(load.node) else "" for load in loads]
-    key = "/".join(f"{load.node}={load.variant}{mark}" for load, mark in zip(loads, said, strict=True))
-    if key in rule.paths:
-        return rule.paths[key]
-    if rule.rule == "table":
-        return math.nan
-    if rule.rule == "additive":
-        weights = [rule.weights.get(load.node or "", 1.0) for load in loads]
-        return sum(weight * value for weight, value in zip(weights, values, strict=True))
-    return math.prod(values)
 
 
 def _spread(facts: Facts, name: str, period: str) -> Iterator[tuple[int, list[tuple[str, float]], float, str]]:

@@ -13,7 +13,6 @@ from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES, SHARED
-from hetplan.profiles.plan_sections import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import Runs
 from hetplan.profiles.tables import Statistic, Table
@@ -315,7 +314,7 @@ def check_tables(plan: Plan, inputs: Inputs) -> list[Violation]:
         differences = _differences(table, measured) if measured is not None else ["the profile has no such table"]
         found += [Violation("table", f"tables.{name}", text) for text in differences]
     for app, dispatch in plan.dispatch.items():
-        if isinstance(dispatch, MatchingDispatch | EarliestDispatch):
+        if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1":
             for key, name in dispatch.predict.items():
                 at = f"dispatch.{app}.predict.{key}"
                 variant, _, hardware = key.partition("@")
