@@ -31,11 +31,15 @@ if TYPE_CHECKING:
     from hetplan.profiles.fleet_fields import OfferLimit as _OfferLimit
     from hetplan.profiles.slo_sections import Candidate as _Candidate
     from hetplan.profiles.slo_sections import Device as _Device
+    from hetplan.profiles.slo_sections import QualityTarget as _QualityTarget
     from hetplan.profiles.slo_sections import TraceRef as _TraceRef
+    from hetplan.profiles.slo_sections import Violations as _Violations
 else:
     _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
     _Candidate = Annotated[Any, Later("hetplan.profiles.slo_sections:Candidate")]
     _Device = Annotated[Any, Later("hetplan.profiles.slo_sections:Device")]
+    _QualityTarget = Annotated[Any, Later("hetplan.profiles.slo_sections:QualityTarget")]
+    _Violations = Annotated[Any, Later("hetplan.profiles.slo_sections:Violations")]
     _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
@@ -47,12 +51,10 @@ __all__ = [
     "LatencyTarget",
     "Mix",
     "Objective",
-    "QualityTarget",
     "RateRange",
     "Runs",
     "Slo",
     "Survive",
-    "Violations",
     "WishLimits",
 ]
 
@@ -169,27 +171,6 @@ class LatencyTarget(Model):
             seconds = "; if these are seconds, write milliseconds" if self.max_ms < 1 else ""
             raise wrong("a latency limit between 0.001 ms and an hour", f"Check the unit{seconds}.", at=("max_ms",))
         return self
-
-
-class QualityTarget(Model):
-    """A floor (or, for a metric where lower is better, a ceiling)."""
-
-    min: Real | None = None
-    max: Real | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> QualityTarget:
-        if self.min is None and self.max is None:
-            raise wrong('"min" or "max"', 'Write for instance {"min": 0.8}, or drop the target.')
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise wrong("min <= max", "Exchange them.", at=("min",))
-        return self
-
-
-class Violations(Model):
-    """The largest share of late answers."""
-
-    max: Fraction
 
 
 class RateRange(Model):
@@ -309,26 +290,10 @@ class Demand(Model):
         return self
 
 
-_LATE = {
-    "serve": "serve",
-    "none": "serve",
-    "drop": "drop",
-    "reroute": "reroute",
-    "opportunistic": "reroute",
-    "drop-last-task": "drop-last-task",
-    "last-task": "drop-last-task",
-    "drop-per-task": "drop-per-task",
-    "per-task": "drop-per-task",
-}
-"""What may be done with a late query, the papers' words among it."""
-
-
 def _late(word: str) -> str:
-    known = _LATE.get(word.lower().replace("_", "-"))
-    if known is None:
-        listed = ", ".join(dict.fromkeys(_LATE.values()))
-        raise wrong(f"one of {listed}", 'Leave it out for "serve".')
-    return known
+    from hetplan.profiles.slo_sections import late_word
+
+    return late_word(word)
 
 
 class App(Model):
@@ -337,8 +302,8 @@ class App(Model):
     question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
     runs: Runs | None = None
     latency: tuple[LatencyTarget, ...] = ()
-    quality: QualityTarget | None = None
-    violations: Violations | None = None
+    quality: _QualityTarget | None = None
+    violations: _Violations | None = None
     goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] = "serve"

@@ -1,13 +1,34 @@
-"""Sections that few SLOs have: a recorded trace, an application's own device, candidate plans. Loaded when stated."""
+"""Sections that not every SLO has: quality, violations, a trace, an own device, candidates. Loaded when stated."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hetplan.profiles.fields import Amount, Key, Model, Money, PositiveAmount, Real, Sha256, wrong
-from hetplan.profiles.profile import Link
+from hetplan.profiles.fields import Amount, Fraction, Key, Model, Money, PositiveAmount, Real, Sha256, wrong
+from hetplan.profiles.pipelines import Link
 
-__all__ = ["Candidate", "Device", "TraceRef", "check_states"]
+__all__ = ["Candidate", "Device", "QualityTarget", "TraceRef", "Violations", "check_states", "late_word"]
+
+
+class QualityTarget(Model):
+    """A floor (or, for a metric where lower is better, a ceiling)."""
+
+    min: Real | None = None
+    max: Real | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> QualityTarget:
+        if self.min is None and self.max is None:
+            raise wrong('"min" or "max"', 'Write for instance {"min": 0.8}, or drop the target.')
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise wrong("min <= max", "Exchange them.", at=("min",))
+        return self
+
+
+class Violations(Model):
+    """The largest share of late answers."""
+
+    max: Fraction
 
 
 class TraceRef(Model):
@@ -47,3 +68,26 @@ def check_states(rates: tuple[float, ...], stays: tuple[float, ...]) -> None:
         raise wrong(
             f"relative rates average 1 over the stays, not {mean:g}", f"Write [{better}].", at=("relative_rates",)
         )
+
+
+_LATE = {
+    "serve": "serve",
+    "none": "serve",
+    "drop": "drop",
+    "reroute": "reroute",
+    "opportunistic": "reroute",
+    "drop-last-task": "drop-last-task",
+    "last-task": "drop-last-task",
+    "drop-per-task": "drop-per-task",
+    "per-task": "drop-per-task",
+}
+"""What may be done with a late query, the papers' words among it."""
+
+
+def late_word(word: str) -> str:
+    """The rule that a word for late queries names."""
+    known = _LATE.get(word.lower().replace("_", "-"))
+    if known is None:
+        listed = ", ".join(dict.fromkeys(_LATE.values()))
+        raise wrong(f"one of {listed}", 'Leave it out for "serve".')
+    return known

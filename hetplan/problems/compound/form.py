@@ -26,9 +26,8 @@ from hetplan.problems.faults import Faults
 from hetplan.problems.fitting import outcomes
 from hetplan.profiles.apis import Api
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import Pipeline
+from hetplan.profiles.pipelines import Link, Pipeline
 from hetplan.profiles.plan import Notice, Plan
-from hetplan.profiles.profile import Link
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 from hetplan.serving.demand import stated_qps

@@ -21,7 +21,7 @@ from hetplan.planner.forms.catalog import Catalog
 from hetplan.problems.pool.configurations import Configurations, configurations, covers
 from hetplan.problems.pool.families import MOST_PROGRAMS, rates_of
 from hetplan.problems.pool.letters import Pool, Vector
-from hetplan.problems.pool.options import SearchOptions
+from hetplan.problems.pool.options_further import SearchOptions
 from hetplan.problems.pool.rated import Chosen, rate_at
 from hetplan.problems.pool.size import check_can_simulate, simulate, tolerant
 from hetplan.problems.pool.valued import Simulated
