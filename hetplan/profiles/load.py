@@ -22,7 +22,6 @@ from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
-from hetplan.profiles.json_path import shortened
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References
@@ -106,7 +105,12 @@ def _load_inputs(
     measured_document = None
     if measured is not None:
         try:
-            measured_document = _measured(measured)
+            from hetplan.profiles.measured import measured_document_of
+
+            name = source_name(measured, "measured")
+            measured_document = measured_document_of(
+                measured, name, lambda: _document(measured, "measured", name, Model)
+            )
         except InputError as error:
             faults += error.faults
     if faults or profile.model is None or read_slo.model is None:
@@ -282,15 +286,3 @@ def count_observed(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
     from hetplan.profiles.observed import count_sizes
 
     return count_sizes(slo, file_of)
-
-
-def _measured(source: Given) -> Any:
-    name = source_name(source, "measured")
-    from hetplan.profiles.journal import journal_document
-
-    document = journal_document(source, name) or _document(source, "measured", name, Model)
-    if not isinstance(document, Mapping):
-        raise InputError.one(
-            file=name, path="$", value=shortened(document), why="a JSON object at the top", remedy="Put it into { }."
-        )
-    return document

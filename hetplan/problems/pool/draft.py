@@ -89,17 +89,7 @@ def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated
             basis=basis,
             extrapolated=extrapolated,
         )
-    return Promise(
-        app=app,
-        quantity="rate_qps",
-        relation=">=",
-        value=simulated.promised,
-        interval=simulated.interval,
-        model=simulated.model,
-        basis="allowable rate, below that of every seed by their spread" if len(simulated.per_seed) > 1 else None,
-        seeds=len(simulated.per_seed) if simulated.model != "measured" else None,
-        extrapolated=extrapolated,
-    )
+    return simulated.promise(app, extrapolated)
 
 
 def _missed(pool: Pool, planned: float) -> dict[str, Any]:
