@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.inputs import Steps
-from hetplan.profiles.json_path import closest
 from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.slo import App, Slo
 
@@ -130,29 +127,19 @@ class References(Dangling):
                 why = f"a rate of at most {_MOST_QPS:g} queries per second"
                 self.fault(steps, rate, why, "Check the number; rates are per second.")
 
-    @cached_property
-    def _families(self) -> frozenset[str]:
-        return frozenset(v.family for v in self.profile.variants.values() if v.family is not None)
-
     def _check_app(self, app: App, at: Steps) -> None:
         if app.device is not None:
-            from hetplan.profiles.pipeline_references import known_tier
+            from hetplan.profiles.pipeline_references import check_device
 
-            for number, link in enumerate(app.device.links):
-                for end, tier in enumerate(link.between):
-                    known_tier(self, tier, *at, "device", "links", number, "between", end)
+            check_device(self, app.device, (*at, "device"))
         if app.runs is None:
             return
         for number, variant in enumerate(app.runs.variants or ()):
             self.must_know("variants", variant, *at, "runs", "variants", number)
-        families = self._families
-        for number, family in enumerate(app.runs.families or ()):
-            if not self.known["variants"]:
-                self.must_know("variants", family, *at, "runs", "families", number)
-            elif family not in families and self.known["variants"] <= self.profile.variants.keys():
-                near = closest(family, families)
-                remedy = f"{near}Or give variants that family." if near else "Give variants that family."
-                self.fault((*at, "runs", "families", number), family, f"no variant is of family {family!r}", remedy)
+        if app.runs.families is not None:
+            from hetplan.profiles.family_references import check_families
+
+            check_families(self, app.runs.families, (*at, "runs", "families"))
         self.must_know("tasks", app.runs.task, *at, "runs", "task")
         self.must_know("pipelines", app.runs.pipeline, *at, "runs", "pipeline")
         pipeline = self.profile.pipelines.get(app.runs.pipeline or "")

@@ -198,19 +198,10 @@ class Arrivals(Model):
 
     @model_validator(mode="after")
     def _own_parameters(self) -> Arrivals:
-        wanted = _PARAMETERS.get(self.process, ())
-        for name in ("shape", "relative_rates", "stay_s", "peak", "period_s"):
-            given = getattr(self, name) is not None
-            if given and name not in wanted:
-                raise wrong(f"process {self.process} has no {name}", "Drop it, or change the process.", at=(name,))
-            if not given and name in wanted:
-                raise wrong(f"process {self.process} needs {name}", f'Add "{name}".', at=(name,))
-        if self.peak is not None and self.peak < 1:
-            raise wrong("a peak is at least the mean: 1 or more", "Write peak rate / mean rate.", at=("peak",))
-        if self.relative_rates is not None and self.stay_s is not None:
-            from hetplan.profiles.slo_sections import check_states
+        if self.process != "poisson" or self.model_fields_set - {"process"}:
+            from hetplan.profiles.slo_sections import check_arrivals
 
-            check_states(self.relative_rates, self.stay_s)
+            check_arrivals(self.process, vars(self))
         return self
 
     @property
@@ -221,9 +212,6 @@ class Arrivals(Model):
         (200.0, 0.0)
         """
         return self.period_s or 10.0 * sum(self.stay_s or ())
-
-
-_PARAMETERS = {"gamma": ("shape",), "mmpp": ("relative_rates", "stay_s"), "diurnal": ("peak", "period_s")}
 
 
 def _shares(shares: tuple[float, ...]) -> tuple[float, ...]:

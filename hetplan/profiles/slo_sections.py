@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from hetplan.profiles.fields import Amount, Fraction, Key, Model, Money, PositiveAmount, Real, Sha256, wrong
 from hetplan.profiles.pipelines import Link
 
-__all__ = ["Candidate", "Device", "QualityTarget", "TraceRef", "Violations", "check_states", "late_word"]
+__all__ = ["Candidate", "Device", "QualityTarget", "TraceRef", "Violations", "check_arrivals", "late_word"]
+
+
+_PARAMETERS = {"gamma": ("shape",), "mmpp": ("relative_rates", "stay_s"), "diurnal": ("peak", "period_s")}
 
 
 class QualityTarget(Model):
@@ -58,7 +64,22 @@ class Candidate(Model):
     label: str | None = None
 
 
-def check_states(rates: tuple[float, ...], stays: tuple[float, ...]) -> None:
+def check_arrivals(process: str, stated: Mapping[str, Any]) -> None:
+    """Arrivals have the parameters of their process, and no others."""
+    wanted = _PARAMETERS.get(process, ())
+    for name in ("shape", "relative_rates", "stay_s", "peak", "period_s"):
+        given = stated[name] is not None
+        if given and name not in wanted:
+            raise wrong(f"process {process} has no {name}", "Drop it, or change the process.", at=(name,))
+        if not given and name in wanted:
+            raise wrong(f"process {process} needs {name}", f'Add "{name}".', at=(name,))
+    if stated["peak"] is not None and stated["peak"] < 1:
+        raise wrong("a peak is at least the mean: 1 or more", "Write peak rate / mean rate.", at=("peak",))
+    if stated["relative_rates"] is not None and stated["stay_s"] is not None:
+        _check_states(stated["relative_rates"], stated["stay_s"])
+
+
+def _check_states(rates: tuple[float, ...], stays: tuple[float, ...]) -> None:
     """The states of mmpp arrivals: a stay for each, and rates whose mean over the stays is 1."""
     if len(rates) != len(stays) or len(rates) < 2:
         raise wrong("one stay per rate, two states or more", "Give both lists one entry per state.", at=("stay_s",))
