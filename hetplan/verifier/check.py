@@ -11,7 +11,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.verifier.actions import check_actions
 from hetplan.verifier.claims import check_claims
 from hetplan.verifier.facts import Facts, check_options, gather
-from hetplan.verifier.flow import Flow, follow, why_not_followed
+from hetplan.verifier.flow import Flow, why_not_followed
+from hetplan.verifier.follow import follow
 from hetplan.verifier.money import check_cost
 from hetplan.verifier.promises import (
     Computed,
