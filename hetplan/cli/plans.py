@@ -19,7 +19,7 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.proved_again import Again
-    from hetplan.verifier.report import ClaimAgain
+    from hetplan.verifier.claims_again import ClaimAgain
 
 __all__ = ["diff", "differences", "show", "verify"]
 
@@ -137,7 +137,7 @@ def verify(
 
 def _open(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
     """Whether any bound of a plan was not proved again."""
-    from hetplan.verifier.report import Word
+    from hetplan.verifier.claims_again import Word
 
     words = {one.at: one.word for one in claims}
     bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
@@ -23,7 +24,7 @@ from hetplan.verifier.promises import (
     worst_of,
 )
 from hetplan.verifier.references import check_header, check_inputs, check_references, check_tables
-from hetplan.verifier.report import ClaimAgain, Report, Violation
+from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_resources, not_provided
 from hetplan.verifier.wanted import (
     asked,
@@ -35,6 +36,9 @@ from hetplan.verifier.wanted import (
     is_pipeline,
     largest_rates,
 )
+
+if TYPE_CHECKING:
+    from hetplan.verifier.claims_again import ClaimAgain
 
 __all__ = ["QuestionCheck", "Report", "Violation", "verify_plan"]
 
