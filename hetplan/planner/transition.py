@@ -20,6 +20,7 @@ class Names:
 
     A running group is the same where `alike` is: by default in everything but ids and count.
 
+    >>> from hetplan.profiles.workers import Load
     >>> names = Names(())
     >>> two = (Load(id="any"), Load(id="any"))
     >>> [load.id for load in names.named(Worker(id="any", hardware="gpu", loads=two)).loads]
@@ -66,6 +67,7 @@ def transition(
 ) -> tuple[Action, ...]:
     """The ordered actions, within the stock of offers and the limits on hardware; groups are the same by their ids.
 
+    >>> from hetplan.profiles.workers import Load
     >>> one = Worker(id="w1", hardware="gpu", count=1, loads=(Load(id="w1.a", variant="m"),))
     >>> two = one.model_copy(update={"count": 3})
     >>> [(a.do, a.worker or a.load, a.count) for a in transition((), (one,))]

@@ -86,6 +86,7 @@ def statistic_of(
     `named` is the option by which the user asked for `wanted`, "" where it is only the default: what the user named is
     refused where it was not measured.
 
+    >>> from hetplan.profiles.tables import Table
     >>> statistic_of(Table(quantity="latency_ms", p50=4.0, p99=9.0), "p95", at="tables.t")[0]
     'p99'
     """
