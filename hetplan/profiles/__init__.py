@@ -8,7 +8,7 @@ A map of this floor, from the outside in::
       file_format.py     `format` and `requires`: may this reader read it
       merge.py           several profile files -> one document, and which file each thing came from
       validate.py        pydantic's errors -> faults with file, path, value, reason and remedy
-      references.py      every reference leads somewhere (*_references.py: what few files have; dangling*.py: what does not)
+      references.py      every reference leads somewhere; *_references.py: what few files have; dangling*.py
       mix.py, traces.py  observed sizes -> bins; recorded arrivals -> seconds
       unit_traps.py      seconds as ms, percent as fraction, a price per month
       canonical.py       RFC 8785 and the digests
