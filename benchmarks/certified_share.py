@@ -38,7 +38,7 @@ import hetplan as hp
 from benchmarks import fleet, kept
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.solvers.milp_engine import MilpEngine
-from hetplan.verifier.report import Word
+from hetplan.verifier.claims_again import Word
 
 TIMES, SECONDS = 3.0, 0.2
 """The proof may take so many times the solve, or so long."""

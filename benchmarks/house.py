@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FRONT = {
     "front_door",
     "registry",
+    "registry_further",
+    "which_question",
     "plugins",
     "proved_again",
     "planning_again",
@@ -126,8 +128,8 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 def named(tree: Path) -> set[str]:
     """The rooms whose parts the registry names and loads when they are asked for."""
-    text = (tree / "hetplan" / "registry.py").read_text()
-    words = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+    texts = [file.read_text() for file in (tree / "hetplan").glob("registry*.py")]
+    words = [node.value for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
     places = [str(word).removeprefix("hetplan.") for word in words if str(word).startswith("hetplan.")]
     # A fleet asks the questions of its parts through the front door, which is where the arrows begin.
     return {room_of(place) for place in places if ":" in place} - {room_of("front_door:plan_for")}

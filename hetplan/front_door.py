@@ -25,11 +25,11 @@ from hetplan.profiles.plan import Method, Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
 from hetplan.profiles.validate import validate
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
+    from hetplan.profiles.state import State
     from hetplan.verifier.check import Report
 
 __all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "solve", "verified"]
@@ -105,13 +105,9 @@ def choose(
     """The question that the files ask (or the one named), and its options, checked."""
     kind = registry.problem(question or _infer(inputs))
     if question and (reasons := _in_the_way(kind.question, inputs)):
-        first = reasons[0]
-        raise InputError.one(
-            file=inputs.files.get(first.file, first.file),
-            path=first.path,
-            why=f"the files do not ask the question {kind.question}: {first.why}",
-            remedy=first.remedy or "Change the file, or leave --question out to have it inferred.",
-        )
+        from hetplan.which_question import not_asked
+
+        raise not_asked(kind.question, reasons[0], inputs)
     name = _formulation(kind, formulation)
     return Choice(kind, name, options_of(kind, name, options or {}), inferred=not question)
 
@@ -229,59 +225,24 @@ def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = T
 
 def _infer(inputs: Inputs) -> str:
     """The most specific of hetplan's own questions that fits; where none does, the one of others that does."""
-    from hetplan.problems.ladder import LADDER
+    from hetplan.problems import ladder
 
-    found: dict[str, tuple[Obstacle, ...]] = {}
-    for name in LADDER:
-        found[name] = registry.obstacles(name, inputs)
-        if not found[name]:
+    for name in ladder.LADDER:
+        if not ladder.is_ruled_out(name, inputs) and not registry.obstacles(name, inputs):
             return name
-    others = [name for name in registry.problem_names() if name not in LADDER]
-    found |= {name: registry.obstacles(name, inputs) for name in others}
-    fitting = [name for name in others if not found[name]]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise InputError.one(
-            file=inputs.files.get("slo", "slo"),
-            path="$.apps",
-            why=f"this fits several questions: {', '.join(fitting)}",
-            remedy="Name one with --question.",
-        )
-    if _between(inputs):
-        return "fleet"
-    nearest = min(found, key=lambda name: (sum(one.essential for one in found[name]), len(found[name])))
-    first = found[nearest][0]
-    raise InputError.one(
-        file=inputs.files.get(first.file, first.file),
-        path=first.path,
-        why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
-        remedy=f"{first.remedy} `hetplan questions` lists the others.",
-    )
+    from hetplan.which_question import further
 
-
-def _between(inputs: Inputs) -> bool:
-    """Whether files that no question's own program answers are a fleet of one period."""
-    from hetplan.problems.fleet.asks import between
-
-    return not any(between(inputs))
+    return further(inputs)
 
 
 def _formulation(kind: type[Problem], name: str | None) -> str:
     if name is None:
         return next(iter(kind.formulations))
-    wanted = name.lower().replace("_", "-")
-    if wanted in kind.formulations:
-        return wanted
-    by_paper = [mine for mine, paper in kind.like.items() if paper == wanted]
-    if by_paper:
-        return by_paper[0]
-    raise InputError.one(
-        path="formulation",
-        value=name,
-        why=f"the question {kind.question} has no such formulation",
-        remedy=f"Choose one of {', '.join(kind.formulations)}; `hetplan options {kind.question}` describes them.",
-    )
+    if name in kind.formulations:
+        return name
+    from hetplan.which_question import formulation_meant
+
+    return formulation_meant(kind, name)
 
 
 def _known(engines: registry.Engines, name: str | None, flag: str) -> None:

@@ -22,7 +22,7 @@ from hetplan import registry
 from hetplan.front_door import plan_for
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.tables import Statistic
-from hetplan.verifier.report import ClaimAgain, Word
+from hetplan.verifier.claims_again import ClaimAgain, Word
 
 if TYPE_CHECKING:
     from hetplan.planner.answer import Limits

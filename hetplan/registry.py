@@ -1,5 +1,8 @@
 """The one list of what hetplan is made of. To add a part is to add its line here, or an entry point elsewhere.
 
+Here are the parts that plans are made with: questions, engines, checks, tools. The others (targets, importers of
+foreign files, what is compiled ahead) are in `registry_further`.
+
 Entry points of other packages (groups `hetplan.problems`, `.solvers`, `.checks`, `.targets`, `.importers`) join the
 same lists, behind what is listed here. Nothing is imported before it is asked for, and entry points are looked up once
 in a process, when a name is wanted that is not listed here.
@@ -16,25 +19,22 @@ from hetplan.errors import InputError
 from hetplan.plugins import plugins, sound_plugins
 
 if TYPE_CHECKING:
-    from hetplan.executor.target import Target
     from hetplan.planner.contract import Problem, Solver
     from hetplan.planner.terms import Obstacle, Tools
     from hetplan.profiles.inputs import Inputs
 
 __all__ = [
-    "KERNELS",
     "PROBLEMS",
     "SOLVERS",
     "Engines",
     "check_of",
-    "compile_ahead",
-    "importers",
+    "find_part",
+    "load_part",
     "obstacles",
     "problem",
     "problem_names",
     "solver_names",
     "solvers",
-    "target",
     "tools_of",
 ]
 
@@ -137,43 +137,6 @@ TOOLS = {
 }
 """Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""
 
-KERNELS = {
-    "simulation": "hetplan.simulator.simulation:compile_kernels",
-    "pools": "hetplan.simulator.pool_replay:compile_kernels",
-    "tokens": "hetplan.simulator.tokens:compile_kernels",
-    "policies": "hetplan.solvers.queue_structured:compile_kernels",
-    "simulated policies": "hetplan.simulator.policy:compile_kernels",
-    "dispatch": "hetplan.dispatch.rules:compile_kernels",
-    "large decision processes": "hetplan.solvers.mdp_wide_kernels:compile_kernels",
-}
-"""What is compiled -> what compiles it ahead."""
-
-IMPORTERS = {
-    "melange": "hetplan.profiles.imports.melange:convert",
-    "aibrix": "hetplan.profiles.imports.melange:convert",
-    "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
-    "skypilot": "hetplan.profiles.imports.skypilot:convert",
-    "prices": "hetplan.profiles.imports.skypilot:convert",
-    "vllm": "hetplan.profiles.imports.vllm:convert",
-    "vllm-law": "hetplan.profiles.imports.serving_laws:vllm",
-    "guidellm": "hetplan.profiles.imports.serving_laws:guidellm",
-    "inference-perf": "hetplan.profiles.imports.serving_laws:inference_perf",
-    "aiconfigurator": "hetplan.profiles.imports.aiconfigurator:convert",
-    "datasheet": "hetplan.profiles.imports.datasheet:convert",
-    "sageserve": "hetplan.profiles.imports.sageserve:convert",
-    "token-trace": "hetplan.profiles.imports.token_traces:convert",
-    "trace": "hetplan.profiles.imports.trace:convert",
-}
-"""Kind of foreign file -> its converter."""
-
-TARGETS = {
-    "local": "hetplan.executor.local:Local",
-    "ssh": "hetplan.executor.ssh.target:SshTarget",
-    "kubernetes": "hetplan.executor.kubernetes.target:Kubernetes",
-    "ray": "hetplan.executor.ray:Ray",
-}
-"""Kind of target in hosts.toml -> the class that runs things there."""
-
 
 def problem_names() -> list[str]:
     """Every question at hand, hetplan's own first."""
@@ -184,7 +147,7 @@ def problem(name: str) -> type[Problem]:
     """The class of a question, by its name or by the name of its paper."""
     wanted = name.lower()
     wanted = ALIASES.get(wanted, wanted)
-    found = _find(PROBLEMS, "problems", wanted)
+    found = find_part(PROBLEMS, "problems", wanted)
     if found is None:
         raise InputError.one(
             path="question",
@@ -203,7 +166,7 @@ def obstacles(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
 
     if question in LADDER:
         return LADDER[question](inputs)
-    found: type[Problem] | None = _find(PROBLEMS, "problems", question)
+    found: type[Problem] | None = find_part(PROBLEMS, "problems", question)
     said = () if found is None else found.fits(inputs)
     if isinstance(said, str):
         return (Obstacle(said, essential=True),) if said else ()
@@ -248,7 +211,7 @@ def solvers(form: str | None = None) -> list[Solver]:
 
 def _engine(where: str) -> Solver:
     """An engine has no state: one of each is enough."""
-    made: Solver = _load(where)()
+    made: Solver = load_part(where)()
     return made
 
 
@@ -258,7 +221,7 @@ def _plugin_engines() -> list[Solver]:
 
 def check_of(question: str) -> Callable[..., Any] | None:
     """The verifier's check of a question's promise, or None where it has none."""
-    found: Callable[..., Any] | None = _find(CHECKS, "checks", question)
+    found: Callable[..., Any] | None = find_part(CHECKS, "checks", question)
     return found
 
 
@@ -279,45 +242,20 @@ def tools_of(question: str, given: Tools | None = None) -> Tools:
 
 def _on_first_call(where: str) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> Any:
-        return _load(where)(*args, **named)
+        return load_part(where)(*args, **named)
 
     return call
 
 
-def compile_ahead(what: str) -> None:
-    """Compile one entry of `KERNELS`."""
-    module, _, attribute = KERNELS[what].partition(":")
-    getattr(import_module(module), attribute)()
-
-
-def importers() -> dict[str, Callable[..., Any]]:
-    """Converters of foreign files."""
-    names = [*IMPORTERS, *sound_plugins("importers", IMPORTERS)]
-    return {name: _find(IMPORTERS, "importers", name) for name in names}
-
-
-def target(kind: str) -> type[Target]:
-    """The class of a kind of target."""
-    found = _find(TARGETS, "targets", kind.lower())
-    if found is None:
-        raise InputError.one(
-            file="hosts.toml",
-            path="$.targets",
-            value=kind,
-            why="there is no such kind of target",
-            remedy=f"Choose one of {', '.join([*TARGETS, *sound_plugins('targets', TARGETS)])}.",
-        )
-    made: type[Target] = found
-    return made
-
-
-def _find(own: Mapping[str, str], group: str, name: str) -> Any:
+def find_part(own: Mapping[str, str], group: str, name: str) -> Any:
+    """The part of this name in a list, else the one that another package brings to the group; None for neither."""
     if name in own:
-        return _load(own[name])
+        return load_part(own[name])
     plugin = plugins(group).get(name)
     return plugin.load() if plugin is not None else None
 
 
-def _load(where: str) -> Any:
+def load_part(where: str) -> Any:
+    """What is at "module:name"."""
     module, _, attribute = where.partition(":")
     return getattr(import_module(module), attribute)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hetplan.compiled import cache_folder, is_compiled
-from hetplan.registry import KERNELS
+from hetplan.registry_further import KERNELS
 
 settings.register_profile(
     "any machine",
@@ -32,7 +32,7 @@ settings.load_profile("any machine")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-COMPILE = "import sys; from hetplan.registry import compile_ahead; compile_ahead(sys.argv[1])"
+COMPILE = "import sys; from hetplan.registry_further import compile_ahead; compile_ahead(sys.argv[1])"
 
 
 @pytest.hookimpl(tryfirst=True)

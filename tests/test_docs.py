@@ -217,7 +217,7 @@ def test_what_a_page_shows_runs(page: Path, started: bool, tmp_path: Path, monke
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for table in ("PROBLEMS", "CHECKS", "TOOLS", "SOLVERS", "IMPORTERS"):
+    for table in ("PROBLEMS", "CHECKS", "TOOLS", "SOLVERS"):
         monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
     names: dict[str, object] = {}
     ports = free_ports(page)

@@ -15,7 +15,7 @@ import pytest
 import hetplan as hp
 from benchmarks.forged_plans import EXAMPLES as EXAMPLES_OF_ALL
 from hetplan.proved_again import Again, prove
-from hetplan.verifier.report import Word
+from hetplan.verifier.claims_again import Word
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = {

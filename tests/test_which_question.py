@@ -16,7 +16,7 @@ import pytest
 import hetplan as hp
 from hetplan import plugins, registry
 from hetplan.front_door import choose
-from hetplan.problems.ladder import LADDER
+from hetplan.problems.ladder import LADDER, is_ruled_out
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SHIPPED = {
@@ -97,6 +97,19 @@ def test_the_ladder_has_every_question() -> None:
     inputs = hp.load_inputs(profile, slo)
     for name in LADDER:
         assert tuple(registry.problem(name).fits(inputs)) == registry.obstacles(name, inputs)
+
+
+@pytest.mark.parametrize(("example", "question"), SHIPPED.items())
+def test_a_glance_rules_out_only_what_has_obstacles(example: str, question: str) -> None:
+    profile, slo = files(example)
+    assert not is_ruled_out(question, hp.load_inputs(profile, slo))
+    for place in places(slo):
+        try:
+            inputs = hp.load_inputs(profile, without(slo, place))
+        except hp.InputError:
+            continue
+        for name in LADDER:
+            assert LADDER[name](inputs) or not is_ruled_out(name, inputs), (place, name)
 
 
 @pytest.mark.parametrize("example", SHIPPED)

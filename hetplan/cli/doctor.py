@@ -92,7 +92,7 @@ def doctor(
 
 
 def _compile_all(out: Output) -> None:
-    from hetplan.registry import KERNELS, compile_ahead
+    from hetplan.registry_further import KERNELS, compile_ahead
 
     for number, name in enumerate(KERNELS, 1):
         began = time.monotonic()

@@ -47,7 +47,7 @@ def apply(
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts, with_setting
-        from hetplan.registry import target
+        from hetplan.registry_further import target
 
         if (plan is None) != undo:
             why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
@@ -133,7 +133,7 @@ def status(
         from hetplan.executor.durable import write_durably
         from hetplan.executor.hosts_file import read_hosts
         from hetplan.profiles.yaml_text import is_yaml, write_yaml
-        from hetplan.registry import target
+        from hetplan.registry_further import target
 
         with Deployment(read_hosts(hosts), targets=target) as deployment:
             unfinished = deployment.unfinished()
@@ -189,7 +189,7 @@ def keep(
         from hetplan.executor.local import Local
         from hetplan.executor.systemd import unit_name, unit_text
         from hetplan.profiles.plan_file import write_atomically
-        from hetplan.registry import target
+        from hetplan.registry_further import target
 
         read = read_hosts(hosts)
         with Deployment(read, targets=target) as deployment:
@@ -218,7 +218,7 @@ def down(
     with Output("down", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts
-        from hetplan.registry import target
+        from hetplan.registry_further import target
 
         with Deployment(read_hosts(hosts), targets=target) as deployment:
             seen = _seen(out, deployment, acts=yes)

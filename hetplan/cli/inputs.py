@@ -51,7 +51,7 @@ def check(
 
 
 def _kinds() -> list[str]:
-    from hetplan.registry import importers
+    from hetplan.registry_further import importers
 
     return sorted(importers())
 
@@ -89,7 +89,7 @@ def import_file(
     """
     with Output("import") as out:
         from hetplan.profiles.plan_file import write_atomically
-        from hetplan.registry import importers
+        from hetplan.registry_further import importers
 
         known = importers()
         if kind not in known:

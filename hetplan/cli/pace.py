@@ -1,9 +1,7 @@
-"""How far long work is and how long it will still take; lines that fit a narrow terminal."""
+"""How far long work is, and how long it will still take."""
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from hetplan.planner.spread import left_in_words
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
 
-__all__ = ["Pace", "folded", "now_and_then", "on_terminal"]
+__all__ = ["Pace", "now_and_then", "on_terminal"]
 
 SECONDS_BETWEEN_LINES = 30.0
 """How often long work says where it is, where nobody sits at a terminal."""
@@ -94,13 +92,3 @@ def on_terminal() -> Iterator[Callable[[Event], None]]:
                 status.update(escape(pace.text(event)))
 
         yield show
-
-
-def folded(line: str) -> str:
-    """The line on several where the terminal is too narrow for it, the further ones indented as the first."""
-    width = shutil.get_terminal_size().columns
-    if len(line) <= width:
-        return line
-    indent = " " * min(len(line) - len(line.lstrip()), width // 2)
-    more = textwrap.wrap(line.strip(), max(width - len(indent), 10), break_on_hyphens=False, break_long_words=False)
-    return "\n".join(indent + part for part in more)

@@ -6,10 +6,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import IO
 
 __all__ = ["Page", "number", "printable"]
 
@@ -66,7 +63,7 @@ class Page:
             return
         shown = printable(text)
         if self.rich:
-            from hetplan.cli.pace import folded
+            from hetplan.cli.terminal import folded
 
             shown = "\n".join(map(folded, shown.split("\n")))
         print(shown, file=self.stream)
@@ -77,7 +74,9 @@ class Page:
             return
         self.line()
         if self.rich:
-            self._console().print(printable(text), style="bold", markup=False, highlight=False)
+            from hetplan.cli.terminal import show_heading
+
+            show_heading(printable(text), self.stream)
         else:
             self.line(text)
 
@@ -88,27 +87,12 @@ class Page:
             return
         to_right = {columns.index(name) for name in right}
         if self.rich:
-            self._rich_table(columns, cells, to_right)
+            from hetplan.cli.terminal import show_table
+
+            show_table(columns, cells, to_right, self.stream)
         else:
             for row in [list(columns), *cells]:
                 self.line(_aligned(row, _widths(columns, cells), to_right))
-
-    def _rich_table(self, columns: Sequence[str], cells: list[list[str]], to_right: set[int]) -> None:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold cyan")
-        for i, name in enumerate(columns):
-            table.add_column(name, justify="right" if i in to_right else "left", overflow="fold")
-        for row in cells:
-            table.add_row(*(Text(cell) for cell in row))
-        self._console().print(table)
-
-    def _console(self) -> Console:
-        from rich.console import Console
-
-        return Console(file=self.stream)
 
 
 def _widths(columns: Sequence[str], cells: list[list[str]]) -> list[int]:

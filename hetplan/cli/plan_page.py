@@ -197,19 +197,10 @@ def show_outcome(outcome: Outcome, page: Page) -> None:
     if outcome.plan is not None:
         show_plan(outcome.plan, page, made_here=True, missed=outcome.finding.target_missed)
         page.line()
-        page.line(outcome.reason)
-    else:
-        page.line(outcome.reason)
+    page.line(outcome.reason)
+    if outcome.plan is None:
         show_notices(outcome.warnings, page)
-    if outcome.violations:
-        page.heading("What the verification found")
-        for violation in outcome.violations:
-            page.line(f"  {violation}")
-    if outcome.why:
-        page.heading("Why")
-        for reason in outcome.why:
-            page.line(f"  {reason}")
-    if outcome.repairs:
-        page.heading("What would make it possible")
-        for number, repair in enumerate(outcome.repairs, start=1):
-            page.line(f"  {number}. {repair.text}")
+    if outcome.violations or outcome.why or outcome.repairs:
+        from hetplan.cli.why_page import show_why
+
+        show_why(outcome, page)

@@ -19,7 +19,7 @@ from hetplan.errors import InputError
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.proved_again import Again
-    from hetplan.verifier.report import ClaimAgain
+    from hetplan.verifier.claims_again import ClaimAgain
 
 __all__ = ["diff", "differences", "show", "verify"]
 
@@ -137,7 +137,7 @@ def verify(
 
 def _open(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
     """Whether any bound of a plan was not proved again."""
-    from hetplan.verifier.report import Word
+    from hetplan.verifier.claims_again import Word
 
     words = {one.at: one.word for one in claims}
     bound = [f"claims[{place}]" for place, claim in enumerate(plan.claims) if claim.bound is not None]
@@ -252,7 +252,7 @@ def _with_hosts(out: Output, plan: Path, hosts: Path) -> int:
     from hetplan.cli.hosts import show_difference
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
-    from hetplan.registry import target
+    from hetplan.registry_further import target
 
     with Deployment(read_hosts(hosts), targets=target) as deployment:
         return show_difference(out, deployment.difference(plan_from(plan)))

@@ -67,11 +67,11 @@ def follow(
 
 
 def _deployment(stack: ExitStack, hosts: Path) -> Deployment:
-    from hetplan import registry
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
+    from hetplan.registry_further import target
 
-    return stack.enter_context(Deployment(read_hosts(hosts), targets=registry.target))
+    return stack.enter_context(Deployment(read_hosts(hosts), targets=target))
 
 
 class _Applied:

@@ -241,13 +241,13 @@ def _run(
     once: bool,
     wait_s: float,
 ) -> Ended:
-    from hetplan import registry
     from hetplan.cli.long_work import interruptible
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
+    from hetplan.registry_further import target
     from hetplan.watching import Watching
 
-    with Deployment(read_hosts(hosts), targets=registry.target) as deployment:
+    with Deployment(read_hosts(hosts), targets=target) as deployment:
         watching = Watching(
             make,
             _Deployed(deployment, wait_s, known.streams),

@@ -21,9 +21,9 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
-from hetplan.serving.law import settings_of
 from hetplan.serving.loads import law_of_load, run_of, same_point, written
 from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of, slowest_of
+from hetplan.serving.reading import settings_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.steps import (
     balancing_of,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -63,7 +63,11 @@ class Asking:
         self.limits = limits or Limits()
         self.records: list[Record] = []
         self.warnings: list[str] = []
-        self._engines: Engines = _Listed(engines) if isinstance(engines, Sequence) else engines
+        if isinstance(engines, Sequence):
+            from hetplan.planner.listed_engines import Listed
+
+            engines = Listed(engines)
+        self._engines: Engines = engines
         self._solver, self._recheck = solver, recheck
         self._on_event, self._clock, self._began = on_event, clock, clock()
         self._over: float | None = None
@@ -246,18 +250,3 @@ class Asking:
             if answer.stop is Stop.CANCELLED and not answer.has_point:
                 raise Cancelled(f"cancelled during {record.about or record.form.kind}")
         return record.answers
-
-
-class _Listed:
-    """Engines that are at hand already."""
-
-    def __init__(self, engines: Sequence[Solver]) -> None:
-        self._engines = tuple(engines)
-
-    def of(self, form: str) -> Iterator[Solver]:
-        """Those of one kind of form, as they were listed."""
-        return (engine for engine in self._engines if engine.form == form)
-
-    def named(self, name: str, form: str) -> Solver | None:
-        """The one of this name, where it answers this kind of form."""
-        return next((engine for engine in self.of(form) if engine.name == name), None)

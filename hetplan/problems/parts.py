@@ -30,7 +30,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.profile import Offer
-from hetplan.profiles.slo import App, Objective, Violations
+from hetplan.profiles.slo import App, Objective
+from hetplan.profiles.slo_sections import Violations
 from hetplan.serving.strictest import strictest
 
 __all__ = ["Asked", "AtCapacities", "Cone", "Table", "named_apart"]

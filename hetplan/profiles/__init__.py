@@ -8,13 +8,13 @@ A map of this floor, from the outside in::
       file_format.py     `format` and `requires`: may this reader read it
       merge.py           several profile files -> one document, and which file each thing came from
       validate.py        pydantic's errors -> faults with file, path, value, reason and remedy
-      references.py      every reference leads somewhere
+      references.py      every reference leads somewhere; *_references.py: what few files have; dangling*.py
       mix.py, traces.py  observed sizes -> bins; recorded arrivals -> seconds
       unit_traps.py      seconds as ms, percent as fraction, a price per month
       canonical.py       RFC 8785 and the digests
     profile.py, pipelines.py, slo.py, state.py, workers.py    the models, made of fields.py
     plan.py, plan_sections.py, plan_policy.py   the plan's models; plan_file.py writes it, read_plan.py reads it
-    tables.py          measured tables, read between their points (multilinear.py)
+    tables.py          measured tables, read on their grid, and between its points (multilinear.py)
     schema.py          JSON Schemas
     lint.py            what `hetplan check` says of valid inputs
     imports/           other tools' files

@@ -39,7 +39,6 @@ __all__ = [
     "Fraction",
     "Grid",
     "Id",
-    "IdOrStar",
     "Inside",
     "Key",
     "Later",
@@ -48,12 +47,13 @@ __all__ = [
     "Named",
     "NonNegative",
     "OneOf",
-    "PathKey",
     "Positive",
     "PositiveAmount",
     "PositiveCount",
     "Real",
     "Sha256",
+    "Xi",
+    "as_id",
     "money_text",
     "parse_money",
     "wrong",
@@ -120,14 +120,15 @@ def is_id(value: str) -> bool:
     return _ID.match(value) is not None
 
 
-def _id(value: object, info: ValidationInfo) -> object:
+def as_id(value: object, info: ValidationInfo) -> object:
+    """The id in lower case; an error where it is none."""
     if not isinstance(value, str) or _ID.match(value):
         return value
     lowered = value.lower()
     if not _ID.match(lowered):
         raise wrong(
             "an id is 1 to 63 of a-z 0-9 . _ - and starts with a letter or digit",
-            f"Write for instance {_as_id(value)!r}.",
+            f"Write for instance {_near_id(value)!r}.",
         )
     if isinstance(info.context, Mapping):
         # The loader hands in a list; what was normalised is reported once, as a warning.
@@ -135,7 +136,7 @@ def _id(value: object, info: ValidationInfo) -> object:
     return lowered
 
 
-def _as_id(value: str) -> str:
+def _near_id(value: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", value.lower()).strip("._-")[:63] or "x1"
 
 
@@ -156,30 +157,11 @@ def _no_twins(value: object) -> object:
 Id = Annotated[
     str,
     Strict(),
-    BeforeValidator(_id),
+    BeforeValidator(as_id),
     WithJsonSchema({"type": "string", "pattern": "^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"}),
 ]
 """The name of a thing in a file, or a reference to one; written in any case, held in lower case."""
 
-
-def _id_or_star(value: object, info: ValidationInfo) -> object:
-    return value if value == "*" else _id(value, info)
-
-
-IdOrStar = Annotated[str, Strict(), BeforeValidator(_id_or_star)]
-"""An id, or "*" for any other."""
-
-_PATH = re.compile(r"[a-z0-9][a-z0-9._-]*=[^=/]+(/[a-z0-9][a-z0-9._-]*=[^=/]+)*\Z")
-
-
-def _path_key(value: object) -> object:
-    if isinstance(value, str) and not _PATH.match(value := value.lower()):
-        raise wrong("a path is node=variant steps joined by /", 'Write for instance "d=yolo-n/c=rn50".')
-    return value
-
-
-PathKey = Annotated[str, Strict(), BeforeValidator(_path_key)]
-"""A path through a pipeline: "node=variant/node=variant"."""
 
 T = TypeVar("T")
 Named = Annotated[dict[Id, T], BeforeValidator(_no_twins)]
@@ -218,6 +200,8 @@ Inside = Annotated[
     Literal["round_robin", "shortest_queue"] | None,
     Field(description="which server of a group gets the next query; by default any of them, at random"),
 ]
+
+Xi = Annotated[float, Field(gt=0, le=1, description="the share of the target that a prediction may use up")]
 
 Currency = Annotated[str, Strict(), Field(pattern=r"^[A-Z]{3}$")]
 """A currency's three letters; hetplan never converts between currencies."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
+
+if TYPE_CHECKING:
+    from hetplan.profiles.state import State
 
 __all__ = ["FileOf", "Inputs", "Origins", "Steps"]
 

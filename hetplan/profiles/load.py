@@ -22,15 +22,14 @@ from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import Model
 from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
-from hetplan.profiles.json_path import shortened
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.state import State
 from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
 
 if TYPE_CHECKING:
+    from hetplan.profiles.state import State
     from hetplan.profiles.validation_faults import Located
 
 __all__ = ["Given", "Loaded", "count_observed", "load_inputs", "read_kind"]
@@ -88,7 +87,7 @@ def _load_inputs(
 ) -> Inputs:
     profile = profiles if isinstance(profiles, Loaded) else read_kind(profiles, "profile", Profile)
     read_slo = read_kind([slo], "slo", Slo)
-    read_state = read_kind([state], "state", State) if state is not None else None
+    read_state = _state(state) if state is not None else None
     faults = profile.faults + read_slo.faults + (read_state.faults if read_state else [])
     warnings = profile.warnings + read_slo.warnings + (read_state.warnings if read_state else [])
     faults += _dangling(profile, read_slo, read_state, profile_checked=isinstance(profiles, Loaded))
@@ -106,7 +105,12 @@ def _load_inputs(
     measured_document = None
     if measured is not None:
         try:
-            measured_document = _measured(measured)
+            from hetplan.profiles.measured import measured_document_of
+
+            name = source_name(measured, "measured")
+            measured_document = measured_document_of(
+                measured, name, lambda: _document(measured, "measured", name, Model)
+            )
         except InputError as error:
             faults += error.faults
     if faults or profile.model is None or read_slo.model is None:
@@ -136,6 +140,12 @@ def _load_inputs(
         refuse_foreign_measurements(inputs)
         refuse_malformed_measurements(inputs)
     return inputs
+
+
+def _state(state: Given) -> Loaded[State]:
+    from hetplan.profiles.state import State
+
+    return read_kind([state], "state", State)
 
 
 def _state_of(read_state: Loaded[State] | None, profile: Profile) -> State | None:
@@ -276,15 +286,3 @@ def count_observed(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
     from hetplan.profiles.observed import count_sizes
 
     return count_sizes(slo, file_of)
-
-
-def _measured(source: Given) -> Any:
-    name = source_name(source, "measured")
-    from hetplan.profiles.journal import journal_document
-
-    document = journal_document(source, name) or _document(source, "measured", name, Model)
-    if not isinstance(document, Mapping):
-        raise InputError.one(
-            file=name, path="$", value=shortened(document), why="a JSON object at the top", remedy="Put it into { }."
-        )
-    return document

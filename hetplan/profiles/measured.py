@@ -6,17 +6,30 @@ Whether they suit a search (its ranges, its samples, the paths that queries may 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.json_path import shortened
 
-__all__ = ["refuse_malformed_measurements"]
+__all__ = ["measured_document_of", "refuse_malformed_measurements"]
 
 SET_ASIDE = "set-aside"
 """The verdict on a setting that could not be measured: nothing more is said of it."""
 REMEDY = "Give the journal that --evaluate wrote for these inputs."
+
+
+def measured_document_of(source: Any, name: str, read: Callable[[], Any]) -> Mapping[str, Any]:
+    """The measurements of a source: of a journal, or of a document that `read` reads."""
+    from hetplan.profiles.journal import journal_document
+
+    document = journal_document(source, name) or read()
+    if not isinstance(document, Mapping):
+        raise InputError.one(
+            file=name, path="$", value=shortened(document), why="a JSON object at the top", remedy="Put it into { }."
+        )
+    return document
 
 
 def refuse_malformed_measurements(inputs: Inputs) -> None:

@@ -68,17 +68,6 @@ class Cells:
             stride //= len(steps)
             self._axes.append((name, steps, {step: n * stride for n, step in enumerate(steps)}, stride))
 
-    def on_grid(self, points: Sequence[Mapping[str, float]]) -> list[float | None] | None:
-        """The cell of each point; None where some point is no grid point (or no point at all)."""
-        cells = self.flat
-        try:
-            if len(self._axes) == 1:
-                name, _, places, _ = self._axes[0]
-                return [cells[places[point[name]]] for point in points]
-            return [cells[sum(places[point[name]] for name, _, places, _ in self._axes)] for point in points]
-        except (KeyError, TypeError):
-            return None
-
     def read(self, point: Mapping[str, float]) -> tuple[float, bool]:
         """The value at a point, and whether the point lies outside the grid; `OffTable` where there is none."""
         corners, beyond = self._corners(point, clamp=self.outside == "clamp")

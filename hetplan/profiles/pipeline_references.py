@@ -12,8 +12,16 @@ from hetplan.profiles.profile import Metric, Profile
 
 if TYPE_CHECKING:
     from hetplan.profiles.pipelines import Pipeline
+    from hetplan.profiles.slo_sections import Device
 
-__all__ = ["check_pipeline", "check_tiers", "combined", "known_tier"]
+__all__ = ["check_device", "check_pipeline", "check_tiers", "combined", "known_tier"]
+
+
+def check_device(found: Dangling, device: Device, at: Steps) -> None:
+    """The links of an application's own device join tiers of the profile."""
+    for number, link in enumerate(device.links):
+        for end, tier in enumerate(link.between):
+            known_tier(found, tier, *at, "links", number, "between", end)
 
 
 def check_pipeline(found: Dangling, name: str, pipeline: Pipeline) -> None:

@@ -1,24 +1,25 @@
-"""The pipelines of a profile: what one query passes through, step by step, and what its answers come to."""
+"""The pipelines of a profile: what one query passes through, over which links, and what its answers come to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, Strict, ValidationInfo, model_validator
 
 from hetplan.profiles.fields import (
     Amount,
     Fraction,
     Id,
-    IdOrStar,
     Key,
     Later,
     Model,
     Named,
-    PathKey,
+    PositiveAmount,
     PositiveCount,
     Real,
+    as_id,
     wrong,
 )
 
@@ -29,10 +30,44 @@ else:
     _ApiCall = Annotated[Any, Later("hetplan.profiles.apis:ApiCall")]
     _KnobSpace = Annotated[Any, Later("hetplan.profiles.knobs:KnobSpace")]
 
-__all__ = ["Edge", "Node", "Outcomes", "PathQuality", "Pipeline"]
+__all__ = ["Edge", "Link", "Node", "Outcomes", "PathQuality", "Pipeline"]
 
 _SHARES_MATCH = 1e-6
 """Shares that differ from a sum of 1 by less were rounded."""
+
+
+def _id_or_star(value: object, info: ValidationInfo) -> object:
+    return value if value == "*" else as_id(value, info)
+
+
+IdOrStar = Annotated[str, Strict(), BeforeValidator(_id_or_star)]
+"""An id, or "*" for any other."""
+
+_PATH = re.compile(r"[a-z0-9][a-z0-9._-]*=[^=/]+(/[a-z0-9][a-z0-9._-]*=[^=/]+)*\Z")
+
+
+def _path_key(value: object) -> object:
+    if isinstance(value, str) and not _PATH.match(value := value.lower()):
+        raise wrong("a path is node=variant steps joined by /", 'Write for instance "d=yolo-n/c=rn50".')
+    return value
+
+
+PathKey = Annotated[str, Strict(), BeforeValidator(_path_key)]
+"""A path through a pipeline: "node=variant/node=variant"."""
+
+
+class Link(Model):
+    """A network link between two tiers."""
+
+    between: tuple[Id, Id]
+    bandwidth_mbps: PositiveAmount
+    latency_ms: Amount = 0.0
+
+    @model_validator(mode="after")
+    def _two_ends(self) -> Link:
+        if self.between[0] == self.between[1]:
+            raise wrong("a link joins two different tiers", "Name the other tier.", at=("between", 1))
+        return self
 
 
 class Outcomes(Model):

@@ -1,4 +1,4 @@
-"""The dispatch sections of a plan that pools do not have: rules of text, pipelines, compound applications, policies.
+"""The dispatch sections that few plans have: rules that pools name, rules of text, pipelines, compound plans, policies.
 
 For pipelines: how queries go from step to step, and what becomes of late ones. For compound applications: which of its
 plans an application got, and where its operators run. The tables of policies are in `plan_policy.py`.
@@ -10,18 +10,48 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hetplan.profiles.fields import Count, Fraction, Id, Inside, Key, Model, NonNegative, Positive, Real
+from hetplan.profiles.fields import Count, Fraction, Id, Inside, Key, Model, NonNegative, Positive, Real, Xi
 
 __all__ = [
     "BackupEntry",
     "ChosenPlanDispatch",
+    "EarliestDispatch",
     "Estimate",
+    "FcfsDispatch",
     "LeastWorkDispatch",
     "MostAccurateFirstDispatch",
     "PathSharesDispatch",
     "QueueSlackDispatch",
     "RoundRobinDispatch",
+    "ThresholdDispatch",
 ]
+
+
+class FcfsDispatch(Model):
+    """The oldest waiting query goes to a free instance, those of the first preferred hardware first (Ribbon)."""
+
+    rule: Literal["fcfs/1"] = "fcfs/1"
+    late: str = "serve"
+    prefer: tuple[Id, ...] = ()
+
+
+class ThresholdDispatch(Model):
+    """Queries above the threshold queue for the base hardware, the others for the rest (DeepRecSys)."""
+
+    rule: Literal["threshold/1"] = "threshold/1"
+    late: str = "serve"
+    threshold: NonNegative
+    base: Id
+
+
+class EarliestDispatch(Model):
+    """On arrival a query queues where it is predicted to be done first (Clockwork)."""
+
+    rule: Literal["earliest/1"] = "earliest/1"
+    late: str = "serve"
+    slo_ms: Positive
+    xi: Xi = 0.98
+    predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
 
 
 class LeastWorkDispatch(Model):

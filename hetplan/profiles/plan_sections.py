@@ -1,7 +1,7 @@
 """Sections that a plan has, and each of its parts: how it was made, routes, rules, promises, claims, warnings.
 
-Here are the dispatch rules of pools; those of the other questions are in `plan_dispatch_further.py`, loaded when a
-plan has one.
+Here are the dispatch rules that a pool has by default; the others are in `plan_dispatch_further.py`, loaded when a plan
+has one.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from hetplan.profiles.fields import (
     Positive,
     PositiveCount,
     Real,
+    Xi,
 )
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan_dispatch_further import (
         ChosenPlanDispatch,
+        EarliestDispatch,
+        FcfsDispatch,
         LeastWorkDispatch,
         MostAccurateFirstDispatch,
         PathSharesDispatch,
         QueueSlackDispatch,
         RoundRobinDispatch,
+        ThresholdDispatch,
     )
 
 __all__ = [
     "RULES",
     "Claim",
     "Dispatch",
-    "EarliestDispatch",
-    "FcfsDispatch",
     "MatchingDispatch",
     "Method",
     "Notice",
@@ -48,7 +50,6 @@ __all__ = [
     "Remark",
     "Route",
     "SharesDispatch",
-    "ThresholdDispatch",
     "Valid",
 ]
 
@@ -88,9 +89,6 @@ class Route(Model):
     to: dict[Id, Fraction]
 
 
-Xi = Annotated[float, Field(gt=0, le=1, description="the share of the target that a prediction may use up")]
-
-
 class SharesDispatch(Model):
     """Queries follow the routing shares at random, and inside a group of servers as `balancing` says."""
 
@@ -113,41 +111,14 @@ class MatchingDispatch(Model):
     predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
 
 
-class FcfsDispatch(Model):
-    """The oldest waiting query goes to a free instance, those of the first preferred hardware first (Ribbon)."""
-
-    rule: Literal["fcfs/1"] = "fcfs/1"
-    late: str = "serve"
-    prefer: tuple[Id, ...] = ()
-
-
-class ThresholdDispatch(Model):
-    """Queries above the threshold queue for the base hardware, the others for the rest (DeepRecSys)."""
-
-    rule: Literal["threshold/1"] = "threshold/1"
-    late: str = "serve"
-    threshold: NonNegative
-    base: Id
-
-
-class EarliestDispatch(Model):
-    """On arrival a query queues where it is predicted to be done first (Clockwork)."""
-
-    rule: Literal["earliest/1"] = "earliest/1"
-    late: str = "serve"
-    slo_ms: Positive
-    xi: Xi = 0.98
-    predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
-
-
 _FURTHER = "hetplan.profiles.plan_dispatch_further:"
 RULES: dict[str, Any] = {
     "shares/1": SharesDispatch,
     "chosen-plan/1": Annotated[Any, Later(_FURTHER + "ChosenPlanDispatch")],
     "matching/1": MatchingDispatch,
-    "fcfs/1": FcfsDispatch,
-    "threshold/1": ThresholdDispatch,
-    "earliest/1": EarliestDispatch,
+    "fcfs/1": Annotated[Any, Later(_FURTHER + "FcfsDispatch")],
+    "threshold/1": Annotated[Any, Later(_FURTHER + "ThresholdDispatch")],
+    "earliest/1": Annotated[Any, Later(_FURTHER + "EarliestDispatch")],
     "path-shares/1": Annotated[Any, Later(_FURTHER + "PathSharesDispatch")],
     "most-accurate-first/1": Annotated[Any, Later(_FURTHER + "MostAccurateFirstDispatch")],
     "queue-slack/1": Annotated[Any, Later(_FURTHER + "QueueSlackDispatch")],

@@ -29,19 +29,20 @@ if TYPE_CHECKING:
     from hetplan.profiles.engines import Engine as _Engine
     from hetplan.profiles.fleet_fields import Commit as _Commit
     from hetplan.profiles.fleet_fields import Zone as _Zone
+    from hetplan.profiles.pipelines import Link as _Link
     from hetplan.profiles.pipelines import Pipeline as _Pipeline
 else:
     _Api = Annotated[Any, Later("hetplan.profiles.apis:Api")]
     _Engine = Annotated[Any, Later("hetplan.profiles.engines:Engine")]
     _Commit = Annotated[Any, Later("hetplan.profiles.fleet_fields:Commit")]
     _Zone = Annotated[Any, Later("hetplan.profiles.fleet_fields:Zone")]
+    _Link = Annotated[Any, Later("hetplan.profiles.pipelines:Link")]
     _Pipeline = Annotated[Any, Later("hetplan.profiles.pipelines:Pipeline")]
 
 __all__ = [
     "Artifact",
     "Hardware",
     "Host",
-    "Link",
     "Metric",
     "Offer",
     "Profile",
@@ -108,20 +109,6 @@ class Host(Model):
     """A machine that is there already, under an offer."""
 
     offer: Id
-
-
-class Link(Model):
-    """A network link between two tiers."""
-
-    between: tuple[Id, Id]
-    bandwidth_mbps: PositiveAmount
-    latency_ms: Amount = 0.0
-
-    @model_validator(mode="after")
-    def _two_ends(self) -> Link:
-        if self.between[0] == self.between[1]:
-            raise wrong("a link joins two different tiers", "Name the other tier.", at=("between", 1))
-        return self
 
 
 class Task(Model):
@@ -206,7 +193,7 @@ class Profile(Model):
     offers: Named[Offer] = Field(default_factory=dict)
     zones: Named[_Zone] = Field(default_factory=dict)
     hosts: Named[Host] = Field(default_factory=dict)
-    links: tuple[Link, ...] = ()
+    links: tuple[_Link, ...] = ()
     tasks: Named[Task] = Field(default_factory=dict)
     variants: Named[Variant] = Field(default_factory=dict)
     tables: Named[Table] = Field(default_factory=dict)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
-
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.inputs import Steps
-from hetplan.profiles.json_path import closest
-from hetplan.profiles.profile import Metric, Run, Variant
+from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.slo import App, Slo
 
 __all__ = ["References"]
@@ -66,18 +62,12 @@ class References(Dangling):
             self.must_know("sources", variant.quality.source, "variants", name, "quality", "source")
             task = self.profile.tasks.get(variant.task)
             metric = self.profile.metrics.get(task.metric) if task is not None and task.metric is not None else None
-            self._in_range(variant.quality.value, metric, "variants", name, "quality", "value")
+            if metric is not None and not metric.range[0] <= variant.quality.value <= metric.range[1]:
+                from hetplan.profiles.quality_references import in_range
+
+                in_range(self, variant.quality.value, metric, "variants", name, "quality", "value")
         for number, run in enumerate(variant.runs):
             self._check_run(run, ("variants", name, "runs", number))
-
-    def _in_range(self, value: float | None, metric: Metric | None, *steps: str | int) -> None:
-        if value is None or metric is None or metric.range[0] <= value <= metric.range[1]:
-            return
-        low, high = metric.range
-        remedy = f"Write a quality between {low:g} and {high:g}, or mend the metric's range."
-        if low <= value / 100 <= high:
-            remedy = f"Percent? Write {value / 100:.12g}, or widen the metric's range."
-        self.fault(steps, value, f"a quality in its metric's range, {low:g} to {high:g}", remedy)
 
     def _check_run(self, run: Run, at: Steps) -> None:
         if run.hardware not in self.known["hardware"]:
@@ -96,21 +86,9 @@ class References(Dangling):
                 remedy = f'Write it under "{keys[0]}".' if keys else "Name another table."
                 self.fault((*at, key), table_id, why, remedy)
         if run.at:
-            self._check_point(run, at)
+            from hetplan.profiles.point_references import check_point
 
-    def _check_point(self, run: Run, at: Steps) -> None:
-        """The table point of a run lies on axes that its table has."""
-        table = self.profile.tables.get(run.latency or run.rate or "")
-        if table is None:
-            return
-        for axis, value in run.at.items():
-            if axis not in table.axes:
-                listed = ", ".join(table.axes) or "none"
-                remedy = f"{closest(axis, table.axes)}Its axes are: {listed}."
-                self.fault((*at, "at", axis), value, f"table {run.latency or run.rate} has no axis {axis!r}", remedy)
-            elif table.outside == "refuse" and not table.axes[axis][0] <= value <= table.axes[axis][-1]:
-                why = f"a point of table {run.latency or run.rate}: {table.axes[axis][0]:g} to {table.axes[axis][-1]:g}"
-                self.fault((*at, "at", axis), value, why, 'Measure it, or set "outside" of the table.')
+            check_point(self, run, at)
 
     def check_slo(self, slo: Slo, *, complete: bool = True) -> None:
         """References of the SLO into the profile, and that it wishes for anything at all.
@@ -149,29 +127,19 @@ class References(Dangling):
                 why = f"a rate of at most {_MOST_QPS:g} queries per second"
                 self.fault(steps, rate, why, "Check the number; rates are per second.")
 
-    @cached_property
-    def _families(self) -> frozenset[str]:
-        return frozenset(v.family for v in self.profile.variants.values() if v.family is not None)
-
     def _check_app(self, app: App, at: Steps) -> None:
         if app.device is not None:
-            from hetplan.profiles.pipeline_references import known_tier
+            from hetplan.profiles.pipeline_references import check_device
 
-            for number, link in enumerate(app.device.links):
-                for end, tier in enumerate(link.between):
-                    known_tier(self, tier, *at, "device", "links", number, "between", end)
+            check_device(self, app.device, (*at, "device"))
         if app.runs is None:
             return
         for number, variant in enumerate(app.runs.variants or ()):
             self.must_know("variants", variant, *at, "runs", "variants", number)
-        families = self._families
-        for number, family in enumerate(app.runs.families or ()):
-            if not self.known["variants"]:
-                self.must_know("variants", family, *at, "runs", "families", number)
-            elif family not in families and self.known["variants"] <= self.profile.variants.keys():
-                near = closest(family, families)
-                remedy = f"{near}Or give variants that family." if near else "Give variants that family."
-                self.fault((*at, "runs", "families", number), family, f"no variant is of family {family!r}", remedy)
+        if app.runs.families is not None:
+            from hetplan.profiles.family_references import check_families
+
+            check_families(self, app.runs.families, (*at, "runs", "families"))
         self.must_know("tasks", app.runs.task, *at, "runs", "task")
         self.must_know("pipelines", app.runs.pipeline, *at, "runs", "pipeline")
         pipeline = self.profile.pipelines.get(app.runs.pipeline or "")
@@ -179,25 +147,6 @@ class References(Dangling):
             why = "late queries are not rerouted where a step has outcomes: what follows is not known beforehand"
             self.fault((*at, "late"), app.late, why, 'Write "serve", or one of the rules that drop.')
         if app.quality is not None:
-            for metric in self._metrics_of(app):
-                self._in_range(app.quality.min, metric, *at, "quality", "min")
-                self._in_range(app.quality.max, metric, *at, "quality", "max")
+            from hetplan.profiles.quality_references import check_wished
 
-    def _metrics_of(self, app: App) -> Sequence[Metric]:
-        """The metric of an app's answers, where it has one (a pipeline may combine several)."""
-        assert app.runs is not None
-        names: set[str | None] = set()
-        variants = self.profile.variants
-        tasks = {variants[name].task for name in app.runs.variants or () if name in variants}
-        tasks |= {variant.task for variant in variants.values() if variant.family in (app.runs.families or ())}
-        tasks |= {app.runs.task} if app.runs.task is not None else set()
-        names |= {self.profile.tasks[task].metric for task in tasks if task in self.profile.tasks}
-        pipeline = self.profile.pipelines.get(app.runs.pipeline or "")
-        if pipeline is not None:
-            if pipeline.metric is None:
-                from hetplan.profiles.pipeline_references import combined
-
-                return combined(self.profile, pipeline)
-            names.add(pipeline.metric)
-        found = [self.profile.metrics[name] for name in names if name is not None and name in self.profile.metrics]
-        return found if len(found) == 1 else []
+            check_wished(self, app, at)

@@ -31,11 +31,15 @@ if TYPE_CHECKING:
     from hetplan.profiles.fleet_fields import OfferLimit as _OfferLimit
     from hetplan.profiles.slo_sections import Candidate as _Candidate
     from hetplan.profiles.slo_sections import Device as _Device
+    from hetplan.profiles.slo_sections import QualityTarget as _QualityTarget
     from hetplan.profiles.slo_sections import TraceRef as _TraceRef
+    from hetplan.profiles.slo_sections import Violations as _Violations
 else:
     _OfferLimit = Annotated[Any, Later("hetplan.profiles.fleet_fields:OfferLimit")]
     _Candidate = Annotated[Any, Later("hetplan.profiles.slo_sections:Candidate")]
     _Device = Annotated[Any, Later("hetplan.profiles.slo_sections:Device")]
+    _QualityTarget = Annotated[Any, Later("hetplan.profiles.slo_sections:QualityTarget")]
+    _Violations = Annotated[Any, Later("hetplan.profiles.slo_sections:Violations")]
     _TraceRef = Annotated[Any, Later("hetplan.profiles.slo_sections:TraceRef")]
 
 __all__ = [
@@ -47,12 +51,10 @@ __all__ = [
     "LatencyTarget",
     "Mix",
     "Objective",
-    "QualityTarget",
     "RateRange",
     "Runs",
     "Slo",
     "Survive",
-    "Violations",
     "WishLimits",
 ]
 
@@ -171,27 +173,6 @@ class LatencyTarget(Model):
         return self
 
 
-class QualityTarget(Model):
-    """A floor (or, for a metric where lower is better, a ceiling)."""
-
-    min: Real | None = None
-    max: Real | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> QualityTarget:
-        if self.min is None and self.max is None:
-            raise wrong('"min" or "max"', 'Write for instance {"min": 0.8}, or drop the target.')
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise wrong("min <= max", "Exchange them.", at=("min",))
-        return self
-
-
-class Violations(Model):
-    """The largest share of late answers."""
-
-    max: Fraction
-
-
 class RateRange(Model):
     """A range of rates to plan policies for."""
 
@@ -217,19 +198,10 @@ class Arrivals(Model):
 
     @model_validator(mode="after")
     def _own_parameters(self) -> Arrivals:
-        wanted = _PARAMETERS.get(self.process, ())
-        for name in ("shape", "relative_rates", "stay_s", "peak", "period_s"):
-            given = getattr(self, name) is not None
-            if given and name not in wanted:
-                raise wrong(f"process {self.process} has no {name}", "Drop it, or change the process.", at=(name,))
-            if not given and name in wanted:
-                raise wrong(f"process {self.process} needs {name}", f'Add "{name}".', at=(name,))
-        if self.peak is not None and self.peak < 1:
-            raise wrong("a peak is at least the mean: 1 or more", "Write peak rate / mean rate.", at=("peak",))
-        if self.relative_rates is not None and self.stay_s is not None:
-            from hetplan.profiles.slo_sections import check_states
+        if self.process != "poisson" or self.model_fields_set - {"process"}:
+            from hetplan.profiles.slo_sections import check_arrivals
 
-            check_states(self.relative_rates, self.stay_s)
+            check_arrivals(self.process, vars(self))
         return self
 
     @property
@@ -240,9 +212,6 @@ class Arrivals(Model):
         (200.0, 0.0)
         """
         return self.period_s or 10.0 * sum(self.stay_s or ())
-
-
-_PARAMETERS = {"gamma": ("shape",), "mmpp": ("relative_rates", "stay_s"), "diurnal": ("peak", "period_s")}
 
 
 def _shares(shares: tuple[float, ...]) -> tuple[float, ...]:
@@ -309,26 +278,10 @@ class Demand(Model):
         return self
 
 
-_LATE = {
-    "serve": "serve",
-    "none": "serve",
-    "drop": "drop",
-    "reroute": "reroute",
-    "opportunistic": "reroute",
-    "drop-last-task": "drop-last-task",
-    "last-task": "drop-last-task",
-    "drop-per-task": "drop-per-task",
-    "per-task": "drop-per-task",
-}
-"""What may be done with a late query, the papers' words among it."""
-
-
 def _late(word: str) -> str:
-    known = _LATE.get(word.lower().replace("_", "-"))
-    if known is None:
-        listed = ", ".join(dict.fromkeys(_LATE.values()))
-        raise wrong(f"one of {listed}", 'Leave it out for "serve".')
-    return known
+    from hetplan.profiles.slo_sections import late_word
+
+    return late_word(word)
 
 
 class App(Model):
@@ -337,8 +290,8 @@ class App(Model):
     question: Id | None = Field(default=None, description="the question that plans it, as a part of a fleet")
     runs: Runs | None = None
     latency: tuple[LatencyTarget, ...] = ()
-    quality: QualityTarget | None = None
-    violations: Violations | None = None
+    quality: _QualityTarget | None = None
+    violations: _Violations | None = None
     goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
     late: Annotated[str, AfterValidator(_late)] = "serve"

@@ -11,12 +11,13 @@ from pydantic import Field, model_validator
 
 from hetplan.errors import InputError
 from hetplan.profiles.fields import Amount, Fraction, Grid, Id, Key, Model, Real, wrong
-from hetplan.profiles.multilinear import Cells, OffTable
 from hetplan.profiles.workers import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from hetplan.profiles.multilinear import Cells
 
 __all__ = ["MAY_BE_ZERO", "STATISTICS", "Quantity", "Readings", "Statistic", "Table"]
 
@@ -136,10 +137,12 @@ class Table(Model):
         """
         import numpy as np
 
-        cells = self._cells(statistic)
-        found = cells.on_grid(points)
+        found = self._on_grid(points, self._grid(statistic))
         if found is not None and None not in found:
             return Readings(np.array(found, dtype=np.float64), np.zeros(len(found), dtype=np.bool_), self.source)
+        from hetplan.profiles.multilinear import OffTable
+
+        cells = self._cells(statistic)
         try:
             read = [cells.read(point) for point in points]
         except OffTable as error:
@@ -147,14 +150,31 @@ class Table(Model):
         values = np.array([value for value, _ in read], dtype=np.float64)
         return Readings(values, np.array([beyond for _, beyond in read], dtype=np.bool_), self.source)
 
-    def _cells(self, statistic: str) -> Cells:
+    def _grid(self, statistic: str) -> Any:
         grid = getattr(self, statistic, None) if statistic in STATISTICS else None
         if grid is None:
             listed = ", ".join(self.statistics)
             raise self.fault(
                 f"the table has no {statistic}", f"Measure it, or ask for one that is there: {listed}.", value=statistic
             )
-        cells = self._prepared.get(statistic)
+        return grid
+
+    def _on_grid(self, points: Sequence[Mapping[str, float]], grid: Any) -> list[float | None] | None:
+        """The cell of each point; None where some point is no grid point (or no point at all)."""
+        axes = [(name, {step: n for n, step in enumerate(steps)}) for name, steps in self.axes.items()]
+        found = []
+        try:
+            for point in points:
+                cell = grid
+                for name, places in axes:
+                    cell = cell[places[point[name]]]
+                found.append(cell)
+        except (KeyError, TypeError):
+            return None
+        return found
+
+    def _cells(self, statistic: str) -> Cells:
+        grid, cells = getattr(self, statistic), self._prepared.get(statistic)
         # model_copy(update=...) carries the cache along: trust it only for the very same numbers.
         if cells is None or cells.grid is not grid or cells.axes is not self.axes or cells.outside != self.outside:
             cells = self._prepared[statistic] = self.cells(statistic)
@@ -162,6 +182,8 @@ class Table(Model):
 
     def cells(self, statistic: str, *, outside: str | None = None) -> Cells:
         """A statistic that the table holds, ready to be read; `outside` in place of the table's own word."""
+        from hetplan.profiles.multilinear import Cells
+
         return Cells(
             self.axes,
             getattr(self, statistic),

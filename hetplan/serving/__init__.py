@@ -4,10 +4,11 @@
 question                        module
 ==============================  =======================================================================================
 which run? where on its tables? `runs`: a run is (variant, hardware, at); a load names it (`loads`), once for all
-how long?                       `law`: one service law, plain data; one order of precedence. `times` makes it of a
-                                table, `loads` of a run or of a load of a plan
-which statistic?                `law.answering`: the one that answers where the wanted one was not measured
-how much?                       `price`: offers, prices by the unit, prices of runs; exact. `loads`: of a worker
+how long?                       `law`: one service law, plain data. `times` makes it of a table, `loads` of a run or of
+                                a load of a plan
+where on a table?               `reading`: one order of precedence
+which statistic?                `reading.answering`: the one that answers where the wanted one was not measured
+how much?                       `price`: prices by the unit and of runs; `machine`: of a whole one. `loads`: of a worker
 how much of a machine?          `needs`: what a load takes, and what a machine runs at once
 by when?                        `targets`: percentile -> limit, less the network's hops on the path
 how many?                       `demand`: classes of queries and their shares, rates
@@ -26,5 +27,5 @@ In short, for a question that reads a wish::
     classes = classes_of(app.demand.mix).coming()      # demand.py; classes.points, classes.shares
     Load(id="w1.a", variant="m", at=at_of(run), ...)   # what the plan says of it
 
-`law` loads neither NumPy nor pydantic: a worker's process reads the same law as the simulator.
+`law` and `reading` load neither NumPy nor pydantic: a worker's process reads the same law as the simulator.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.slo import App, Mix
 
 __all__ = ["Classes", "classes_of", "points_of", "stated_qps"]
@@ -35,9 +34,11 @@ def classes_of(mix: Mix | None) -> Classes:
     """
     if mix is None:
         return Classes(({},), (1.0,))
-    counted = count_into_bins(mix)
-    shares = tuple(float(share) for share in counted.share or ())
-    return Classes(points_of(mix), shares)
+    if mix.observed is not None:
+        from hetplan.profiles.mix import count_into_bins
+
+        mix = count_into_bins(mix)
+    return Classes(points_of(mix), tuple(float(share) for share in mix.share or ()))
 
 
 def points_of(mix: Mix | None) -> tuple[dict[str, float], ...]:

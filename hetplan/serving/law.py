@@ -1,29 +1,18 @@
 """The service law of a load: class of query x batch x statistic -> milliseconds; plain data, read without NumPy.
 
-A law is a table and the settings at which it is read. **One order of precedence** says where on an axis of the table a
-batch of queries is, the first that says it wins:
-
-1. the class of the query, by the mix (a query that carries a ``batch`` of its own makes the batch larger still);
-2. what the load sets: its batch as ``batch`` (a batch below the smallest that was measured takes as long as that),
-   then its knobs;
-3. the ``at`` of its run;
-4. the knobs of its variant.
+A law is a table and the settings at which it is read; `reading` says where on its axes a batch of queries is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hetplan.profiles.multilinear import Cells, OffTable
+from hetplan.serving.reading import ORDER, At, point_of
 
-__all__ = ["ORDER", "Law", "OffTable", "answering", "same_value", "settings_of"]
-
-ORDER = ("mean", "p50", "p90", "p95", "p99", "max")
-"""The statistics of a time, each no smaller than most times below it; `answering` goes along them."""
-
-At = Mapping[str, float]
+__all__ = ["Law", "OffTable", "same_value"]
 
 
 def same_value(one: float, other: float) -> bool:
@@ -33,32 +22,6 @@ def same_value(one: float, other: float) -> bool:
 
 def _digits(value: float) -> str:
     return format(float(value), ".12g")
-
-
-def answering(held: Iterable[str], wanted: str) -> str:
-    """The statistic that answers where `wanted` may be missing: itself, else the next higher one, else the next lower.
-
-    So what is missing is never made to look faster while something slower was measured. One rule for every question;
-    who takes another than was wanted says so (W-statistic), and refuses it where the user named it by an option.
-
-    >>> answering(["p50", "p99"], "p95"), answering(["p50", "p99"], "mean"), answering(["mean", "p50"], "p95")
-    ('p99', 'p50', 'p50')
-    """
-    known = [name for name in ORDER if name in set(held)]
-    if wanted in known or wanted not in ORDER or not known:
-        return wanted
-    higher = [name for name in known if ORDER.index(name) > ORDER.index(wanted)]
-    return higher[0] if higher else known[-1]
-
-
-def settings_of(*, knobs: Mapping[str, Any], at: At, variant_knobs: Mapping[str, Any]) -> dict[str, float]:
-    """Where a load is on the axes that no query names: its knobs, then its run's `at`, then its variant's knobs.
-
-    >>> settings_of(knobs={"size": 320}, at={"size": 640, "co_load": 1}, variant_knobs={"co_load": 0, "mode": "fast"})
-    {'co_load': 1.0, 'size': 320.0}
-    """
-    merged = {**variant_knobs, **at, **knobs}
-    return {name: float(value) for name, value in merged.items() if isinstance(value, int | float)}
 
 
 class Law:
@@ -83,20 +46,7 @@ class Law:
 
     def point(self, at: At, size: int = 1) -> dict[str, float]:
         """Where on the table a batch of `size` queries of one class is."""
-        point: dict[str, float] = {}
-        for axis, steps in self.axes.items():
-            if axis == "batch":
-                point[axis] = max(float(at.get("batch", 1.0)) * size, float(steps[0]))
-            elif axis in at:
-                point[axis] = float(at[axis])
-            elif axis in self.settings:
-                point[axis] = float(self.settings[axis])
-            else:
-                raise OffTable(
-                    f'nothing says where on the axis {axis} of its table a query is ("at": {{"{axis}": ...}})',
-                    'Add it to the application\'s "mix", or to the run\'s "at".',
-                )
-        return point
+        return point_of(self.axes, self.settings, at, size)
 
     def read(self, at: At, size: int = 1, statistic: str = "mean") -> tuple[float, bool]:
         """The law's number at a class and batch, and whether it lies outside what was measured.

@@ -17,8 +17,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load, Worker
-from hetplan.serving.law import Law, same_value, settings_of
-from hetplan.serving.price import machine_price
+from hetplan.serving.law import Law, same_value
+from hetplan.serving.machine import machine_price
+from hetplan.serving.reading import settings_of
 from hetplan.serving.runs import runs_on
 from hetplan.serving.times import law_of_table
 

@@ -21,7 +21,7 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.demand import points_of
 from hetplan.serving.fanned import most_calls, visits
-from hetplan.serving.law import answering
+from hetplan.serving.reading import answering
 from hetplan.serving.system import Service
 from hetplan.serving.times import law_of_table
 

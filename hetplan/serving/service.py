@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
-from hetplan.serving.law import Law, OffTable, answering, settings_of
+from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import table_of
+from hetplan.serving.reading import answering, settings_of
 from hetplan.serving.system import Noise, Service
 from hetplan.serving.times import law_of_table
 
@@ -22,7 +23,7 @@ __all__ = ["NOISES", "NoiseName", "noise_of", "service_of", "slowdown_of"]
 NoiseName = Literal["table", "mean", "lognormal", "exponential", "p50", "p90", "p95", "p99", "max"]
 NOISES: tuple[NoiseName, ...] = ("table", "mean", "lognormal", "exponential", "p50", "p90", "p95", "p99", "max")
 """What service times are drawn as. `table`: lognormal where the table has a mean and a standard deviation, else its
-mean (or what answers for it, `law.answering`); a percentile: always exactly that."""
+mean (or what answers for it, `reading.answering`); a percentile: always exactly that."""
 
 
 def noise_of(name: NoiseName) -> Noise:
@@ -81,7 +82,7 @@ def service_of(
 def slowdown_of(profile: Profile, load: PlannedLoad, run: Run) -> tuple[float, ...]:
     """By how much a load is slower beside 0, 1, 2, ... other busy servers of its worker; () where nothing is known.
 
-    The other axes of the table are read where the load is (`law`, order of precedence).
+    The other axes of the table are read where the load is (`reading`, order of precedence).
     """
     table = profile.tables.get(run.slowdown or "")
     axis = table.axes.get("co_load") if table is not None else None

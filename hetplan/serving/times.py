@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hetplan.errors import InputError
-from hetplan.profiles.plan import Notice
-from hetplan.profiles.tables import STATISTICS, Statistic, Table
-from hetplan.serving.law import Law, answering
+from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.serving.law import Law
 
-__all__ = ["law_data", "law_of_table", "statistic_of"]
+__all__ = ["law_data", "law_of_table"]
 
 
 def law_of_table(table: Table, *, at: Mapping[str, float] | None = None, extend: bool = False) -> Law:
@@ -34,27 +32,3 @@ def law_data(table: Table, *, at: Mapping[str, float] | None = None, extend: boo
 
 def _plain(grid: Any) -> Any:
     return [_plain(cell) for cell in grid] if isinstance(grid, tuple | list) else grid
-
-
-def statistic_of(
-    table: Table, wanted: Statistic, *, named: str = "", at: str = ""
-) -> tuple[Statistic, tuple[Notice, ...]]:
-    """The statistic of a table that answers for `wanted`, and the warning where it is another.
-
-    `named` is the option by which the user asked for `wanted`, "" where it is only the default: what the user named is
-    refused where it was not measured.
-
-    >>> statistic_of(Table(quantity="latency_ms", p50=4.0, p99=9.0), "p95", at="tables.t")[0]
-    'p99'
-    """
-    found: Statistic = answering(table.statistics, wanted)  # type: ignore[assignment]
-    if found == wanted:
-        return found, ()
-    if named:
-        listed = ", ".join(name for name in table.statistics if name != "std")
-        raise InputError.one(
-            file=table.file or "profile", path=f"$.{at}.{wanted}" if at else wanted, value=wanted,
-            why=f"option {named} asks for {wanted}, which the table lacks",
-            remedy=f"Measure it, or set {named} to one that is there: {listed}.",
-        )  # fmt: skip
-    return found, (Notice(code="W-statistic", at=at, text=f"{wanted} was not measured: {found} is used instead"),)

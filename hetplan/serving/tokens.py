@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.pipelines import Link
     from hetplan.profiles.plan import Plan
-    from hetplan.profiles.profile import Link, Profile
+    from hetplan.profiles.profile import Profile
 
 __all__ = [
     "CACHED",

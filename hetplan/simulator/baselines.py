@@ -28,9 +28,10 @@ from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Serve, Share, Worker
 from hetplan.serving.demand import classes_of
-from hetplan.serving.law import OffTable, answering
+from hetplan.serving.law import OffTable
 from hetplan.serving.loads import law_of_run, same_point
 from hetplan.serving.price import price_of
+from hetplan.serving.reading import answering
 from hetplan.serving.runs import at_of
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System

@@ -24,7 +24,8 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Stop, relative_gap
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.solvers.highs_model import SMALLEST, Found, Word, linear
+from hetplan.solvers.highs_model import SMALLEST, Found, Word
+from hetplan.solvers.linear import linear
 from hetplan.solvers.milp_engine import DEFAULT_GAP, MilpEngine
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""One HiGHS model and the form that it holds: what the engine runs, and the linear programs that others ask of it.
+"""One HiGHS model and the form that it holds.
 
 Matrices go in as arrays. A linear program comes back with duals, or with a Farkas ray where it is infeasible and a
 direction where it is unbounded.
@@ -6,14 +6,14 @@ direction where it is unbounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetplan.errors import SolverFailed
-from hetplan.planner.answer import Limits, Stop
+from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.point_faults import point_faults
 from hetplan.planner.terms import Event
@@ -22,7 +22,7 @@ from hetplan.planner.tolerances import OPTIMAL_GAP
 if TYPE_CHECKING:
     from hetplan.planner.terms import OnEvent
 
-__all__ = ["DEFAULT_GAP", "LARGEST", "Found", "HighsModel", "Word", "linear"]
+__all__ = ["DEFAULT_GAP", "LARGEST", "Found", "HighsModel", "Word"]
 
 DEFAULT_GAP = OPTIMAL_GAP / 2
 """The relative gap at which an engine stops where the limits name none: half of what a plan calls optimal, since
@@ -57,19 +57,17 @@ class Found:
     work: dict[str, float] = field(default_factory=dict)
     detail: str = ""
 
+    @property
+    def finite_bound(self) -> float | None:
+        """The bound, where it is a number that means anything."""
+        return self.bound if self.bound is not None and np.isfinite(self.bound) and abs(self.bound) < 1e20 else None
 
-def linear(form: Milp, limits: Limits) -> Found:
-    """A linear program with at least one row and one column, as far as HiGHS can settle it."""
-    if np.abs(form.matrix.data).max(initial=0.0) > LARGEST:
-        return Found(Word.NOTHING, detail=f"HiGHS takes no matrix entry beyond {LARGEST:g}")
-    found = HighsModel(form).run(limits, None)
-    if found.word is not Word.EITHER:
-        return found
-    # Without an objective nothing is unbounded: what remains is whether there is a point at all.
-    any_point = HighsModel(replace(form, cost=np.zeros_like(form.cost))).run(limits, None)
-    if any_point.word in (Word.INFEASIBLE, Word.EITHER):
-        return replace(found, word=Word.INFEASIBLE, ray=any_point.ray)
-    return replace(found, word=Word.UNBOUNDED if any_point.point is not None else Word.NOTHING, point=any_point.point)
+    def answered(
+        self, status: Status, *, point: Vector | None = None, ray: Vector | None = None, bound: float | None = None
+    ) -> Answer[Vector]:
+        """The answer of this status, with what the engine said of its end and its work."""
+        work = dict(self.work)
+        return Answer(status, self.stop, point=point, ray=ray, bound=bound, work=work, detail=self.detail)
 
 
 class HighsModel:

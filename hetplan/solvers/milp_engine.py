@@ -120,24 +120,21 @@ class MilpEngine:
 
     def settled(self, form: Milp, found: Found, limits: Limits, *, start: Vector | None = None) -> Answer[Vector]:
         """The answer that `found` amounts to, once it is unambiguous and proved as far as it goes."""
-        if found.word is Word.EITHER:
-            found = self._either(form, found, limits)
-        if found.word is Word.INFEASIBLE:
-            ray = self._ray(form, found, limits)
-            point = start if start is not None and feasible(form, start) else None
-            return _answer(Status.INFEASIBLE, found, ray=ray, point=point)
-        if found.word is Word.UNBOUNDED:
-            ray = self._ray(form, found, limits)
-            point = found.point if found.point is not None else self._any_point(form, limits).point
-            return _answer(Status.UNBOUNDED, found, ray=ray, point=point)
+        if found.word in (Word.EITHER, Word.INFEASIBLE, Word.UNBOUNDED):
+            from hetplan.solvers.milp_proofs import without_best
+
+            def run(other: Milp) -> Found:
+                return self._run(other, limits, start=None, on_event=None)
+
+            return without_best(form, found, limits, run=run, start=start, own_rays=self.gives_rays and form.pure_lp)
         if found.word is Word.NOTHING or found.point is None:
-            return _answer(Status.NO_ANSWER, found, bound=_finite(found.bound))
+            return found.answered(Status.NO_ANSWER, bound=found.finite_bound)
         point = on_integers(form, found.point, limits)
         status = Status.OPTIMAL if found.word is Word.OPTIMAL else Status.FEASIBLE
-        value, bound = form.value(point), _finite(found.bound)
+        value, bound = form.value(point), found.finite_bound
         within_gap = status is Status.OPTIMAL and bound is not None and relative_gap(value, bound) > OPTIMAL_GAP
         return replace(
-            _answer(status, found, point=point, bound=bound),
+            found.answered(status, point=point, bound=bound),
             stop=Stop.GAP if within_gap and not form.pure_lp else found.stop,
             value=value,
             row_duals=found.row_duals if form.pure_lp else None,
@@ -149,29 +146,6 @@ class MilpEngine:
         return replace(
             answer, engine=f"{self.name} {self.version()}", deterministic=self.deterministic and not by_clock
         )
-
-    def _ray(self, form: Milp, found: Found, limits: Limits) -> Vector | None:
-        """What proves that there is no point, or none that is best: the engine's own, or one that is looked for."""
-        if found.ray is not None or (self.gives_rays and form.pure_lp):
-            return found.ray
-        from hetplan.solvers.milp_proofs import proof_of_infeasible, proof_of_unbounded
-
-        return (proof_of_infeasible if found.word is Word.INFEASIBLE else proof_of_unbounded)(form, limits)
-
-    def _either(self, form: Milp, found: Found, limits: Limits) -> Found:
-        # Without an objective nothing is unbounded: what remains is the question whether there is a point at all,
-        # and "either" is then a no.
-        any_point = self._any_point(form, limits)
-        if any_point.word in (Word.INFEASIBLE, Word.EITHER):
-            return replace(found, word=Word.INFEASIBLE, ray=any_point.ray)
-        if any_point.point is not None:
-            return replace(found, word=Word.UNBOUNDED, point=any_point.point, ray=None)
-        return replace(
-            found, word=Word.NOTHING, stop=any_point.stop, detail="infeasible or unbounded, and not known which"
-        )
-
-    def _any_point(self, form: Milp, limits: Limits) -> Found:
-        return self._run(replace(form, cost=np.zeros_like(form.cost)), limits, start=None, on_event=None)
 
 
 @functools.lru_cache(maxsize=64)
@@ -216,18 +190,3 @@ def not_a_number(form: Milp) -> str:
         if np.isnan(values).any():
             return f"the form's {name} has an entry that is not a number"
     return ""
-
-
-def _answer(
-    status: Status,
-    found: Found,
-    *,
-    point: Vector | None = None,
-    ray: Vector | None = None,
-    bound: float | None = None,
-) -> Answer[Vector]:
-    return Answer(status, found.stop, point=point, ray=ray, bound=bound, work=dict(found.work), detail=found.detail)
-
-
-def _finite(bound: float | None) -> float | None:
-    return bound if bound is not None and np.isfinite(bound) and abs(bound) < 1e20 else None

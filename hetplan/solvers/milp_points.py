@@ -9,12 +9,11 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.point_faults import point_faults
-from hetplan.solvers.highs_model import Word, linear
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Milp, Vector
 
-__all__ = ["around_integers", "better", "feasible", "needs_no_engine", "on_integers", "seated", "within_whole_bounds"]
+__all__ = ["better", "feasible", "needs_no_engine", "on_integers", "seated", "within_whole_bounds"]
 
 EXACT = 1e-9
 """A point whose rows hold to this (relative to their largest term) needs no second look after its integers moved; a
@@ -70,26 +69,12 @@ def on_integers(form: Milp, point: Vector, limits: Limits) -> Vector:
     faults, residual = point_faults(form, rounded)
     if not faults and residual <= EXACT:
         return rounded
+    from hetplan.solvers.linear import around_integers
+
     again = around_integers(form, rounded, limits)
     if again is not None:
         return again
     return clipped if faults else rounded
-
-
-def around_integers(form: Milp, point: Vector, limits: Limits) -> Vector | None:
-    """The best point with the whole columns of this one (HiGHS solves the others), or None where there is none."""
-    if form.whole.all():
-        return point if feasible(form, point) else None
-    fixed = replace(
-        form,
-        lower=np.where(form.whole, point, form.lower),
-        upper=np.where(form.whole, point, form.upper),
-        whole=np.zeros_like(form.whole),
-    )
-    again = linear(fixed, Limits(seconds=limits.seconds, threads=limits.threads, cancel=limits.cancel))
-    if again.word is not Word.OPTIMAL or again.point is None:
-        return None
-    return np.where(form.whole, point, np.clip(again.point, form.lower, form.upper) + 0.0)
 
 
 def needs_no_engine(form: Milp) -> Answer[Vector] | None:

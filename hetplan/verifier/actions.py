@@ -4,20 +4,18 @@ Where there is no room left for any machine that is still missing, something has
 
 Actions are followed in the order of the file. `start` and `stop` change how many machines of a worker are up (all that
 are missing, or all there are, where no count is given); `load`, `unload` and the kinds of replacing change which loads
-are active; `keep`, `move` and `route` change neither.
+are active; `keep`, `move` and `route` change neither. What goes down is followed in `taking_down.py`.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterator
 
 from hetplan.profiles.plan import Action
-from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.facts import Facts, machines
 from hetplan.verifier.report import Violation
+from hetplan.verifier.scene import Scene
 
 __all__ = ["check_actions"]
 
@@ -26,79 +24,10 @@ _OF_WORKERS = ("start", "stop")
 _OF_LOADS = (*_ACTIVATES, "unload")
 
 
-@dataclass
-class _Scene:
-    """What is up and active after the actions so far."""
-
-    facts: Facts
-    workers: dict[str, Worker]
-    wanted: dict[str, int]
-    up: Counter[str]
-    home: dict[str, Worker]
-    loads: dict[str, Load]
-    active: set[str]
-    done: set[int] = field(default_factory=set)
-
-    @cached_property
-    def alike(self) -> Mapping[tuple[str | None, str | None], list[str]]:
-        """All loads, by application and step."""
-        found: dict[tuple[str | None, str | None], list[str]] = defaultdict(list)
-        for name, load in self.loads.items():
-            found[load.app, load.node].append(name)
-        return found
-
-    @cached_property
-    def of_worker(self) -> Mapping[str, list[str]]:
-        """All loads, by the worker that they are at home on."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for name, worker in self.home.items():
-            found[worker.id].append(name)
-        return found
-
-    def replicas(self, like: Load, active: Collection[str], counts: Mapping[str, int]) -> int:
-        """Instances, on so many machines per worker, of the active loads that do what this one does."""
-        return sum(
-            self.loads[name].instances * counts.get(self.home[name].id, 0)
-            for app in {like.app, None}
-            for name in self.alike.get((app, like.node), ())
-            if name in active
-        )
-
-    def crowded(self, started: Worker) -> Iterator[str]:
-        """Where this worker's offer or host is over-used at this moment."""
-        stock = self.facts.inputs.profile.offers[started.offer].stock if started.offer is not None else None
-        if stock is not None:
-            offered = sum(count for name, count in self.up.items() if self.workers[name].offer == started.offer)
-            if offered > stock:
-                yield f"{offered} machines of offer {started.offer} are up, {stock} are in stock"
-        if started.host is not None:
-            placed = sum(count for name, count in self.up.items() if self.workers[name].host == started.host)
-            if placed > 1:
-                yield f"{placed} machines are on host {started.host}"
-
-    def must_make_room(self) -> bool:
-        """Whether machines are still missing, and there is no room for any of them."""
-        missing = [self.workers[name] for name, count in self.wanted.items() if self.up[name] < count]
-        return bool(missing) and not any(map(self._has_room, missing))
-
-    def _has_room(self, worker: Worker) -> bool:
-        inputs = self.facts.inputs
-        most = inputs.slo.limits.instances.get(worker.hardware, (0, None))[1]
-        stock = inputs.profile.offers[worker.offer].stock if worker.offer is not None else None
-        alike = [name for name in self.up if self.workers[name].hardware == worker.hardware]
-        offered = [name for name in alike if self.workers[name].offer == worker.offer]
-        on_host = [name for name, count in self.up.items() if count and self.workers[name].host == worker.host]
-        full = (
-            limit is not None and sum(self.up[name] for name in names) >= limit
-            for limit, names in ((most, alike), (stock, offered))
-        )
-        return not any(full) and (worker.host is None or not on_host)
-
-
-def _scene(facts: Facts) -> _Scene:
+def _scene(facts: Facts) -> Scene:
     running = facts.inputs.state.workers if facts.inputs.state is not None else ()
     both = (*running, *facts.plan.workers)
-    return _Scene(
+    return Scene(
         facts,
         workers={worker.id: worker for worker in both},
         wanted={worker.id: machines(worker) for worker in facts.plan.workers},
@@ -109,7 +38,7 @@ def _scene(facts: Facts) -> _Scene:
     )
 
 
-def _names(scene: _Scene, action: Action) -> Iterator[str]:
+def _names(scene: Scene, action: Action) -> Iterator[str]:
     """What an action must name, and what it names must exist."""
     if action.do in _OF_WORKERS and action.worker is None:
         yield f"{action.do} names no worker"
@@ -126,44 +55,24 @@ def _names(scene: _Scene, action: Action) -> Iterator[str]:
             yield f"is to come after action {earlier}, which is not before it"
 
 
-def _machines(scene: _Scene, action: Action, name: str) -> Iterator[str]:
-    """Bring machines up, or down."""
-    if action.do == "start":
+def _done(scene: Scene, action: Action) -> Iterator[str]:
+    """Follow an action that names what it must."""
+    if action.do == "start" and action.worker is not None:
+        name = action.worker
         scene.up[name] += action.count or max(scene.wanted.get(name, 0) - scene.up[name], 0)
         yield from scene.crowded(scene.workers[name])
-        return
-    count = action.count or scene.up[name]
-    if count > scene.up[name]:
-        yield f"stops {count} machines of {name}, {scene.up[name]} are up"
-        return
-    loads = {load for load in scene.of_worker.get(name, ()) if load in scene.active}
-    yield from _take_down(scene, loads, loads if count == scene.up[name] else set(), {name: scene.up[name] - count})
+    elif action.do in _ACTIVATES and action.load is not None:
+        home = scene.home[action.load].id
+        if scene.up[home] <= 0:
+            yield f"loads {action.load} before any machine of {home} is up"
+        scene.active.add(action.load)
+    elif action.do in ("stop", "unload"):
+        from hetplan.verifier.taking_down import taken_down
+
+        yield from taken_down(scene, action)
 
 
-def _take_down(scene: _Scene, touched: set[str], ended: set[str], up: Mapping[str, int]) -> Iterator[str]:
-    """End some loads and leave fewer machines up; what is left must serve no less than the least of now and planned."""
-    active, counts = scene.active - ended, {**scene.up, **up}
-    for name in sorted(touched):
-        load = scene.loads[name]
-        planned = scene.replicas(load, scene.facts.seats, scene.wanted)
-        left = scene.replicas(load, active, counts)
-        if left < min(scene.replicas(load, scene.active, scene.up), planned) and not scene.must_make_room():
-            yield f"takes {name} down before its replacement is up: {left} instances are left, {planned} are planned"
-    scene.active, scene.up = active, Counter(counts)
-
-
-def _loads(scene: _Scene, action: Action, name: str) -> Iterator[str]:
-    if action.do == "unload":
-        if name not in scene.active:
-            yield f"unloads {name}, which is not active"
-        yield from _take_down(scene, {name}, {name}, {})
-        return
-    if scene.up[scene.home[name].id] <= 0:
-        yield f"loads {name} before any machine of {scene.home[name].id} is up"
-    scene.active.add(name)
-
-
-def _end(scene: _Scene) -> Iterator[Violation]:
+def _end(scene: Scene) -> Iterator[Violation]:
     """Where the actions lead is the plan."""
     for name in sorted(scene.up.keys() | scene.wanted.keys()):
         if scene.up[name] != scene.wanted.get(name, 0):
@@ -175,25 +84,6 @@ def _end(scene: _Scene) -> Iterator[Violation]:
         yield Violation("actions-end", f"workers.{scene.home[name].id}.loads.{name}", text)
 
 
-def _placed(workers: tuple[Worker, ...]) -> Counter[tuple[str | None, ...]]:
-    """Instances of each variant, per application, step and hardware."""
-    placed: Counter[tuple[str | None, ...]] = Counter()
-    for worker in workers:
-        for load in worker.loads:
-            placed[load.app, load.node, load.variant, worker.hardware] += load.instances * worker.count
-    return placed
-
-
-def _moves(facts: Facts) -> Iterator[Violation]:
-    """Instances that are there in the plan and not in the state, against what may be moved."""
-    state, limit = facts.inputs.state, facts.inputs.slo.limits.moves
-    if state is None or limit is None:
-        return
-    moves = (_placed(facts.plan.workers) - _placed(state.workers)).total()
-    if moves > limit:
-        yield Violation("moves", "workers", f"{moves} instances are new where they are, {limit} may be")
-
-
 def check_actions(facts: Facts) -> list[Violation]:
     """Follow the actions. A plan without any says nothing about the way, unless a state says that something runs."""
     if not facts.plan.actions and facts.inputs.state is None:
@@ -202,10 +92,13 @@ def check_actions(facts: Facts) -> list[Violation]:
     found: list[Violation] = []
     for action in facts.plan.actions:
         faults = list(_names(scene, action))
-        if not faults and action.do in _OF_WORKERS and action.worker is not None:
-            faults += _machines(scene, action, action.worker)
-        if not faults and action.do in _OF_LOADS and action.load is not None:
-            faults += _loads(scene, action, action.load)
+        if not faults:
+            faults += _done(scene, action)
         found += [Violation("action", f"actions.{action.id}", text) for text in faults]
         scene.done.add(action.id)
-    return [*found, *_end(scene), *_moves(facts)]
+    found += _end(scene)
+    if facts.inputs.state is not None and facts.inputs.slo.limits.moves is not None:
+        from hetplan.verifier.taking_down import check_moves
+
+        found += check_moves(facts, facts.inputs.state, facts.inputs.slo.limits.moves)
+    return found

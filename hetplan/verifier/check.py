@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
@@ -11,7 +12,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.verifier.actions import check_actions
 from hetplan.verifier.claims import check_claims
 from hetplan.verifier.facts import Facts, check_options, gather
-from hetplan.verifier.flow import Flow, follow, why_not_followed
+from hetplan.verifier.flow import Flow, why_not_followed
+from hetplan.verifier.follow import follow
 from hetplan.verifier.money import check_cost
 from hetplan.verifier.promises import (
     Computed,
@@ -22,7 +24,7 @@ from hetplan.verifier.promises import (
     worst_of,
 )
 from hetplan.verifier.references import check_header, check_inputs, check_references, check_tables
-from hetplan.verifier.report import ClaimAgain, Report, Violation
+from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_resources, not_provided
 from hetplan.verifier.wanted import (
     asked,
@@ -30,11 +32,13 @@ from hetplan.verifier.wanted import (
     check_demand,
     check_late,
     check_latency,
-    check_quality,
     declined,
     is_pipeline,
     largest_rates,
 )
+
+if TYPE_CHECKING:
+    from hetplan.verifier.claims_again import ClaimAgain
 
 __all__ = ["QuestionCheck", "Report", "Violation", "verify_plan"]
 
@@ -109,7 +113,10 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         most = largest_rates(facts, flows)
         for name, flow in flows.items():
             found += check_latency(facts, name, flow)
-            found += check_quality(facts, name, flow.work, flow.quality)
+            if facts.inputs.slo.apps[name].quality is not None:
+                from hetplan.verifier.quality import check_quality
+
+                found += check_quality(facts, name, flow.work, flow.quality)
             if name in computed:
                 computed[name].append(Computed(_figures(flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hetplan.profiles.slo import App, Mix
+from hetplan.profiles.slo import App
 
 __all__ = ["Classes", "classes_of", "least_wanted", "response_targets", "wanted_rate"]
 
@@ -35,27 +35,16 @@ class Classes:
         return ", ".join(f"{axis} {value:g}" for axis, value in zip(self.axes, self.bins[number], strict=True)) or "all"
 
 
-def _counted(mix: Mix, observed: Sequence[Sequence[float]]) -> list[float]:
-    """How often each bin was met: a size counts as the bin that holds it and is fewest of the axes' values up.
-
-    Of bins equally far up, the first that is listed.
-    """
-    counts = [0.0] * len(mix.bins)
-    values = [sorted(set(column)) for column in zip(*mix.bins, strict=True)]
-    up = [sum(column.index(at) for column, at in zip(values, one, strict=True)) for one in mix.bins]
-    for size in observed:
-        holding = [n for n, one in enumerate(mix.bins) if all(a <= b for a, b in zip(size, one, strict=True))]
-        if holding:
-            counts[min(holding, key=lambda n: up[n])] += 1.0
-    return counts
-
-
 def classes_of(app: App) -> Classes:
     """The classes that the demand of an application comes in; shares are brought to a sum of exactly 1."""
     mix = app.demand.mix
     if mix is None:
         return Classes((), ((),), (1.0,), {})
-    weights = mix.share if mix.share is not None else _counted(mix, mix.observed or ())
+    weights: Sequence[float] = mix.share or ()
+    if mix.share is None:
+        from hetplan.verifier.observed import counted
+
+        weights = counted(mix, mix.observed or ())
     total = sum(weights)
     share = tuple(weight / total for weight in weights)
     return Classes(mix.axes, mix.bins, share, {_key(size): number for number, size in enumerate(mix.bins)})

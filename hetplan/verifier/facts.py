@@ -5,6 +5,7 @@ Options are read where verification rests on them, and none may excuse what the 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ __all__ = [
     "gather",
     "machines",
     "option",
+    "quality_of",
     "run_of",
     "runs_alike",
     "runs_meant",
@@ -113,6 +115,12 @@ def gather(plan: Plan, inputs: Inputs) -> Facts:
         for load in worker.loads
     }
     return Facts(plan, inputs, seats)
+
+
+def quality_of(facts: Facts, load: Load) -> float:
+    """The measured quality of what a load answers, NaN where there is none."""
+    quality = facts.inputs.profile.variants[load.variant].quality if load.variant is not None else None
+    return quality.value if quality is not None else math.nan
 
 
 # Options

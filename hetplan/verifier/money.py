@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 
 from hetplan.profiles.fields import NANO, money_text
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, machines
 from hetplan.verifier.report import Violation
-from hetplan.verifier.resources import needs_of
 
 __all__ = ["check_cost", "cost_nanos", "machine_nanos", "same_money"]
-
-
-def _slices(facts: Facts, seats: list[Seat], resource: str) -> Decimal | None:
-    """How much of a resource is taken where every load has a slice of it, else None: the machine is taken whole.
-
-    An operator on a processor takes nothing of the GPU.
-    """
-    if not seats:
-        return None
-    taken = Decimal(0)
-    for seat in seats:
-        if getattr(seat.load.share, resource, None) is not None:
-            taken += Decimal(repr(needs_of(facts, seat)[resource]))
-        elif resource != "gpu" or not _on_processor(facts, seat):
-            return None
-    return taken
-
-
-def _on_processor(facts: Facts, seat: Seat) -> bool:
-    app = facts.inputs.slo.apps.get(seat.load.app or "")
-    if seat.run is not None or seat.load.node is None or app is None or app.runs is None or not app.runs.pipeline:
-        return False
-    node = facts.inputs.profile.pipelines[app.runs.pipeline].nodes[seat.load.node]
-    return node.device == "cpu" and not node.needs.get("gpu", 0.0)
 
 
 def machine_nanos(facts: Facts, worker: Worker, seats: list[Seat]) -> Decimal | None:
@@ -55,11 +30,9 @@ def machine_nanos(facts: Facts, worker: Worker, seats: list[Seat]) -> Decimal | 
     offer = profile.offers[worker.offer]
     if offer.per is None:
         return Decimal(offer.price_per_hour)
-    taken = _slices(facts, seats, offer.per)
-    if taken is None:
-        provided = profile.hardware[worker.hardware].provides.get(offer.per)
-        taken = None if provided is None else Decimal(repr(provided))
-    return None if taken is None else (offer.price_per_hour * taken).to_integral_value(ROUND_HALF_EVEN)
+    from hetplan.verifier.slices import paid_by_the_unit
+
+    return paid_by_the_unit(facts, worker, seats, offer)
 
 
 def _worker_nanos(facts: Facts, worker: Worker) -> int | None:

@@ -18,7 +18,7 @@ from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import run_of, says_another_statistic
 from hetplan.verifier.policy_chain import Chain, NewHeads, enclosed
-from hetplan.verifier.readings import along_batches, nearest
+from hetplan.verifier.readings_beside import along_batches, nearest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -53,11 +53,11 @@ leaves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Dispatch, Plan
-from hetplan.profiles.plan_sections import EarliestDispatch, FcfsDispatch, MatchingDispatch, ThresholdDispatch
+from hetplan.profiles.plan import Dispatch, MatchingDispatch, Plan
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Serve
 from hetplan.verifier.demand import Classes, classes_of, response_targets
@@ -65,6 +65,9 @@ from hetplan.verifier.facts import Facts, Seat, gather, option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
+
+if TYPE_CHECKING:
+    from hetplan.profiles.plan_dispatch_further import EarliestDispatch
 
 __all__ = ["check"]
 
@@ -179,13 +182,13 @@ def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str
         yield f"{said} sends queries to instances, where {' or '.join(may)} must"
         return
     hardware = {seat.worker.hardware for seat in _seats(facts, app)}
-    if isinstance(dispatch, MatchingDispatch | EarliestDispatch):
+    if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1":
         yield from _predicting(facts, app, dispatch)
-    if isinstance(dispatch, MatchingDispatch):
+    if dispatch.rule == "matching/1":
         yield from _weights(facts, app, dispatch)
-    if isinstance(dispatch, ThresholdDispatch) and dispatch.base not in hardware:
+    if dispatch.rule == "threshold/1" and dispatch.base not in hardware:
         yield f"the base {dispatch.base} is not in the pool"
-    if isinstance(dispatch, FcfsDispatch) and not hardware.issuperset(dispatch.prefer):
+    if dispatch.rule == "fcfs/1" and not hardware.issuperset(dispatch.prefer):
         yield f"prefers {', '.join(sorted(set(dispatch.prefer) - hardware))}, not in the pool"
 
 

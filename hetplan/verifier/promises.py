@@ -102,7 +102,6 @@ def sense_of(about: str) -> str | None:
 
 ROUNDED = 1e-11
 _ARITHMETIC = ("no-queueing", "fluid")
-_MODELS = (*_ARITHMETIC, "stationary", "simulation", "measured")
 _COUNTED = ("fluid_rate_qps", "quality", "service_ms")
 """What follows from the routing of an application that can be followed, so that no other model has a say in it."""
 
@@ -163,29 +162,12 @@ def _family(promise: Promise) -> str:
     return promise.model.partition("/")[0]
 
 
-def _model(facts: Facts, promise: Promise) -> Iterator[str]:
-    """A model says only what it knows, and shows what it rests on."""
-    model, options = _family(promise), facts.plan.method.options
-    if model not in _MODELS:
-        yield f"unknown model {promise.model}"
-    if model in _ARITHMETIC and promise.percentile is not None:
-        yield f"a percentile of {promise.quantity} by the model {promise.model}, which knows no queueing"
-    if promise.percentile is not None and not promise.quantity.endswith("_ms"):
-        yield f"a percentile of {promise.quantity}, which is no time"
-    if model == "simulation" and (not promise.seeds or promise.interval is None):
-        yield f"{promise.quantity} by simulation, without the seeds and the interval that it rests on"
-    if model == "stationary" and facts.plan.question in QUESTIONS - {"policy", "compound"}:
-        yield f"{promise.quantity} by the stationary model, which is one of policies and of operators with a rate"
-    # Measurements come with the inputs, or are described in words; a search may also have been handed a way to measure.
-    said = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
-    if model == "measured" and not said:
-        yield f"{promise.quantity} is said to be measured, and nothing says what was"
-
-
 def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
     """What a promise may say by its model alone, and against the wish."""
-    for text in _model(facts, promise):
-        yield Violation("promise-model", at, text)
+    if promise.percentile is not None or _family(promise) not in _ARITHMETIC:
+        from hetplan.verifier.promise_models import model_faults
+
+        yield from (Violation("promise-model", at, text) for text in model_faults(facts, promise, QUESTIONS))
     of_app, arithmetic = promise.app is not None, _family(promise) in _ARITHMETIC
     question = facts.plan.question
     if question in QUESTIONS and not is_known(question, promise.quantity, of_app=of_app, arithmetic=arithmetic):

@@ -13,8 +13,9 @@ from typing import Any
 
 from hetplan.planner.answer import relative_gap
 from hetplan.profiles.plan import Claim, Solve
+from hetplan.verifier.claims_again import ClaimAgain, Word
 from hetplan.verifier.facts import Facts
-from hetplan.verifier.report import ClaimAgain, Violation, Word
+from hetplan.verifier.report import Violation
 from hetplan.verifier.rows import NoProof, NotRebuilt
 
 __all__ = ["check_proofs", "compared"]

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["along_batches", "nearest", "read"]
-
-_RISING = ("mean", "p50", "p90", "p95", "p99", "max")
+__all__ = ["own_table", "read"]
 
 
 def read(
@@ -61,50 +59,6 @@ def read(
     return (np.maximum(values, 0.0) if statistic == "std" else values), outside
 
 
-def nearest(table: Table, statistic: str) -> str:
-    """The statistic taken in place of one that was not measured: the next higher of those there, else the highest."""
-    there = [name for name in _RISING if getattr(table, name) is not None]
-    if statistic in there or statistic not in _RISING or not there:
-        return statistic
-    above = [name for name in _RISING[_RISING.index(statistic) :] if name in there]
-    return above[0] if above else there[-1]
-
-
-def along_batches(profile: Profile, variant: str, run: Run) -> Table:
-    """The table that times a run, joined with those of runs that differ by batch alone, where each holds one batch."""
-    parts = {float(run.at["batch"]): _own(profile, run)} if "batch" in run.at else {}
-    for other in profile.variants[variant].runs if parts else ():
-        if other.hardware == run.hardware and _apart(other.at) == _apart(run.at) and "batch" in other.at:
-            parts[float(other.at["batch"])] = _own(profile, other)
-    first = _own(profile, run)
-    parts = {batch: table for batch, table in parts.items() if table.axes.get("batch") == (batch,)}
-    parts = {batch: table for batch, table in parts.items() if _form(table) == _form(first)}
-    if len(parts) < 2 or run.at["batch"] not in parts:
-        return first
-    return _stacked(first, dict(sorted(parts.items())))
-
-
-def _own(profile: Profile, run: Run) -> Table:
+def own_table(profile: Profile, run: Run) -> Table:
+    """The table that times a run: of latencies, else of rates."""
     return profile.tables[run.latency if run.latency is not None else run.rate or ""]
-
-
-def _apart(at: Mapping[str, float]) -> list[tuple[str, float]]:
-    return sorted((axis, value) for axis, value in at.items() if axis != "batch")
-
-
-def _form(table: Table) -> tuple[object, ...]:
-    return table.quantity, table.outside, [(axis, at) for axis, at in table.axes.items() if axis != "batch"]
-
-
-def _stacked(first: Table, parts: Mapping[float, Table]) -> Table:
-    import numpy as np
-
-    place = list(first.axes).index("batch")
-    data: dict[str, object] = {"quantity": first.quantity, "outside": first.outside}
-    data["axes"] = {axis: list(parts) if axis == "batch" else at for axis, at in first.axes.items()}
-    for name in STATISTICS:
-        grids = [getattr(table, name) for table in parts.values()]
-        if all(grid is not None for grid in grids):
-            joined = np.concatenate([np.array(grid, dtype=object) for grid in grids], axis=place)
-            data[name] = joined.tolist()
-    return Table.model_validate(data)

@@ -7,23 +7,19 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_file import FEATURES, OUTCOMES, SHARED
-from hetplan.profiles.plan_sections import EarliestDispatch, MatchingDispatch
 from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import Runs
 from hetplan.profiles.tables import Statistic, Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of
 from hetplan.verifier.facts import run_of, runs_meant
-from hetplan.verifier.report import Violation
-
-if TYPE_CHECKING:
-    from hetplan.profiles.pipelines import Node, Pipeline
+from hetplan.verifier.report import Violation, unknown
 
 __all__ = ["check_header", "check_inputs", "check_references", "check_tables"]
 
@@ -127,10 +123,6 @@ def _periods(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
         yield Violation("periods", "periods", text)
 
 
-def _unknown(at: str, kind: str, name: object) -> Violation:
-    return Violation("unknown-reference", at, f"there is no {kind} {name}")
-
-
 def _priced(profile: Profile, worker: Worker) -> bool:
     """Whether a run of the group has a price of its own, which needs no offer."""
     runs = [run_of(profile, worker, load) for load in worker.loads if load.variant in profile.variants]
@@ -140,13 +132,13 @@ def _priced(profile: Profile, worker: Worker) -> bool:
 def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]:
     at = f"workers.{worker.id}"
     if worker.period not in {period.id for period in plan.periods}:
-        yield _unknown(at, "period", worker.period)
+        yield unknown(at, "period", worker.period)
     if worker.hardware not in profile.hardware:
-        yield _unknown(at, "hardware", worker.hardware)
+        yield unknown(at, "hardware", worker.hardware)
     offer = profile.offers.get(worker.offer) if worker.offer is not None else None
     offered = {offer.hardware for offer in profile.offers.values()}
     if worker.offer is not None and offer is None:
-        yield _unknown(at, "offer", worker.offer)
+        yield unknown(at, "offer", worker.offer)
     elif offer is not None and offer.hardware != worker.hardware:
         text = f"offer {worker.offer} is for {offer.hardware}, not {worker.hardware}"
         yield Violation("offer-hardware", at, text)
@@ -155,7 +147,7 @@ def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]
     if worker.host is not None:
         host = profile.hosts.get(worker.host)
         if host is None:
-            yield _unknown(at, "host", worker.host)
+            yield unknown(at, "host", worker.host)
         elif host.offer != worker.offer:
             yield Violation("host-offer", at, f"host {worker.host} is there under {host.offer}, not {worker.offer}")
 
@@ -188,13 +180,16 @@ def _run(profile: Profile, worker: Worker, load: Load, at: str) -> Iterator[Viol
 def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
     at, profile = f"workers.{worker.id}.loads.{load.id}", inputs.profile
     if load.app is not None and load.app not in inputs.slo.apps:
-        yield _unknown(at, "application", load.app)
+        yield unknown(at, "application", load.app)
         return
     runs = inputs.slo.apps[load.app].runs if load.app is not None else None
     nodes = profile.pipelines[runs.pipeline].nodes if runs is not None and runs.pipeline is not None else {}
     if load.app is not None and (load.node not in nodes if nodes else load.node is not None):
-        yield _unknown(at, "pipeline step", load.node)
-    yield from _outcomes(at, load, nodes.get(load.node or ""))
+        yield unknown(at, "pipeline step", load.node)
+    if nodes or load.outcomes:
+        from hetplan.verifier.outcome_references import of_load
+
+        yield from of_load(at, load, nodes.get(load.node or ""))
     if load.variant is None:
         if load.node is None:
             yield Violation("load-empty", at, "neither a variant nor a step of a pipeline")
@@ -203,7 +198,7 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         return
     variant = profile.variants.get(load.variant)
     if variant is None:
-        yield _unknown(at, "variant", load.variant)
+        yield unknown(at, "variant", load.variant)
         return
     if not allows(runs, profile, load.node, load.variant, variant):
         yield Violation("variant-not-allowed", at, f"{load.app} may not run {load.variant} here")
@@ -217,43 +212,6 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
 
 
-def _outcomes(at: str, load: Load, node: Node | None) -> Iterator[Violation]:
-    """A load states how often its answers come to each outcome of its step, as it was measured."""
-    stated = load.outcomes or {}
-    if node is not None and node.outcomes is not None and node.outcomes.measured and load.variant is None:
-        for name in sorted(stated.keys() - set(node.outcomes.measured)):
-            yield _unknown(at, f"outcome of step {load.node}", name)
-        return  # their shares are those of the measurements (`compound`)
-    known = node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
-    if node is not None and node.outcomes is not None and not known:
-        yield Violation("outcomes", at, f"nothing says how often {load.variant} comes to each outcome of {load.node}")
-        return
-    for name in sorted(stated.keys() - known.keys()):
-        yield _unknown(at, f"outcome of step {load.node or '-'}", name)
-    for name, share in known.items():
-        if abs(stated.get(name, 0.0) - share) > FEASIBILITY:
-            text = f"states a share of {stated.get(name, 0.0):.6g} for the outcome {name}, measured is {share:.6g}"
-            yield Violation("outcomes", at, text)
-    if stated and abs(sum(stated.values()) - 1.0) > FEASIBILITY:
-        yield Violation("outcomes", at, f"the shares of its outcomes sum to {sum(stated.values()):.9g}, not to 1")
-
-
-def _after(at: str, route: Route, pipeline: Pipeline | None) -> Iterator[Violation]:
-    """The outcomes that a route is for are of steps before its own, and lead there."""
-    into = {edge.to: edge for edge in reversed(pipeline.edges)} if pipeline is not None else {}
-    before, node = {}, route.node
-    while node in into and into[node].from_ not in before:
-        edge = into[node]
-        before[edge.from_] = edge.on
-        node = edge.from_
-    for step, outcome in (route.after or {}).items():
-        known = pipeline.nodes[step].outcomes if pipeline is not None and step in pipeline.nodes else None
-        if known is None or outcome not in known.names:
-            yield _unknown(at, f"outcome of step {step}", outcome)
-        elif step not in before or before[step] not in (None, outcome):
-            yield Violation("route-outcome", at, f"no query comes to step {route.node} after {step}: {outcome}")
-
-
 def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[str, Load]) -> Iterator[Violation]:
     classes, runs = classes_of(inputs.slo.apps[app]), inputs.slo.apps[app].runs
     pipeline = inputs.profile.pipelines[runs.pipeline] if runs is not None and runs.pipeline is not None else None
@@ -264,7 +222,7 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
             yield Violation("route-class", at, f"no class of the mix is {dict(route.when)}")
         for name in (*route.prefix, *route.to):
             if name not in loads:
-                yield _unknown(at, "load", name)
+                yield unknown(at, "load", name)
         for name in route.to:
             load = loads.get(name)
             if load is not None and (load.app not in (None, app) or load.node != route.node):
@@ -276,7 +234,10 @@ def _routes(inputs: Inputs, app: str, routes: tuple[Route, ...], loads: Mapping[
                     f"{name} serves {load.app or 'all'} at step {load.node or '-'}, the route is at {route.node or '-'}"
                 )
                 yield Violation("route-target", at, text)
-        yield from _after(at, route, pipeline)
+        if route.after:
+            from hetplan.verifier.outcome_references import of_route
+
+            yield from of_route(at, route, pipeline)
         after = tuple(sorted((route.after or {}).items()))
         key = (classes.find(route.when) if route.when else None, route.prefix, route.node, after)
         if key in seen:
@@ -291,7 +252,7 @@ def _apps(plan: Plan, inputs: Inputs) -> Iterator[Violation]:
     named += [(f"unserved[{n}]", unserved.app) for n, unserved in enumerate(plan.unserved)]
     for at, app in named:
         if app not in inputs.slo.apps:
-            yield _unknown(at, "application", app)
+            yield unknown(at, "application", app)
     loads = {load.id: load for worker in plan.workers for load in worker.loads}
     for app, routes in plan.routing.items():
         if app in inputs.slo.apps:
@@ -302,7 +263,7 @@ def _solves(plan: Plan) -> Iterator[Violation]:
     known = {solve.id for solve in plan.solves}
     for number, claim in enumerate(plan.claims):
         if claim.solve is not None and claim.solve not in known:
-            yield _unknown(f"claims[{number}]", "solve", claim.solve)
+            yield unknown(f"claims[{number}]", "solve", claim.solve)
 
 
 def check_references(plan: Plan, inputs: Inputs) -> list[Violation]:
@@ -353,7 +314,7 @@ def check_tables(plan: Plan, inputs: Inputs) -> list[Violation]:
         differences = _differences(table, measured) if measured is not None else ["the profile has no such table"]
         found += [Violation("table", f"tables.{name}", text) for text in differences]
     for app, dispatch in plan.dispatch.items():
-        if isinstance(dispatch, MatchingDispatch | EarliestDispatch):
+        if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1":
             for key, name in dispatch.predict.items():
                 at = f"dispatch.{app}.predict.{key}"
                 variant, _, hardware = key.partition("@")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
-__all__ = ["ClaimAgain", "Report", "Violation", "Word"]
+if TYPE_CHECKING:
+    from hetplan.verifier.claims_again import ClaimAgain
+
+__all__ = ["Report", "Violation", "unknown"]
 
 
 @dataclass(frozen=True, order=True)
@@ -20,27 +23,9 @@ class Violation:
         return f"{self.at}: {self.text} [{self.code}]"
 
 
-class Word(StrEnum):
-    """What a bound is, once somebody else than its writer has looked at it."""
-
-    PROVED = "proved again"
-    FOUND = "found again by an engine"
-    OPEN = "not proved here"
-    REFUTED = "refuted"
-
-
-@dataclass(frozen=True)
-class ClaimAgain:
-    """A claim of the plan, what its bound is now, and why; `gap` is between its value and the bound proved again."""
-
-    at: str
-    about: str
-    word: Word
-    text: str
-    gap: float | None = None
-
-    def __str__(self) -> str:
-        return f"{self.about}: {self.text}"
+def unknown(at: str, kind: str, name: object) -> Violation:
+    """A name of something that is not there."""
+    return Violation("unknown-reference", at, f"there is no {kind} {name}")
 
 
 @dataclass(frozen=True)
@@ -67,7 +52,7 @@ class Report:
     @property
     def ok(self) -> bool:
         """Nothing that was recomputed contradicts the plan."""
-        return not self.violations and all(one.word is not Word.REFUTED for one in self.claims)
+        return not self.violations and not any(one.refuted for one in self.claims)
 
     def _repr_html_(self) -> str:
         """The verdict as a notebook shows it."""

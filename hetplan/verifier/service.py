@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hetplan.profiles.tables import Table
 from hetplan.verifier.demand import Classes
 from hetplan.verifier.facts import Facts, Seat, statistics_of
-from hetplan.verifier.readings import along_batches, nearest, read
+from hetplan.verifier.readings import own_table, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,9 +70,15 @@ def service_of(facts: Facts, seat: Seat, classes: Classes) -> Service:
         return Service([math.nan] * size, [math.nan] * size, [False] * size, "")
     capacity_stat, target_stat = statistics_of(facts.plan)
     seconds, latency_ms, extrapolated = [math.nan] * size, [0.0] * size, [False] * size
-    table = along_batches(facts.inputs.profile, seat.load.variant or "", run)
+    table = own_table(facts.inputs.profile, run)
+    if "batch" in run.at:
+        from hetplan.verifier.readings_beside import along_batches
+
+        table = along_batches(facts.inputs.profile, seat.load.variant or "", run)
     columns = _columns(facts, seat, classes, table)
     if facts.says_another:
+        from hetplan.verifier.readings_beside import nearest
+
         capacity_stat, target_stat = nearest(table, capacity_stat), nearest(table, target_stat)
     if run.latency is not None:
         values, outside = read(table, capacity_stat, columns, size)

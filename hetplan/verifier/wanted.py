@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from hetplan.planner.tolerances import FEASIBILITY, VALUE
+from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.demand import least_wanted, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, option, runs_alike
-from hetplan.verifier.flow import Flow, path_quality
+from hetplan.verifier.flow import Flow
 from hetplan.verifier.report import Violation
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "check_demand",
     "check_late",
     "check_latency",
-    "check_quality",
     "declined",
     "is_pipeline",
     "largest_rates",
@@ -154,27 +153,6 @@ def check_late(facts: Facts) -> Iterator[Violation]:
         wanted = facts.inputs.slo.apps[name].late
         if rule.late != wanted:
             yield Violation("dispatch", f"dispatch.{name}", f"late queries: {rule.late}, the wish says {wanted}")
-
-
-# Quality
-
-
-def check_quality(facts: Facts, name: str, loads: Iterable[str], mean: float) -> list[Violation]:
-    """The wished floor (or ceiling): of the mean over a pipeline's paths, else of every load that answers."""
-    app = facts.inputs.slo.apps[name]
-    if app.quality is None:
-        return []
-    values = {f"routing.{name}": mean}
-    if app.runs is None or app.runs.pipeline is None:
-        values = {facts.seats[load].at: path_quality(facts, None, (load,), {}) for load in loads}
-    least = -math.inf if app.quality.min is None else app.quality.min
-    most = math.inf if app.quality.max is None else app.quality.max
-    found: list[Violation] = []
-    for at, value in values.items():
-        # Written so that an unknown quality (NaN) is not within any limit.
-        if not least - VALUE <= value <= most + VALUE:
-            found.append(Violation("quality", at, f"quality {value:.6g} is not within {least:g} .. {most:g}"))
-    return found
 
 
 # Applications

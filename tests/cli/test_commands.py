@@ -23,7 +23,7 @@ from hetplan.cli.page import Page, printable
 from hetplan.cli.plans import differences
 from hetplan.compiled import cache_folder, cache_size
 from hetplan.planner.contract import Event
-from hetplan.registry import IMPORTERS
+from hetplan.registry_further import IMPORTERS
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
 ALONE = {"desk", "doctor", "init", "questions", "serve", "solvers"}
@@ -113,8 +113,8 @@ def test_doctor_says_where_compiled_code_is_kept_and_compiles_ahead(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[str] = []
-    monkeypatch.setattr("hetplan.registry.compile_ahead", compiled.append)
-    monkeypatch.setattr("hetplan.registry.KERNELS", {"one": "", "two": ""})
+    monkeypatch.setattr("hetplan.registry_further.compile_ahead", compiled.append)
+    monkeypatch.setattr("hetplan.registry_further.KERNELS", {"one": "", "two": ""})
     least = cache_size()  # other tests may compile meanwhile
     kept = run("doctor", "--json").lines[-2]["compiled"]
     assert kept["folder"] == cache_folder()

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hetplan import errors
-from hetplan.cli.output import Exit, ending_of
+from hetplan.cli.ending import ending_of
+from hetplan.cli.output import Exit
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

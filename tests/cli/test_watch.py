@@ -180,9 +180,9 @@ def watching(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_workers_come_and_go_with_the_demand_and_no_query_is_lost(
     folder: Path, watching: subprocess.Popen[str]
 ) -> None:
-    from hetplan import registry
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
+    from hetplan.registry_further import target
 
     assert watching.stdout is not None
     events: list[dict[str, Any]] = []
@@ -197,7 +197,7 @@ def test_workers_come_and_go_with_the_demand_and_no_query_is_lost(
     def applied() -> int:
         return sum(event["what"] == "apply" for event in events)
 
-    with Deployment(read_hosts(folder / "hosts.toml"), targets=registry.target) as deployment:
+    with Deployment(read_hosts(folder / "hosts.toml"), targets=target) as deployment:
         until(lambda: applied() == 1)
         assert len(deployment.observe()) == 2, "at 15 a second one server would be late too often"
         demand = Demand(8.0, deployment.endpoint())

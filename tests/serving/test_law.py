@@ -12,9 +12,10 @@ from hetplan.errors import InputError
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
-from hetplan.serving.law import ORDER, Law, OffTable, answering, settings_of
+from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_load
-from hetplan.serving.times import law_of_table, statistic_of
+from hetplan.serving.reading import ORDER, answering, settings_of, statistic_of
+from hetplan.serving.times import law_of_table
 
 
 def test_the_first_that_names_an_axis_says_where_on_it() -> None:

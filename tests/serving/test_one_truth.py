@@ -438,8 +438,8 @@ FAULTS: dict[str, tuple[str, Any]] = {
         "hetplan.verifier.facts.run_of",
         lambda profile, worker, load: _first_run(profile, load, worker.hardware),
     ),
-    "verifier: the run's own table alone": ("hetplan.verifier.service.along_batches", _own_table),
-    "verifier: no share is paid": ("hetplan.verifier.money._slices", lambda *_: None),
+    "verifier: the run's own table alone": ("hetplan.verifier.readings_beside.along_batches", _own_table),
+    "verifier: no share is paid": ("hetplan.verifier.slices._slices", lambda *_: None),
     "solver, pool: the first run": (
         "hetplan.problems.pool.machines._run_on",
         lambda profile, variant, hardware, faults: profile.variants[variant].runs[0],

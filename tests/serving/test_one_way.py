@@ -27,7 +27,7 @@ from hetplan.serving.demand import points_of
 from hetplan.serving.of_plan import of_plan
 from hetplan.serving.system import Route, System
 from hetplan.verifier.facts import gather
-from hetplan.verifier.flow import follow
+from hetplan.verifier.follow import follow
 
 TREES = 250
 DRAWS = [(2 * k + 1) / 34 for k in range(17)]
@@ -212,7 +212,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "router: late queries are served": ("hetplan.executor.background.late_of", lambda dispatch, wanted: "serve"),
     "verifier: no classes": (
-        "hetplan.verifier.flow._Walk.route",
+        "hetplan.verifier.walk._Walk.route",
         lambda self, queries, node: next(known for at, known in self.routes.items() if at[:2] == ((), node))[0],
     ),
 }

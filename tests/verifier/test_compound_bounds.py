@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hetplan as hp
+from hetplan.verifier.claims_again import Word
 from hetplan.verifier.compound import proved
 from hetplan.verifier.facts import gather
-from hetplan.verifier.report import Word
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "compound"
 PROFILE, SLO = (json.loads((EXAMPLES / f"candidates-{part}.json").read_text()) for part in ("profile", "slo"))

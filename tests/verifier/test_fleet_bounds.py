@@ -17,9 +17,10 @@ from hetplan.front_door import verified
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_meaning import meaning_of
+from hetplan.verifier.claims_again import Word
 from hetplan.verifier.fleet import vouched
 from hetplan.verifier.fleet_bounds import PRICES, cheapest
-from hetplan.verifier.report import Report, Word
+from hetplan.verifier.report import Report
 
 Json = dict[str, Any]
 

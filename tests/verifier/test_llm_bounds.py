@@ -11,7 +11,8 @@ import pytest
 
 import hetplan as hp
 from hetplan.profiles.plan_file import plan_dict
-from hetplan.verifier.report import Report, Word
+from hetplan.verifier.claims_again import Word
+from hetplan.verifier.report import Report
 from tests.cases import texts
 
 Document = dict[str, Any]

@@ -11,7 +11,7 @@ from cases.documents import DROP, Json, load, read, spoil, worker
 
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.facts import gather
-from hetplan.verifier.flow import follow
+from hetplan.verifier.follow import follow
 
 
 def violations(case: Json, edits: dict[str, Any] | None = None) -> list[str]:

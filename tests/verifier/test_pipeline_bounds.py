@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import hetplan as hp
 from hetplan.profiles.plan_file import plan_dict
+from hetplan.verifier.claims_again import Word
 from hetplan.verifier.facts import gather
 from hetplan.verifier.pipeline_bounds import proved
-from hetplan.verifier.report import Word
 from hetplan.verifier.rows import NoProof
 from tests.problems.pipeline.test_several_on_a_server import documents
 

@@ -17,10 +17,10 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_policy import write_runs
 from hetplan.verifier.check import verify_plan
+from hetplan.verifier.claims_again import Word
 from hetplan.verifier.policy import check
 from hetplan.verifier.policy_bounds import Process
 from hetplan.verifier.policy_chain import Chain
-from hetplan.verifier.report import Word
 
 Document = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Table
 from hetplan.verifier.policy_figures import batch_latencies_ms
-from hetplan.verifier.readings import nearest
+from hetplan.verifier.readings_beside import nearest
 
 
 def batches(measured: dict[int, float | None], queue_max: int, monotone: str = "safe") -> list[float]:

@@ -11,7 +11,8 @@ import pytest
 from cases.random_pools import random_pool
 
 import hetplan as hp
-from hetplan.verifier.report import Report, Word
+from hetplan.verifier.claims_again import Word
+from hetplan.verifier.report import Report
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
 SHIPPED = {"rate": ("profile.json", "slo.json"), "cost": ("llm-profile.json", "llm-slo.json")}

@@ -17,7 +17,8 @@ from cases.random_variants import random_shared, random_snapshot
 import hetplan as hp
 from hetplan.problems.variants.size import busy_limit, busy_limit_of_law
 from hetplan.profiles.plan_file import plan_dict
-from hetplan.verifier.report import Report, Word
+from hetplan.verifier.claims_again import Word
+from hetplan.verifier.report import Report
 from hetplan.verifier.variants_bounds import _fillings, _no_more_than_one
 from hetplan.verifier.waiting_room import most_busy, most_busy_by_law
 

@@ -15,7 +15,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.forms.columns import Columns
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.solvers.columns import ColumnsEngine
-from hetplan.verifier.report import Word
+from hetplan.verifier.claims_again import Word
 from hetplan.verifier.rows import NoProof
 from hetplan.verifier.variants_columns import Apart, Item
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from hetplan.serving.law import Law, OffTable, answering
+from hetplan.serving.law import Law, OffTable
+from hetplan.serving.reading import answering
 
 __all__ = ["OffTable", "ServiceLaw"]
 

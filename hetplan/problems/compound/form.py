@@ -17,18 +17,17 @@ from hetplan.planner.forms.calls import Calls
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.forms.space import Space, settings_of
-from hetplan.problems import ladder
 from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
 from hetplan.problems.compound.fanned import check_fans, fans_of, may_be_several
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import Rated
 from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
+from hetplan.problems.fitting import outcomes
 from hetplan.profiles.apis import Api
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import Pipeline
+from hetplan.profiles.pipelines import Link, Pipeline
 from hetplan.profiles.plan import Notice, Plan
-from hetplan.profiles.profile import Link
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
 from hetplan.serving.demand import stated_qps
@@ -327,7 +326,7 @@ def _sought(
             faults.in_slo(f"$.limits.resources.{name}", why, "Limit its hardware there.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
-    faults.obstacles(ladder.outcomes(inputs, app, "compound plans"))
+    faults.obstacles(outcomes(inputs, app, "compound plans"))
     check_fans(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")

@@ -15,7 +15,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.slo import App
-from hetplan.serving.price import machine_price
+from hetplan.serving.machine import machine_price
 
 __all__ = [
     "BUDGET",

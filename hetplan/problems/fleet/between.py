@@ -35,7 +35,7 @@ from hetplan.problems.fleet.why import explained
 from hetplan.problems.fleet.wish import HUGE, Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.slo import QualityTarget
+from hetplan.profiles.slo_sections import QualityTarget
 from hetplan.serving.runs import variants_of
 
 __all__ = ["answered", "is_between"]

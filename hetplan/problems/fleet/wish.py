@@ -20,7 +20,7 @@ from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.serving.price import machine_price, times
+from hetplan.serving.machine import machine_price, times
 
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App

@@ -17,7 +17,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.slo import App
-from hetplan.serving.price import machine_price
+from hetplan.serving.machine import machine_price
 from hetplan.serving.runs import variants_of
 from hetplan.serving.tokens import (
     CACHED,

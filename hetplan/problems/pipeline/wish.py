@@ -28,8 +28,8 @@ from hetplan.profiles.slo import App, RateRange
 from hetplan.serving.demand import stated_qps
 from hetplan.serving.law import OffTable
 from hetplan.serving.loads import law_of_run, table_of
+from hetplan.serving.reading import statistic_of
 from hetplan.serving.strictest import limit_ms, strictest, strictest_ms
-from hetplan.serving.times import statistic_of
 
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 

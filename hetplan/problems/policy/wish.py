@@ -21,12 +21,12 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
 from hetplan.profiles.slo import App, Arrivals, RateRange
 from hetplan.profiles.tables import Table
-from hetplan.serving.law import Law, OffTable, answering
+from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of, written
-from hetplan.serving.price import machine_price
+from hetplan.serving.machine import machine_price
+from hetplan.serving.reading import answering, statistic_of
 from hetplan.serving.runs import at_of, runs_on, variants_of
 from hetplan.serving.strictest import limit_ms, strictest
-from hetplan.serving.times import statistic_of
 
 __all__ = [
     "REFUSED",

@@ -14,7 +14,6 @@ from hetplan.problems.pool.letters import Counts, Matrix, Pool
 from hetplan.problems.pool.rated import Chosen, Rated
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
-from hetplan.profiles.plan_sections import EarliestDispatch, ThresholdDispatch
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import at_of
@@ -57,7 +56,7 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
         routing={app: _routes(pool, counts, rated.share, groups)},
         dispatch={app: dispatch},
         tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables}
-        if isinstance(dispatch, MatchingDispatch | EarliestDispatch)
+        if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1"
         else {},
         actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
         promises=(rate, fluid, cost_promise(pool, counts)),
@@ -90,17 +89,7 @@ def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated
             basis=basis,
             extrapolated=extrapolated,
         )
-    return Promise(
-        app=app,
-        quantity="rate_qps",
-        relation=">=",
-        value=simulated.promised,
-        interval=simulated.interval,
-        model=simulated.model,
-        basis="allowable rate, below that of every seed by their spread" if len(simulated.per_seed) > 1 else None,
-        seeds=len(simulated.per_seed) if simulated.model != "measured" else None,
-        extrapolated=extrapolated,
-    )
+    return simulated.promise(app, extrapolated)
 
 
 def _missed(pool: Pool, planned: float) -> dict[str, Any]:
@@ -156,8 +145,12 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
     used = [int(t) for t in np.flatnonzero(per_type)]
     predict = {f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used}
     if pool.options.dispatch == "earliest":
+        from hetplan.profiles.plan_dispatch_further import EarliestDispatch
+
         return EarliestDispatch(late=late, slo_ms=slo_ms, xi=xi, predict=predict)
     if pool.options.dispatch == "threshold":
+        from hetplan.profiles.plan_dispatch_further import ThresholdDispatch
+
         assert threshold is not None
         return ThresholdDispatch(late=late, threshold=threshold, base=pool.types[pool.base_among(per_type)].hardware)
     weight = pool.weights

@@ -1,4 +1,4 @@
-"""The programs of a pool: the exact fluid program over whole counts and at given counts, and those that explain.
+"""The programs of a pool: the exact fluid program over whole counts, and at given counts.
 
 The equations are those of `letters`.
 """
@@ -6,28 +6,22 @@ The equations are those of `letters`.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
+from hetplan.problems.pool.letters import EXTRA, Counts, Matrix, Pool, Vector
 from hetplan.profiles.fields import NANO
 
 __all__ = [
-    "at_counts",
     "fluid",
     "fluid_at",
     "most_of",
     "read_counts",
-    "read_rate",
     "read_shares",
 ]
 
 Index = Counts
-
-EXTRA = 1.0
-"""Price of one unit of slack in every elastic block: repairs are tried one by one, so only their order hangs on it."""
 
 
 def most_of(pool: Pool, *, target: float | None) -> Vector:
@@ -122,7 +116,10 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, most: Vector |
         m.add(row, n, price)
     if pool.cover is not None:
         _someone_for_each(pool, m, n)
-    add_limits(pool, m, n)
+    if pool.has_limits:
+        from hetplan.problems.pool.form_limits import add_limits
+
+        add_limits(pool, m, n)
     return m.build()
 
 
@@ -151,46 +148,6 @@ def budget_row(pool: Pool, budget: int) -> float:
     return (budget // step * step if step else budget) / NANO
 
 
-def add_limits(pool: Pool, m: Builder, n: Index) -> None:
-    """min_t and max_t per type over its offers, and totals of resources."""
-    for name, verb, side in (("least", "lower", 0), ("most", "raise", 1)):
-        kinds = [
-            (t, kind.most if side else kind.least)
-            for t, kind in enumerate(pool.types)
-            if (kind.most is not None if side else kind.least > 0)
-        ]
-        if not kinds:
-            continue
-        limit = [float(bound or 0) for _, bound in kinds]
-        rows = m.rows(
-            name,
-            [pool.types[t].hardware for t, _ in kinds],
-            lower=-np.inf if side else limit,
-            upper=limit if side else np.inf,
-            unit="instances",
-            equation="(4)",
-            elastic=Elastic(EXTRA, f"slo.limits.instances.{{label}}[{side}]", verb=verb, unit="instances", whole=True),
-        )
-        for row, (t, _) in zip(rows, kinds, strict=True):
-            m.add(row, n[pool.of == t], 1.0)
-    limit_resources(pool, m, n)
-
-
-def limit_resources(pool: Pool, m: Builder, n: Index) -> None:
-    """Totals of resources over all instances n, where the SLO gives any."""
-    resources = pool.inputs.slo.limits.resources
-    if resources:
-        rows = m.rows(
-            "resources",
-            list(resources),
-            upper=list(resources.values()),
-            equation="(4)",
-            elastic=Elastic(EXTRA, "slo.limits.resources.{label}"),
-        )
-        for row, resource in zip(rows, resources, strict=True):
-            m.add(row, n, pool.takes(resource)[pool.of])
-
-
 def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
     """The linear program at given counts per type: the rate that no dispatcher can beat."""
     m = Builder("max", name=f"pool {pool.wish.app_id} at given counts")
@@ -198,26 +155,9 @@ def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
     return m.build()
 
 
-def at_counts(pool: Pool, family: Index) -> list[Milp]:
-    """`fluid_at` for each row of counts per type; the forms share all but one vector."""
-    first = fluid_at(pool, np.zeros(len(pool.types)))
-    (capacity,) = [block for block in first.rows if block.name == "capacity"]
-    forms = []
-    for counts in family:
-        upper = first.row_upper.copy()
-        upper[capacity.start : capacity.stop] = counts
-        forms.append(replace(first, row_upper=upper))
-    return forms
-
-
 def read_counts(pool: Pool, point: Vector) -> Counts:
     """Whole counts per column from a point of `fluid`."""
     return np.rint(point[-len(pool.columns) :]).astype(np.int64)
-
-
-def read_rate(point: Vector, *, scale: float) -> float:
-    """lam from a point of either program."""
-    return float(point[0]) * scale
 
 
 def read_shares(pool: Pool, point: Vector) -> Matrix:

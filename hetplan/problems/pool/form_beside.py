@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.problems.pool.form import add_flows, add_limits, limit_resources
+from hetplan.problems.pool.form import add_flows
+from hetplan.problems.pool.form_limits import add_limits, limit_resources
 from hetplan.problems.pool.letters import Pool
 from hetplan.profiles.fields import NANO
 

@@ -10,7 +10,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Counts, Pool
-from hetplan.problems.pool.options import FluidAtOptions
+from hetplan.problems.pool.options_further import FluidAtOptions
 from hetplan.problems.pool.rated import Chosen, rate_at
 from hetplan.problems.pool.why import unaffordable
 

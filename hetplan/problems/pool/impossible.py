@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.repairs import cover_costs, let_in, looser_target, money, more_budget, more_tolerance
-from hetplan.problems.repairs import change
-from hetplan.profiles.fields import money_text
+from hetplan.problems.pool.repairs import cover_costs, let_in, looser_target, more_tolerance
 
 __all__ = ["SHOWN", "impossible"]
 
@@ -23,23 +19,11 @@ MOST_TOLERANCE = 0.5
 
 def impossible(pool: Pool) -> Infeasible | None:
     """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
-    return _too_poor(pool) or _late_everywhere(pool) or _minima_over_budget(pool) or _cover_over_budget(pool)
+    if pool.wish.app.quality is None and not pool.least.any():
+        return _late_everywhere(pool) or _cover_over_budget(pool)
+    from hetplan.problems.pool.impossible_demands import minima_over_budget, too_poor
 
-
-def _too_poor(pool: Pool) -> Infeasible | None:
-    """The one variant against the quality that is asked for."""
-    wanted = pool.wish.app.quality
-    quality = pool.inputs.profile.variants[pool.wish.variant].quality
-    if wanted is None or (wanted.min is None and wanted.max is None):
-        return None
-    at = f"slo.apps.{pool.wish.app_id}.quality"
-    if quality is None:
-        return Infeasible(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
-    for side, bound in (("min", wanted.min), ("max", wanted.max)):
-        if bound is not None and (quality.value < bound if side == "min" else quality.value > bound):
-            repair = change(f"{at}.{side}", bound, quality.value, more=", or run another variant")
-            return Infeasible(why=(f"{pool.wish.variant} has quality {quality.value:g}",), repairs=(repair,))
-    return None
+    return too_poor(pool) or _late_everywhere(pool) or minima_over_budget(pool) or _cover_over_budget(pool)
 
 
 def _late_everywhere(pool: Pool) -> Infeasible | None:
@@ -60,29 +44,6 @@ def _late_everywhere(pool: Pool) -> Infeasible | None:
             repairs += [more_tolerance(pool, share)] if k == len(pool.limits) - 1 and share < MOST_TOLERANCE else []
         repairs += let_in(pool, late, to_be_had)
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
-
-
-def _minima_over_budget(pool: Pool) -> Infeasible | None:
-    if pool.wish.budget is None:
-        return None
-    cost = 0
-    for t, kind in enumerate(pool.types):
-        left = kind.least
-        for o in pool.offers_of(t):
-            column = pool.columns[o]
-            taken = left if column.stock is None else min(left, column.stock)
-            cost, left = cost + taken * column.price, left - taken
-    if cost <= pool.wish.budget:
-        return None
-    named = ", ".join(f"{kind.least} {kind.hardware}" for kind in pool.types if kind.least)
-    why = f"the least instances alone ({named}) need {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}"
-    lower = []
-    for t, kind in enumerate(pool.types):
-        prices = [pool.columns[o].price for o in pool.offers_of(t)]
-        if kind.least and min(prices, default=0) > 0:
-            fewer = max(0, kind.least - math.ceil((cost - pool.wish.budget) / min(prices)))
-            lower.append(change(f"slo.limits.instances.{kind.hardware}[0]", kind.least, fewer, "instances"))
-    return Infeasible(why=(why,), repairs=(more_budget(pool, cost, pool.wish.budget), *lower))
 
 
 def _cover_over_budget(pool: Pool) -> Infeasible | None:

@@ -27,10 +27,11 @@ from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.pool.draft import draft
+from hetplan.problems.pool.families import rates_of
 from hetplan.problems.pool.form import fluid, read_counts
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at, rates_of
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.pool.valued import Simulated
 from hetplan.problems.pool.why import less_rate

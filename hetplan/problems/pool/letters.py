@@ -46,18 +46,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.terms import Tools
-from hetplan.problems.pool.machines import Column, Times, Type
+from hetplan.problems.pool.kinds import Column, Times, Type
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.workers import Worker
 
-__all__ = ["Counts", "Matrix", "Pool", "Vector"]
+__all__ = ["EXTRA", "Counts", "Matrix", "Pool", "Vector"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
+
+EXTRA = 1.0
+"""Price of one unit of slack in every elastic block: repairs are tried one by one, so only their order hangs on it."""
 
 MOST_LISTED = 16
 """Up to so many types all their subsets are looked at (65 536)."""
@@ -172,6 +175,11 @@ class Pool:
     def least(self) -> Counts:
         """The instances per type that the limits demand."""
         return np.array([kind.least for kind in self.types], dtype=np.int64)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the wish limits anything besides money."""
+        return any(kind.least or kind.most is not None for kind in self.types) or bool(self.inputs.slo.limits.resources)
 
     @cached_property
     def weights(self) -> Vector:

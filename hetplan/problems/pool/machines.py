@@ -3,86 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hetplan.errors import Fault, InputError
+from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
+from hetplan.problems.pool.kinds import MOST_INSTANCES, Column, Matrix, Times, Type
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.problems.pool.wish import Wish
-from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Hardware, Profile, Run, Variant
+from hetplan.profiles.profile import Hardware, Profile, Run
 from hetplan.profiles.tables import Table
-from hetplan.serving.law import settings_of
-from hetplan.serving.price import instances_on, machine_price, price_of
+from hetplan.serving.machine import instances_on, machine_price
+from hetplan.serving.reading import point_of, settings_of, statistic_of
 from hetplan.serving.runs import runs_on
-from hetplan.serving.times import law_of_table, statistic_of
 
-__all__ = ["MOST_INSTANCES", "Column", "Times", "Type", "check_all", "read_columns", "read_types"]
-
-MOST_INSTANCES = 10**9
-"""Above this many of one type engines no longer count exactly."""
+__all__ = ["read_columns", "read_types"]
 
 LEAST_MS, MOST_MS = 1e-6, 1e9
 """Service times from a nanosecond to eleven days are believed."""
 
 NOISY = 0.1
 """Above this std/mean the mean says too little about the 99th percentile."""
-
-Matrix = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Type:
-    """A hardware that runs the variant; `most` (machines) is None where nothing but stock and money limits it."""
-
-    run: Run
-    least: int
-    most: int | None
-    per_machine: int = 1
-
-    @property
-    def hardware(self) -> str:
-        """Its hardware's id."""
-        return self.run.hardware
-
-    @property
-    def is_rate(self) -> bool:
-        """Whether its table gives requests per second, several being served at once, and not times of single ones."""
-        return self.run.latency is None
-
-    @property
-    def table_id(self) -> str:
-        """The table of its times or rates."""
-        return self.run.latency or self.run.rate or ""
-
-
-@dataclass(frozen=True)
-class Column:
-    """An offer of a type: what one machine costs per hour (a count of 1e-9) and how many there are."""
-
-    offer: str | None
-    type: int
-    price: int
-    stock: int | None
-
-
-@dataclass(frozen=True)
-class Times:
-    """Per class and type: the mean time one query holds an instance, and the statistic compared with the target.
-
-    A class that a type cannot serve at all takes infinitely long. `extrapolated` marks what was read outside a table.
-    """
-
-    mean_ms: Matrix
-    compared_ms: Matrix
-    std_ms: Matrix | None
-    max_ms: Matrix | None
-    extrapolated: NDArray[np.bool_]
 
 
 def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Type], list[Column]]:
@@ -91,6 +34,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
     variant = profile.variants[wish.variant]
     types: list[Type] = []
     columns: list[Column] = []
+    without: dict[str, str] = {}
     for name in dict.fromkeys(run.hardware for run in variant.runs):
         hardware = profile.hardware.get(name)
         if hardware is None or (limits.only_listed and name not in limits.instances):
@@ -100,78 +44,21 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
             continue
         least, most = limits.instances.get(name, (0, None))
         if _too_small(run, hardware, limits.resources, notices):
-            _absent(inputs, run.hardware, "it is too small for the variant", faults)
+            without[name] = "it is too small for the variant"
             continue
         offered = _offers(inputs, run, hardware, len(types), faults)
         if not offered:
-            _absent(inputs, run.hardware, "it has no offer", faults)
+            without[name] = "it has no offer"
             notices.append(Notice(code="W-no-offer", at=f"hardware.{run.hardware}", text="it has no offer"))
             continue
         types.append(Type(run, least, most, instances_on(run, hardware)))
         columns += offered
-    _check_types(inputs, wish, types, columns, faults)
-    if not types and not faults.found:
-        _nothing_to_rent(wish, faults, notices)
+    free = min((column.price for column in columns), default=0) * MOST_INSTANCES <= (wish.budget or 0)
+    if limits.instances or free:
+        from hetplan.problems.pool.refused import check_types
+
+        check_types(inputs, wish, (types, columns), without, faults, notices)
     return types, columns
-
-
-def _check_types(inputs: Inputs, wish: Wish, types: list[Type], columns: list[Column], faults: Faults) -> None:
-    variant: Variant = inputs.profile.variants[wish.variant]
-    known = {run.hardware for run in variant.runs}
-    for hardware, (least, _) in inputs.slo.limits.instances.items():
-        if hardware not in known and least > 0:
-            _absent(inputs, hardware, f"{wish.variant} has no run on it", faults)
-    for i, kind in enumerate(types):
-        stocks = [column.stock for column in columns if column.type == i]
-        if None not in stocks and kind.least > sum(stock or 0 for stock in stocks):
-            faults.in_slo(
-                f"$.limits.instances.{kind.hardware}[0]",
-                f"more than the offers of {kind.hardware} have in stock",
-                "Lower it, or raise the stock of an offer.",
-                value=kind.least,
-            )
-        if (
-            wish.rate_qps is None
-            and kind.most is None
-            and any(c.price == 0 and c.stock is None for c in columns if c.type == i)
-        ):
-            faults.in_slo(
-                f"$.limits.instances.{kind.hardware}",
-                f"{kind.hardware} costs nothing and nothing limits its number",
-                "Give [least, most], or a stock to its offer.",
-            )
-    for column in columns:
-        limits = [limit for limit in (column.stock, types[column.type].most) if limit is not None]
-        bought = wish.budget // column.price if wish.budget is not None and column.price > 0 else 0
-        if min([bought, *limits]) > MOST_INSTANCES:
-            faults.in_profile(
-                f"$.offers.{column.offer}.price_per_hour" if column.offer else f"$.variants.{wish.variant}.runs",
-                f"the budget buys {bought:,} of these, and pools of more than {MOST_INSTANCES:,} are not planned",
-                "Check the price, or give [least, most] in limits.instances.",
-                value=money_text(column.price),
-            )
-
-
-def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
-    left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
-    why = f" ({'; '.join(left_out)})" if left_out else ""
-    remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
-    if any(notice.code == "W-too-small" for notice in notices):
-        remedy = "Say under `provides` all that the hardware has, or lower what the run needs."
-    faults.in_profile(
-        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{why}", remedy
-    )
-
-
-def _absent(inputs: Inputs, hardware: str, why: str, faults: Faults) -> None:
-    least, _ = inputs.slo.limits.instances.get(hardware, (0, None))
-    if least > 0:
-        faults.in_slo(
-            f"$.limits.instances.{hardware}[0]",
-            f"{hardware} is demanded, but {why}",
-            "Set it to 0, or mend the profile.",
-            value=least,
-        )
 
 
 def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notices: list[Notice]) -> bool:
@@ -211,6 +98,8 @@ def _offers(inputs: Inputs, run: Run, hardware: Hardware, kind: int, faults: Fau
     """Whole machines: at the run's own price, or under every offer of the hardware, or for 1 without any offers."""
     profile = inputs.profile
     if run.price_per_hour is not None or not profile.offers:
+        from hetplan.serving.price import price_of
+
         return [Column(None, kind, price_of(profile, run, None).nanos, None)]
     found = []
     for offer_id, offer in profile.offers.items():
@@ -242,8 +131,7 @@ def read_columns(
         settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
         if not _covers(table, {**settings, **wish.points[0]}, kind, wish, faults):
             continue
-        law = law_of_table(table, at=settings)
-        points = [law.point(point) for point in wish.points]
+        points = [point_of(table.axes, settings, point) for point in wish.points]
         try:
             held, unlike = statistic_of(table, "mean", at=at)
             read = table.read(points, held)
@@ -252,7 +140,9 @@ def read_columns(
                 serves = read.values > 0
                 mean[serves, j] = 1000.0 / read.values[serves]
                 compared[serves, j] = 0.0
-                _check_given(table, kind, wish, faults, notices)
+                from hetplan.problems.pool.refused import check_given
+
+                check_given(table, kind, wish, faults, notices)
                 _check_size(kind, mean[:, j], faults)
                 continue
             mean[:, j] = read.values
@@ -306,27 +196,6 @@ def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
         )
 
 
-def _check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
-    """A table of rates holds under conditions; those the SLO states must be among them, and no looser."""
-    for i, target in enumerate(wish.app.latency):
-        key = f"{target.of}_p{target.percentile:g}_ms"
-        if key not in table.given:
-            notices.append(
-                Notice(
-                    code="W-latency-unchecked",
-                    at=f"tables.{kind.table_id}",
-                    text=f"its `given` does not say at which {key} its rates hold",
-                )
-            )
-        elif table.given[key] > target.max_ms:
-            faults.in_slo(
-                f"$.apps.{wish.app_id}.latency[{i}].max_ms",
-                f"the rates of {kind.table_id} were measured at {key} {table.given[key]:g}, which is looser",
-                "Measure at this target, or relax it.",
-                value=target.max_ms,
-            )
-
-
 def _check_target(types: Sequence[Type], wish: Wish, faults: Faults) -> None:
     if not wish.targets and any(not kind.is_rate for kind in types):
         faults.in_slo(
@@ -353,73 +222,3 @@ def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matr
             yield Notice(code="W-noisy", at=at, text=text)
         if one_axis and bool((np.diff(mean[by_size]) < 0).any()):
             yield Notice(code="W-not-monotone", at=at, text="a larger bin takes less time than a smaller one")
-
-
-def check_all(
-    inputs: Inputs, wish: Wish, types: Sequence[Type], times: Times, options: PoolOptions, faults: Faults
-) -> None:
-    """What the files, each sound by itself, may not ask for together with the options of a pool.
-
-    The rate is looked at only where all else is sound.
-    """
-    names = [kind.hardware for kind in types]
-    if options.base_type is not None and types and options.base_type not in names:
-        faults.in_options(
-            "base_type", "no type of this pool", f"Name one of {', '.join(names)}.", value=options.base_type
-        )
-    _check_tolerance(wish, options, faults)
-    _check_measured(inputs, faults)
-    _check_dispatch(wish, types, options, faults)
-    if not faults.found:
-        _check_rate(wish, times, options, faults)
-
-
-def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
-    """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
-    if wish.targets and options.violation_tolerance > wish.targets[-1].left + 1e-9:
-        percentile = wish.app.latency[wish.targets[-1].place].percentile
-        faults.in_options(
-            "violation_tolerance",
-            f"the latency target is at percentile {percentile:g}, which leaves {wish.targets[-1].left:.4g}",
-            "Lower the option, or the percentile.",
-            value=options.violation_tolerance,
-        )
-
-
-def _check_dispatch(wish: Wish, types: Sequence[Type], options: PoolOptions, faults: Faults) -> None:
-    """A rule other than matching is for single queries, a threshold for queries of one size."""
-    if options.dispatch == "matching":
-        return
-    why = remedy = ""
-    if any(kind.is_rate for kind in types):
-        why, remedy = "runs that state rates serve several queries at once", "Leave it out: their shares decide."
-    elif options.dispatch == "threshold" and len(wish.points[0]) != 1:
-        why, remedy = "a threshold parts queries of one size, so of one axis", 'Take "earliest", or leave it out.'
-    if why:
-        faults.in_options("dispatch", why, remedy, value=options.dispatch)
-
-
-def _check_measured(inputs: Inputs, faults: Faults) -> None:
-    """Measurements that nobody reads would be hashed into the plan as if they had mattered."""
-    if inputs.measured is not None:
-        name = inputs.files.get("measured", "measured")
-        why = "the question pool reads no measurements beside the profile"
-        remedy = "Leave it out (--measured); what was measured goes into the profile's tables."
-        faults.found.append(Fault(name, "$", "", why, remedy))
-
-
-def _check_rate(wish: Wish, times: Times, options: PoolOptions, faults: Faults) -> None:
-    """A rate for which more instances would be needed than engines can count exactly."""
-    if wish.rate_qps is None:
-        return
-    with np.errstate(over="ignore"):
-        fastest = times.mean_ms.min(axis=1)
-        needed = float(wish.p[np.isfinite(fastest)] @ fastest[np.isfinite(fastest)]) / 1000.0
-        instances = np.float64(needed) * wish.rate_qps / options.derate
-    if instances > MOST_INSTANCES:
-        faults.in_slo(
-            f"$.apps.{wish.app_id}.demand.rate_qps",
-            f"more than {MOST_INSTANCES:,} instances would be needed, at derate {options.derate:g}",
-            "Check the number (rates are per second), the unit of the tables and option derate.",
-            value=wish.rate_qps,
-        )

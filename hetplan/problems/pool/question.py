@@ -7,22 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.terms import Obstacle, Options, Tools
+from hetplan.planner.terms import Formulations, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.machines import check_all, read_columns, read_types
-from hetplan.problems.pool.options import (
-    EnumerateOptions,
-    Eq15Options,
-    ExhaustiveOptions,
-    FluidAtOptions,
-    FluidOptions,
-    HomogeneousOptions,
-    PoolOptions,
-    RerankOptions,
-    SearchOptions,
-)
+from hetplan.problems.pool.machines import read_columns, read_types
+from hetplan.problems.pool.options import FluidOptions, PoolOptions
 from hetplan.problems.pool.wish import read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
@@ -32,6 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PoolQuestion"]
 
+_FURTHER = "hetplan.problems.pool.options_further:"
+
+_TO_AGREE = {"base_type", "dispatch", "violation_tolerance"}
+"""Options that the files may contradict."""
+
 
 @dataclass(frozen=True)
 class PoolQuestion(Pool):
@@ -39,20 +34,19 @@ class PoolQuestion(Pool):
 
     question: ClassVar[str] = "pool"
     aliases: ClassVar[Sequence[str]] = ("kairos",)
-    formulations: ClassVar[Mapping[str, type[Options]]] = {
-        "fluid-milp": FluidOptions,
-        "fluid-lp": FluidAtOptions,
-        "eq15": Eq15Options,
-        "eq15-rerank": RerankOptions,
-        "enumerate-lp": EnumerateOptions,
-        "homogeneous": HomogeneousOptions,
-        "kairos-plus": SearchOptions,
-        "exhaustive": ExhaustiveOptions,
-        "rand": SearchOptions,
-        "gene": SearchOptions,
-        "anneal": SearchOptions,
-        "bo": SearchOptions,
-    }
+    formulations: ClassVar[Mapping[str, type[Options]]] = Formulations(
+        {
+            "fluid-milp": FluidOptions,
+            "fluid-lp": _FURTHER + "FluidAtOptions",
+            "eq15": _FURTHER + "Eq15Options",
+            "eq15-rerank": _FURTHER + "RerankOptions",
+            "enumerate-lp": _FURTHER + "EnumerateOptions",
+            "homogeneous": _FURTHER + "HomogeneousOptions",
+            "kairos-plus": _FURTHER + "SearchOptions",
+            "exhaustive": _FURTHER + "ExhaustiveOptions",
+            **dict.fromkeys(("rand", "gene", "anneal", "bo"), _FURTHER + "SearchOptions"),
+        }
+    )
     like: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("fluid-milp", "fluid-lp", "eq15", "eq15-rerank", "enumerate-lp", "homogeneous"), "kairos"),
         "kairos-plus": "kairos+",
@@ -75,7 +69,10 @@ class PoolQuestion(Pool):
         wish = read_wish(inputs, faults)
         types, columns = read_types(inputs, wish, faults, notices)
         times = read_columns(inputs, wish, types, chosen, faults, notices)
-        check_all(inputs, wish, types, times, chosen, faults)
+        if wish.rate_qps is not None or inputs.measured is not None or chosen.model_fields_set & _TO_AGREE:
+            from hetplan.problems.pool.refused import check_all
+
+            check_all(inputs, wish, types, times, chosen, faults)
         faults.settle()
         return cls(inputs, wish, tuple(types), tuple(columns), times, chosen, formulation, tools, tuple(notices))
 

@@ -11,7 +11,7 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.draft import Reported
 from hetplan.problems.pool.counts import flows
-from hetplan.problems.pool.form import at_counts, fluid_at, read_shares
+from hetplan.problems.pool.form import fluid_at, read_shares
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GAP",
-    "MOST_PROGRAMS",
     "SAME_RATE",
     "Chosen",
     "Rated",
@@ -31,7 +30,6 @@ __all__ = [
     "holds",
     "rate_at",
     "rated_by",
-    "rates_of",
 ]
 
 GAP = 1e-4
@@ -40,9 +38,6 @@ GAP = 1e-4
 SAME_RATE = 1e-6
 """Rates nearer than this (relative) are the same rate: engines stop at 1e-7 per row."""
 
-
-MOST_PROGRAMS = 100_000
-"""Above this many configurations, solving one program each is the wrong tool."""
 
 KEPT = 0.5
 """A class of which less than this is left was on types that are not there."""
@@ -130,11 +125,6 @@ def _shares_there(pool: Pool, point: Vector, per_type: Counts) -> Matrix | None:
             return None
         share[lost] = other[lost]
     return np.asarray(share / share.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def rates_of(pool: Pool, ask: Ask, rows: Counts, *, about: str) -> list[Answer[Any]]:
-    """The fluid programs of configurations (rows of counts per type), by one warm engine."""
-    return ask.all(at_counts(pool, rows), about=about)
 
 
 def backed(pool: Pool, about: Literal["cost_per_hour", "rate_qps"], answer: Answer[Any], rated: Rated) -> Reported:

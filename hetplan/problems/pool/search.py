@@ -19,9 +19,10 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.catalog import Catalog
 from hetplan.problems.pool.configurations import Configurations, configurations, covers
+from hetplan.problems.pool.families import MOST_PROGRAMS, rates_of
 from hetplan.problems.pool.letters import Pool, Vector
-from hetplan.problems.pool.options import SearchOptions
-from hetplan.problems.pool.rated import MOST_PROGRAMS, Chosen, rate_at, rates_of
+from hetplan.problems.pool.options_further import SearchOptions
+from hetplan.problems.pool.rated import Chosen, rate_at
 from hetplan.problems.pool.size import check_can_simulate, simulate, tolerant
 from hetplan.problems.pool.valued import Simulated
 from hetplan.problems.pool.why import nothing_served

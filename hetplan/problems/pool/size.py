@@ -27,10 +27,11 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.problems.pool.configurations import configurations
+from hetplan.problems.pool.families import MOST_PROGRAMS, rates_of
 from hetplan.problems.pool.form import fluid, read_counts
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, MOST_PROGRAMS, Chosen, Rated, rate_at, rates_of
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, rate_at
 from hetplan.problems.pool.valued import Simulated
 from hetplan.problems.pool.why import less_rate
 from hetplan.problems.simulated import check_simulator

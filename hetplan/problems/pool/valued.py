@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Literal
 
+from hetplan.profiles.plan import Promise
+
 __all__ = ["Simulated"]
 
 SPREADS = 3.0
@@ -43,3 +45,17 @@ class Simulated:
             return min(self.per_seed[0], self.at_most)
         spread_below = fmean(self.per_seed) - SPREADS * stdev(self.per_seed)
         return max(0.0, min(*self.per_seed, spread_below, self.at_most))
+
+    def promise(self, app: str, extrapolated: bool | None) -> Promise:
+        """The promise of that rate."""
+        return Promise(
+            app=app,
+            quantity="rate_qps",
+            relation=">=",
+            value=self.promised,
+            interval=self.interval,
+            model=self.model,
+            basis="allowable rate, below that of every seed by their spread" if len(self.per_seed) > 1 else None,
+            seeds=len(self.per_seed) if self.model != "measured" else None,
+            extrapolated=extrapolated,
+        )

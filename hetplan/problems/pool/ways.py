@@ -17,7 +17,7 @@ from hetplan.problems.pool.form import fluid, read_counts
 from hetplan.problems.pool.impossible import impossible
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, SAME_RATE, Chosen, Rated, backed, holds, rate_at
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, holds, rate_at
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Ask
@@ -66,25 +66,9 @@ def chosen_by(formulation: str) -> Way:
     """The way of a formulation; what is not the default is imported only when it is named."""
     if formulation == "fluid-milp":
         return fluid_milp
-    if formulation == "fluid-lp":
-        from hetplan.problems.pool.given import fluid_lp
+    from hetplan.problems.pool.ways_named import way_of
 
-        return fluid_lp
-    if formulation == "enumerate-lp":
-        from hetplan.problems.pool.listed import by_enumeration
-
-        return by_enumeration
-    if formulation in ("eq15", "eq15-rerank"):
-        from hetplan.problems.pool.baselines.eq15 import by_eq15, by_rerank
-
-        return by_eq15 if formulation == "eq15" else by_rerank
-    if formulation == "homogeneous":
-        from hetplan.problems.pool.baselines.homogeneous import homogeneous
-
-        return homogeneous
-    from hetplan.problems.pool.search import by_search
-
-    return by_search
+    return way_of(formulation)
 
 
 def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
@@ -110,7 +94,9 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     if pool.fluid_target is not None:
         return Chosen(rated, (backed(pool, "cost_per_hour", answer, rated),))
     if pool.wish.then_cheapest and rated.lam > 0:
-        return _then_cheapest(pool, ask, rated, answer)
+        from hetplan.problems.pool.cheapest import then_cheapest
+
+        return then_cheapest(pool, ask, rated, answer)
     return Chosen(rated, (backed(pool, "rate_qps", answer, rated),))
 
 
@@ -139,17 +125,6 @@ def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
             rated = rate_at(pool, ask, first.counts)
         if holds(pool, rated) or not tightened:
             return rated, answer
-
-
-def _then_cheapest(pool: Pool, ask: Ask, best: Rated, answer: Answer[Any]) -> Chosen:
-    """Of all pools of the most rate, one of the least cost."""
-    target = best.lam * (1 - SAME_RATE / 10)
-    again = ask(fluid(pool, target), gap=GAP, about="least cost at that rate")
-    if again.point is not None:
-        cheaper = read_counts(pool, again.point)
-        if pool.cost(cheaper) < pool.cost(best.counts):
-            best = rate_at(pool, ask, cheaper, known=again.point)
-    return Chosen(best, (backed(pool, "rate_qps", answer, best), backed(pool, "cost_per_hour", again, best)))
 
 
 def worth_merging(pool: Pool, most: int) -> bool:

@@ -12,7 +12,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pool.form import fluid, most_of, read_counts, read_rate
+from hetplan.problems.pool.form import fluid, most_of, read_counts
 from hetplan.problems.pool.form_beside import cover, least_raise
 from hetplan.problems.pool.impossible import SHOWN
 from hetplan.problems.pool.letters import Counts, Pool
@@ -88,7 +88,7 @@ def unreachable(pool: Pool, ask: Ask, form: Milp, answer: Answer[Any]) -> Infeas
     raised = ask(raised_form, gap=1e-6, about="cheapest limits to raise")
     if best.point is None or raised.point is None:
         return explain(form, ask)
-    reached = read_rate(best.point, scale=pool.unit_rate) * pool.options.derate
+    reached = float(best.point[0]) * pool.unit_rate * pool.options.derate
     why = f"the limits on instances allow {reached:.6g} qps at best, {pool.wish.rate_qps:g} are asked for"
     repairs = (*_raises(pool, raised_form, raised.point), less_rate(pool, reached))
     return Infeasible(why=(why,), repairs=repairs, answer=answer)

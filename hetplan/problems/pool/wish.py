@@ -12,7 +12,6 @@ from hetplan.problems.faults import Faults
 from hetplan.problems.fields import ONE_STEP, refuse
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.mix import AboveLargestBin
 from hetplan.profiles.slo import App, RateRange, Slo
 from hetplan.serving.demand import Classes, classes_of
 from hetplan.serving.runs import variants_of
@@ -87,7 +86,7 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
             value=", ".join(names) or "none",
         )
         faults.settle()
-    classes, p = _read_mix(app, f"$.apps.{app_id}.demand.mix", faults)
+    classes, p = _coming(app)
     refuse(inputs.slo, REFUSED, faults)
     budget, rate, then_cheapest = _objective(slo, app_id, app, faults)
     targets = _targets(app_id, app, faults)
@@ -147,14 +146,8 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | N
     return None, float(rate), False
 
 
-def _read_mix(app: App, at: str, faults: Faults) -> tuple[Classes, NDArray[np.float64]]:
+def _coming(app: App) -> tuple[Classes, NDArray[np.float64]]:
     """The classes of queries that come at all, and their shares (summing to 1)."""
-    try:
-        found = classes_of(app.demand.mix).coming()
-    except AboveLargestBin as error:
-        remedy = "Add a bin that is at least this large."
-        faults.in_slo(f"{at}.observed[{error.number}]", "this size is above the largest bin", remedy, value=error.size)
-        faults.settle()
-        raise
+    found = classes_of(app.demand.mix).coming()
     p = np.array(found.shares, dtype=float)
     return found, p / p.sum()

@@ -32,7 +32,6 @@ from hetplan.problems.variants.options import VariantsOptions
 from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.mix import AboveLargestBin
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
@@ -40,8 +39,8 @@ from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import Classes, classes_of, stated_qps
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of
+from hetplan.serving.reading import statistic_of
 from hetplan.serving.strictest import limit_ms
-from hetplan.serving.times import statistic_of
 
 __all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
@@ -465,14 +464,10 @@ def _read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tup
             faults.in_slo(f"$.apps.{name}.demand.rate_qps", "a load is needed, a number", "Write queries per second.")
             continue
         need = load + (slo.change.slack_qps or 0.0) if additive else load * slo.change.slack
-        try:
-            classes = classes_of(app.demand.mix).coming()
-        except AboveLargestBin as error:
-            faults.in_slo(f"$.apps.{name}.demand.mix", str(error), "Add a bin that holds it.")
-            continue
         found.append(
             Asked(
-                name, app, load, need if load > 0 else 0.0, _limit_ms(name, app, faults), allowed[name], classes,
+                name, app, load, need if load > 0 else 0.0, _limit_ms(name, app, faults), allowed[name],
+                classes_of(app.demand.mix).coming(),
             )
         )  # fmt: skip
     _comparable(inputs, found, faults)

@@ -18,7 +18,7 @@ from hetplan.planner.outcome import Outcome
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
 from hetplan.simulator.day import HowPlayed, play_day
-from hetplan.verifier.report import Word
+from hetplan.verifier.claims_again import Word
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleet"
 

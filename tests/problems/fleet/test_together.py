@@ -14,7 +14,7 @@ from hetplan.planner.outcome import Outcome
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, play_day
-from hetplan.verifier.report import Word
+from hetplan.verifier.claims_again import Word
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ from hetplan.problems.policy.question import Policy
 from hetplan.problems.policy.wish import capacity_qps, dispersion, pareto, repair
 from hetplan.profiles.load import load_inputs
 from hetplan.verifier.policy_figures import batch_latencies_ms
-from hetplan.verifier.readings import nearest
+from hetplan.verifier.readings_beside import nearest
 
 
 def pose(profile: Any, slo: Any, formulation: str = "per-query", **options: Any) -> Policy:

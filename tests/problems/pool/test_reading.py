@@ -26,11 +26,6 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "budget and rate": (lambda p, s: demand(s).update(rate_qps=5), "$.limits.cost_per_hour", "both given"),
     "least cost without a rate": (lambda p, s: s.update(objective=[{"min": "cost"}]), "$.objective", "needs a rate"),
     "another objective": (lambda p, s: s.update(objective=[{"max": "quality"}]), "$.objective", "most rate"),
-    "observed above": (
-        lambda p, s: (demand(s)["mix"].pop("share"), demand(s)["mix"].update(observed=[[3], [21]])),
-        "$.apps.app.demand.mix.observed[1]",
-        "above the largest bin",
-    ),
     "no target": (lambda p, s: s["apps"]["app"].update(latency=[]), "$.apps.app.latency", "latency target"),
     "network": (
         lambda p, s: s["apps"]["app"].update(network_ms_per_hop=100),

@@ -25,7 +25,7 @@ from hetplan.problems.pool.rated import rate_at
 from hetplan.problems.pool.size import simulate
 from hetplan.problems.pool.valued import Simulated
 from hetplan.profiles.plan import Method
-from hetplan.profiles.plan_sections import ThresholdDispatch
+from hetplan.profiles.plan_dispatch_further import ThresholdDispatch
 from hetplan.verifier.check import verify_plan
 
 SEARCHES = ["kairos-plus", "exhaustive", "rand", "gene", "anneal", "bo"]

@@ -39,7 +39,7 @@ from hetplan.planner.draft import Infeasible
 from hetplan.problems.pool.baselines.homogeneous import no_base, word
 from hetplan.problems.pool.letters import Pool, Vector
 from hetplan.problems.pool.listed import best_of, cheapest_enough, listed, top
-from hetplan.problems.pool.options import Eq15Options, RerankOptions
+from hetplan.problems.pool.options_further import Eq15Options, RerankOptions
 from hetplan.problems.pool.rated import Chosen, Rated, rate_at
 from hetplan.profiles.plan import Notice
 

@@ -1,0 +1,81 @@
+"""What the help says besides arguments: examples of each command, and what `hetplan` alone says."""
+
+from __future__ import annotations
+
+__all__ = ["EXAMPLES", "WELCOME"]
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "init": (
+        "hetplan init --model resnet50 --gpu t4=0.526 --ms t4:1=6,8=24 --rate 500 --p99 100 -o mine",
+        "hetplan init --latencies measured.csv --prices prices.csv --rate 500 --p99 100 -o mine",
+    ),
+    "solve": (
+        "hetplan solve profile.json slo.json -o plan.json",
+        "hetplan solve hardware.json prices.json slo.json --set derate=0.9 --gap 0.001",
+        "hetplan solve profile.json slo.json -o - | hetplan show -",
+    ),
+    "verify": ("hetplan verify plan.json profile.json slo.json",),
+    "simulate": (
+        "hetplan simulate plan.json profile.json slo.json",
+        "hetplan simulate plan.json profile.json slo.json --arrivals gamma:0.5 --baselines --svg plan.svg",
+    ),
+    "load": (
+        "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600",
+        "hetplan load plan.json profile.json slo.json --endpoint http://127.0.0.1:8600 --arrivals gamma:0.5",
+    ),
+    "compare": (
+        "hetplan compare plan.json profile.json slo.json --demand rates.csv --hours 24:48 --svg money.svg",
+        "hetplan compare now.json saving.json",
+    ),
+    "bill": ("hetplan bill plan.json", "hetplan bill plan.json --csv bill.csv"),
+    "explain": ("hetplan explain plan.json profile.json slo.json",),
+    "whatif": ("hetplan whatif profile.json slo.json --vary budget=1:5",),
+    "show": ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg"),
+    "report": (
+        "hetplan report plan.json profile.json slo.json -o report.html",
+        "hetplan report plan.json -o report.html",
+    ),
+    "desk": ("hetplan desk profile.json slo.json", "hetplan desk --port 0"),
+    "serve": ("HETPLAN_TOKEN=... hetplan serve --port 8610",),
+    "diff": ("hetplan diff old.json new.json --exit-code", "hetplan diff plan.json --hosts hosts.toml --exit-code"),
+    "apply": (
+        "hetplan apply plan.json --hosts hosts.toml",
+        "hetplan apply plan.json --hosts hosts.toml --yes",
+        "hetplan apply --undo --hosts hosts.toml --yes",
+    ),
+    "status": ("hetplan status --hosts hosts.toml", "hetplan status --hosts hosts.toml -o state.json --over 10"),
+    "watch": (
+        "hetplan watch profile.json slo.json --hosts hosts.toml",
+        "hetplan watch profile.json slo.json --hosts hosts.toml --once --dry-run",
+    ),
+    "keep": ("hetplan keep --hosts hosts.toml", "hetplan keep --hosts hosts.toml --systemd /etc/systemd/system"),
+    "manifests": (
+        "hetplan manifests plan.json --hosts hosts.toml --kubernetes 1.32 -o deploy",
+        "hetplan manifests plan.json --hosts hosts.toml --kubernetes 1.32 --scaling keda -o deploy",
+    ),
+    "keys": ("hetplan keys --hosts hosts.toml",),
+    "down": ("hetplan down --hosts hosts.toml --yes",),
+    "check": ("hetplan check profile.json slo.json", "hetplan check profile.json slo.json --strict"),
+    "profile": ("hetplan profile measure.toml -o profile.json",),
+    "engine": ("hetplan engine llama-8b-h100 profile.json --port 8000",),
+    "import": ("hetplan import melange gpu_info.json -o imported",),
+    "schema": ("hetplan schema profile > profile.schema.json",),
+    "export": ("hetplan export profile.json slo.json --form mps -o pool.mps",),
+    "questions": ("hetplan questions",),
+    "options": ("hetplan options pool",),
+    "solvers": ("hetplan solvers",),
+    "doctor": ("hetplan doctor",),
+}
+"""Command -> the examples at the end of its help."""
+
+WELCOME = """hetplan {version} - proved, verified deployment plans for ML inference on mixed hardware.
+
+What to do next:
+  hetplan init                                        begin with your own model, prices and latencies
+  hetplan questions                                   what it can decide
+  hetplan check profile.json slo.json                 look your files over
+  hetplan solve profile.json slo.json -o plan.json    make a plan, proved and verified
+  hetplan doctor                                      see what is installed
+  hetplan --help                                      all commands
+
+Shipped examples lie in examples/<question>/ of the source tree; docs/formats.md explains the files."""

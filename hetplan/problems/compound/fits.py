@@ -1,0 +1,30 @@
+"""Whether files ask for compound plans: candidates, or a pipeline of operators on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hetplan.planner.terms import Obstacle
+from hetplan.problems.fitting import outcomes
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
+
+__all__ = ["obstacles"]
+
+
+def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+    """What keeps these files from asking for compound plans."""
+    for name, app in inputs.slo.apps.items():
+        if app.candidates:
+            continue
+        at = f"$.apps.{name}"
+        found = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
+        if found is None:
+            text = f"{name} has neither candidate plans nor a pipeline"
+            yield Obstacle(text, at, 'Write "candidates", or "runs": {"pipeline": "..."}.', essential=True)
+        elif not any(node.device for node in found.nodes.values()):
+            text = f"the pipeline of {name} has tasks with variants, no operators on devices"
+            yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of operators.", essential=True)
+        yield from outcomes(inputs, app, "compound plans")

@@ -1,0 +1,38 @@
+"""What several questions look at when they say whether files ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hetplan.planner.terms import Obstacle
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.slo import App
+
+__all__ = ["ANOTHER", "amount_field", "no_application", "outcomes"]
+
+ANOTHER = "Take it out, or name another question with --question."
+
+
+def no_application() -> Obstacle:
+    """The obstacle of an SLO that wishes for nothing."""
+    return Obstacle("there is no application", "$.apps", "Write at least one.", essential=True)
+
+
+def amount_field(app: App) -> str:
+    """The field that says how much an application asks for."""
+    stated = (name for name in ("history_qps", "series") if getattr(app.demand, name) is not None)
+    return next(stated, "rate_qps")
+
+
+def outcomes(inputs: Inputs, app: App, plans: str) -> Iterator[Obstacle]:
+    """The steps of an application whose outcomes plans of this kind do not decide on."""
+    name = app.runs.pipeline if app.runs is not None else None
+    found = inputs.profile.pipelines.get(name or "")
+    for step, node in found.nodes.items() if found is not None else ():
+        if node.outcomes is not None and not (node.outcomes.measured and node.device and "compound" in plans):
+            text = f"{plans} do not depend on the answer of a step"
+            remedy = "Drop the outcomes and every `on` of an edge, or name a question that plans with them."
+            yield Obstacle(text, f"$.pipelines.{name}.nodes.{step}.outcomes", remedy, file="profile")

@@ -1,0 +1,40 @@
+"""Whether files ask for a pipeline of tasks, each done by variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hetplan.planner.terms import Obstacle
+from hetplan.problems.fitting import ANOTHER, no_application, outcomes
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
+
+__all__ = ["obstacles"]
+
+
+def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+    """What keeps these files from asking for pipelines."""
+    if not inputs.slo.apps:
+        yield no_application()
+    for name, app in inputs.slo.apps.items():
+        at = f"$.apps.{name}"
+        if app.candidates:
+            text = f"{name} has candidate plans, which are for packing"
+            yield Obstacle(text, f"{at}.candidates", ANOTHER, essential=True)
+            continue
+        if app.runs is None or app.runs.pipeline is None:
+            text = f"{name} runs no pipeline"
+            yield Obstacle(text, f"{at}.runs", 'Write "runs": {"pipeline": "..."}.', essential=True)
+            continue
+        found = inputs.profile.pipelines.get(app.runs.pipeline)
+        if found is None or any(node.task is None for node in found.nodes.values()):
+            text = f"the steps of {app.runs.pipeline} are operators with knobs, not tasks with variants"
+            yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of tasks.", essential=True)
+        yield from outcomes(inputs, app, "plans of pipelines")
+        if app.demand.streams is not None:
+            text = f"{name} comes in streams, not at a rate"
+            yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')
+        if app.demand.rate_qps == "max":
+            yield Obstacle("pipelines are planned for a rate", f"{at}.demand.rate_qps", "Write a number.")

@@ -1,0 +1,62 @@
+"""Whether files ask for a policy: given workers, and queries that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hetplan.planner.terms import Obstacle
+from hetplan.problems.fitting import ANOTHER, amount_field
+from hetplan.profiles.slo import RateRange
+from hetplan.serving.runs import variants_of
+
+if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.slo import App
+
+__all__ = ["obstacles"]
+
+POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
+
+
+def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+    """What keeps these files from asking for a policy."""
+    slo = inputs.slo
+    terms = {term.max or term.min or "" for term in slo.objective}
+    if foreign := sorted(terms - POLICY_OBJECTIVES):
+        text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
+        yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)
+    if slo.limits.cost_per_hour is not None:
+        text = "a policy is for given workers, so it keeps no budget"
+        own = bool(terms) or any(map(_is_of_a_policy, slo.apps.values()))
+        yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)
+    if not slo.limits.instances:
+        text = "a policy is for given workers: limits.instances names none"
+        yield Obstacle(text, "$.limits.instances", 'Write {"HARDWARE": [1, 8]}.')
+    for name, app in slo.apps.items():
+        at, demand = f"$.apps.{name}", app.demand
+        if app.runs is not None and app.runs.pipeline is not None:
+            yield Obstacle(f"{name} runs a pipeline", f"{at}.runs.pipeline", ANOTHER, essential=True)
+        if app.candidates or demand.streams is not None or demand.series is not None or demand.mix is not None:
+            text = f"{name} comes in streams, series, sizes or with candidates; a policy serves queries that are alike"
+            yield Obstacle(text, f"{at}.{_unlike(app)}", ANOTHER, essential=True)
+        if not any(target.of == "response" for target in app.latency):
+            text = f"{name} has no response target, so there is no slack to decide by"
+            yield Obstacle(text, f"{at}.latency", 'Write [{"of": "response", "percentile": 99, "max_ms": 150}].')
+        if demand.trace is None and (demand.rate_qps is None or demand.rate_qps == "max"):
+            text = f"{name} has no load; a policy is made for one, or for a range"
+            yield Obstacle(text, f"{at}.demand.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
+        if not terms and not _is_of_a_policy(app) and len(variants_of(inputs.profile, app.runs)) < 2:
+            text = f"{name} has one model and states neither balancing nor violations"
+            yield Obstacle(text, f"{at}.balancing", 'Write "balancing": "round_robin".', essential=True)
+
+
+def _is_of_a_policy(app: App) -> bool:
+    """Whether an application says what only a policy is asked."""
+    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None or app.violations is not None
+
+
+def _unlike(app: App) -> str:
+    """The field that makes an application's queries differ."""
+    stated = (name for name in ("streams", "series", "mix") if getattr(app.demand, name) is not None)
+    return "candidates" if app.candidates else f"demand.{next(stated)}"

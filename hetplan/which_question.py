@@ -1,0 +1,75 @@
+"""Which question is meant where hetplan's own do not fit at once, and what is said where none does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetplan import registry
+from hetplan.errors import InputError
+from hetplan.problems.ladder import LADDER
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Problem
+    from hetplan.planner.terms import Obstacle
+    from hetplan.profiles.inputs import Inputs
+
+__all__ = ["formulation_meant", "further", "not_asked"]
+
+
+def further(inputs: Inputs) -> str:
+    """The one question of other packages that fits, else `fleet` for files of one period that it can divide."""
+    others = [name for name in registry.problem_names() if name not in LADDER]
+    found = {name: registry.obstacles(name, inputs) for name in (*LADDER, *others)}
+    fitting = [name for name in others if not found[name]]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise InputError.one(
+            file=inputs.files.get("slo", "slo"),
+            path="$.apps",
+            why=f"this fits several questions: {', '.join(fitting)}",
+            remedy="Name one with --question.",
+        )
+    if _between(inputs):
+        return "fleet"
+    nearest = min(found, key=lambda name: (sum(one.essential for one in found[name]), len(found[name])))
+    first = found[nearest][0]
+    raise InputError.one(
+        file=inputs.files.get(first.file, first.file),
+        path=first.path,
+        why=f"no question fits these files. The nearest is {nearest}, but {first.why}",
+        remedy=f"{first.remedy} `hetplan questions` lists the others.",
+    )
+
+
+def _between(inputs: Inputs) -> bool:
+    """Whether files that no question's own program answers are a fleet of one period."""
+    from hetplan.problems.fleet.asks import between
+
+    return not any(between(inputs))
+
+
+def not_asked(question: str, first: Obstacle, inputs: Inputs) -> InputError:
+    """The files do not ask the question that was named."""
+    return InputError.one(
+        file=inputs.files.get(first.file, first.file),
+        path=first.path,
+        why=f"the files do not ask the question {question}: {first.why}",
+        remedy=first.remedy or "Change the file, or leave --question out to have it inferred.",
+    )
+
+
+def formulation_meant(kind: type[Problem], name: str) -> str:
+    """The formulation of this name, however it is spelt, or the first like the paper of this name."""
+    wanted = name.lower().replace("_", "-")
+    if wanted in kind.formulations:
+        return wanted
+    by_paper = [mine for mine, paper in kind.like.items() if paper == wanted]
+    if by_paper:
+        return by_paper[0]
+    raise InputError.one(
+        path="formulation",
+        value=name,
+        why=f"the question {kind.question} has no such formulation",
+        remedy=f"Choose one of {', '.join(kind.formulations)}; `hetplan options {kind.question}` describes them.",
+    )
