@@ -21,6 +21,7 @@ from hetplan.problems.compound.calls import api_limits, api_places, calls_of, ch
 from hetplan.problems.compound.fanned import check_fans, fans_of, may_be_several
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import Rated
+from hetplan.problems.compound.traded import Traded
 from hetplan.problems.compound.wish import BUDGET, Query, Tier, Way, Wish, read_queries, read_tiers, read_wish
 from hetplan.problems.faults import Faults
 from hetplan.problems.fitting import outcomes
@@ -189,7 +190,8 @@ class Sought:
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
             arrivals = self.app.demand.arrivals
-            kind = partial(Rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0), growth=self.growth)
+            rated = Traded if "latency" in self.aim.of else Rated
+            kind = partial(rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0), growth=self.growth)
         return kind(
             levels=self.levels,
             operators=self.operators(),

@@ -154,13 +154,6 @@ class Rated(BlackBox):
             known = self.last[found.configuration] = Stations(self, found)
         return known
 
-    def quickest(self, found: Measured, placement: int) -> tuple[Vector, Vector]:
-        """What sizes of a measured configuration cost at a placement, and their latencies with waiting."""
-        from hetplan.problems.compound.traded import traded_sizes
-
-        made = traded_sizes(self, [found], only=[placement], fastest=self.aim.of == ("latency",))
-        return np.array([one.cost for one in made]), np.array([one.judged_s for one in made])
-
     @cached_property
     def queries(self) -> int:
         """How many queries are worked out."""

@@ -21,7 +21,7 @@ import numpy as np
 from hetplan.planner.forms.black_box import Measured
 from hetplan.problems.compound.stations import FREE, MOST_REPLICAS, SLIP, Fits, Rated, Sized, Stations, Vector
 
-__all__ = ["Point", "traded_sizes"]
+__all__ = ["Point", "Traded", "traded_sizes"]
 
 Point = tuple[float, float]
 """A cost and a latency in seconds."""
@@ -31,6 +31,15 @@ MOST_TIMES = 400_000
 MOST_STEPS = 400
 SAME = 1e-9
 """Latencies are one where they differ by no more of themselves: sums of waits come out in either order."""
+
+
+class Traded(Rated):
+    """Settings of which latency is sought, at a rate: how soon a query is answered includes its waiting."""
+
+    def quickest(self, found: Measured, placement: int) -> tuple[Vector, Vector]:
+        """What sizes of a measured configuration cost at a placement, and their latencies with waiting."""
+        made = traded_sizes(self, [found], only=[placement], fastest=self.aim.of == ("latency",))
+        return np.array([one.cost for one in made]), np.array([one.judged_s for one in made])
 
 
 def traded_sizes(
