@@ -218,7 +218,9 @@ def _as_shown(
         if one.app != name or one.quantity != "response_ms" or one.percentile is None:
             continue
         held = times[one.percentile]
-        if not math.isfinite(held.high):
+        if math.isnan(held.value):
+            continue  # none of its queries came
+        if math.isinf(held.high):
             found.append(one)
             continue
         value = min(max(one.value, held.high), limits.get(one.percentile, math.inf))
