@@ -9,7 +9,7 @@ from typing import Any
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.compound.form import Asked, Packed, machines_of
-from hetplan.problems.compound.wish import Found, Query, Way
+from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
@@ -50,8 +50,9 @@ def draft(
         for i, (query, option) in enumerate(zip(queries, packed.choice.option, strict=True))
         if option >= 0
     ]
-    on = {query.app_id: machines_of(packed.form, option, packed.choice, asked.tiers) for query, _, option in served}
-    on = _from_zero(on)
+    on = _from_zero(
+        {query.app_id: machines_of(packed.form, option, packed.choice, asked.tiers) for query, _, option in served}
+    )
     chosen = {query.app_id: _chosen(query, way, on[query.app_id]) for query, way, _ in served}
     workers = _as_running(asked, workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served]))
     left = [query for i, query in enumerate(queries) if packed.choice.option[i] < 0]

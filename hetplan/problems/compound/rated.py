@@ -204,7 +204,9 @@ class _Rounds:
             warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
         if seldom := self._rates(made).keys() - {one.app for one in played.promises}:
             text = "so few queries come beside those of others that no play had one: the formula's word stands alone"
-            warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom))
+            warnings += tuple(
+                Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom)
+            )
         return replace(made, promises=promises, reported=reported, warnings=warnings)
 
 
