@@ -85,8 +85,8 @@ def others(files: Json) -> dict[str, Json]:
         found["stock"] = {**files, "profile": changed(profile, ["offers", stocked, "stock"], less)}
     apps = list(slo["apps"])
     if len(apps) > 1:
-        hardware = next(iter(profile["hardware"]))
-        found["most"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], [0, 500])}
+        if (hardware := next(iter(profile.get("hardware", {})), None)) is not None:
+            found["most"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], [0, 500])}
         if slo["apps"][apps[1]].get("latency"):
             most = 0.97 * slo["apps"][apps[1]]["latency"][0]["max_ms"]
             found["second"] = {**files, "slo": changed(slo, ["apps", apps[1], "latency", 0, "max_ms"], most)}

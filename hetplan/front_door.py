@@ -112,10 +112,6 @@ def choose(
     return Choice(kind, name, options_of(kind, name, options or {}), inferred=not question)
 
 
-def _is_played(plan: Plan) -> bool:
-    return any(one.model == "simulation/1" for one in plan.promises)
-
-
 def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:
     """What keeps files from a question that is named."""
     return [one for one in registry.obstacles(question, inputs) if not one.ambiguous]
@@ -215,7 +211,7 @@ def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = T
 
         return verify_fleet(plan, inputs, proofs=proofs, exact=exact)
     # A pool that nobody played is planned in 30 ms: reading the code of the exact checks would take half as long.
-    exact &= proofs or plan.question != "pool" or _is_played(plan)
+    exact &= proofs or plan.question != "pool" or any(one.model == "simulation/1" for one in plan.promises)
     report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs, exact=exact)
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"

@@ -19,7 +19,7 @@ from hetplan.profiles.inputs import Inputs
 __all__ = ["Kept"]
 
 MOST_PLANS = 1000
-MOST_PROFILES = 16
+MOST_SECTIONS = 200
 ASKED = {"question", "formulation", "options", "try_repairs"}
 """What a text says wholly; who hands in more (tools, a start, limits) is not answered from here."""
 
@@ -33,7 +33,7 @@ class Kept:
     def __init__(self, most: int = MOST_PLANS) -> None:
         self.most, self.asked, self.known = most, 0, 0
         self._plans: OrderedDict[tuple[str, ...], Outcome] = OrderedDict()
-        self._profiles: OrderedDict[int, tuple[object, str]] = OrderedDict()
+        self._sections: OrderedDict[int, tuple[object, str]] = OrderedDict()
         self._before: dict[object, Any] = {}
         self._lock = threading.Lock()
 
@@ -61,14 +61,19 @@ class Kept:
         return found
 
     def _profile(self, inputs: Inputs) -> str:
-        """All of a profile but its offers, as a text; made once for those that share it."""
-        shared = inputs.profile.variants
+        """All of a profile but its offers, as a text; of each of its sections it is made once for all that share it."""
+        profile = inputs.profile
+        return "|".join(self._text(getattr(profile, name)) for name in type(profile).model_fields if name != "offers")
+
+    def _text(self, section: object) -> str:
+        if not section:
+            return repr(section)
         with self._lock:
-            held = self._profiles.get(id(shared))
+            held = self._sections.get(id(section))
         if held is None:
-            held = shared, repr(inputs.profile.model_copy(update={"offers": {}}))
+            held = section, repr(section)
             with self._lock:
-                self._profiles[id(shared)] = held  # which keeps it alive, so that no other has its number
-                while len(self._profiles) > MOST_PROFILES:
-                    self._profiles.popitem(last=False)
+                self._sections[id(section)] = held  # which keeps it alive, so that no other has its number
+                while len(self._sections) > MOST_SECTIONS:
+                    self._sections.popitem(last=False)
         return held[1]

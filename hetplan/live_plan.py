@@ -66,7 +66,7 @@ def live_plan(asked: Asked, running: Mapping[str, Running]) -> tuple[Plan, Input
         for item, machine in zip(one.way.items, one.placed.machines, strict=True):
             machines.setdefault(item.tier, []).append(machine)
         numbered = {tier: tuple(numbers) for tier, numbers in machines.items()}
-        served.append((Query(name, apps[name], (one.way,)), one.way, chosen_of(apps[name], one.way.found, numbered)))
+        served.append((Query(name, apps[name], (one.way,)), one.way, chosen_of(apps[name], one.way, numbered)))
     slo = inputs.slo.model_copy(update={"apps": apps})
     known = (inputs.measured or {}).get("apps", {})
     measured = {"apps": {name: known[one.kind] for name, one in running.items() if one.kind in known}}

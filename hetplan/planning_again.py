@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import HetplanError, InputError
-from hetplan.front_door import Choice, Source, choose, options_of, plan_for
+from hetplan.front_door import Choice, Source, choose, options_of, plan_for, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
@@ -105,16 +105,21 @@ class Planner:
             return self._read
 
 
-def unplayed_size(choice: Choice) -> dict[str, str]:
-    """The option by which a question plans without simulation; none where it has no size, or another was asked for."""
+def unplayed_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
+    """The option by which a question plans without simulation; none where it has no size, or another was asked for.
+
+    Nor where these files are refused such a size.
+    """
     fields = choice.options.__class__.model_fields
     if "size" not in fields or "size" in choice.options.model_fields_set:
         return {}
     for size in UNPLAYED:
         try:
             options_of(choice.problem, choice.formulation, {"size": size})
-        except InputError:
-            continue
+            pose(inputs, replace(choice, options=choice.options.model_copy(update={"size": size})))
+        except InputError as error:
+            if any(fault.file == "options" for fault in error.faults):
+                continue
         return {"size": size}
     return {}
 
@@ -127,7 +132,7 @@ def _at_once(inputs: Inputs, how: Mapping[str, Any]) -> Outcome:
             path="at_once", why="nobody hears of the confirmed plan", remedy="Hand in on_event, or leave at_once out."
         )
     named = {name: how.get(name) for name in ("question", "formulation", "options")}
-    quick = unplayed_size(choose(inputs, **named))
+    quick = unplayed_size(choose(inputs, **named), inputs)
     if not quick:
         return plan_for(inputs, **how)
     outcome = plan_for(inputs, **{**how, "options": {**(named["options"] or {}), **quick}})

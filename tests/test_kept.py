@@ -4,7 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hetplan.kept import Kept
+from hetplan.profiles.fleet_fields import Zone
 from hetplan.profiles.load import load_inputs
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
@@ -28,15 +31,20 @@ def test_the_same_is_asked_once_and_another_wish_or_price_again():
     assert (kept.asked, kept.known) == (4, 1)
 
 
-def test_a_profile_with_other_times_is_another():
-    kept = Kept()
-    first = kept.plan_for(inputs(), **PLANNED)
-    files = inputs()
-    name, table = next(iter(files.profile.tables.items()))
-    slower = table.model_copy(update={"mean": [2 * one for one in table.mean]})
-    tables = dict(files.profile.tables) | {name: slower}
-    other = replace(files, profile=files.profile.model_copy(update={"tables": tables}))
+@pytest.mark.parametrize("section", ["tables", "hardware", "zones"])
+def test_a_profile_with_another_section_is_another_though_they_share_the_rest(section):
+    kept, files = Kept(), inputs()
+    first = kept.plan_for(files, **PLANNED)
+    profile = files.profile
+    changed = {
+        "tables": {name: one.model_copy(update={"mean": [2 * n for n in one.mean]})
+                   for name, one in profile.tables.items()},
+        "hardware": {name: one.model_copy(update={"startup_s": 1e3}) for name, one in profile.hardware.items()},
+        "zones": {"east": Zone(quota={"machines": 1})},
+    }  # fmt: skip
+    other = replace(files, profile=profile.model_copy(update={section: changed[section]}))
     assert kept.plan_for(other, **PLANNED) is not first
+    assert kept.plan_for(files, **PLANNED) is first
 
 
 def test_what_was_recorded_is_not_kept_and_few_are():

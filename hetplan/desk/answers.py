@@ -17,13 +17,14 @@ from hetplan.drawing.page import Html
 from hetplan.drawing.report import bill_over_time, claim_words, machines_over_time
 from hetplan.drawing.svg import short
 from hetplan.errors import Fault, InputError
-from hetplan.front_door import Choice, choose
+from hetplan.front_door import choose
 from hetplan.judging import simulate, verify
 from hetplan.kept import Kept
 from hetplan.planner.answer import Limits
 from hetplan.planner.outcome import Outcome
 from hetplan.planning_again import Planner, unplayed_size
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plain_data import finite
 from hetplan.profiles.plan import Plan
@@ -261,16 +262,17 @@ class Answers:
 
     def _quick(self, asked: Document) -> dict[str, Any]:
         """The options that leave simulation out of planning, and that plan roughly, where the question has such."""
-        choice = self._choice(asked)
-        return {**getattr(choice.options, "rough", {}), **unplayed_size(choice)}
+        inputs = self._inputs(asked)
+        choice = choose(inputs)
+        return {**getattr(choice.options, "rough", {}), **unplayed_size(choice, inputs)}
 
     def _soon(self, asked: Document) -> dict[str, Any] | None:
         """The options that give a plan soon, with its gap; None where the question has none."""
-        soon = getattr(self._choice(asked).options, "soon", None)
+        soon = getattr(choose(self._inputs(asked)).options, "soon", None)
         return None if soon is None else {**self._quick(asked), **soon}
 
-    def _choice(self, asked: Document) -> Choice:
-        return choose(load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked)))
+    def _inputs(self, asked: Document) -> Inputs:
+        return load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked))
 
     def _planner(self, asked: Document) -> Planner:
         profile = self._profile(asked)

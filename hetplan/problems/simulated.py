@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import inf, log10
+from math import inf, isnan, log10
 from typing import Any
 
 from hetplan.errors import InputError
@@ -195,6 +195,8 @@ def shown_of(
     """What runs showed of one application; `basis` is what its promises rest on."""
     app = inputs.slo.apps[name]
     lost, allowed = found.figures["violations"], round(late_share(app), 12)
+    if isnan(lost.value):
+        return Played(0.0, (), ())  # none of its queries came: that shows nothing
     shown = [(target, found.percentiles_ms[target.percentile]) for target in response_targets(app)]
     missed = any(
         not one.value <= target.max_ms or not one.high <= (target.max_ms if target.percentile <= SEEN else inf)

@@ -9,7 +9,7 @@ from typing import Any
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.compound.form import Asked, Packed, machines_of
-from hetplan.problems.compound.wish import Found, Query, Way
+from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 Owner = Mapping[tuple[str, str], tuple[str, str]]
+On = Mapping[str, tuple[int, ...]]
+"""Of each tier the machines that items are on, in their order."""
 MOST_SHOWN = 10
 MEAN_LATENCY = "mean_latency_ms"
 """What claims call the mean latency by weight."""
@@ -48,7 +50,10 @@ def draft(
         for i, (query, option) in enumerate(zip(queries, packed.choice.option, strict=True))
         if option >= 0
     ]
-    chosen = {query.app_id: _chosen(asked, packed, query, way, option) for query, way, option in served}
+    on = _from_zero(
+        {query.app_id: machines_of(packed.form, option, packed.choice, asked.tiers) for query, _, option in served}
+    )
+    chosen = {query.app_id: _chosen(query, way, on[query.app_id]) for query, way, _ in served}
     workers = _as_running(asked, workers_of(asked, [(query, way, chosen[query.app_id]) for query, way, _ in served]))
     left = [query for i, query in enumerate(queries) if packed.choice.option[i] < 0]
     found_by_search = any(way.found is not None for query in queries for way in query.ways)
@@ -70,22 +75,45 @@ def draft(
     )
 
 
-def _chosen(asked: Asked, packed: Packed, query: Query, way: Way, option: int) -> ChosenPlanDispatch:
-    machines = machines_of(packed.form, option, packed.choice, asked.tiers)
+def _from_zero(on: Mapping[str, On]) -> dict[str, On]:
+    """The machines of each tier numbered from 0: a packing may leave numbers out."""
+    used: dict[str, set[int]] = defaultdict(set)
+    for machines in on.values():
+        for tier, numbers in machines.items():
+            used[tier].update(numbers)
+    place = {tier: {number: n for n, number in enumerate(sorted(numbers))} for tier, numbers in used.items()}
+    return {
+        app: {tier: tuple(place[tier][number] for number in numbers) for tier, numbers in machines.items()}
+        for app, machines in on.items()
+    }
+
+
+def _chosen(query: Query, way: Way, machines: On) -> ChosenPlanDispatch:
     if way.found is None:
         candidate = query.ways.index(way)
         stated = dict(query.app.candidates[candidate].demand)
         return ChosenPlanDispatch(
-            late=query.app.late, candidate=candidate, label=way.label, demand=stated, machines=machines
+            late=query.app.late, candidate=candidate, label=way.label, demand=stated, machines=dict(machines)
         )
-    return chosen_of(query.app, way.found, machines)
+    return chosen_of(query.app, way, machines)
 
 
-def chosen_of(app: App, found: Found, machines: Mapping[str, tuple[int, ...]]) -> ChosenPlanDispatch:
-    """A plan that was found, as it is dispatched by, on these machines of each tier."""
+def chosen_of(app: App, way: Way, machines: On) -> ChosenPlanDispatch:
+    """A plan that was found, as it is dispatched by, its items on these machines of each tier.
+
+    A machine is named once for each operator on it: as often as there are streams, or replicas, in an item.
+    """
+    found = way.found
+    assert found is not None
+    streams: dict[str, list[int]] = defaultdict(list)
+    for item in way.items:
+        streams[item.tier].append(item.streams)
     return ChosenPlanDispatch(
         late=app.late,
-        machines=dict(machines),
+        machines={
+            tier: tuple(number for number, times in zip(numbers, streams[tier], strict=True) for _ in range(times))
+            for tier, numbers in machines.items()
+        },
         knobs=dict(found.knobs),
         placement=dict(found.placement),
         share=dict(found.share),
@@ -115,8 +143,8 @@ def workers_of(
             knobs = {knob: way.found.knobs[knob] for knob in reads}
             streams_at: Counter[str] = Counter({query.app_id: 1} if own else {})
             for item in way.items if not own else ():
-                if item.node == node:
-                    streams_at[f"{next(place[tier]):06d}"] += item.streams
+                for _ in range(item.streams if item.node == node else 0):
+                    streams_at[f"{next(place[tier]):06d}"] += 1
             for machine, instances in sorted(streams_at.items()):
                 number += 1
                 on[tier, machine].append(

@@ -190,8 +190,10 @@ class Sought:
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
             arrivals = self.app.demand.arrivals
-            rated = Traded if "latency" in self.aim.of else Rated
-            kind = partial(rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0), growth=self.growth)
+            kind = partial(
+                Traded if "latency" in self.aim.of else Rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0),
+                growth=self.growth, unplayed=options.size == "estimated",
+            )  # fmt: skip
         return kind(
             levels=self.levels,
             operators=self.operators(),

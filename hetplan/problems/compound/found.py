@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,8 @@ SPARE = 2
 """Of these, ways that leave alone a tier of which there are only so many machines."""
 WAYS_EACH = 4
 """Ways of one configuration, where others may be sought for another figure."""
+TIGHTER = (1.0, 0.97, 0.93, 0.87, 0.8)
+"""Parts of a limit by which sizes are found that keep it when more queries are worked out."""
 AT_ONCE = 256
 """Placements worked out before it is looked whether more are wanted."""
 
@@ -209,13 +212,26 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
     fits = partial(_fits, form, sought)
     without = _without_scarce(form, sought)
     for founds in each:
-        found = sizes(form, founds, several, fits=fits) or sizes(form, founds, several)
+        found = _cheapest(form, founds, several, fits=fits) or _cheapest(form, founds, several)
         # What leaves alone what there is little of is wanted where others need it.
-        spare = [sizes(form, founds, SPARE, only=only, fits=fits) for only in without]
+        spare = [_cheapest(form, founds, SPARE, only=only, fits=fits) for only in without]
         for one in dict.fromkeys((*found, *(one for these in spare for one in these))):
             ways += _sized_way(form, sought, one)
     ways = _undominated(ways, sought)
     return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
+
+
+def _cheapest(form: Rated, founds: Sequence[Measured], most: int, **how: Any) -> list[Sized]:
+    """The cheapest sizes; where nothing is played, such as are in time with more queries worked out, too."""
+    if not form.unplayed:
+        return sizes(form, founds, most, **how)
+    again: list[Sized] = []
+    for part in TIGHTER:
+        made = sizes(replace(form, slack=part * form.slack), founds, most, **how)
+        again = _finely(form, {one.configuration: one for one in founds}, made) or again
+        if not made or again[0].judged_s <= form.limit_s * (1 + SLIP):
+            break
+    return again
 
 
 def _traded_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
@@ -238,12 +254,13 @@ def _traded_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], m
     return _spread(_undominated(ways, sought), form.aim.of, most)
 
 
-def _finely(form: Rated, trusted: Mapping[int, Measured], made: Iterable[Sized]) -> list[Sized]:
+def _finely(form: Rated, trusted: Mapping[int, Measured], made: Collection[Sized]) -> list[Sized]:
     """The same sizes with more queries worked out: the best of many by a few is likely one by which those few are off.
 
     Those that are late then are left out, if others are not.
     """
-    fine = {c: Stations(replace(form, fine=True), found) for c, found in trusted.items()}
+    asked = sorted({one.configuration for one in made})
+    fine = {c: Stations(replace(form, fine=True), trusted[c]) for c in asked}
     again = [
         fine[one.configuration].of(one.placement, np.array(one.shares), np.array(one.replicas, dtype=float))
         for one in made

@@ -202,6 +202,11 @@ class _Rounds:
         if unsettled := [one.app for one in played.promises if one.model.startswith("stationary")]:
             text = "queues are so long that no play says how long: the formula's word stands alone"
             warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
+        if seldom := self._rates(made).keys() - {one.app for one in played.promises}:
+            text = "so few queries come beside those of others that no play had one: the formula's word stands alone"
+            warnings += tuple(
+                Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom)
+            )
         return replace(made, promises=promises, reported=reported, warnings=warnings)
 
 
@@ -215,6 +220,8 @@ def _as_shown(
         if one.app != name or one.quantity != "response_ms" or one.percentile is None:
             continue
         held = times[one.percentile]
+        if math.isnan(held.value):
+            continue  # none of its queries came
         if math.isinf(held.high):
             found.append(one)
             continue

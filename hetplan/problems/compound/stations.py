@@ -58,6 +58,8 @@ QUERIES, TAIL = 800, 20.0
 MOST_QUERIES = 20_000
 FINE_QUERIES, FINE_TAIL, MOST_FINE = 10_000, 1000.0, 100_000
 """The same where what comes out is promised, and not only compared: the share beyond is known to a thirtieth."""
+SURE = 2.0
+"""Where fewer are beyond what is promised, so many standard errors of their number are promised beside it."""
 MOST_ROWS = 700
 """So many combinations of shares of a placement are weighed; of more, those in which all shares are cut alike."""
 MOST_TRIED = 96
@@ -94,6 +96,8 @@ class Rated(BlackBox):
     most_s: float = math.inf
     fine: bool = False
     """Whether what comes out is promised, and not only compared: then more queries are worked out."""
+    unplayed: bool = False
+    """Whether plans are handed out by the formula alone."""
 
     @cached_property
     def each(self) -> Vector:
@@ -427,7 +431,7 @@ class Stations:
         """Per wish and row of replicas what the percentile is at most, in seconds, waiting included."""
         least, plain = self._still(placement, slow)
         waits = self._finish(placement, self.many, slow[None, :], self._waits(placement, slow, replicas))
-        moved = np.array([self._at(waits, share) for share, _ in self.form.wishes]) - plain[:, None]
+        moved = np.array([self._at(waits, self._surely(share)) for share, _ in self.form.wishes]) - plain[:, None]
         return np.where(np.isfinite(moved), least[:, None] + moved, np.inf)
 
     def _still(self, placement: int, slow: Vector) -> tuple[Vector, Vector]:
@@ -440,6 +444,13 @@ class Stations:
             plain = np.array([self._at(many, share)[0] for share, _ in self.form.wishes])
             self.still = key, (least, plain)
         return self.still[1]
+
+    def _surely(self, share: float) -> float:
+        """A share that is a little higher, if it is to be promised and few of those worked out are beyond it."""
+        beyond = (1.0 - share) * len(self.drawn)
+        if not self.form.fine or beyond > 0.99 * FINE_TAIL or beyond <= 0.0:
+            return share
+        return share + (1.0 - share) * min(0.5, SURE / math.sqrt(beyond))
 
     def _at(self, each: Vector, share: float) -> Vector:
         if self.rows.cases is None:

@@ -68,13 +68,19 @@ class FleetQuestion:
         between, look = is_between(self.wish), self.wish.options.look
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         parts = {} if between else parts_of(self.wish, self.tools)
+        glances: list[Found] = []
+
+        def glanced(wish: Wish) -> Found | None:
+            found = looked(wish, parts, ask, before) if look else None
+            glances.extend([found] if found is not None else [])
+            return found
 
         def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
             found = (
                 (roomier(last, wish, ask) if last is not None else None)
-                or (looked(wish, parts, ask, before) if look else None)
+                or glanced(wish)
                 or searched(wish, parts, ask, settle=is_small(wish))
             )
             return found if isinstance(found, Infeasible) else (found, parts)
@@ -82,8 +88,9 @@ class FleetQuestion:
         best = with_room(self.wish, answer, lambda: self.tools.trial or is_over(ask))
         if isinstance(best, Infeasible):
             return best
-        if not (best[0].wish.room or best[0].wish.rooms):
-            ended(before, best[0])  # prices of what has room to wait are further from those without
+        if not (best[0].wish.room or best[0].wish.rooms or glances):
+            # Prices of what has room to wait are further from those without; those of a look only ever get lower.
+            ended(before, best[0])
         hurried = self.tools.trial or look or is_over(ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         levers: tuple[Lever, ...] = ()

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -35,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.next_state import USED
@@ -306,8 +308,9 @@ class _Tries:
             seed = self.ask.limits.seed + self.turn
             shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed, how=how)
             if how and shown.late and shown.late == shown.unsure:
-                # A short run may leave the upper end of its interval open: a long one decides then.
-                shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed)
+                # A short run may leave the upper end of its interval open: then a long one decides, if it may run.
+                with suppress(InputError):
+                    shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed)
             judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
             shown = replace(shown, late=tuple(name for name in shown.late if name in judged))
         done = self.turn / self.v.options.evaluations
@@ -369,6 +372,8 @@ class _Tries:
 
         def plays(units: Units, b: int) -> float:
             nonlocal looks
+            if b not in lengths:
+                return 0.0  # too few of its queries come to say that they are late
             looks += 1
             found, name = drafted(units), asked.asked[b].id
             if found is None or self.ask.remaining <= 0:

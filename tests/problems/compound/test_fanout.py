@@ -16,8 +16,10 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.executor.background import Background
 from hetplan.executor.serving.query_tree import Steps
+from hetplan.front_door import choose
 from hetplan.planner.forms.calls import Call, Runs, cases_of
 from hetplan.planner.forms.fans import Fans
+from hetplan.planning_again import unplayed_size
 from hetplan.problems.compound.bulks import found_there, longer
 from hetplan.problems.compound.fanned import fans_of
 from hetplan.problems.compound.form import nobody, read_sought
@@ -574,3 +576,11 @@ def test_a_formula_alone_is_refused_and_so_is_a_device_for_several_calls() -> No
     document["pipelines"]["rag"]["nodes"]["find"]["device"] = "cpu"
     with pytest.raises(InputError, match="own device"):
         hp.solve(document, slo(streams=1), measured=known)
+
+
+@pytest.mark.parametrize(("fanout", "unplayed"), [(None, {"size": "estimated"}), (3.0, {})])
+def test_who_wants_a_plan_at_once_is_not_refused_where_no_formula_is_trusted(
+    fanout: float | None, unplayed: dict[str, str]
+) -> None:
+    inputs = load_inputs(profile(fanout), slo(rate_qps=5), measured=measured())
+    assert unplayed_size(choose(inputs), inputs) == unplayed

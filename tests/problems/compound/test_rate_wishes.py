@@ -311,3 +311,33 @@ def test_machines_that_there_are_and_streams_beside_are_kept() -> None:
     plan = outcome.require()
     assert len(plan.workers) <= 4
     assert next(one.value for one in plan.promises if one.app == "gate" and one.quantity == "response_ms") >= alone
+
+
+@pytest.mark.parametrize(("seed", "rate", "objective"), [(2, 20, COST), (1, 20, QUALITY), (3, 20, LATENCY)])
+def test_what_the_formula_alone_promises_of_the_last_in_a_thousand_is_so(
+    seed: int, rate: float, objective: list[Any]
+) -> None:
+    of = files(seed, objective, rate=rate, latency=[{"percentile": 99.9, "max_ms": 2000}])
+    of[1]["limits"] = {"cost_per_hour": "14"}
+    outcome = solve(of, options=FORMULA)
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    assert promised(outcome.require()).percentile == 99.9
+
+
+def test_of_hundreds_of_replicas_each_has_its_machine_named() -> None:
+    of = files(1, COST, rate=3000, latency=[{"percentile": 95, "max_ms": 900}])
+    outcome = solve(of, options=FORMULA)
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    (rule,) = outcome.require().dispatch.values()
+    assert len(rule.machines["cloud"]) > len(outcome.require().workers)
+
+
+def test_machines_of_a_point_are_numbered_without_gaps_and_one_of_whom_nothing_comes_is_planned() -> None:
+    of = files(1, [{"front": ["cost", "latency"]}], latency=[{"percentile": 95, "max_ms": 900}])
+    of[1]["limits"] = {"cost_per_hour": "40"}
+    of[1]["apps"]["dock"] = {**of[1]["apps"]["gate"], "demand": {"rate_qps": 1e-6}}
+    of[2]["apps"]["dock"] = of[2]["apps"]["gate"]
+    outcome = solve(of)
+    assert outcome.front is not None
+    assert [point.violations for _, point in outcome.front.points] == [()] * len(outcome.front.points)
+    assert any("no play had one" in one.text for one in outcome.require().warnings)

@@ -53,6 +53,17 @@ def test_a_look_says_how_near_it_is_and_is_verified(files):
     assert kept.known > (kept.asked - asked) / 2, "most parts are as they were"
 
 
+def test_looks_begin_where_a_search_ended_whatever_was_looked_at_meanwhile(files):
+    profile, slo = files
+    kept, bounds = Kept(), []
+    free = profile | {"offers": {name: one | {"price_per_hour": "0"} for name, one in profile["offers"].items()}}
+    for there, look in ((profile, False), (profile, True), (free, True), (profile, True)):
+        found = hp.Planner(there).plan(slo, options=PLANNED | {"look": look}, tools=kept.tools)
+        bounds.append(found.plan.claims[0].bound)
+    assert bounds[2] == 0
+    assert bounds[3] == bounds[1] > 0
+
+
 def test_a_look_without_a_search_before_it_is_a_search(files):
     found = hp.Planner(files[0]).plan(files[1], options=PLANNED | {"look": True})
     assert found.exit_code == 0

@@ -2,8 +2,9 @@
 
 import pytest
 
+import hetplan as hp
 from hetplan.planner.draft import Draft
-from hetplan.problems.variants.near import Near, asking, why_none
+from hetplan.problems.variants.near import MORE_APART, MOST_LOOKED, Near, asking, why_none
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.size import leaving_room_to_wait
 from hetplan.problems.variants.wish import read_snapshot
@@ -13,7 +14,7 @@ from hetplan.profiles.workers import Load, Serve, Worker
 RATES = {"a": 90.0, "b": 60.0}
 
 
-def snapshot(part=0.5, dear="3", **limits):
+def files(part=0.5, dear="3", rates=RATES, **limits):
     """Two applications with a model each, 100 queries/s in batches of 1, 160 of 4; two halves of a machine or one."""
     profile = {
         "format": "hetplan/profile/1.1",
@@ -49,10 +50,14 @@ def snapshot(part=0.5, dear="3", **limits):
                 "latency": [{"percentile": 99, "max_ms": 60}],
                 "demand": {"rate_qps": rate},
             }
-            for name, rate in RATES.items()
+            for name, rate in rates.items()
         },
     }
-    return leaving_room_to_wait(read_snapshot(load_inputs(profile, wish), VariantsOptions()))
+    return profile, wish
+
+
+def snapshot(**how):
+    return leaving_room_to_wait(read_snapshot(load_inputs(*files(**how)), VariantsOptions()))
 
 
 def plan(*machines):
@@ -97,7 +102,7 @@ def test_looks_are_counted_and_end():
     looks = []
     near = search(snapshot(), lambda units, app: looks.append(units) or 1.2)
     near.cheaper(plan(("gpu", 9, [("a", 2, 1)]), ("gpu", 9, [("b", 2, 1)])))
-    assert 0 < len(looks) <= 2 * (20 + 10)
+    assert 0 < len(looks) <= 2 * (MOST_LOOKED + MORE_APART)
 
 
 @pytest.mark.parametrize("stricter", [False, True])
@@ -143,3 +148,13 @@ def test_an_application_is_asked_for_so_much_of_its_saturation():
 def test_where_moves_are_limited_no_neighbour_is_looked_for():
     assert why_none(snapshot()) == ""
     assert why_none(snapshot(moves=3)) == "moves are limited"
+
+
+def test_one_of_whom_hardly_any_query_comes_is_not_played():
+    outcome = hp.solve(*files(rates={"a": 1e-6, "b": 60.0}))
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+
+
+def test_where_no_longer_run_may_be_played_the_short_one_decides():
+    outcome = hp.solve(*files(rates={"a": 3000.0, "b": 1.0}), options={"evaluations": 2})
+    assert (outcome.exit_code, outcome.violations) == (0, ())
