@@ -191,9 +191,12 @@ class Sought:
         if self.rate_qps is not None:
             arrivals = self.app.demand.arrivals
             kind = partial(
-                Traded if "latency" in self.aim.of else Rated, rate_qps=self.rate_qps, burst=1.0 / (arrivals.shape or 1.0),
-                growth=self.growth, unplayed=options.size == "estimated",
-            )  # fmt: skip
+                Traded if "latency" in self.aim.of else Rated,
+                rate_qps=self.rate_qps,
+                burst=1.0 / (arrivals.shape or 1.0),
+                growth=self.growth,
+                unplayed=options.size == "estimated",
+            )
         return kind(
             levels=self.levels,
             operators=self.operators(),
