@@ -19,6 +19,7 @@ from hetplan.dispatch.matching import Matching
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.dispatch.snapshot import Snapshot
 from hetplan.executor.serving import central_choosers
+from hetplan.executor.serving.applications import Application, Asks
 from hetplan.executor.serving.central_choosers import (
     DealtChooser,
     InOrderChooser,
@@ -27,7 +28,14 @@ from hetplan.executor.serving.central_choosers import (
     Times,
     parts_of,
 )
-from hetplan.executor.serving.choosers import EarliestChooser, NoWorker, ShareChooser, TurnChooser, by_class
+from hetplan.executor.serving.choosers import (
+    Chooser,
+    EarliestChooser,
+    NoWorker,
+    ShareChooser,
+    TurnChooser,
+    by_class,
+)
 from hetplan.executor.serving.law import OffTable
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import QueryState, Task
@@ -82,6 +90,19 @@ class Sent:
 RULE = Matching(slo_ms=100.0, weight=(1.0,))
 
 
+def put(chooser: Chooser, one: Task, sent: Sent) -> None:
+    """As the router does: what need not wait is sent."""
+    where = chooser.place(one)
+    if where is not None:
+        sent.send(where, [one])
+
+
+def line_up(chooser: MatchingChooser, one: Task) -> None:
+    """It waits, as if others had come in the same instant."""
+    chooser._times.row(one)
+    super(MatchingChooser, chooser).place(one)
+
+
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests may stop the clock; it goes on after them."""
@@ -103,7 +124,7 @@ def test_matching_sends_what_the_rule_decides(batches: list[float], busy: list[b
     chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, weight, sent.send, sent.soon, None)
     tasks = [task(batch, arrived_s=now - 0.01 * (len(batches) - n)) for n, batch in enumerate(batches)]
     for one in tasks:
-        chooser.place(one)
+        put(chooser, one, sent)
     sent.settle()
     snapshot = Snapshot.of(
         waited_ms=[1e3 * (now - one.query.arrived_s) for one in tasks],
@@ -137,12 +158,60 @@ def test_idle_workers_of_one_type_get_what_the_kernel_would_give_them(
         sent, lanes = Sent(), [lane("a", f"a{number}", ms=(1.0, 150.0)) for number in range(count)]
         chooser = kind(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, None)
         for batch, ago_ms in sorted(came, key=lambda one: -one[1]):
-            chooser.place(task(batch, arrived_s=now - ago_ms / 1e3))
+            line_up(chooser, task(batch, arrived_s=now - ago_ms / 1e3))
         chooser.settle()
         chosen.append(
             [(one.unit, [(each.query.at["batch"], each.entered_s) for each in tasks]) for one, tasks in sent.pairs]
         )
     assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("ago_ms", [0.0, 60.0, 99.0, 250.0])
+@pytest.mark.parametrize("batch", [1.0, 8.0])
+def test_who_comes_alone_is_sent_at_once_where_the_kernel_would_send_it(batch: float, ago_ms: float) -> None:
+    now, chosen = monotonic(), []
+    central_choosers.monotonic = lambda: now  # type: ignore[attr-defined]
+    for kind in (MatchingChooser, ByKernel):
+        sent, lanes = Sent(), [lane("a", f"a{number}", ms=(1.0, 150.0)) for number in range(3)]
+        chooser = kind(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, None)
+        one = task(batch, arrived_s=now - ago_ms / 1e3)
+        if kind is MatchingChooser:
+            put(chooser, one, sent)
+            assert not sent.later
+        else:
+            line_up(chooser, one)
+            chooser.settle()
+        chosen.append([(where.unit, where.due_s, len(tasks)) for where, tasks in sent.pairs])
+    assert chosen[0] == chosen[1] != []
+
+
+def test_who_does_not_come_alone_waits_for_its_match() -> None:
+    alike = [lane("a", f"a{number}") for number in range(2)]
+    for lanes, busy, drop in (
+        (alike, True, None), ([lane("a", "a0"), lane("b", "b0", hardware="gpu")], False, None), (alike, False, print)
+    ):  # fmt: skip
+        sent = Sent()
+        lanes[0].bound = int(busy)
+        chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, drop)  # type: ignore[arg-type]
+        assert chooser.place(task()) is None
+        assert len(chooser) == 1
+        lanes[0].bound = 0
+        assert chooser.place(task()) is None, "another waits"
+
+
+def test_who_waited_is_sent_where_workers_that_came_are_idle() -> None:
+    sent, lanes = Sent(), [lane("a", "a0"), lane("a", "a1")]
+    lanes[0].bound = lanes[1].bound = 1
+    entry = {"dispatch": {"rule": "matching/1", "slo_ms": 100.0}, "late": "serve", "slo_ms": 100.0, "paths": {},
+             "combine": "product", "nodes": {"serve": {"edges": []}}, "routes": [], "predict": {}}  # fmt: skip
+    asks = Asks(sent.send, sent.give_up, sent.soon)
+    app = Application("app", entry, lanes, {}, random.Random(1), asks, None)
+    waits = task()
+    assert app.choosers["serve"].place(waits) is None
+    lanes[0].bound = lanes[1].bound = 0
+    app.arrange()
+    assert sent.pairs == [(lanes[0], [waits])]
+    assert app.waiting == 0
 
 
 def test_a_pool_above_the_split_is_matched_part_by_part() -> None:
@@ -337,7 +406,7 @@ def test_a_worker_that_serves_several_at_once_gets_all_that_it_can_take_in_one_t
         chooser = InOrderChooser([wide], dispatch, sent.send, sent.soon, None)
     tasks = [task(arrived_s=monotonic() + number / 1e6) for number in range(5)]
     for one in tasks:
-        chooser.place(one)
+        put(chooser, one, sent)
     sent.settle()
     assert [one for _, batch in sent.pairs for one in batch] == tasks[:3]
     assert len(chooser) == 2

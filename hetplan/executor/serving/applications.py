@@ -97,10 +97,10 @@ class Application:
         self.choosers = {node: self._chooser(node) for node in self.steps.nodes}
         for node, tasks in waiting:
             for task in tasks:
-                if node in self.choosers:
-                    self.choosers[node].place(task)
-                else:
+                if node not in self.choosers:
                     self.asks.give_up(task, "the new plan has no such step")
+                elif (lane := self.choosers[node].place(task)) is not None:
+                    self.asks.send(lane, [task])
 
     def lanes_of(self, node: str) -> list[Lane]:
         """The workers that serve a step."""

@@ -160,9 +160,18 @@ class MatchingChooser(_Central):
             self._match(0.0, 1, np.ones((1, types)))
 
     def place(self, task: Task) -> Lane | None:
-        """It waits; OffTable at once where no type could serve it."""
+        """The first worker, where nobody waits and all are idle and alike, else it waits.
+
+        OffTable at once where no type could serve it.
+        """
         task.expected_s = 0.0
-        self._times.row(task)
+        row = self._times.row(task)
+        if not self.waiting and self._drop is None and self.lanes and all(lane.idle for lane in self.lanes):
+            self._refresh()
+            if self._only_ms:
+                lane = self.lanes[0]
+                lane.due_s = monotonic() + self._only_ms[row] / 1e3
+                return lane
         return super().place(task)
 
     def settle(self) -> None:
