@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hetplan.planner.forms.packing import Items, Packing
+from hetplan.problems.compound.form import nobody, read_sought
+from hetplan.problems.compound.options import CompoundOptions
+from hetplan.problems.compound.search import recorded
+from hetplan.problems.compound.stations import Rated
+from hetplan.problems.compound.wish import read_tiers
+from hetplan.problems.faults import Faults
+from hetplan.profiles.load import load_inputs
+
+
+def form_of(profile: Any, slo: Any, measured: Any) -> Rated:
+    """The form of the one application, which comes at a rate, with all that was measured in its journal."""
+    inputs = load_inputs(profile, slo, measured=measured)
+    faults = Faults.of(inputs)
+    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    faults.settle()
+    form = sought.box(nobody, CompoundOptions())
+    assert isinstance(form, Rated)
+    form.journal.update({one.configuration: one for one in recorded(sought, inputs.measured, "measured")})
+    return form
 
 
 def four_queries() -> Packing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -92,3 +93,26 @@ def test_queries_that_wait_at_an_operator_are_served_together(
     loads = {load.id: load for worker in plan.workers for load in worker.loads}
     assert {loads[name].node for name in batches} == {"detect"}
     assert max(batches.values()) <= 4
+
+
+@pytest.mark.slow
+def test_the_router_sends_as_many_calls_as_a_fanout_says(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
+    profile = json.loads((EXAMPLES / "compound" / "profile.json").read_text())
+    profile["pipelines"]["track"]["edges"][1]["fanout"] = 3
+    slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
+    slo["apps"]["gate"]["demand"] = {"rate_qps": 5}
+    slo["apps"]["gate"]["latency"] = [{"percentile": 95, "max_ms": 800}]
+    files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}
+    Path(files["profile"]).write_text(json.dumps(profile))
+    Path(files["slo"]).write_text(json.dumps(slo))
+    measured = str(EXAMPLES / "compound" / "measured.json")
+    plan = hp.solve(files["profile"], files["slo"], measured=measured).require()
+    box = {"target": "here", "hardware": sorted({one.hardware for one in plan.workers}), "machines": 64,
+           "enforcement": "none"}  # fmt: skip
+    deployment = deploy(
+        profiles=[files["profile"]], slo=files["slo"], measured=measured, hosts={"box": box}, models=[{"kind": "sleep"}]
+    )
+    client = Client(deployment.apply(plan).endpoint)
+    status, said = asked(client, "gate", {})
+    assert status == 200, said
+    assert Counter(hop["node"] for hop in said["path"]) == {"sample": 1, "detect": 1, "track": 3}

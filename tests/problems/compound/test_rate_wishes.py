@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases.compound import form_of
 
 import hetplan as hp
 from hetplan.cli.front_page import how_sure
@@ -18,14 +19,8 @@ from hetplan.measure.evaluator_synthetic import draw
 from hetplan.planner.forms.black_box import Aim
 from hetplan.planner.front import unbeaten
 from hetplan.problems.compound import traded
-from hetplan.problems.compound.form import nobody, read_sought
-from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.search import recorded
 from hetplan.problems.compound.stations import Rated, Stations
 from hetplan.problems.compound.traded import traded_sizes
-from hetplan.problems.compound.wish import read_tiers
-from hetplan.problems.faults import Faults
-from hetplan.profiles.load import load_inputs
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 FORMULA = {"size": "estimated"}
@@ -77,17 +72,6 @@ def promised(plan: hp.Plan, quantity: str = "response_ms") -> Any:
     return next(one for one in plan.promises if one.quantity == quantity)
 
 
-def form_of(of: Files) -> Rated:
-    inputs = load_inputs(of[0], of[1], measured=of[2])
-    faults = Faults.of(inputs)
-    sought = read_sought(inputs, read_tiers(inputs, faults), faults)[0]
-    faults.settle()
-    form = sought.box(nobody, CompoundOptions())
-    assert isinstance(form, Rated)
-    form.journal.update({one.configuration: one for one in recorded(sought, inputs.measured, "measured")})
-    return form
-
-
 def all_sizes(form: Rated, most: int = 12) -> list[tuple[float, float, float]]:
     """(quality, cost, latency in s) of every setting, placement and shares, with up to so many more replicas."""
     found = []
@@ -107,7 +91,7 @@ def all_sizes(form: Rated, most: int = 12) -> list[tuple[float, float, float]]:
 
 @pytest.mark.parametrize(("seed", "batches", "max_ms"), [(0, False, 1e6), (1, False, 250), (2, True, 1e6)])
 def test_sizes_that_no_other_beats_are_those_that_brute_force_finds(seed: int, batches: bool, max_ms: float) -> None:
-    form = form_of(files(seed, batches=batches, latency=[{"percentile": 95, "max_ms": max_ms}]))
+    form = form_of(*files(seed, batches=batches, latency=[{"percentile": 95, "max_ms": max_ms}]))
     every = [(0, (round(cost, 9), late)) for _, cost, late in all_sizes(form)]
     best = [point for _, point in unbeaten(every)]
     founds = list(form.journal.values())
@@ -121,7 +105,7 @@ def test_sizes_that_no_other_beats_are_those_that_brute_force_finds(seed: int, b
 
 
 def test_of_many_replicas_steps_end_where_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    form = form_of(files(1, rate=400, latency=[{"percentile": 95, "max_ms": 900}]))
+    form = form_of(*files(1, rate=400, latency=[{"percentile": 95, "max_ms": 900}]))
     founds = list(form.journal.values())
     exact = traded_sizes(form, founds)
     monkeypatch.setattr(traded, "MOST_TIMES", 0)
@@ -136,7 +120,7 @@ def test_of_many_replicas_steps_end_where_nobody_waits(monkeypatch: pytest.Monke
 
 
 def test_what_replicas_cost_at_least_is_no_more_than_any_size_costs() -> None:
-    form = form_of(files(3, rate=60, latency=[{"percentile": 95, "max_ms": 900}]))
+    form = form_of(*files(3, rate=60, latency=[{"percentile": 95, "max_ms": 900}]))
     for c, found in form.journal.items():
         seconds = np.array([found.seconds])
         for one in traded_sizes(form, [found]):
@@ -149,7 +133,7 @@ def test_the_least_latency_is_that_of_all_sizes_within_the_budget(budget: float 
     of = files(1, [{"min": "latency"}, {"min": "cost"}], latency=[{"percentile": 95, "max_ms": 900}])
     of[1]["limits"] = {} if budget is None else {"cost_per_hour": str(budget)}
     outcome = solve(of, options=FORMULA)
-    every = [one for one in all_sizes(form_of(of)) if one[1] <= (budget or 1e9) + 1e-9]
+    every = [one for one in all_sizes(form_of(*of)) if one[1] <= (budget or 1e9) + 1e-9]
     least = min(late for _, _, late in every)
     cheapest = min(cost for _, cost, late in every if late <= least * (1 + 1e-9))
     assert outcome.exit_code == 0, outcome.violations
@@ -245,7 +229,7 @@ def test_a_front_is_every_size_that_no_other_beats(figures: tuple[str, ...]) -> 
     assert outcome.front is not None
     assert (outcome.front.whole, outcome.front.queued) == (True, True)
     rows = []
-    for quality, cost, late in all_sizes(form_of(of)):
+    for quality, cost, late in all_sizes(form_of(*of)):
         known = {"quality": -quality, "cost": round(cost, 9), "latency": late}
         rows.append((0, tuple(known[name] for name in figures)))
     best = {point[-2] if len(figures) == 2 else point[:2] for _, point in unbeaten(rows)}

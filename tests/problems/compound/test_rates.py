@@ -8,16 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases.compound import form_of
 
 import hetplan as hp
 from hetplan.errors import InputError
-from hetplan.problems.compound.form import nobody, read_sought
-from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.compound.search import recorded
 from hetplan.problems.compound.stations import Rated, Stations, sizes
-from hetplan.problems.compound.wish import read_tiers
-from hetplan.problems.faults import Faults
-from hetplan.profiles.load import load_inputs
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
 PROFILE, MEASURED = EXAMPLE / "profile.json", EXAMPLE / "measured.json"
@@ -67,14 +62,7 @@ def a_form(random: np.random.Generator, *, batches: bool) -> Rated:
         "knobs": {}, "verdict": "pass", "passes": True, "samples": 30, "mean": 0.9, "se": 0.01, "input_bytes": 5e5,
         "seconds": {n: float(np.mean(s)) for n, s in took.items()}, "bytes": dict.fromkeys(took, 2e4), "runs": runs,
     }  # fmt: skip
-    inputs = load_inputs(profile, slo, measured={"format": "hetplan/measured/1.0", "apps": {"gate": [entry]}})
-    faults = Faults.of(inputs)
-    sought = read_sought(inputs, read_tiers(inputs, faults), faults)[0]
-    faults.settle()
-    form = sought.box(nobody, CompoundOptions())
-    assert isinstance(form, Rated)
-    form.journal.update({one.configuration: one for one in recorded(sought, inputs.measured, "measured")})
-    return form
+    return form_of(profile, slo, {"format": "hetplan/measured/1.0", "apps": {"gate": [entry]}})
 
 
 @pytest.mark.parametrize("batches", [False, True])
