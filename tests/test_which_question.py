@@ -179,6 +179,17 @@ def test_machines_at_a_price_are_no_policy() -> None:
         asked(profile, slo)
 
 
+@pytest.mark.parametrize("change", [{"slack": 1.2}, {}], ids=["a change is planned", "one batch size each"])
+def test_a_limit_on_machines_makes_no_policy_of_variants(change: dict[str, float]) -> None:
+    """Only who says what a policy is asked hears what a policy lacks."""
+    profile, slo = files("variants/")
+    slo |= {"limits": {"instances": {"cpu": [0, 9]}}, "change": change}
+    assert asked(profile, slo) == "variants"
+    for app in slo["apps"].values():
+        app["balancing"] = "round_robin"
+    assert asked(profile, slo) == "policy"
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Install packages with a question each: a module and its metadata, as pip leaves them."""

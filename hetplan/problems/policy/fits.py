@@ -26,9 +26,15 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
     if foreign := sorted(terms - POLICY_OBJECTIVES):
         text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
         yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)
+    own = bool(terms) or any(map(_is_of_a_policy, slo.apps.values()))
+    if not own and slo.change != type(slo.change)():
+        text = "a policy is for given workers, and plans no change of them"
+        yield Obstacle(text, "$.change", "Leave it out, or name the question.", essential=True)
+    if not own and _is_of_lone_sizes(inputs):
+        text = "every run states its saturation_qps for one batch size, and a policy decides how large a batch is"
+        yield Obstacle(text, "$.tables", "Measure each run at two batch sizes.", essential=True, file="profile")
     if slo.limits.cost_per_hour is not None:
         text = "a policy is for given workers, so it keeps no budget"
-        own = bool(terms) or any(map(_is_of_a_policy, slo.apps.values()))
         yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)
     if not slo.limits.instances:
         text = "a policy is for given workers: limits.instances names none"
@@ -54,6 +60,19 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
 def _is_of_a_policy(app: App) -> bool:
     """Whether an application says what only a policy is asked."""
     return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None or app.violations is not None
+
+
+def _is_of_lone_sizes(inputs: Inputs) -> bool:
+    """Whether every run has a highest rate, and was measured at one batch size."""
+    profile = inputs.profile
+    runs = [run for variant in profile.variants.values() for run in variant.runs]
+    tables = [profile.tables.get(run.latency or "") for run in runs]
+    return bool(runs) and all(
+        run.saturation_qps is not None
+        and table is not None
+        and ("batch" in run.at or len(table.axes.get("batch", (1,))) < 2)
+        for run, table in zip(runs, tables, strict=True)
+    )
 
 
 def _unlike(app: App) -> str:
