@@ -69,12 +69,12 @@ FULL = 0.9
 they leave it open."""
 BELOW = 0.985
 """Of the highest rate that a few queries show to be kept, what is promised: a choice is biased towards luck."""
-NEAR, ENDLESS = 0.95, 2.0
+NEAR, ENDLESS = 0.92, 2.0
 """From this share on of a rate at which so many times too many are late, queues build up seldom and last long: short
 runs may miss them all, and begin without them."""
 LEAST_RAISED, MOST_RAISED = 1.02, 1.5
 """By how much the fluid rate is raised, at least and at most, after a pool that was late."""
-HOPEFUL = 0.9
+HOPEFUL = 0.85
 """A cheaper pool is played where the formula has it carry at least this share of the rate."""
 TAUGHT, WORST_TAUGHT = 0.03, 10.0
 """How much more than a pool that was late another must carry, by the formula, to be played: a power of its lateness."""
@@ -84,11 +84,13 @@ MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
 FAR = 3.0
 """Times the least cost there can be: such a pool is not handed out where it is not sure to be kept at once."""
-LONGER, STEADY = (20, 30_000), (5, 60_000)
+LONGER, STEADY = (20, 30_000), (8, 60_000)
 """What confirms a rate where fewer runs leave open whether it is kept, and where shorter runs may miss the queues that
 last: seeds that none has seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
+MOST_NEARLY = 2
+"""Cheaper pools that looked too near to be chosen, and may still be confirmed."""
 MOST_AGAIN = 3
 """Larger pools that are tried where none of those that looked good is confirmed."""
 MOST_PLAYED = 24
@@ -223,6 +225,19 @@ class _Trial:
             rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else 0.8 * high
         return low
 
+    def nearly(self, rate: float, good: Rated) -> list[Rated]:
+        """Pools cheaper than a good one that looked too near to be chosen: each alone may be confirmed."""
+        pool = self.pool
+        near = [
+            np.array(counts)
+            for (counts, at), shown in self.played.items()
+            if at == rate
+            and not shown.good
+            and shown.worst < 1.0
+            and pool.cost(np.array(counts)) < pool.cost(good.counts)
+        ]
+        return [rate_at(pool, self.ask, counts) for counts in sorted(near, key=pool.cost)[:MOST_NEARLY]]
+
     def is_near_the_end(self, rated: Rated, rate: float) -> bool:
         """Whether queues never end at a rate that is hardly higher, as far as the pool was played."""
         counts = tuple(rated.counts.tolist())
@@ -307,7 +322,8 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
             good = _cheaper(pool, ask, trial, rate, good)
         elif not good and trial.at(nearest, rate).worst < 1.0 and not _is_far(pool, nearest, bound):
             good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
-        for rated in sorted(good, key=lambda one: pool.cost(one.counts))[:3]:
+        good = sorted(good, key=lambda one: pool.cost(one.counts))
+        for rated in [*(trial.nearly(rate, good[0]) if good else ()), *good[:3]]:
             claim = replace(
                 bound,
                 value=pool.cost(rated.counts) / NANO,
