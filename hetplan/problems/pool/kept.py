@@ -89,8 +89,8 @@ LONGER, STEADY = (20, 30_000), (8, 60_000)
 last: seeds that none has seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
-MOST_NEARLY = 2
-"""Cheaper pools that looked too near to be chosen, and may still be confirmed."""
+OPEN, MOST_NEARLY = 0.95, 2
+"""Cheaper pools that used up so much of what may be late, and so many of them, may still be confirmed."""
 MOST_AGAIN = 3
 """Larger pools that are tried where none of those that looked good is confirmed."""
 MOST_PLAYED = 24
@@ -227,16 +227,10 @@ class _Trial:
 
     def nearly(self, rate: float, good: Rated) -> list[Rated]:
         """Pools cheaper than a good one that looked too near to be chosen: each alone may be confirmed."""
-        pool = self.pool
-        near = [
-            np.array(counts)
-            for (counts, at), shown in self.played.items()
-            if at == rate
-            and not shown.good
-            and shown.worst < 1.0
-            and pool.cost(np.array(counts)) < pool.cost(good.counts)
-        ]
-        return [rate_at(pool, self.ask, counts) for counts in sorted(near, key=pool.cost)[:MOST_NEARLY]]
+        pool, cost = self.pool, self.pool.cost(good.counts)
+        near = [np.array(counts) for (counts, at), shown in self.played.items() if at == rate and shown.worst <= OPEN]
+        cheaper = sorted((counts for counts in near if pool.cost(counts) < cost), key=pool.cost)
+        return [rate_at(pool, self.ask, counts) for counts in cheaper[:MOST_NEARLY]]
 
     def is_near_the_end(self, rated: Rated, rate: float) -> bool:
         """Whether queues never end at a rate that is hardly higher, as far as the pool was played."""

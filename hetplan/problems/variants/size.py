@@ -80,6 +80,8 @@ MOST_SHRINKINGS = 20
 """So often less is asked before another plan comes of it."""
 BUSIER = 6
 """So many plans that ask more are played, at most, once one is in time."""
+BACK = 3
+"""So often, at most, the most that was in time of each application is played together."""
 MOST_CONFIRMED = 3
 """So many cheaper plans near by that looked good are played, at most."""
 LOOKED_CYCLES = 10.0
@@ -324,7 +326,7 @@ class _Tries:
         the formula's and saturation, by whether it was late; those in `late` were so at less, and stay as they are.
         """
         asked = chosen = self.v
-        low = {one.id: 0.0 for one in asked.asked if one.id not in late}
+        low = {one.id: [0.0] for one in asked.asked if one.id not in late}  # The parts at which each was in time.
         high, played, missed = dict.fromkeys(low, 1.0), 0, False
 
         def at(parts: Mapping[str, float]) -> Draft | None:
@@ -344,15 +346,25 @@ class _Tries:
         for _ in range(HALVINGS if following is not None else 0):
             if played == BUSIER - 1 or not self.may_go_on():
                 break
-            parts = {name: (low[name] + high[name]) / 2.0 for name in low}
+            parts = {name: (low[name][-1] + high[name]) / 2.0 for name in low}
             following = at(parts)
             seen = tried(following) if following is not None else None
             played += seen is not None
             missed |= bool(seen and seen.late)
             for name, part in parts.items():
-                (high if seen is not None and name in seen.late else low)[name] = part
-        if missed and self.may_go_on() and (following := at(low)) is not None:
-            tried(following)
+                if seen is not None and name in seen.late:
+                    high[name] = part
+                else:
+                    low[name].append(part)
+        # All together, each at the last part at which it was in time; who is late now goes back to the one before.
+        for _ in range(BACK if missed else 0):
+            following = at({name: parts[-1] for name, parts in low.items()}) if self.may_go_on() else None
+            seen = tried(following) if following is not None else None
+            back = [name for name in seen.late if len(low.get(name, ())) > 1] if seen is not None else []
+            if not back:
+                break
+            for name in back:
+                low[name].pop()
         self.v = chosen
         return made, shown
 

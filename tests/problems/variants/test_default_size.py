@@ -7,6 +7,8 @@ import pytest
 from cases.variants import counts, machines, money, solve, table2
 
 import hetplan as hp
+from benchmarks.kept import is_kept
+from benchmarks.kept import variants as random_variants
 from hetplan.planner.contract import Tools
 from hetplan.problems.variants.size import BUSIER
 from hetplan.profiles.load import load_inputs
@@ -233,6 +235,14 @@ def test_a_limit_near_the_service_time_takes_ten_machines_and_not_hundreds():
     assert [str(one.word) for one in hp.verify(both, profile, wish).claims] == ["proved again"]
     assert both.claims[0].scope == "relaxation"
     assert both.claims[0].bound <= both.claims[0].value
+
+
+def test_who_is_late_goes_back_and_the_others_keep_what_they_need():
+    """One application is late at each of the loads between; the other is in time with a tenth of its machines."""
+    asked = random_variants(3001)
+    found = hp.solve(asked.profile, asked.slo)
+    assert money(found, BILL) < 40  # 260 before
+    assert is_kept(asked, found.require())
 
 
 def test_machines_of_a_stock_are_one_group_and_share_the_shortest_queue():
