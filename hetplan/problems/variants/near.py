@@ -54,6 +54,8 @@ MORE_LOOKED = 5
 """The same, each time that a plan which looked good was late on other seeds."""
 MOST_APART = 6
 """Looks at an application by itself, all of its machines alike."""
+MOST_ALIKE = 1000
+"""Numbers of machines that are thought of there, from the least that saturation allows."""
 MORE_APART = 10
 """Looks at each application from there on, beyond the most."""
 MOST_TRIED = 20_000
@@ -81,8 +83,8 @@ def _asked(pair: Serves, part: float) -> Serves:
 
 def why_none(v: Snapshot) -> str:
     """Why no plan near by is looked for ("" where it is)."""
-    if not v.sharing_types:
-        return "no machines are shared and paid whole"
+    if not v.sharing_types and v.running.any():
+        return "no machines are shared and paid whole, and what runs need not be loaded"
     if any(len(item.serves) > 1 for item in v.items):
         return "applications share instances"
     if any(pair.late for pair in v.eligible):
@@ -148,7 +150,7 @@ class Near:
 
         The others are served as they are now, while one is looked at.
         """
-        together = Counter[Unit]()
+        together, most = Counter[Unit](), self.cost(now)
         self.hopeful |= {b: (part + 1.0) / 2.0 for b, part in self.good.items() if self.queries[b] > 0}
         for b, one in enumerate(self.v.asked):
             if one.load_qps <= 0:
@@ -157,7 +159,8 @@ class Near:
                 (n * price, unit, n)
                 for unit, price in self._full.items()
                 if len(unit[1]) == 1 and self._app(unit[1][0][0]) == b
-                for n in self._numbers(unit, b)
+                for n in self._numbers(unit, b)[:MOST_ALIKE]
+                if n * price < most
             )
             looks, others = 0, self._without(now, b)
             for _, unit, n in ways:

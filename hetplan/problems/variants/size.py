@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -82,6 +82,8 @@ BUSIER = 6
 """So many plans that ask more are played, at most, once one is in time."""
 BACK = 3
 """So often, at most, the most that was in time of each application is played together."""
+LONGER = 5.0
+"""Times the length of a run, where a short one leaves open whether a cheaper plan near by is in time."""
 MOST_CONFIRMED = 3
 """So many cheaper plans near by that looked good are played, at most."""
 LOOKED_CYCLES = 10.0
@@ -284,6 +286,8 @@ class _Tries:
     tools: Tools
     formulation: str
     turn: int = 0
+    seen: dict[str, Shown] = field(default_factory=dict)
+    """By workers and routing: no plan is played twice."""
 
     def first(self) -> Draft | Infeasible:
         """The plan of the formula; where it finds none, one that asks more of its instances, up to saturation."""
@@ -298,10 +302,17 @@ class _Tries:
             made = self.way(self.v, self.ask)
         return made
 
-    def shown(self, made: Draft) -> Shown:
-        """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more."""
-        self.turn += 1
+    def shown(self, made: Draft, *, settled: bool = True) -> Shown:
+        """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more.
+
+        A short run may leave the upper end of its interval open. Then a longer one decides, if it may run: one until
+        its figures are `settled`, or so many times as long.
+        """
         plan = plan_to_simulate("variants", self.formulation, made)
+        alike = plan.model_dump_json(include={"workers", "routing"})
+        if alike in self.seen:
+            return self.seen[alike]
+        self.turn += 1
         if self.v.options.size != "auto":
             shown = shown_by(self.tools, self.v.inputs, plan, self.ask)
         else:
@@ -310,13 +321,14 @@ class _Tries:
             seed = self.ask.limits.seed + self.turn
             shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed, how=how)
             if how and shown.late and shown.late == shown.unsure:
-                # A short run may leave the upper end of its interval open: then a long one decides, if it may run.
+                longer = {} if settled or length_s is None else {"duration_s": LONGER * length_s}
                 with suppress(InputError):
-                    shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed)
+                    shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed, how=longer)
             judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
             shown = replace(shown, late=tuple(name for name in shown.late if name in judged))
         done = self.turn / self.v.options.evaluations
         self.ask.note(Event("simulated", f"applications late: {len(shown.late)}", done=done))
+        self.seen[alike] = shown
         return shown
 
     def busier(self, made: Draft, shown: Shown, late: frozenset[str]) -> tuple[Draft, Shown]:
@@ -404,7 +416,7 @@ class _Tries:
             following = drafted(found[0]) if found else None
             if following is None:
                 break
-            seen = self.shown(following)
+            seen = self.shown(following, settled=False)
             if not seen.late:
                 full = self.way(asking(asked, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
                 return (_bounded_by(full, following, AT_SATURATION), seen) if isinstance(full, Draft) else None
