@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.planner.answer import Answer, Certificate, Status, Vouched, relative_gap
-from hetplan.planner.bound_tree import BoundTree, bound_of_tree
-from hetplan.planner.point_faults import point_faults
-from hetplan.planner.safe_bound import dual_bound
+from hetplan.planner.forms.program import point_faults
+from hetplan.planner.safe_bound import BoundTree, bound_of_tree, dual_bound
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, VALUE
 
 if TYPE_CHECKING:

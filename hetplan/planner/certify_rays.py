@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.planner.answer import Answer, Certificate, Vouched
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 from hetplan.planner.safe_bound import implied_bounds, lagrangian
 from hetplan.planner.tolerances import FEASIBILITY
 

@@ -2,7 +2,7 @@
 
 A map of this floor, from the outside in::
 
-    load.py            paths, documents or models -> Inputs; every fault of every file at once; load_one.py: one file
+    load.py            paths, documents or models -> Inputs; every fault of every file at once, and what looks like another unit
     inputs.py          Inputs: profile, SLO, state, measurements, traces, and their digests
       read_json.py       bytes -> a document with one meaning (no key twice, no NaN); plain_data.py: a program's data
       file_format.py     `format` and `requires`: may this reader read it
@@ -10,7 +10,6 @@ A map of this floor, from the outside in::
       validate.py        pydantic's errors -> faults with file, path, value, reason and remedy
       references.py      every reference leads somewhere; *_references.py: what few files have; dangling*.py
       mix.py, traces.py  observed sizes -> bins; recorded arrivals -> seconds
-      unit_traps.py      seconds as ms, percent as fraction, a price per month
       canonical.py       RFC 8785 and the digests
     profile.py, pipelines.py, slo.py, state.py, workers.py    the models, made of fields.py
     plan.py, plan_sections.py, plan_policy.py   the plan's models; plan_file.py writes it, read_plan.py reads it

@@ -15,7 +15,7 @@ import numpy as np
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 from hetplan.planner.terms import Event
 from hetplan.planner.tolerances import OPTIMAL_GAP
 

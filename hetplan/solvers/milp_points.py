@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Status
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 
 if TYPE_CHECKING:
     from hetplan.planner.forms.milp import Milp, Vector

@@ -10,13 +10,12 @@ from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.verifier.actions import check_actions
-from hetplan.verifier.claims import check_claims
 from hetplan.verifier.facts import Facts, check_options, gather
 from hetplan.verifier.flow import Flow, why_not_followed
 from hetplan.verifier.follow import follow
-from hetplan.verifier.money import check_cost
 from hetplan.verifier.promises import (
     Computed,
+    check_claims,
     check_extrapolation,
     check_promises,
     not_recomputed,
@@ -25,7 +24,7 @@ from hetplan.verifier.promises import (
 )
 from hetplan.verifier.references import check_header, check_inputs, check_references, check_tables
 from hetplan.verifier.report import Report, Violation
-from hetplan.verifier.resources import check_resources, not_provided
+from hetplan.verifier.resources import check_cost, check_resources, not_provided
 from hetplan.verifier.wanted import (
     asked,
     check_capacity,

@@ -8,16 +8,15 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
-from hetplan.problems.pool.kinds import MOST_INSTANCES, Column, Matrix, Times, Type
+from hetplan.problems.pool.letters import MOST_INSTANCES, Column, Matrix, Times, Type
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run
 from hetplan.profiles.tables import Table
-from hetplan.serving.machine import instances_on, machine_price
 from hetplan.serving.reading import point_of, settings_of, statistic_of
-from hetplan.serving.runs import runs_on
+from hetplan.serving.runs import instances_on, machine_price, runs_on
 
 __all__ = ["read_columns", "read_types"]
 

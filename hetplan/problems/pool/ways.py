@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
-from hetplan.problems.pool.counts import point_of, start
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.form import fluid, read_counts
 from hetplan.problems.pool.impossible import impossible
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, holds, rate_at
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, holds, point_of, rate_at, start
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Ask

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import ONE_STEP, refuse
+from hetplan.problems.faults import ONE_STEP, Faults, refuse
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import App, RateRange, Slo
-from hetplan.serving.demand import Classes, classes_of
+from hetplan.serving.demand import Classes, Target, classes_of, response_targets
 from hetplan.serving.runs import variants_of
-from hetplan.serving.targets import Target, response_targets
 
 __all__ = ["REFUSED", "Wish", "read_wish"]
 
