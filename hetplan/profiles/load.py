@@ -19,16 +19,15 @@ from pydantic import ValidationError
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
-from hetplan.profiles.file_format import format_faults, is_newer
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.read_json import read_json, source_name
+from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.validate import collector_at_rest
 
 if TYPE_CHECKING:
     from hetplan.profiles.state import State

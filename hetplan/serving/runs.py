@@ -1,4 +1,4 @@
-"""Which runs there are, by (variant, hardware, `at`), and which of them a load is; what a whole machine holds, costs."""
+"""Which runs there are, by (variant, hardware, `at`); which of them a load is; what a whole machine holds and costs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import importlib.util
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,125 @@ from numpy.typing import NDArray
 from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Limits, Status, Stop, left_of, relative_gap
 from hetplan.planner.forms.milp import Milp, Vector
+from hetplan.planner.forms.program import point_faults
 from hetplan.planner.safe_bound import DIGITS, BoundTree
 from hetplan.planner.tolerances import GAP, OPTIMAL_GAP
-from hetplan.solvers.highs_model import DEFAULT_GAP, Found, Word
-from hetplan.solvers.milp_points import better, feasible, needs_no_engine, on_integers, seated, within_whole_bounds
+from hetplan.solvers.highs_model import DEFAULT_GAP, Found, HighsModel, Word
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
     from hetplan.planner.forms.form import Form
 
-__all__ = ["DEFAULT_GAP", "Found", "MilpEngine", "Proof", "Word", "prove_bound", "stopped"]
+__all__ = [
+    "DEFAULT_GAP",
+    "Found",
+    "MilpEngine",
+    "Proof",
+    "Word",
+    "better",
+    "feasible",
+    "needs_no_engine",
+    "on_integers",
+    "prove_bound",
+    "seated",
+    "stopped",
+    "within_whole_bounds",
+]
+
+
+EXACT = 1e-9
+"""A point whose rows hold to this (relative to their largest term) needs no second look after its integers moved; a
+bound this close to a whole number was meant as one."""
+
+
+def feasible(form: Milp, point: Vector) -> bool:
+    """Whether the point passes the check that `certify` will make."""
+    return not point_faults(form, point)[0]
+
+
+def within_whole_bounds(form: Milp) -> Milp:
+    """The form with the bounds of its whole columns drawn in to whole numbers.
+
+    Not every engine does so itself: HiGHS has been seen to return wrong optima under a bound such as 0.5 <= x.
+    """
+    lower = np.where(form.whole, np.ceil(form.lower - EXACT), form.lower)
+    upper = np.where(form.whole, np.floor(form.upper + EXACT), form.upper)
+    if np.array_equal(lower, form.lower) and np.array_equal(upper, form.upper):
+        return form
+    return replace(form, lower=lower, upper=upper)
+
+
+def seated(form: Milp, start: Vector | None) -> Vector | None:
+    """A start as an array of the form's length, or None: a start of another shape is no start."""
+    if start is None:
+        return None
+    point = np.asarray(start, dtype=float)
+    return point if point.shape == form.cost.shape and np.isfinite(point).all() else None
+
+
+def better(form: Milp, answer: Answer[Vector], start: Vector) -> Answer[Vector]:
+    """The answer, or the same with the start as its point where that is the better one."""
+    if answer.status in (Status.INFEASIBLE, Status.UNBOUNDED) or not feasible(form, start):
+        return answer
+    value, sign = form.value(start), 1.0 if form.sense == "min" else -1.0
+    if answer.value is not None and sign * answer.value <= sign * value:
+        return answer
+    status = Status.FEASIBLE if answer.status is Status.NO_ANSWER else answer.status
+    return replace(answer, status=status, point=start.copy(), value=value)
+
+
+def on_integers(form: Milp, point: Vector, limits: Limits) -> Vector:
+    """The point inside its bounds and with whole columns whole; the continuous part is solved again where that matters.
+
+    Engines return 2.9999999 for 3, and accept rows broken by as much. Where rounding that breaks a row, HiGHS solves
+    the continuous columns again around the rounded ones; if there is nothing, the engine's own point is kept.
+    """
+    clipped = np.clip(point, form.lower, form.upper) + 0.0
+    if form.pure_lp:
+        return clipped
+    rounded = np.where(form.whole, np.round(clipped), clipped)
+    faults, residual = point_faults(form, rounded)
+    if not faults and residual <= EXACT:
+        return rounded
+    from hetplan.solvers.linear import around_integers
+
+    again = around_integers(form, rounded, limits)
+    if again is not None:
+        return again
+    return clipped if faults else rounded
+
+
+def needs_no_engine(form: Milp) -> Answer[Vector] | None:
+    """The answer of a form without columns, without rows, or with bounds that cross; None for all others.
+
+    Engines differ most where there is nothing to do: some fail on an empty matrix, some take crossed bounds for an
+    error. These forms are answered here, alike for all.
+    """
+    drawn = within_whole_bounds(form)
+    lower, upper = drawn.lower, drawn.upper
+    n_rows, n_columns = form.matrix.shape
+    if (lower > upper).any() or (form.row_lower > form.row_upper).any():
+        return Answer(Status.INFEASIBLE, ray=np.zeros(n_rows), detail="bounds cross")
+    if (np.isinf(lower) & (lower > 0)).any() or (np.isinf(upper) & (upper < 0)).any():
+        return Answer(Status.INFEASIBLE, detail="a bound excludes every number")
+    if n_columns == 0:
+        from hetplan.solvers.milp_proofs import no_columns
+
+        return _empty_row(form) or no_columns(form)
+    if n_rows == 0:
+        from hetplan.solvers.milp_proofs import no_rows
+
+        return no_rows(form, lower, upper)
+    return _empty_row(form)
+
+
+def _empty_row(form: Milp) -> Answer[Vector] | None:
+    """A row without entries that 0 does not satisfy makes the form infeasible, which not every engine notices."""
+    empty = np.bincount(form.matrix.indices, minlength=form.matrix.shape[0]) == 0
+    off = empty & ((form.row_lower > 0) | (form.row_upper < 0))
+    if not off.any():
+        return None
+    return Answer(Status.INFEASIBLE, ray=np.where(off, np.where(form.row_lower > 0, 1.0, -1.0), 0.0))
 
 
 LARGEST_PROVED = 20_000
@@ -379,24 +488,12 @@ class _Relaxed:
     """The linear program without whole columns, warm from one box to the next."""
 
     def __init__(self, form: Milp, columns: NDArray[np.int64], flip: float) -> None:
-        import highspy
-
-        self.api: Any = highspy
+        model = HighsModel(replace(form, whole=np.zeros_like(form.whole)))
+        self.api, self.highs = model.api, model.highs
         self.columns, self.flip, self.work = columns.astype(np.int32), flip, 0
-        self.size = sum(form.matrix.shape)
-        self.rows = form.matrix.shape[0]
-        highs: Any = highspy.Highs()
-        for option, setting in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
-            highs.setOptionValue(option, setting)
-        highs.setOptionValue("small_matrix_value", 1e-12)
-        sense = highspy.ObjSense.kMinimize if form.sense == "min" else highspy.ObjSense.kMaximize
-        highs.passModel(
-            form.cost.size, self.rows, int(form.matrix.nnz), int(highspy.MatrixFormat.kColwise), int(sense),
-            float(form.offset), form.cost, form.lower, form.upper, form.row_lower, form.row_upper,
-            form.matrix.indptr.astype(np.int32), form.matrix.indices.astype(np.int32), form.matrix.data,
-            np.zeros(form.cost.size, dtype=np.int32),
-        )  # fmt: skip
-        self.highs = highs
+        self.rows, self.size = form.row_lower.size, sum(form.matrix.shape)
+        for option, setting in (("threads", 1), ("presolve", "off"), ("solver", "simplex")):
+            self.highs.setOptionValue(option, setting)
 
     def solved(self, lower: Vector, upper: Vector) -> tuple[float, Vector | None, Vector]:
         """The value as a minimum (inf: there is none), the point, and multipliers that prove it."""

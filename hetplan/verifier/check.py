@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.validate import collector_at_rest
 from hetplan.verifier.actions import check_actions
 from hetplan.verifier.facts import Facts, check_options, gather
 from hetplan.verifier.flow import Flow, why_not_followed
@@ -32,7 +32,6 @@ from hetplan.verifier.wanted import (
     check_late,
     check_latency,
     declined,
-    is_pipeline,
     largest_rates,
 )
 
@@ -127,8 +126,9 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
     if asked(facts):
-        why_not = "routes of a pipeline after losses are not computed"
-        skipped += [f"{name}: {why_not}" for name in names if is_pipeline(facts, name)]
+        from hetplan.verifier.losses import not_computed
+
+        skipped += not_computed(facts, names)
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 

@@ -79,16 +79,10 @@ def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated
     app = pool.wish.app_id
     if simulated is None:
         derate = pool.options.derate
-        basis, value = f"derate {derate:g} of the fluid rate", derate * rated.lam
         return Promise(
-            app=app,
-            quantity="rate_qps",
-            relation=">=",
-            value=value,
-            model="fluid",
-            basis=basis,
-            extrapolated=extrapolated,
-        )
+            app=app, quantity="rate_qps", relation=">=", value=derate * rated.lam, model="fluid",
+            basis=f"derate {derate:g} of the fluid rate", extrapolated=extrapolated,
+        )  # fmt: skip
     return simulated.promise(app, extrapolated)
 
 

@@ -60,8 +60,8 @@ def flows(pool: Pool, per_type: Counts | Vector, *, rounds: int = ROUNDS) -> tup
     """A rate that these instances carry, and the shares of each class over types; 0 where they carry none.
 
     Every class starts in proportion to what each type could do of it; then, round by round, shares move from types
-    that are busy to those that are not. The best round counts. It is a rate that can be kept, not the highest. No engine
-    and no time limit is needed: so a limit that stops an engine early still leaves a plan.
+    that are busy to those that are not. The best round counts. It is a rate that can be kept, not the highest. No
+    engine is needed: so a limit that stops an engine early still leaves a plan.
     """
     n = np.asarray(per_type, dtype=np.float64)
     allowed = _in_time(pool, n > 0)

@@ -28,12 +28,12 @@ from hetplan.problems.variants.kinds import (
     rooms_of,
 )
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
+from hetplan.profiles.validate import collector_at_rest
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import Classes, classes_of, stated_qps
 from hetplan.serving.law import Law, OffTable
