@@ -136,11 +136,8 @@ def _no_twins(value: object) -> object:
         seen: dict[str, str] = {}
         for key in value:
             if seen.setdefault(key.lower(), key) != key:
-                raise wrong(
-                    f"ids are read in lower case, so {key!r} and {seen[key.lower()]!r} are the same id",
-                    "Rename one of them.",
-                    at=(key,),
-                )
+                why = f"ids are read in lower case, so {key!r} and {seen[key.lower()]!r} are the same id"
+                raise wrong(why, "Rename one of them.", at=(key,))
     return value
 
 

@@ -231,12 +231,11 @@ def _document(source: Given, kind: str, name: str, model_type: type[Model]) -> A
         # The format is a default in the model, never in a file.
         return read_json({"format": vars(source).get("format"), **document}, file=name)
     if not isinstance(source, str | os.PathLike | bytes | Mapping):
-        raise InputError.one(
-            file=name,
-            value=type(source).__name__,
-            why=f"a path, the bytes of a file, a dict or a {model_type.__name__}",
-            remedy=f"Give the {kind} as one of these.",
+        why, remedy = (
+            f"a path, the bytes of a file, a dict or a {model_type.__name__}",
+            f"Give the {kind} as one of these.",
         )
+        raise InputError.one(file=name, value=type(source).__name__, why=why, remedy=remedy)
     return read_json(source, file=name)
 
 

@@ -106,11 +106,8 @@ def _decoded(data: bytes, file: str) -> str:
         why = f"text in UTF-8; byte {error.start} is none"
         raise InputError.one(file=file, value=f"0x{data[error.start]:02x}", why=why, remedy=remedy) from None
     if not text.strip():
-        raise InputError.one(
-            file=file,
-            why="a JSON object; the file is empty",
-            remedy="`hetplan init` writes a first profile and SLO; `hetplan schema` says what may be there.",
-        )
+        remedy = "`hetplan init` writes a first profile and SLO; `hetplan schema` says what may be there."
+        raise InputError.one(file=file, why="a JSON object; the file is empty", remedy=remedy)
     return text
 
 
@@ -146,15 +143,8 @@ _FORMAT = re.compile(r"hetplan/([a-z]+)/(\d{1,6})\.(\d{1,6})\Z")
 def format_faults(document: Any, kind: str, file: str) -> list[Fault]:
     """What is wrong with a document as a whole: no object, another kind, another major version, unknown features."""
     if not isinstance(document, Mapping):
-        return [
-            Fault(
-                file=file,
-                path="$",
-                value=shortened(document),
-                why="a JSON object at the top",
-                remedy=f'Start with {{"format": "{_own(kind)}", ...}}.',
-            )
-        ]
+        remedy = f'Start with {{"format": "{_own(kind)}", ...}}.'
+        return [Fault(file, "$", shortened(document), "a JSON object at the top", remedy)]
     return _version_faults(document, kind, file) + _feature_faults(document, kind, file)
 
 
