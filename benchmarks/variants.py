@@ -42,9 +42,9 @@ from hetplan.planner.draft import Draft
 from hetplan.planning_again import Planner
 from hetplan.problems.variants.baselines.rules import greedy_counts
 from hetplan.problems.variants.question import Variants
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
+from hetplan.profiles.validate import collector_at_rest
 
 Row = dict[str, Any]
 PLANNED = {"size": "planned"}

@@ -18,42 +18,32 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "Answer": "hetplan.planner.answer",
-    "Cancelled": "hetplan.errors",
-    "Event": "hetplan.planner.contract",
-    "Fault": "hetplan.errors",
-    "HetplanError": "hetplan.errors",
-    "InputError": "hetplan.errors",
-    "Inputs": "hetplan.profiles.inputs",
-    "Limits": "hetplan.planner.answer",
-    "NoPlan": "hetplan.errors",
-    "NoSolver": "hetplan.errors",
-    "Outcome": "hetplan.planner.outcome",
-    "Plan": "hetplan.profiles.plan",
-    "PlanRejected": "hetplan.errors",
-    "Planner": "hetplan.planning_again",
-    "Profile": "hetplan.profiles.profile",
-    "Repair": "hetplan.planner.draft",
-    "Slo": "hetplan.profiles.slo",
-    "SolverFailed": "hetplan.errors",
-    "State": "hetplan.profiles.state",
-    "Tools": "hetplan.planner.contract",
-    "certify": "hetplan.planner.forms.form",
-    "compare_plans": "hetplan.studies.comparison",
-    "explain": "hetplan.studies.explain",
-    "load_inputs": "hetplan.profiles.load",
-    "load_profile": "hetplan.profiles.load_one",
-    "load_slo": "hetplan.profiles.load_one",
-    "load_state": "hetplan.profiles.load_one",
-    "read_plan": "hetplan.profiles.read_plan",
-    "robust": "hetplan.studies.robust",
-    "simulate": "hetplan.judging",
-    "solve": "hetplan.front_door",
-    "verify": "hetplan.judging",
-    "whatif": "hetplan.studies.whatif",
-    "write_plan": "hetplan.profiles.plan_file",
+_NAMES = {
+    "errors": "Cancelled Fault HetplanError InputError NoPlan NoSolver PlanRejected SolverFailed",
+    "front_door": "solve",
+    "judging": "simulate verify",
+    "planner.answer": "Answer Limits",
+    "planner.contract": "Event Tools",
+    "planner.draft": "Repair",
+    "planner.forms.form": "certify",
+    "planner.outcome": "Outcome",
+    "planning_again": "Planner",
+    "profiles.inputs": "Inputs",
+    "profiles.load": "load_inputs",
+    "profiles.load_one": "load_profile load_slo load_state",
+    "profiles.plan": "Plan",
+    "profiles.plan_file": "write_plan",
+    "profiles.profile": "Profile",
+    "profiles.read_plan": "read_plan",
+    "profiles.slo": "Slo",
+    "profiles.state": "State",
+    "studies.comparison": "compare_plans",
+    "studies.explain": "explain",
+    "studies.robust": "robust",
+    "studies.whatif": "whatif",
 }
+"""Module -> what it offers here."""
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Answer",
@@ -131,7 +121,7 @@ def __getattr__(name: str) -> Any:
     where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"module 'hetplan' has no attribute {name!r}")
-    value = getattr(import_module(where), name)
+    value = getattr(import_module(f"hetplan.{where}"), name)
     globals()[name] = value
     return value
 

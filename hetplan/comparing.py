@@ -42,8 +42,8 @@ from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
 from hetplan.profiles.canonical import digest
 from hetplan.replanned import PLAYED, Recipes
+from hetplan.serving.demand import response_targets
 from hetplan.serving.system import System
-from hetplan.serving.targets import response_targets
 from hetplan.simulator.autoscale import following_plans, system_of
 from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
 from hetplan.simulator.day_text import promised_of_text

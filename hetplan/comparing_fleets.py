@@ -21,7 +21,7 @@ from hetplan.profiles.plan_periods import of_period, period_at
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import Survive
 from hetplan.replanned import Recipes, play_recipes
-from hetplan.serving.machine import machine_price, times
+from hetplan.serving.runs import machine_price, times
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import System
 from hetplan.simulator.following import Names

@@ -25,7 +25,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
 from hetplan.replanned import Recipes
 from hetplan.serving.loads import worker_price
-from hetplan.serving.machine import machine_price
+from hetplan.serving.runs import machine_price
 from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
 from hetplan.simulator.following import Foresight
 from hetplan.simulator.runs import seed_of

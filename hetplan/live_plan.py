@@ -10,7 +10,7 @@ from hetplan.errors import InputError
 from hetplan.problems.compound.draft import chosen_of, routes_of, workers_of
 from hetplan.problems.compound.form import Asked
 from hetplan.problems.compound.wish import Query, Way
-from hetplan.profiles.fields import is_id
+from hetplan.profiles.fields import ID
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
@@ -45,7 +45,7 @@ def check_kinds(queries: Sequence[Query]) -> None:
 
 def check_name(name: str) -> None:
     """Names of queries become names of workers, loads and routes."""
-    if not is_id(name) or len(name) > LONGEST:
+    if not ID.match(name) or len(name) > LONGEST:
         why = f"what is applied is named by at most {LONGEST} of a-z, 0-9, '.', '_' and '-'"
         raise InputError.one(path="line", value=name, why=why, remedy="Name the query otherwise.")
 

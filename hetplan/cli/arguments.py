@@ -13,7 +13,6 @@ from hetplan.errors import Fault, InputError
 __all__ = [
     "AsJson",
     "Formulation",
-    "HostsFileOption",
     "Measured",
     "MethodFile",
     "PlanFile",
@@ -23,7 +22,6 @@ __all__ = [
     "SloFile",
     "StateFile",
     "Unchecked",
-    "Wait",
     "file_option",
     "method_from",
     "option",
@@ -118,9 +116,3 @@ def _value(text: str) -> Any:
         return json.loads(text, parse_constant=str)
     except ValueError:
         return text
-
-
-HostsFileOption = Annotated[Path, file_option("--hosts", "FILE", "Trusted file: hosts, models, time-outs.")]
-Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait so long while another command is at work.")
-]

@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
-from hetplan.cli.page import printable
+from hetplan.cli.output import printable
 from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetplan.cli.arguments import AsJson, option
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.errors import InputError
 

@@ -12,8 +12,7 @@ import typer
 
 from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile
 from hetplan.cli.given_files import plan_from
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import number
+from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.errors import InputError
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hetplan.cli.arguments import AsJson, PlanFile, option
 from hetplan.cli.given_files import plan_from
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:

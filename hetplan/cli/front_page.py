@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Page, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:

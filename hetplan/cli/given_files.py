@@ -1,18 +1,27 @@
-"""Plans, traces and methods by the paths that a command was given, and the plan that was applied last."""
+"""Plans, traces, methods and hosts by the paths that a command was given, and the plan that was applied last."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
 
-__all__ = ["KEPT_PLAN", "keep_plan", "plan_from", "read_method", "trace_from"]
+__all__ = ["KEPT_PLAN", "HostsFileOption", "Wait", "keep_plan", "plan_from", "read_method", "trace_from"]
+
+HostsFileOption = Annotated[
+    Path, typer.Option("--hosts", metavar="FILE", readable=False, help="Trusted file: hosts, models, time-outs.")
+]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="Wait so long while another command is at work.")
+]
 
 KEPT_PLAN = "watched-plan.json"
 """The plan that was applied last, beside the record of its deployment."""

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hetplan.cli.arguments import AsJson, HostsFileOption, Wait
-from hetplan.cli.given_files import keep_plan, plan_from
+from hetplan.cli.arguments import AsJson
+from hetplan.cli.given_files import HostsFileOption, Wait, keep_plan, plan_from
 from hetplan.cli.long_work import interruptible
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import number
+from hetplan.cli.output import Exit, Output, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hetplan.cli.arguments import AsJson, HostsFileOption
+from hetplan.cli.arguments import AsJson
+from hetplan.cli.given_files import HostsFileOption
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
 

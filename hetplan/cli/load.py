@@ -14,8 +14,7 @@ import typer
 from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile, file_option, option
 from hetplan.cli.given_files import plan_from, trace_from
 from hetplan.cli.load_text import TextLoad, text_load
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Exit, Output, Page, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from hetplan.cli.arguments import AsJson, HostsFileOption
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.arguments import AsJson
+from hetplan.cli.given_files import HostsFileOption, plan_from
 from hetplan.cli.output import Exit, Output
 
 __all__ = ["ScalingForm", "manifests"]

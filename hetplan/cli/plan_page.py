@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Page, number
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome

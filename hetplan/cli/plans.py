@@ -10,8 +10,7 @@ import typer
 
 from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked, option
 from hetplan.cli.given_files import plan_from
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.cli.plan_page import show_plan
 from hetplan.cli.policy_page import draw_policies, write_svg
 from hetplan.errors import InputError

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetplan.cli.page import Page, number, printable
+from hetplan.cli.output import Page, number, printable
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:

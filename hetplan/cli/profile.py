@@ -192,7 +192,7 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_laws(out: Output, engines: MeasuredEngines) -> None:
-    from hetplan.cli.page import number
+    from hetplan.cli.output import number
 
     names = ("base", "token", "kv token", "sequence", "pair")
     rows = [
@@ -214,7 +214,7 @@ def _show_laws(out: Output, engines: MeasuredEngines) -> None:
 
 
 def _show(out: Output, wish: Wish, found: Measurements) -> None:
-    from hetplan.cli.page import number
+    from hetplan.cli.output import number
     from hetplan.measure.profile_cell import figures_of
 
     rows = []

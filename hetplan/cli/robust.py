@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import number
+from hetplan.cli.output import Exit, Output, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:

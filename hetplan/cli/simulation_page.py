@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Page, number
 
 if TYPE_CHECKING:
     from hetplan.simulator.figures import Estimate

@@ -149,9 +149,8 @@ def _ready(output: str | None, front: Path | None, *, as_json: bool, repair: int
         return
     if output == "-":
         if as_json:
-            raise InputError.one(
-                file="-o -", why="--json writes to stdout as well", remedy="Give the plan a file: -o plan.json."
-            )
+            why = "--json writes to stdout as well"
+            raise InputError.one(file="-o -", why=why, remedy="Give the plan a file: -o plan.json.")
         return
     folder = Path(output).resolve().parent
     if not folder.is_dir():
@@ -159,9 +158,8 @@ def _ready(output: str | None, front: Path | None, *, as_json: bool, repair: int
     if Path(output).is_dir():
         raise InputError.one(file=output, why="this is a folder", remedy=f"Name a file, such as {output}/plan.json.")
     if not os.access(folder, os.W_OK):
-        raise InputError.one(
-            file=output, why=f"the folder {folder} is read-only for you", remedy="Name another, or use -o - for stdout."
-        )
+        why = f"the folder {folder} is read-only for you"
+        raise InputError.one(file=output, why=why, remedy="Name another, or use -o - for stdout.")
 
 
 def _solve(

@@ -14,19 +14,17 @@ import typer
 from hetplan.cli.arguments import (
     AsJson,
     Formulation,
-    HostsFileOption,
     Measured,
     MethodFile,
     Profiles,
     Question,
     Settings,
     SloFile,
-    Wait,
     file_option,
     method_from,
     option,
 )
-from hetplan.cli.given_files import KEPT_PLAN, keep_plan
+from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile

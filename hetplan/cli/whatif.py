@@ -22,8 +22,7 @@ from hetplan.cli.arguments import (
     option,
     read_settings,
 )
-from hetplan.cli.output import Exit, Output
-from hetplan.cli.page import Page, number
+from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetplan.cli.page import Page
+from hetplan.cli.output import Page
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome

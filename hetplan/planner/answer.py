@@ -65,12 +65,9 @@ class Limits:
         }
         for name, is_wrong in wrong.items():
             if is_wrong:
-                raise InputError.one(
-                    path=f"limits.{name}",
-                    value=getattr(self, name),
-                    why="a limit is a number that is not negative; threads are at least 1",
-                    remedy="Give such a number, or leave the limit out.",
-                )
+                why = "a limit is a number that is not negative; threads are at least 1"
+                remedy = "Give such a number, or leave the limit out."
+                raise InputError.one(path=f"limits.{name}", value=getattr(self, name), why=why, remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,6 @@ class Certificate:
     certified_bound: float | None = None
     infeasible: Vouched = Vouched.NONE
     residual: float = 0.0
-    detail: str = ""
 
     @property
     def sound(self) -> bool:

@@ -79,15 +79,10 @@ class Asking:
             return float("inf")
         return max(0.0, self.limits.seconds - (self._clock() - self._began))
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the conversation began."""
-        return self._clock() - self._began
-
     def note(self, event: Event) -> None:
         """Pass progress on, stamped with the time."""
         if self._on_event is not None:
-            self._on_event(replace(event, seconds=self.elapsed))
+            self._on_event(replace(event, seconds=self._clock() - self._began))
 
     def __call__(
         self,

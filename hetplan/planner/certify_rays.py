@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.planner.answer import Answer, Certificate, Vouched
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 from hetplan.planner.safe_bound import implied_bounds, lagrangian
 from hetplan.planner.tolerances import FEASIBILITY
 
@@ -53,7 +53,7 @@ def certify_infeasible(form: Program, answer: Answer[Vector]) -> Certificate:
 def certify_unbounded(form: Program, answer: Answer[Vector]) -> Certificate:
     """A direction that keeps every row and bound and improves the objective for ever, from a feasible point."""
     if answer.ray is None or np.shape(answer.ray) != form.cost.shape:
-        return Certificate(detail="unbounded is the engine's word; no ray was given")
+        return Certificate()  # unbounded is the engine's word: no ray was given
     ray = np.asarray(answer.ray, dtype=float)
     scale = float(np.max(np.abs(ray), initial=0.0))
     if not np.isfinite(scale) or scale == 0.0:
@@ -70,6 +70,6 @@ def certify_unbounded(form: Program, answer: Answer[Vector]) -> Certificate:
     if blocked or slope >= 0.0:
         return Certificate(faults=("the ray of an unbounded answer leaves the form or does not improve it",))
     if answer.point is None:
-        return Certificate(detail="the ray holds; that the form is feasible at all is the engine's word")
+        return Certificate()  # the ray holds; that the form is feasible at all is the engine's word
     faults, _ = point_faults(form, np.asarray(answer.point, dtype=float))
     return Certificate(faults=tuple(faults), vouched=Vouched.NONE if faults else Vouched.CERTIFIED)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from hetplan.errors import Cancelled
 from hetplan.planner.answer import Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking, Record
-from hetplan.planner.bound_tree import BoundTree, written_tree
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.safe_bound import BoundTree, written_tree
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
 from hetplan.profiles.inputs import Inputs

@@ -85,46 +85,40 @@ def verdict(finding: Finding) -> Verdict:
     """
     if finding.found is Found.PLAN:
         return _with_plan(finding)
-    if finding.interrupted:
-        return Verdict(Exit.INTERRUPTED, "interrupted before a plan was found")
-    if finding.recheck_disagrees:
-        return Verdict(Exit.CHECK_FAILED, "a second engine disagrees that no plan can exist")
-    if finding.recheck_absent and finding.found is not Found.NOTHING:
-        return Verdict(Exit.CHECK_FAILED, "the second engine that was named took no part")
-    if finding.found is Found.INFEASIBLE:
-        return Verdict(Exit.INFEASIBLE, "no plan can keep the whole wish")
-    if finding.found is Found.NOT_FOUND:
-        return Verdict(Exit.INFEASIBLE, "no plan that meets the targets was found")
-    return Verdict(Exit.NO_PLAN, "a limit ended the work before a plan was found")
+    nothing, infeasible = finding.found is Found.NOTHING, finding.found is Found.INFEASIBLE
+    return _first(
+        (finding.interrupted, Exit.INTERRUPTED, "interrupted before a plan was found"),
+        (finding.recheck_disagrees, Exit.CHECK_FAILED, "a second engine disagrees that no plan can exist"),
+        (finding.recheck_absent and not nothing, Exit.CHECK_FAILED, "the second engine that was named took no part"),
+        (infeasible, Exit.INFEASIBLE, "no plan can keep the whole wish"),
+        (finding.found is Found.NOT_FOUND, Exit.INFEASIBLE, "no plan that meets the targets was found"),
+        (True, Exit.NO_PLAN, "a limit ended the work before a plan was found"),
+    )
 
 
 def _with_plan(finding: Finding) -> Verdict:
-    if finding.violations:
-        return Verdict(Exit.CHECK_FAILED, f"the plan fails its verification ({finding.violations} violations)")
-    if finding.recheck_disagrees:
-        return Verdict(Exit.CHECK_FAILED, "a second engine disagrees")
-    if finding.recheck_absent:
-        return Verdict(Exit.CHECK_FAILED, "the second engine that was named took no part")
-    if finding.promise_broken:
-        return Verdict(Exit.CHECK_FAILED, "simulation or measurement breaks a promise")
-    if finding.unchecked and not finding.unchecked_allowed:
-        return Verdict(Exit.CHECK_FAILED, "the question has no check of its own; --allow-unchecked accepts the plan")
-    if finding.interrupted:
-        return Verdict(Exit.INTERRUPTED, "interrupted; this is the best plan so far")
-    if finding.target_missed:
-        return Verdict(Exit.INFEASIBLE, "a stated target cannot be met")
-    if finding.proof_required and not finding.proved:
-        return Verdict(Exit.GAP_NOT_REACHED, "the plan is verified, its bound is not proved")
-    if finding.gap_asked is not None and not _within(finding.gap_reached, finding.gap_asked):
-        reached = "no gap" if finding.gap_reached is None else f"gap {finding.gap_reached:.2g}"
-        return Verdict(
-            Exit.GAP_NOT_REACHED, f"the plan is verified, with {reached} where {finding.gap_asked:g} was asked"
-        )
-    return Verdict(Exit.OK, "verified")
+    asked, gap = finding.gap_asked, finding.gap_reached
+    reached = "no gap" if gap is None else f"gap {gap:.2g}"
+    missed = asked is not None and (gap is None or gap > asked + NO_GAP)
+    unchecked = finding.unchecked and not finding.unchecked_allowed
+    count = finding.violations
+    return _first(
+        (count > 0, Exit.CHECK_FAILED, f"the plan fails its verification ({count} violations)"),
+        (finding.recheck_disagrees, Exit.CHECK_FAILED, "a second engine disagrees"),
+        (finding.recheck_absent, Exit.CHECK_FAILED, "the second engine that was named took no part"),
+        (finding.promise_broken, Exit.CHECK_FAILED, "simulation or measurement breaks a promise"),
+        (unchecked, Exit.CHECK_FAILED, "the question has no check of its own; --allow-unchecked accepts the plan"),
+        (finding.interrupted, Exit.INTERRUPTED, "interrupted; this is the best plan so far"),
+        (finding.target_missed, Exit.INFEASIBLE, "a stated target cannot be met"),
+        (finding.proof_required and not finding.proved, Exit.GAP_NOT_REACHED,
+         "the plan is verified, its bound is not proved"),
+        (missed, Exit.GAP_NOT_REACHED, f"the plan is verified, with {reached} where {asked or 0.0:g} was asked"),
+        (True, Exit.OK, "verified"),
+    )  # fmt: skip
 
 
-def _within(reached: float | None, asked: float) -> bool:
-    return reached is not None and reached <= asked + NO_GAP
+def _first(*lines: tuple[bool, Exit, str]) -> Verdict:
+    return next(Verdict(code, reason) for holds, code, reason in lines if holds)
 
 
 def plan_status(*, gap: float | None, scope: str, allowed: float, searched: bool = False) -> PlanStatus:

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from hetplan.problems.compound import wish as compound
-from hetplan.problems.fields import OF_FLEETS
+from hetplan.problems.faults import OF_FLEETS
 from hetplan.problems.llm import wish as llm
 from hetplan.problems.pipeline import wish as pipeline
 from hetplan.problems.policy import wish as policy

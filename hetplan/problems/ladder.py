@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hetplan.planner.terms import Obstacle
@@ -47,39 +49,15 @@ def _beside(inputs: Inputs) -> Iterator[Obstacle]:
         yield from of_another_question(inputs)
 
 
-def compound(inputs: Inputs) -> tuple[Obstacle, ...]:
-    """What keeps these files from asking for compound plans."""
-    from hetplan.problems.compound.fits import obstacles
-
+def _in_its_room(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
+    obstacles = import_module(f"hetplan.problems.{question}.fits").obstacles
     return (*_beside(inputs), *obstacles(inputs))
 
 
-def pipeline(inputs: Inputs) -> tuple[Obstacle, ...]:
-    """What keeps these files from asking for pipelines."""
-    from hetplan.problems.pipeline.fits import obstacles
-
-    return (*_beside(inputs), *obstacles(inputs))
-
-
-def policy(inputs: Inputs) -> tuple[Obstacle, ...]:
-    """What keeps these files from asking for a policy."""
-    from hetplan.problems.policy.fits import obstacles
-
-    return (*_beside(inputs), *obstacles(inputs))
-
-
-def variants(inputs: Inputs) -> tuple[Obstacle, ...]:
-    """What keeps these files from asking for variants."""
-    from hetplan.problems.variants.fits import obstacles
-
-    return (*_beside(inputs), *obstacles(inputs))
-
-
-def pool(inputs: Inputs) -> tuple[Obstacle, ...]:
-    """What keeps these files from asking for a pool."""
-    from hetplan.problems.pool.fits import obstacles
-
-    return (*_beside(inputs), *obstacles(inputs))
+compound, pipeline, policy, variants, pool = (
+    partial(_in_its_room, question) for question in ("compound", "pipeline", "policy", "variants", "pool")
+)
+"""What keeps these files from asking for compound plans, pipelines, a policy, variants, a pool."""
 
 
 def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:

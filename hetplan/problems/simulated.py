@@ -17,8 +17,8 @@ from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
 from hetplan.profiles.slo import App
+from hetplan.serving.demand import response_targets
 from hetplan.serving.strictest import late_share, strictest
-from hetplan.serving.targets import response_targets
 
 __all__ = [
     "CHOSEN_AT",

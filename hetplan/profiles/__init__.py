@@ -2,15 +2,13 @@
 
 A map of this floor, from the outside in::
 
-    load.py            paths, documents or models -> Inputs; every fault of every file at once; load_one.py: one file
+    load.py            paths, documents or models -> Inputs; every fault of every file at once, and odd units
     inputs.py          Inputs: profile, SLO, state, measurements, traces, and their digests
-      read_json.py       bytes -> a document with one meaning (no key twice, no NaN); plain_data.py: a program's data
-      file_format.py     `format` and `requires`: may this reader read it
+      read_json.py       bytes -> a document with one meaning, of a `format` that this reader may read; plain_data.py
       merge.py           several profile files -> one document, and which file each thing came from
       validate.py        pydantic's errors -> faults with file, path, value, reason and remedy
       references.py      every reference leads somewhere; *_references.py: what few files have; dangling*.py
       mix.py, traces.py  observed sizes -> bins; recorded arrivals -> seconds
-      unit_traps.py      seconds as ms, percent as fraction, a price per month
       canonical.py       RFC 8785 and the digests
     profile.py, pipelines.py, slo.py, state.py, workers.py    the models, made of fields.py
     plan.py, plan_sections.py, plan_policy.py   the plan's models; plan_file.py writes it, read_plan.py reads it

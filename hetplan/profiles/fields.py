@@ -62,7 +62,7 @@ __all__ = [
 NANO = 10**9
 """Money is an integer count of 1/NANO currency units per hour: sums and comparisons are exact."""
 
-_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
+ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 
 
 class Model(BaseModel):
@@ -115,29 +115,19 @@ def wrong(why: str, remedy: str = "", *, at: tuple[str | int, ...] = ()) -> Pyda
     return PydanticCustomError("hetplan", "{why}", {"why": why, "remedy": remedy, "at": at})
 
 
-def is_id(value: str) -> bool:
-    """Whether this may name something in a file."""
-    return _ID.match(value) is not None
-
-
 def as_id(value: object, info: ValidationInfo) -> object:
     """The id in lower case; an error where it is none."""
-    if not isinstance(value, str) or _ID.match(value):
+    if not isinstance(value, str) or ID.match(value):
         return value
     lowered = value.lower()
-    if not _ID.match(lowered):
-        raise wrong(
-            "an id is 1 to 63 of a-z 0-9 . _ - and starts with a letter or digit",
-            f"Write for instance {_near_id(value)!r}.",
-        )
+    if not ID.match(lowered):
+        near = re.sub(r"[^a-z0-9._-]+", "-", lowered).strip("._-")[:63] or "x1"
+        why = "an id is 1 to 63 of a-z 0-9 . _ - and starts with a letter or digit"
+        raise wrong(why, f"Write for instance {near!r}.")
     if isinstance(info.context, Mapping):
         # The loader hands in a list; what was normalised is reported once, as a warning.
         info.context.get("normalised", []).append(value)
     return lowered
-
-
-def _near_id(value: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", value.lower()).strip("._-")[:63] or "x1"
 
 
 def _no_twins(value: object) -> object:
@@ -146,11 +136,8 @@ def _no_twins(value: object) -> object:
         seen: dict[str, str] = {}
         for key in value:
             if seen.setdefault(key.lower(), key) != key:
-                raise wrong(
-                    f"ids are read in lower case, so {key!r} and {seen[key.lower()]!r} are the same id",
-                    "Rename one of them.",
-                    at=(key,),
-                )
+                why = f"ids are read in lower case, so {key!r} and {seen[key.lower()]!r} are the same id"
+                raise wrong(why, "Rename one of them.", at=(key,))
     return value
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.file_format import VERSIONS
+from hetplan.profiles.read_json import VERSIONS
 from hetplan.profiles.read_text import read_text
 
 __all__ = [

@@ -1,38 +1,49 @@
 """From files (or documents, or models) to `Inputs`: read, merged, validated, cross-checked, hashed.
 
 All faults of all files are raised together, in one `InputError`. A thing with a fault of its own is set aside, and the
-references of everything else are still checked.
+references of everything else are still checked. A number in the wrong unit (seconds as ms, a price per month) gives a
+plan of no use without any error: so plans warn of what is outside the usual ranges.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.dangling import known_ids
-from hetplan.profiles.fields import Model
-from hetplan.profiles.file_format import format_faults, is_newer
+from hetplan.profiles.fields import NANO, Model
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.read_json import read_json, source_name
+from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.unit_traps import suspicious_profile, suspicious_slo
+from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.validate import collector_at_rest
 
 if TYPE_CHECKING:
     from hetplan.profiles.state import State
     from hetplan.profiles.validation_faults import Located
 
-__all__ = ["Given", "Loaded", "count_observed", "load_inputs", "read_kind"]
+__all__ = [
+    "Given",
+    "Loaded",
+    "Suspicion",
+    "count_observed",
+    "load_inputs",
+    "read_kind",
+    "suspicious_profile",
+    "suspicious_slo",
+]
+
 
 M = TypeVar("M", bound=Model)
 Given = str | os.PathLike[str] | bytes | Mapping[str, Any] | Model
@@ -220,12 +231,11 @@ def _document(source: Given, kind: str, name: str, model_type: type[Model]) -> A
         # The format is a default in the model, never in a file.
         return read_json({"format": vars(source).get("format"), **document}, file=name)
     if not isinstance(source, str | os.PathLike | bytes | Mapping):
-        raise InputError.one(
-            file=name,
-            value=type(source).__name__,
-            why=f"a path, the bytes of a file, a dict or a {model_type.__name__}",
-            remedy=f"Give the {kind} as one of these.",
+        why, remedy = (
+            f"a path, the bytes of a file, a dict or a {model_type.__name__}",
+            f"Give the {kind} as one of these.",
         )
+        raise InputError.one(file=name, value=type(source).__name__, why=why, remedy=remedy)
     return read_json(source, file=name)
 
 
@@ -286,3 +296,132 @@ def count_observed(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
     from hetplan.profiles.observed import count_sizes
 
     return count_sizes(slo, file_of)
+
+
+Suspicion = tuple[str, str, str]
+"""(code, place, text), as `Inputs.warnings` holds them."""
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """The usual range of a key, and what a number outside it might be."""
+
+    low: float
+    high: float
+    below: str
+    above: str
+
+    def complaint(self, value: float) -> str:
+        if value and value < self.low:
+            return self.below
+        return self.above if value > self.high else ""
+
+
+_LATENCY = _Usual(1.0, 1e5, "are these seconds? {key} is in milliseconds", "is this microseconds?")
+_SECONDS = _Usual(0.0, 36_000.0, "", "are these milliseconds? {key} is in seconds")
+_MEMORY = _Usual(1e-3, 16_384.0, "is this TiB?", "are these MiB or bytes? {key} is in GiB")
+_MEMORY_GPU = _Usual(1e-3, 1024.0, "is this TiB?", "are these MiB or bytes? {key} is in GiB")
+_PRICE = _Usual(0.0, 150.0, "", "is this per month or year? Prices are per hour")
+"""The dearest machines that can be rented by the hour cost about 100."""
+_PRICE_ELSEWHERE = _Usual(0.0, 1e5, "", _PRICE.above)
+_LIKE_THE_DOLLAR = frozenset({"USD", "EUR", "GBP", "CHF", "CAD", "AUD", "NZD", "SGD"})
+_OUTLIER = 100.0
+"""Times the median of the other offers: no profile compares machines so far apart, but a month has 730 hours."""
+_BANDWIDTH = _Usual(0.01, 1e6, "is this Gbit/s?", "are these bits per second? {key} is in Mbit/s")
+
+
+def _unusual(usual: _Usual, value: float | None, at: str, key: str) -> Iterator[Suspicion]:
+    complaint = usual.complaint(value) if value is not None else ""
+    if complaint:
+        yield ("W-unit", at, f"{value:g} is unusual: {complaint.format(key=key)}")
+
+
+def _memory(needs: dict[str, float], at: str) -> Iterator[Suspicion]:
+    for key, amount in needs.items():
+        # Nearly all are between what is small and what is large of either kind.
+        if key.endswith("_gib") and not _MEMORY_GPU.low <= amount <= _MEMORY_GPU.high:
+            yield from _unusual(_MEMORY_GPU if "gpu" in key else _MEMORY, amount, f"{at}.{key}", key)
+
+
+def suspicious_profile(profile: Profile) -> Iterator[Suspicion]:
+    """Numbers of a profile that are possible, but look like another unit."""
+    for name, hardware in profile.hardware.items():
+        at = f"hardware.{name}"
+        yield from _unusual(_SECONDS, hardware.startup_s, f"{at}.startup_s", "startup_s")
+        yield from _memory(hardware.provides, f"{at}.provides")
+    yield from _prices(profile)
+    for number, link in enumerate(profile.links):
+        at = f"links[{number}]"
+        yield from _unusual(_BANDWIDTH, link.bandwidth_mbps, f"{at}.bandwidth_mbps", "bandwidth_mbps")
+        yield from _unusual(_Usual(0.001, 1e4, "are these seconds?", "is this microseconds?"), link.latency_ms, at, "")
+    for name, variant in profile.variants.items():
+        for number, run in enumerate(variant.runs):
+            at = f"variants.{name}.runs[{number}]"
+            if run.load_s > _SECONDS.high:
+                yield from _unusual(_SECONDS, run.load_s, f"{at}.load_s", "load_s")
+            if run.price_per_hour is not None and run.price_per_hour > _PRICE.high * NANO:
+                yield from _unusual(_PRICE, run.price_per_hour / NANO, f"{at}.price_per_hour", "price_per_hour")
+            if run.needs:
+                yield from _memory(run.needs, f"{at}.needs")
+    for name, table in profile.tables.items():
+        yield from _suspicious_table(name, table)
+    for name, engine in profile.engines.items():
+        from hetplan.profiles.engine_faults import suspicions_of_engine
+
+        for steps, text in suspicions_of_engine(engine):
+            yield ("W-unit", f"engines.{name}.{'.'.join(map(str, steps))}", text)
+
+
+def _prices(profile: Profile) -> Iterator[Suspicion]:
+    """Prices that no machine has, or that are far above all others of the profile."""
+    prices = {name: offer.price_per_hour / NANO for name, offer in profile.offers.items() if offer.per is None}
+    for name, offer in profile.offers.items():
+        at, price = f"offers.{name}.price_per_hour", offer.price_per_hour / NANO
+        usual = _PRICE if offer.currency in _LIKE_THE_DOLLAR else _PRICE_ELSEWHERE
+        found = list(_unusual(usual, price, at, "price_per_hour"))
+        others = [other for key, other in prices.items() if key != name and other > 0]
+        if not found and name in prices and others and price > _OUTLIER * median(others):
+            text = f"{price:g} is {price / median(others):.0f} times the median of the other offers: {usual.above}"
+            found = [("W-unit", at, text)]
+        yield from found
+
+
+def _suspicious_table(name: str, table: Table) -> Iterator[Suspicion]:
+    """A whole table below a tenth of a millisecond, or above an hour, was written in another unit."""
+    if table.quantity not in ("latency_ms", "ttft_ms", "tpot_ms"):
+        return
+    statistic = next(one for one in STATISTICS if one != "std" and getattr(table, one) is not None)
+    cells = [getattr(table, statistic)]
+    while cells and isinstance(cells[0], tuple):
+        cells = [cell for row in cells for cell in row]
+    known = [cell for cell in cells if cell is not None]
+    if known and max(known) < 0.1:
+        text = f"every {statistic} is below 0.1 ms: are these seconds? {table.quantity} is in milliseconds"
+        yield ("W-unit", f"tables.{name}.{statistic}", text)
+    elif known and min(known) > 3.6e6:
+        yield ("W-unit", f"tables.{name}.{statistic}", f"every {statistic} is above an hour: is this microseconds?")
+
+
+def suspicious_slo(slo: Slo) -> Iterator[Suspicion]:
+    """Numbers of an SLO that are possible, but look like another unit."""
+    if slo.limits.cost_per_hour is not None:
+        budget = _Usual(0.0, 1e5, "", "is this per month or year? Budgets are per hour")
+        yield from _unusual(budget, slo.limits.cost_per_hour / NANO, "limits.cost_per_hour", "cost_per_hour")
+    if slo.horizon.period_s < 1:
+        yield ("W-unit", "horizon.period_s", f"{slo.horizon.period_s:g} s is a short period: are these hours or days?")
+    for name, app in slo.apps.items():
+        for number, target in enumerate(app.latency):
+            at = f"apps.{name}.latency[{number}].max_ms"
+            yield from _unusual(_LATENCY, target.max_ms, at, "max_ms")
+        for network_ms in (app.network_ms_per_hop, app.network_ms_once):
+            yield from _unusual(_Usual(0.0, 1e4, "", "is this microseconds?"), network_ms, f"apps.{name}", "")
+        for stated in _rates(app.demand.rate_qps, app.demand.history_qps):
+            rates = _Usual(0.0, 1e8, "", "is this per hour or day? Rates are per second")
+            yield from _unusual(rates, stated, f"apps.{name}.demand", "rate_qps")
+
+
+def _rates(rate: object, history: tuple[float, ...] | None) -> Iterator[float]:
+    if isinstance(rate, float):
+        yield rate
+    if history:
+        yield max(history)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hetplan.errors import InputError
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.load import Given, Loaded, count_observed, read_kind
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.references import References
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
+from hetplan.profiles.validate import collector_at_rest
 
 __all__ = ["load_profile", "load_slo", "load_state", "read_profile"]
 

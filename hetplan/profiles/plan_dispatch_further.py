@@ -18,6 +18,7 @@ __all__ = [
     "EarliestDispatch",
     "Estimate",
     "FcfsDispatch",
+    "Further",
     "LeastWorkDispatch",
     "MostAccurateFirstDispatch",
     "PathSharesDispatch",
@@ -146,3 +147,17 @@ class QueueSlackDispatch(Model):
     late: Literal["serve", "drop"] = "serve"
     balancing: Literal["round_robin", "shortest_queue", "shared_fifo", "random"] = "round_robin"
     estimate: Estimate = Field(default_factory=Estimate)
+
+
+Further = (
+    ChosenPlanDispatch
+    | FcfsDispatch
+    | ThresholdDispatch
+    | EarliestDispatch
+    | PathSharesDispatch
+    | MostAccurateFirstDispatch
+    | QueueSlackDispatch
+    | LeastWorkDispatch
+    | RoundRobinDispatch
+)
+"""The rules of this file."""

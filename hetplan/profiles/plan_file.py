@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.profiles.canonical import digest, rounded
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_sections import RULES
+from hetplan.profiles.validate import collector_at_rest
 
 __all__ = [
     "FEATURES",

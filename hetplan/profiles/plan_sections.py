@@ -27,17 +27,7 @@ from hetplan.profiles.fields import (
 )
 
 if TYPE_CHECKING:
-    from hetplan.profiles.plan_dispatch_further import (
-        ChosenPlanDispatch,
-        EarliestDispatch,
-        FcfsDispatch,
-        LeastWorkDispatch,
-        MostAccurateFirstDispatch,
-        PathSharesDispatch,
-        QueueSlackDispatch,
-        RoundRobinDispatch,
-        ThresholdDispatch,
-    )
+    from hetplan.profiles.plan_dispatch_further import Further
 
 __all__ = [
     "RULES",
@@ -125,22 +115,10 @@ RULES: dict[str, Any] = {
     "least-work/1": Annotated[Any, Later(_FURTHER + "LeastWorkDispatch")],
     "round-robin/1": Annotated[Any, Later(_FURTHER + "RoundRobinDispatch")],
 }
-"""Per-query rules of the closed registry; a new question adds its own class here, and below for the type checker."""
+"""Per-query rules of the closed registry; a new question adds its class here, and to `Further` for the type checker."""
 
 if TYPE_CHECKING:
-    Dispatch = (
-        SharesDispatch
-        | ChosenPlanDispatch
-        | MatchingDispatch
-        | FcfsDispatch
-        | ThresholdDispatch
-        | EarliestDispatch
-        | PathSharesDispatch
-        | MostAccurateFirstDispatch
-        | QueueSlackDispatch
-        | LeastWorkDispatch
-        | RoundRobinDispatch
-    )
+    Dispatch = SharesDispatch | MatchingDispatch | Further
 else:
     Dispatch = Annotated[Any, OneOf("rule", RULES)]
 

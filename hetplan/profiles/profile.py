@@ -171,11 +171,11 @@ class Variant(Model):
             seen: list[tuple[str, dict[str, float]]] = []
             for number, run in enumerate(self.runs):
                 if (run.hardware, run.at) in seen:
-                    raise wrong(
+                    why, remedy = (
                         f"a second run on {run.hardware} at the same point",
                         "Keep one, or make it a variant of its own.",
-                        at=("runs", number),
                     )
+                    raise wrong(why, remedy, at=("runs", number))
                 seen.append((run.hardware, run.at))
         return self
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.file_format import VERSIONS
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import FEATURES, plan_digest
-from hetplan.profiles.read_json import read_json
+from hetplan.profiles.read_json import VERSIONS, read_json
 from hetplan.profiles.validate import validate
 
 __all__ = ["FORMAT", "plan_schema", "read_plan"]

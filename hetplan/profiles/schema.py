@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from hetplan.errors import InputError
-from hetplan.profiles.file_format import VERSIONS
 from hetplan.profiles.json_path import closest
+from hetplan.profiles.read_json import VERSIONS
 
 __all__ = ["KINDS", "schema", "schema_of"]
 

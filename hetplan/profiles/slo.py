@@ -105,11 +105,8 @@ class WishLimits(Model):
     def _least_to_most(self) -> WishLimits:
         for hardware, (least, most) in self.instances.items():
             if most is not None and least > most:
-                raise wrong(
-                    f"[least, most] with least <= most, not [{least}, {most}]",
-                    f"Write [{most}, {least}], or raise the second.",
-                    at=("instances", hardware),
-                )
+                why = f"[least, most] with least <= most, not [{least}, {most}]"
+                raise wrong(why, f"Write [{most}, {least}], or raise the second.", at=("instances", hardware))
         return self
 
 
@@ -162,11 +159,8 @@ class LatencyTarget(Model):
     @model_validator(mode="after")
     def _units(self) -> LatencyTarget:
         if self.percentile < 1:
-            raise wrong(
-                "a percentile is a number up to 100",
-                f"Write {self.percentile * 100:g} for the {self.percentile:g} quantile.",
-                at=("percentile",),
-            )
+            remedy = f"Write {self.percentile * 100:g} for the {self.percentile:g} quantile."
+            raise wrong("a percentile is a number up to 100", remedy, at=("percentile",))
         if not 0.001 <= self.max_ms <= 3_600_000:
             seconds = "; if these are seconds, write milliseconds" if self.max_ms < 1 else ""
             raise wrong("a latency limit between 0.001 ms and an hour", f"Check the unit{seconds}.", at=("max_ms",))
@@ -319,11 +313,9 @@ class App(Model):
             allowed = self.violations.max
             if not any(abs((100 - percentile) / 100 - allowed) < 1e-9 for percentile in promised):
                 agreeing = (100 - max(promised)) / 100
-                raise wrong(
-                    f"percentile {max(promised):g} and violations {allowed:g} contradict one another",
-                    f'Write "max": {agreeing:g} (or percentile {100 * (1 - allowed):g}), or drop one of them.',
-                    at=("violations", "max"),
-                )
+                why = f"percentile {max(promised):g} and violations {allowed:g} contradict one another"
+                remedy = f'Write "max": {agreeing:g} (or percentile {100 * (1 - allowed):g}), or drop one of them.'
+                raise wrong(why, remedy, at=("violations", "max"))
         return self
 
 
@@ -348,9 +340,6 @@ class Slo(Model):
         for app_id, app in self.apps.items():
             series = app.demand.series
             if series is not None and len(series) != self.horizon.periods:
-                raise wrong(
-                    f"one rate per period: the horizon has {self.horizon.periods}, not {len(series)}",
-                    "Mend horizon.periods or the series.",
-                    at=("apps", app_id, "demand", "series"),
-                )
+                why = f"one rate per period: the horizon has {self.horizon.periods}, not {len(series)}"
+                raise wrong(why, "Mend horizon.periods or the series.", at=("apps", app_id, "demand", "series"))
         return self

@@ -67,11 +67,8 @@ class Table(Model):
         names = list(self.axes)
         if len(names) > 1 and names != sorted(names):
             listed = ", ".join(sorted(names))
-            raise wrong(
-                "axes are in alphabetical order",
-                f"Write the axes as {listed}, and nest the numbers in that order.",
-                at=("axes",),
-            )
+            remedy = f"Write the axes as {listed}, and nest the numbers in that order."
+            raise wrong("axes are in alphabetical order", remedy, at=("axes",))
         lengths = [len(axis) for axis in self.axes.values()]
         held = 0
         for statistic in STATISTICS:
@@ -154,9 +151,8 @@ class Table(Model):
         grid = getattr(self, statistic, None) if statistic in STATISTICS else None
         if grid is None:
             listed = ", ".join(self.statistics)
-            raise self.fault(
-                f"the table has no {statistic}", f"Measure it, or ask for one that is there: {listed}.", value=statistic
-            )
+            remedy = f"Measure it, or ask for one that is there: {listed}."
+            raise self.fault(f"the table has no {statistic}", remedy, value=statistic)
         return grid
 
     def _on_grid(self, points: Sequence[Mapping[str, float]], grid: Any) -> list[float | None] | None:
@@ -174,24 +170,15 @@ class Table(Model):
         return found
 
     def _cells(self, statistic: str) -> Cells:
+        from hetplan.profiles.multilinear import Cells
+
         grid, cells = getattr(self, statistic), self._prepared.get(statistic)
         # model_copy(update=...) carries the cache along: trust it only for the very same numbers.
         if cells is None or cells.grid is not grid or cells.axes is not self.axes or cells.outside != self.outside:
-            cells = self._prepared[statistic] = self.cells(statistic)
+            named = {"quantity": self.quantity, "statistic": statistic, "outside": self.outside}
+            cells = Cells(self.axes, grid, may_be_zero=self.quantity in MAY_BE_ZERO, **named)
+            self._prepared[statistic] = cells
         return cells
-
-    def cells(self, statistic: str, *, outside: str | None = None) -> Cells:
-        """A statistic that the table holds, ready to be read; `outside` in place of the table's own word."""
-        from hetplan.profiles.multilinear import Cells
-
-        return Cells(
-            self.axes,
-            getattr(self, statistic),
-            outside=outside or self.outside,
-            quantity=self.quantity,
-            may_be_zero=self.quantity in MAY_BE_ZERO,
-            statistic=statistic,
-        )
 
 
 def _check_axis(name: str, axis: tuple[float, ...]) -> None:
@@ -200,11 +187,8 @@ def _check_axis(name: str, axis: tuple[float, ...]) -> None:
     for number in range(1, len(axis)):
         before, after = axis[number - 1], axis[number]
         if not before < after:
-            raise wrong(
-                f"the points of an axis grow; {after:g} follows {before:g}",
-                f"Sort {name} from small to large, its rows of numbers with it, each point once.",
-                at=("axes", name, number),
-            )
+            remedy = f"Sort {name} from small to large, its rows of numbers with it, each point once."
+            raise wrong(f"the points of an axis grow; {after:g} follows {before:g}", remedy, at=("axes", name, number))
     if axis[0] < 0:
         raise wrong("an axis point is not negative", f"Write the true {name}.", at=("axes", name, 0))
     if name == "batch":
@@ -227,11 +211,8 @@ def _check_cells(
         return True
     if not isinstance(grid, tuple) or len(grid) != lengths[0]:
         found = f"a list of {len(grid)}" if isinstance(grid, tuple) else "one number" if grid is not None else "null"
-        raise wrong(
-            f"axis {names[0]} has {lengths[0]} points, so {lengths[0]} entries belong here, not {found}",
-            f"Give one entry per point of {names[0]} (null where nothing was measured).",
-            at=at,
-        )
+        why = f"axis {names[0]} has {lengths[0]} points, so {lengths[0]} entries belong here, not {found}"
+        raise wrong(why, f"Give one entry per point of {names[0]} (null where nothing was measured).", at=at)
     if len(lengths) == 1 and _plain_positive(grid):
         return True
     for number, row in enumerate(grid):

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from hetplan.errors import Fault
 from hetplan.profiles.fields import Later
-from hetplan.profiles.file_format import is_newer
 from hetplan.profiles.inputs import FileOf
 from hetplan.profiles.json_path import closest, json_path, shortened, walk
+from hetplan.profiles.read_json import is_newer
 
 __all__ = ["Located", "located_faults", "without_faulty"]
 

@@ -8,9 +8,9 @@ how long?                       `law`: one service law, plain data. `times` make
                                 a load of a plan
 where on a table?               `reading`: one order of precedence
 which statistic?                `reading.answering`: the one that answers where the wanted one was not measured
-how much?                       `price`: prices by the unit and of runs; `machine`: of a whole one. `loads`: of a worker
+how much?                       `price`: prices by the unit and of runs; `runs`: of a whole one. `loads`: of a worker
 how much of a machine?          `needs`: what a load takes, and what a machine runs at once
-by when?                        `targets`: percentile -> limit, less the network's hops on the path
+by when?                        `demand`: percentile -> limit, less the network's hops on the path
 how many?                       `demand`: classes of queries and their shares, rates
 what runs?                      `system`: groups of workers, loads with their law, stages, routes, links;
                                 `of_plan` makes it from a plan (`routes`, `operators` and `service` are its parts)
@@ -23,7 +23,7 @@ In short, for a question that reads a wish::
     law = law_of_run(profile, "m", run)                # loads.py; runs that differ by batch alone are one table
     law.ms({"tokens": 512}, size=8)                    # law.py; milliseconds of a batch of eight such queries
     price = price_of(profile, run, "gpu-od")           # price.py; whole 1e-9 per hour, and the slice that is paid
-    limits = response_targets(app)                     # targets.py; limits[-1].limit_ms(steps=2)
+    limits = response_targets(app)                     # demand.py; limits[-1].limit_ms(steps=2)
     classes = classes_of(app.demand.mix).coming()      # demand.py; classes.points, classes.shares
     Load(id="w1.a", variant="m", at=at_of(run), ...)   # what the plan says of it
 

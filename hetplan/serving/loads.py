@@ -18,9 +18,8 @@ from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.law import Law, same_value
-from hetplan.serving.machine import machine_price
 from hetplan.serving.reading import settings_of
-from hetplan.serving.runs import runs_on
+from hetplan.serving.runs import machine_price, runs_on
 from hetplan.serving.times import law_of_table
 
 __all__ = [

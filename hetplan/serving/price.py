@@ -21,7 +21,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.workers import Share
-from hetplan.serving.machine import machine_price, times
+from hetplan.serving.runs import machine_price, times
 
 __all__ = ["SLICES", "Price", "price_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hetplan.profiles.slo import App
-from hetplan.serving.targets import Target, response_targets
+from hetplan.serving.demand import Target, response_targets
 
 __all__ = ["late_share", "limit_ms", "strictest", "strictest_ms"]
 

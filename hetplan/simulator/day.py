@@ -34,9 +34,9 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.demand import response_targets
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
-from hetplan.serving.targets import response_targets
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
 from hetplan.simulator.day_text import DayText, promised_of_text

@@ -20,12 +20,12 @@ from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
+from hetplan.serving.demand import response_targets
 from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
 from hetplan.serving.service import NOISES, NoiseName, noise_of
 from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Group, Rule, Service, System
-from hetplan.serving.targets import response_targets
 from hetplan.simulator.control import follow_load, learning
 from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace, offered_qps
 from hetplan.simulator.figures import (

@@ -3,9 +3,7 @@
 ::
 
     running.py          what all engines share: refuse or answer, form by form; hear a cancel in a thread
-    milp_engine.py      what engines for Milp forms share; an engine writes `_run`
-      milp_points.py      points: feasible, better, on integers
-      bound_search.py     a tree that proves a whole-number program's bound
+    milp_engine.py      what engines for Milp forms share; an engine writes `_run`; trees that prove bounds
       milp_proofs.py      answers without a best point, and their proofs; forms without rows or columns
       linear.py           linear programs asked of HiGHS beside the engine
     whole_numbers.py    a Milp exactly in whole numbers, or a mixed one on a grid of them

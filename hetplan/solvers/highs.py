@@ -1,8 +1,7 @@
 """HiGHS through highspy: the default engine for linear and mixed-integer programs.
 
-Matrices go in as arrays. A linear program comes back with duals, or with a Farkas ray where it is infeasible and a
-direction where it is unbounded. A family (`solve_all`) shares one model: only the data that differ from the form
-before are handed over, and each linear program starts from the basis of the one before.
+A family (`solve_all`) shares one model: only the data that differ from the form before are handed over, and each linear
+program starts from the basis of the one before.
 
 A time-limited linear program gives a point, never a bound: HiGHS reports the objective of whatever
 iterate it stopped at. `limits.work` counts branch-and-bound nodes, and simplex iterations of a linear program.

@@ -12,8 +12,7 @@ from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Limits, left_of
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.highs_model import HighsModel
-from hetplan.solvers.milp_engine import MilpEngine, stopped
-from hetplan.solvers.milp_points import needs_no_engine, within_whole_bounds
+from hetplan.solvers.milp_engine import MilpEngine, needs_no_engine, stopped, within_whole_bounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ import numpy as np
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 from hetplan.planner.terms import Event
 from hetplan.planner.tolerances import OPTIMAL_GAP
 
@@ -130,8 +130,9 @@ class HighsModel:
         try:
             self._go()
         finally:
-            listener.detach(self.highs)
-        listener.raise_what_was_raised()
+            self.highs.clearCallbacks()
+        if listener.raised is not None:
+            raise listener.raised
         status, statuses = self.highs.getModelStatus(), self.api.HighsModelStatus
         if self.form.pure_lp and status in (statuses.kUnboundedOrInfeasible, statuses.kUnknown):
             self.highs.setOptionValue("presolve", "off")
@@ -239,9 +240,6 @@ class _Listener:
         if self.on_event is not None:
             highs.cbMipImprovingSolution.subscribe(self.improved)
 
-    def detach(self, highs: Any) -> None:
-        highs.clearCallbacks()
-
     def heed(self, event: Any) -> None:
         try:
             if self.raised is not None or (self.cancel is not None and self.cancel.is_set()):
@@ -266,7 +264,3 @@ class _Listener:
         value = float(data.objective_function_value if what == "incumbent" else data.mip_primal_bound)
         seconds = float(data.running_time)
         self.on_event(Event(what, value=value if np.isfinite(value) else None, bound=bound, seconds=seconds))
-
-    def raise_what_was_raised(self) -> None:
-        if self.raised is not None:
-            raise self.raised

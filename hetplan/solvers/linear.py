@@ -8,7 +8,7 @@ import numpy as np
 
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 from hetplan.solvers.highs_model import LARGEST, Found, HighsModel, Word
 
 __all__ = ["around_integers", "linear"]

@@ -16,8 +16,7 @@ import numpy as np
 from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.milp import Milp, Vector
-from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word
-from hetplan.solvers.milp_points import feasible
+from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word, feasible
 from hetplan.solvers.running import in_background, unprinted
 
 if TYPE_CHECKING:

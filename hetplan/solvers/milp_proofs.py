@@ -13,7 +13,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.planner.certify_rays import proves_infeasible
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 from hetplan.solvers.highs_model import Found, Word
 from hetplan.solvers.linear import linear
 

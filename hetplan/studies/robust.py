@@ -35,7 +35,7 @@ from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.proved_again import options_again
-from hetplan.serving.machine import machine_price
+from hetplan.serving.runs import machine_price
 from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried
 from hetplan.studies.whatif import study_digest

@@ -6,17 +6,16 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.validate import collector_at_rest
 from hetplan.verifier.actions import check_actions
-from hetplan.verifier.claims import check_claims
 from hetplan.verifier.facts import Facts, check_options, gather
 from hetplan.verifier.flow import Flow, why_not_followed
 from hetplan.verifier.follow import follow
-from hetplan.verifier.money import check_cost
 from hetplan.verifier.promises import (
     Computed,
+    check_claims,
     check_extrapolation,
     check_promises,
     not_recomputed,
@@ -25,7 +24,7 @@ from hetplan.verifier.promises import (
 )
 from hetplan.verifier.references import check_header, check_inputs, check_references, check_tables
 from hetplan.verifier.report import Report, Violation
-from hetplan.verifier.resources import check_resources, not_provided
+from hetplan.verifier.resources import check_cost, check_resources, not_provided
 from hetplan.verifier.wanted import (
     asked,
     check_capacity,
@@ -33,7 +32,6 @@ from hetplan.verifier.wanted import (
     check_late,
     check_latency,
     declined,
-    is_pipeline,
     largest_rates,
 )
 
@@ -128,8 +126,9 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         found += check_demand(facts, name)
     skipped = [f"{name}: {reason}" for name, reason in why.items() if reason]
     if asked(facts):
-        why_not = "routes of a pipeline after losses are not computed"
-        skipped += [f"{name}: {why_not}" for name in names if is_pipeline(facts, name)]
+        from hetplan.verifier.losses import not_computed
+
+        skipped += not_computed(facts, names)
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 

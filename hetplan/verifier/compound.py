@@ -28,8 +28,8 @@ from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.calls import called, check_bill, in_service, misplaced, ways
 from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.fanned import any_fans, known, several_at_most, times_called
-from hetplan.verifier.money import cost_nanos
 from hetplan.verifier.report import Violation
+from hetplan.verifier.resources import cost_nanos
 from hetplan.verifier.rows import NoProof, NotRebuilt
 from hetplan.verifier.stations import (
     Flow,

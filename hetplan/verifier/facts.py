@@ -14,7 +14,7 @@ from functools import cached_property
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
-from hetplan.profiles.tables import STATISTICS
+from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.report import Violation
 
@@ -24,7 +24,9 @@ __all__ = [
     "check_options",
     "gather",
     "machines",
+    "needs_of",
     "option",
+    "own_table",
     "quality_of",
     "run_of",
     "runs_alike",
@@ -175,3 +177,22 @@ def check_options(plan: Plan) -> Iterator[Violation]:
     for name, statistic in zip(("quantile", "latency_stat"), statistics_of(plan), strict=True):
         if statistic not in STATISTICS or statistic == "std":
             yield Violation("option", f"method.options.{name}", f"{statistic} is no latency of a table")
+
+
+def own_table(profile: Profile, run: Run) -> Table:
+    """The table that times a run: of latencies, else of rates."""
+    return profile.tables[run.latency if run.latency is not None else run.rate or ""]
+
+
+def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
+    """What one load of one machine takes: its run's needs or its step's, and no less than its slice of the device."""
+    load = seat.load
+    needs: dict[str, float] = dict(seat.run.needs) if seat.run is not None else {}
+    app = facts.inputs.slo.apps.get(load.app or "")
+    if seat.run is None and load.node is not None and app is not None and app.runs is not None and app.runs.pipeline:
+        needs = dict(facts.inputs.profile.pipelines[app.runs.pipeline].nodes[load.node].needs)
+    if load.share is not None and load.share.gpu is not None:
+        needs["gpu"] = max(needs.get("gpu", 0.0), load.share.gpu)
+    if load.share is not None and load.share.cpu_cores is not None:
+        needs["cpu_cores"] = max(needs.get("cpu_cores", 0.0), load.share.cpu_cores)
+    return {resource: load.instances * amount for resource, amount in needs.items()}

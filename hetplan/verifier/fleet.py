@@ -19,10 +19,10 @@ from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
-from hetplan.verifier.claims import bound_faults, status_faults
 from hetplan.verifier.claims_again import ClaimAgain, Word
 from hetplan.verifier.fleet_exact import exactly
 from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant, same
+from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import Report, Violation

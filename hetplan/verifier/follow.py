@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hetplan.planner.tolerances import FEASIBILITY
@@ -21,10 +21,12 @@ def follow(facts: Facts, name: str, period: str) -> Flow:
     app = facts.inputs.slo.apps[name]
     classes = classes_of(app)
     flow, shares = Flow(), dict[int, list[tuple[str, float]]]()
-    for key, here, total, at in _spread(facts, name, period):
-        shares[key] = here
+    for number, route in enumerate(facts.plan.routing.get(name, ())):
+        here = [(load, share) for load, share in route.to.items() if facts.seats[load].worker.period == period]
+        shares[id(route)], total = here, sum(share for _, share in here)
         if abs(total - 1.0) > FEASIBILITY:
-            flow.fault("share-sum", at, f"shares sum to {total:.9g} in period {period}, not to 1")
+            text = f"shares sum to {total:.9g} in period {period}, not to 1"
+            flow.fault("share-sum", f"routing.{name}[{number}]", text)
     used = {load for here in shares.values() for load, _ in here}
     services = {load: service_of(facts, facts.seats[load], classes) for load in used}
     if app.runs is None or app.runs.pipeline is None:
@@ -34,13 +36,6 @@ def follow(facts: Facts, name: str, period: str) -> Flow:
 
     walk(facts, name, facts.inputs.profile.pipelines[app.runs.pipeline], classes, shares, services, flow)
     return flow
-
-
-def _spread(facts: Facts, name: str, period: str) -> Iterator[tuple[int, list[tuple[str, float]], float, str]]:
-    """The routes' shares among loads of one period, with their sum."""
-    for number, route in enumerate(facts.plan.routing.get(name, ())):
-        here = [(load, share) for load, share in route.to.items() if facts.seats[load].worker.period == period]
-        yield id(route), here, sum(share for _, share in here), f"routing.{name}[{number}]"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import wanted_rate
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.llm import Seated, Size, has_room, prefill_ms, row_loads, sizes_of
-from hetplan.verifier.money import machine_nanos
+from hetplan.verifier.resources import machine_nanos
 from hetplan.verifier.rows import NoProof, Rows
 
 __all__ = ["Carried", "proved"]

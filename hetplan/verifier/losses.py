@@ -16,9 +16,8 @@ from hetplan.verifier.demand import Classes, classes_of, response_targets
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import Service, service_of
-from hetplan.verifier.wanted import is_pipeline
 
-__all__ = ["check_survival"]
+__all__ = ["check_survival", "not_computed"]
 
 
 def _losses(facts: Facts, period: str) -> Iterator[tuple[str, Mapping[str, int]]]:
@@ -76,11 +75,23 @@ def _most(facts: Facts, name: str, classes: Classes, services: Mapping[str, Serv
     return -float(answer.fun or 0.0)
 
 
+def _is_pipeline(facts: Facts, name: str) -> bool:
+    runs = facts.inputs.slo.apps[name].runs
+    return runs is not None and runs.pipeline is not None
+
+
+def not_computed(facts: Facts, names: list[str]) -> Iterator[str]:
+    """The applications whose losses are not looked at here."""
+    for name in names:
+        if _is_pipeline(facts, name):
+            yield f"{name}: routes of a pipeline after losses are not computed"
+
+
 def check_survival(facts: Facts, names: list[str], period: str) -> list[Violation]:
     """The promised rates hold after every loss that the wish names."""
     found: list[Violation] = []
     for name in names:
-        if is_pipeline(facts, name):
+        if _is_pipeline(facts, name):
             continue
         classes = classes_of(facts.inputs.slo.apps[name])
         services = {

@@ -37,8 +37,7 @@ from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, slo_divisor
 from hetplan.verifier.flow import why_not_followed
-from hetplan.verifier.money import machine_nanos
-from hetplan.verifier.resources import instances_on
+from hetplan.verifier.resources import instances_on, machine_nanos
 from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
 

@@ -30,8 +30,7 @@ from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import Classes, classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, Seat, option
-from hetplan.verifier.money import machine_nanos
-from hetplan.verifier.resources import instances_on
+from hetplan.verifier.resources import instances_on, machine_nanos
 from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
-from hetplan.verifier.readings import own_table
+from hetplan.verifier.facts import own_table
 
 __all__ = ["along_batches", "nearest"]
 

@@ -1,4 +1,4 @@
-"""Stock, machines, memory: whether what is placed can be had, and fits.
+"""Stock, machines, memory, money: whether what is placed can be had, fits, and costs no more than it may.
 
 Hardware that says what it provides has nothing of what it does not list, unless the wish limits that in total: then
 it counts there. Of hardware that says nothing at all, nothing is checked, and the report says so.
@@ -11,14 +11,87 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.fields import NANO, money_text
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import Facts, Seat, machines
+from hetplan.verifier.facts import Facts, Seat, machines, needs_of
 from hetplan.verifier.report import Violation
 
-__all__ = ["check_resources", "instances_on", "needs_of", "not_provided"]
+__all__ = ["check_cost", "check_resources", "cost_nanos", "instances_on", "machine_nanos", "not_provided", "same_money"]
+
+
+def machine_nanos(facts: Facts, worker: Worker, seats: list[Seat]) -> Decimal | None:
+    """What one machine with these loads costs: a price of its runs wins over the offer's; None where none is stated.
+
+    Where the profile knows no offers at all, a machine costs 1. A product is rounded once per machine.
+    """
+    profile = facts.inputs.profile
+    own = [
+        seat.load.instances * seat.run.price_per_hour
+        for seat in seats
+        if seat.run is not None and seat.run.price_per_hour is not None
+    ]
+    if own:
+        return Decimal(sum(own))
+    if worker.offer is None:
+        return None if profile.offers else Decimal(NANO)
+    offer = profile.offers[worker.offer]
+    if offer.per is None:
+        return Decimal(offer.price_per_hour)
+    from hetplan.verifier.slices import paid_by_the_unit
+
+    return paid_by_the_unit(facts, worker, seats, offer)
+
+
+def _worker_nanos(facts: Facts, worker: Worker) -> int | None:
+    price = machine_nanos(facts, worker, [facts.seats[load.id] for load in worker.loads])
+    return None if price is None else machines(worker) * int(price)
+
+
+def cost_nanos(facts: Facts) -> int | None:
+    """The cost per hour of the dearest period; None where some worker has no price."""
+    total = dict.fromkeys((period.id for period in facts.plan.periods), 0)
+    for worker in facts.plan.workers:
+        cost = _worker_nanos(facts, worker)
+        if cost is None:
+            return None
+        total[worker.period] += cost
+    if facts.inputs.profile.apis:
+        from hetplan.verifier.calls import hourly_nanos  # few profiles have APIs
+
+        return max(total.values()) + hourly_nanos(facts.plan, facts.inputs)
+    return max(total.values())
+
+
+def same_money(nanos: int, value: float) -> bool:
+    """Whether a number of a plan is this amount, as far as 12 significant digits can show."""
+    stated = Decimal(repr(value)) * NANO
+    return abs(stated - nanos) <= max(Decimal("0.5"), Decimal(nanos).scaleb(-11))
+
+
+def check_cost(facts: Facts) -> list[Violation]:
+    """The limit on the cost, in its own currency."""
+    limits = facts.inputs.slo.limits
+    found: list[Violation] = []
+    if limits.cost_per_hour is None:
+        return found
+    for worker in facts.plan.workers:
+        if _worker_nanos(facts, worker) is None:
+            text = "its price is not known, yet the cost is limited"
+            found.append(Violation("price-missing", f"workers.{worker.id}", text))
+        offer = facts.inputs.profile.offers[worker.offer] if worker.offer is not None else None
+        if offer is not None and offer.currency != limits.currency:
+            text = f"priced in {offer.currency}, the limit is in {limits.currency}"
+            found.append(Violation("currency", f"workers.{worker.id}", text))
+    cost = cost_nanos(facts)
+    if cost is not None and cost > limits.cost_per_hour:
+        text = f"costs {money_text(cost)} an hour, the limit is {money_text(limits.cost_per_hour)}"
+        found.append(Violation("cost-limit", "workers", text))
+    return found
+
 
 _COMPUTE = ("cpu_cores", "gpu")
 """What a load takes only while it runs; everything else, memory above all, it holds as long as it is loaded."""
@@ -26,20 +99,6 @@ _COMPUTE = ("cpu_cores", "gpu")
 _MOST_ON_ONE = 64
 """No more instances are ever planned on one machine."""
 _HAIR = 1e-9
-
-
-def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
-    """What one load of one machine takes: its run's needs or its step's, and no less than its slice of the device."""
-    load = seat.load
-    needs: dict[str, float] = dict(seat.run.needs) if seat.run is not None else {}
-    app = facts.inputs.slo.apps.get(load.app or "")
-    if seat.run is None and load.node is not None and app is not None and app.runs is not None and app.runs.pipeline:
-        needs = dict(facts.inputs.profile.pipelines[app.runs.pipeline].nodes[load.node].needs)
-    if load.share is not None and load.share.gpu is not None:
-        needs["gpu"] = max(needs.get("gpu", 0.0), load.share.gpu)
-    if load.share is not None and load.share.cpu_cores is not None:
-        needs["cpu_cores"] = max(needs.get("cpu_cores", 0.0), load.share.cpu_cores)
-    return {resource: load.instances * amount for resource, amount in needs.items()}
 
 
 def instances_on(facts: Facts, run: Run) -> int:

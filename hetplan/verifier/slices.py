@@ -6,8 +6,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import Facts, Seat
-from hetplan.verifier.resources import needs_of
+from hetplan.verifier.facts import Facts, Seat, needs_of
 
 __all__ = ["paid_by_the_unit"]
 

@@ -32,9 +32,9 @@ from hetplan.profiles.slo import App
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load
 from hetplan.verifier.fanned import any_fans, times_called
-from hetplan.verifier.readings import read
 from hetplan.verifier.readings_beside import nearest
 from hetplan.verifier.report import Violation
+from hetplan.verifier.service import read
 from hetplan.verifier.waiting_room import LARGEST, busy_and_waits
 
 __all__ = [

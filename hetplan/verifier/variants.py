@@ -46,9 +46,8 @@ from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Seat, gather, run_of
-from hetplan.verifier.readings import read
 from hetplan.verifier.report import Violation
-from hetplan.verifier.service import service_of
+from hetplan.verifier.service import read, service_of
 
 __all__ = [
     "Held",

@@ -21,7 +21,6 @@ __all__ = [
     "check_late",
     "check_latency",
     "declined",
-    "is_pipeline",
     "largest_rates",
 ]
 
@@ -153,15 +152,6 @@ def check_late(facts: Facts) -> Iterator[Violation]:
         wanted = facts.inputs.slo.apps[name].late
         if rule.late != wanted:
             yield Violation("dispatch", f"dispatch.{name}", f"late queries: {rule.late}, the wish says {wanted}")
-
-
-# Applications
-
-
-def is_pipeline(facts: Facts, name: str) -> bool:
-    """Whether an application runs a pipeline."""
-    runs = facts.inputs.slo.apps[name].runs
-    return runs is not None and runs.pipeline is not None
 
 
 def asked(facts: Facts) -> bool:

@@ -19,9 +19,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.demand import classes_of, response_targets
-from hetplan.verifier.facts import Facts, option
+from hetplan.verifier.facts import Facts, needs_of, option
 from hetplan.verifier.report import Violation
-from hetplan.verifier.resources import needs_of
 from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import Reading, is_whole, part_of, worst_ms
 

@@ -18,8 +18,7 @@ from typer.main import get_command
 from hetplan.cli.app import build_app
 from hetplan.cli.doctor import clashes
 from hetplan.cli.long_work import progress
-from hetplan.cli.output import Output
-from hetplan.cli.page import Page, printable
+from hetplan.cli.output import Output, Page, printable
 from hetplan.cli.plans import differences
 from hetplan.compiled import cache_folder, cache_size
 from hetplan.planner.contract import Event

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.planner import bound_tree
+from hetplan.planner import safe_bound
 from hetplan.planner.answer import Answer, Limits, Status, Vouched
-from hetplan.planner.bound_tree import BoundTree, bound_of_tree, written_tree
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.safe_bound import BoundTree, bound_of_tree, written_tree
 from hetplan.solvers.highs import Highs
 
 
@@ -169,7 +169,7 @@ def test_a_weak_tree_leaves_the_engines_word_and_its_bound_is_kept_beside_it() -
 def test_leaves_are_bounded_in_parts_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
     form, answer, tree = branched()
     whole = bound_of_tree(form, tree)
-    monkeypatch.setattr(bound_tree, "AT_ONCE", 1)
+    monkeypatch.setattr(safe_bound, "AT_ONCE", 1)
     assert bound_of_tree(form, tree) == whole
     weakest = replace(tree, leaves=np.vstack([np.zeros_like(tree.leaves[:1]), tree.leaves[1:]]))
     loose = bound_of_tree(form, weakest)

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from hetplan.profiles.collector import collector_at_rest
+from hetplan.profiles.validate import collector_at_rest
 
 
 def test_it_rests_and_goes_on():

@@ -1,7 +1,7 @@
 """The JSON Schemas are frozen: others build on them.
 
 A change of the formats needs a line in CHANGELOG.md and, where old files or old readers break, a new version in
-`hetplan/profiles/file_format.py`. Then rewrite the golden files with
+`hetplan/profiles/read_json.py`. Then rewrite the golden files with
 
     HETPLAN_UPDATE_SCHEMAS=1 pytest tests/profiles/test_schema.py
 
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.profiles.file_format import VERSIONS
+from hetplan.profiles.read_json import VERSIONS
 from hetplan.profiles.schema import KINDS, schema
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "schemas"

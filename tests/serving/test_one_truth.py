@@ -27,12 +27,12 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Route
 from hetplan.profiles.workers import Load, Serve, Share, Worker
-from hetplan.serving import targets
+from hetplan.serving import demand
 from hetplan.serving.loads import same_point, table_of, worker_price
 from hetplan.serving.of_plan import of_plan
 from hetplan.serving.runs import runs_on
 from hetplan.simulator.simulate import demands_of
-from hetplan.verifier import money
+from hetplan.verifier import resources
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, Seat, gather
 from hetplan.verifier.service import service_of
@@ -225,7 +225,7 @@ def by_executor(plan: Plan, inputs: Inputs) -> Figures:
 
 def machine_cost(facts: Facts, worker: Worker) -> Any:
     """What the verifier says that one machine of a group costs."""
-    return money.machine_nanos(facts, worker, [facts.seats[load.id] for load in worker.loads])
+    return resources.machine_nanos(facts, worker, [facts.seats[load.id] for load in worker.loads])
 
 
 def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
@@ -381,10 +381,10 @@ COMPOUND_FAULTS: dict[str, tuple[str, Any]] = {
     ),
     "solver: another target": (
         "hetplan.problems.compound.form.strictest",
-        lambda app: max(targets.response_targets(app), key=lambda target: target.max_ms),
+        lambda app: max(demand.response_targets(app), key=lambda target: target.max_ms),
     ),
     "verifier: offers by the unit are paid once": (
-        "hetplan.verifier.money.machine_nanos",
+        "hetplan.verifier.resources.machine_nanos",
         lambda facts, worker, seats: facts.inputs.profile.offers[worker.offer].price_per_hour,
     ),
 }  # fmt: skip

@@ -9,9 +9,8 @@ import pytest
 
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise, Valid
 from hetplan.profiles.slo import App, Mix
-from hetplan.serving.demand import classes_of
+from hetplan.serving.demand import classes_of, response_targets
 from hetplan.serving.strictest import late_share, limit_ms, strictest_ms
-from hetplan.serving.targets import response_targets
 from hetplan.simulator.demand import offered_qps
 
 

@@ -23,7 +23,7 @@ from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving import tokens
 from hetplan.serving.loads import worker_price
 from hetplan.serving.tokens import Requests, TokenLaw, fleet_of_plan, law_of_engine
-from hetplan.verifier import llm, money
+from hetplan.verifier import llm, resources
 from hetplan.verifier.facts import gather
 
 QUICK, PROFILES = 60, 1000
@@ -179,7 +179,7 @@ def by_verifier(plan: Plan, inputs: Inputs) -> Figures:
         if seated.engine.role != "decode":
             figures |= {("alone", worker.id, r): llm.prefill_ms(seated, size) for r, size in enumerate(sizes)}
         figures["count", worker.id] = seated.instances
-        figures["price", worker.id] = float(money.machine_nanos(facts, worker, [seat]) or 0)
+        figures["price", worker.id] = float(resources.machine_nanos(facts, worker, [seat]) or 0)
     return figures
 
 
@@ -221,7 +221,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
         lambda app: ([tuple(map(round, row)) for row in app.demand.mix.bins], [1.0] * len(app.demand.mix.bins)),
     ),
     "verifier: one GPU for the machine": (
-        "hetplan.verifier.money.machine_nanos",
+        "hetplan.verifier.resources.machine_nanos",
         lambda facts, worker, seats: facts.inputs.profile.offers[worker.offer].price_per_hour,
     ),
     "executor: no link": ("hetplan.executor.background.link_ms_per_token", lambda *_: 0.0),

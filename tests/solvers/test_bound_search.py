@@ -11,12 +11,12 @@ import pytest
 from hetplan import registry
 from hetplan.planner.answer import Answer, Limits, Status, Stop, Vouched, relative_gap
 from hetplan.planner.ask import Asking
-from hetplan.planner.bound_tree import BoundTree, bound_of_tree
 from hetplan.planner.contract import Solver
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.safe_bound import BoundTree, bound_of_tree
 from hetplan.planner.tolerances import GAP
-from hetplan.solvers import bound_search
+from hetplan.solvers import milp_engine
 from hetplan.solvers.highs import Highs
 from hetplan.solvers.milp_engine import MilpEngine
 
@@ -110,10 +110,10 @@ def test_a_point_as_good_is_left_alone() -> None:
 def test_what_the_work_does_not_reach_is_bounded_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     form = machines(4, types=8, budget=25.0)
     answer = Highs().solve(form, Limits())
-    near = bound_of_tree(form, bound_search.prove_bound(form, answer.value, Limits()).tree)
-    monkeypatch.setattr(bound_search, "MOST", 2_000)
-    monkeypatch.setattr(bound_search, "CHEAP", 2_000)
-    far = bound_of_tree(form, bound_search.prove_bound(form, answer.value, Limits()).tree)
+    near = bound_of_tree(form, milp_engine.prove_bound(form, answer.value, Limits()).tree)
+    monkeypatch.setattr(milp_engine, "MOST", 2_000)
+    monkeypatch.setattr(milp_engine, "CHEAP", 2_000)
+    far = bound_of_tree(form, milp_engine.prove_bound(form, answer.value, Limits()).tree)
     assert near is not None
     assert far is not None
     assert answer.value is not None

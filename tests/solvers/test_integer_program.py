@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hetplan.planner.answer import Limits, Status
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.point_faults import point_faults
+from hetplan.planner.forms.program import point_faults
 from hetplan.solvers.cp_sat import CpSatScaled
 from hetplan.solvers.whole_numbers import decimals, integer_grid, integer_program
 

@@ -13,8 +13,8 @@ from cases.plans_of_pools import chat, pool
 from hetplan.profiles.plan import Plan
 from hetplan.verifier.check import Report, Violation, verify_plan
 from hetplan.verifier.claims_again import Word
-from hetplan.verifier.money import same_money
 from hetplan.verifier.pool import check
+from hetplan.verifier.resources import same_money
 
 
 def texts(case: dict, edits: dict) -> list[str]:

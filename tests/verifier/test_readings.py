@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hetplan.profiles.tables import Table
-from hetplan.verifier.readings import read
+from hetplan.verifier.service import read
 
 BENT = Table(quantity="latency_ms", axes={"batch": (1, 2, 4)}, mean=(10, 14, 18), p99=(11, None, 30), outside="linear")
 FLAT = Table(quantity="latency_ms", axes={"a": (0, 10), "b": (5,)}, mean=((1,), (3,)), outside="clamp")

@@ -14,7 +14,7 @@ from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import App, Mix
 from hetplan.profiles.tables import Table
 from hetplan.verifier.demand import classes_of
-from hetplan.verifier.readings import read
+from hetplan.verifier.service import read
 
 SIZES = st.sampled_from([1.0, 2.0, 4.0, 8.0])
 

@@ -1,4 +1,4 @@
-"""The numbers and names of a mixed-integer linear program, as far as its proofs need them: rows, columns, blocks."""
+"""The numbers and names of a mixed-integer linear program that proofs need, and what is wrong with a point of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.form import Form
+from hetplan.planner.tolerances import FEASIBILITY, INTEGRALITY
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
 
-__all__ = ["Block", "Elastic", "Labels", "Program", "Vector"]
+__all__ = ["Block", "Elastic", "Labels", "Program", "Vector", "point_faults"]
+
 
 Vector = NDArray[np.float64]
 Labels = Sequence[str] | Callable[[int], str]
@@ -108,3 +110,39 @@ def _name(blocks: tuple[Block, ...], i: int) -> str:
         if block.start <= i < block.stop:
             return f"{block.name}[{block.label(i - block.start)}]" if block.size > 1 or block.labels else block.name
     return str(i)
+
+
+def point_faults(form: Program, x: Vector) -> tuple[list[str], float]:
+    """Everything wrong with a point, worst first in each kind, and its largest relative violation."""
+    if x.shape != form.cost.shape:
+        return [f"the point has {x.size} entries, the form {form.cost.size} columns"], np.inf
+    if not np.isfinite(x).all():
+        return [f"column {form.column_name(int(np.argmin(np.isfinite(x))))} is not finite"], np.inf
+    faults: list[str] = []
+    box = np.maximum(form.lower - x, x - form.upper) / np.maximum(1.0, np.abs(x))
+    worst = float(box.max(initial=0.0))
+    if worst > FEASIBILITY:
+        j = int(box.argmax())
+        faults.append(f"column {form.column_name(j)} = {x[j]:.9g} leaves [{form.lower[j]:.9g}, {form.upper[j]:.9g}]")
+    activity = form.matrix @ x
+    scale = np.maximum(1.0, _largest_terms(form, x))
+    rows = np.maximum(form.row_lower - activity, activity - form.row_upper) / scale
+    worst_row = float(rows.max(initial=0.0))
+    if worst_row > FEASIBILITY:
+        i = int(rows.argmax())
+        faults.append(
+            f"row {form.row_name(i)} = {activity[i]:.9g} leaves [{form.row_lower[i]:.9g}, {form.row_upper[i]:.9g}]"
+        )
+    fraction = np.where(form.whole, np.abs(x - np.round(x)), 0.0)
+    if float(fraction.max(initial=0.0)) > INTEGRALITY:
+        j = int(fraction.argmax())
+        faults.append(f"column {form.column_name(j)} = {x[j]:.9g} must be whole")
+    return faults, max(worst, worst_row, 0.0)
+
+
+def _largest_terms(form: Program, x: Vector) -> Vector:
+    """Per row, the largest |a_ij x_j|: a violation is judged against the numbers that cancelled in it."""
+    terms = np.abs(form.matrix.data * np.repeat(x, np.diff(form.matrix.indptr)))
+    largest = np.zeros(form.matrix.shape[0])
+    np.maximum.at(largest, form.matrix.indices, terms)
+    return largest

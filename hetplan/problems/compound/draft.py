@@ -16,9 +16,8 @@ from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Share, Worker
-from hetplan.serving.demand import stated_qps
+from hetplan.serving.demand import response_targets, stated_qps
 from hetplan.serving.loads import worker_price
-from hetplan.serving.targets import response_targets
 
 __all__ = [
     "MEAN_LATENCY",

@@ -31,10 +31,9 @@ from hetplan.profiles.pipelines import Link, Pipeline
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.sampled import features_of
 from hetplan.profiles.slo import App
-from hetplan.serving.demand import stated_qps
+from hetplan.serving.demand import response_targets, stated_qps
 from hetplan.serving.operators import growth_of
 from hetplan.serving.strictest import strictest
-from hetplan.serving.targets import response_targets
 
 __all__ = [
     "Asked",

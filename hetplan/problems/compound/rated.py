@@ -26,8 +26,8 @@ from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_s
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise
 from hetplan.profiles.slo import App
+from hetplan.serving.demand import response_targets
 from hetplan.serving.strictest import late_share
-from hetplan.serving.targets import response_targets
 
 __all__ = ["kept"]
 

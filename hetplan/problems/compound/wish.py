@@ -9,13 +9,12 @@ from typing import Literal
 
 from hetplan.planner.forms.black_box import Figure
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.faults import Faults, refuse
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.slo import App
-from hetplan.serving.machine import machine_price
+from hetplan.serving.runs import machine_price
 
 __all__ = [
     "BUDGET",

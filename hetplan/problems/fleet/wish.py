@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse_only
+from hetplan.problems.faults import Faults, refuse_only
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.serving.machine import machine_price, times
+from hetplan.serving.runs import machine_price, times
 
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App

@@ -9,16 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import ONE_STEP, refuse
+from hetplan.problems.faults import ONE_STEP, Faults, refuse
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.slo import App
-from hetplan.serving.machine import machine_price
-from hetplan.serving.runs import variants_of
+from hetplan.serving.runs import machine_price, variants_of
 from hetplan.serving.tokens import (
     CACHED,
     INPUT,

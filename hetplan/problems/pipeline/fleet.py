@@ -14,8 +14,8 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.serving.machine import instances_on
 from hetplan.serving.price import Price, price_of
+from hetplan.serving.runs import instances_on
 
 __all__ = ["Fleet", "OfferOf", "placed", "read_fleet"]
 

@@ -12,8 +12,7 @@ import numpy as np
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.problems import ladder
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import refuse
+from hetplan.problems.faults import Faults, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import ONE_STEP, refuse
+from hetplan.problems.faults import ONE_STEP, Faults, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -23,9 +22,8 @@ from hetplan.profiles.slo import App, Arrivals, RateRange
 from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of, written
-from hetplan.serving.machine import machine_price
 from hetplan.serving.reading import answering, statistic_of
-from hetplan.serving.runs import at_of, runs_on, variants_of
+from hetplan.serving.runs import at_of, machine_price, runs_on, variants_of
 from hetplan.serving.strictest import limit_ms, strictest
 
 __all__ = [

@@ -79,16 +79,10 @@ def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated
     app = pool.wish.app_id
     if simulated is None:
         derate = pool.options.derate
-        basis, value = f"derate {derate:g} of the fluid rate", derate * rated.lam
         return Promise(
-            app=app,
-            quantity="rate_qps",
-            relation=">=",
-            value=value,
-            model="fluid",
-            basis=basis,
-            extrapolated=extrapolated,
-        )
+            app=app, quantity="rate_qps", relation=">=", value=derate * rated.lam, model="fluid",
+            basis=f"derate {derate:g} of the fluid rate", extrapolated=extrapolated,
+        )  # fmt: skip
     return simulated.promise(app, extrapolated)
 
 
@@ -188,21 +182,11 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
     weight = pool.weights
     low = [f"{pool.types[t].hardware} {weight[t]:.3g}" for t in used if weight[t] < LATE_CHEAP]
     if low and (pool.options.dispatch, pool.options.penalty) == ("matching", "paper"):
-        notices.append(
-            Notice(
-                code="W-late-cheap",
-                at=f"dispatch.{pool.wish.app_id}.weight",
-                text=f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late query could look cheaper than one in "
-                "time; so the dispatcher raises its penalty for late ones",
-            )
-        )
+        text = f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late query could look cheaper than one in time; "
+        text += "so the dispatcher raises its penalty for late ones"
+        notices.append(Notice(code="W-late-cheap", at=f"dispatch.{pool.wish.app_id}.weight", text=text))
     if not simulated and pool.instances(counts) <= SMALL_POOL and pool.options.derate > 0.5:
-        notices.append(
-            Notice(
-                code="W-small-pool",
-                at="promises",
-                text=f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise too "
-                "much; simulate the plan, or set size to auto",
-            )
-        )
+        text = f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise too much; "
+        text += "simulate the plan, or set size to auto"
+        notices.append(Notice(code="W-small-pool", at="promises", text=text))
     return notices

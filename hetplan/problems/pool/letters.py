@@ -46,14 +46,70 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.terms import Tools
-from hetplan.problems.pool.kinds import Column, Times, Type
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
 
-__all__ = ["EXTRA", "Counts", "Matrix", "Pool", "Vector"]
+__all__ = ["EXTRA", "MOST_INSTANCES", "Column", "Counts", "Matrix", "Pool", "Times", "Type", "Vector"]
+
+
+MOST_INSTANCES = 10**9
+"""Above this many of one type engines no longer count exactly."""
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Type:
+    """A hardware that runs the variant; `most` (machines) is None where nothing but stock and money limits it."""
+
+    run: Run
+    least: int
+    most: int | None
+    per_machine: int = 1
+
+    @property
+    def hardware(self) -> str:
+        """Its hardware's id."""
+        return self.run.hardware
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether its table gives requests per second, several being served at once, and not times of single ones."""
+        return self.run.latency is None
+
+    @property
+    def table_id(self) -> str:
+        """The table of its times or rates."""
+        return self.run.latency or self.run.rate or ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An offer of a type: what one machine costs per hour (a count of 1e-9) and how many there are."""
+
+    offer: str | None
+    type: int
+    price: int
+    stock: int | None
+
+
+@dataclass(frozen=True)
+class Times:
+    """Per class and type: the mean time one query holds an instance, and the statistic compared with the target.
+
+    A class that a type cannot serve at all takes infinitely long. `extrapolated` marks what was read outside a table.
+    """
+
+    mean_ms: Matrix
+    compared_ms: Matrix
+    std_ms: Matrix | None
+    max_ms: Matrix | None
+    extrapolated: NDArray[np.bool_]
+
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -15,11 +15,10 @@ from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.problems.pool.configurations import Configurations, configurations, covers
-from hetplan.problems.pool.counts import flows
 from hetplan.problems.pool.families import MOST_PROGRAMS, rates_of
 from hetplan.problems.pool.form import fluid
 from hetplan.problems.pool.letters import Counts, Pool, Vector
-from hetplan.problems.pool.rated import Chosen, Rated, holds, rated_by
+from hetplan.problems.pool.rated import Chosen, Rated, flows, holds, rated_by
 from hetplan.problems.pool.why import nothing_served, too_slow, unreachable
 from hetplan.profiles.fields import NANO
 

@@ -8,16 +8,15 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.problems.faults import Faults
-from hetplan.problems.pool.kinds import MOST_INSTANCES, Column, Matrix, Times, Type
+from hetplan.problems.pool.letters import MOST_INSTANCES, Column, Matrix, Times, Type
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run
 from hetplan.profiles.tables import Table
-from hetplan.serving.machine import instances_on, machine_price
 from hetplan.serving.reading import point_of, settings_of, statistic_of
-from hetplan.serving.runs import runs_on
+from hetplan.serving.runs import instances_on, machine_price, runs_on
 
 __all__ = ["read_columns", "read_types"]
 
@@ -106,12 +105,11 @@ def _offers(inputs: Inputs, run: Run, hardware: Hardware, kind: int, faults: Fau
         if offer.hardware != run.hardware:
             continue
         if offer.currency != inputs.slo.limits.currency:
-            faults.in_profile(
-                f"$.offers.{offer_id}.currency",
+            why, remedy = (
                 f"the SLO counts in {inputs.slo.limits.currency}",
                 "Convert one of them; hetplan knows no exchange rates.",
-                value=offer.currency,
             )
+            faults.in_profile(f"$.offers.{offer_id}.currency", why, remedy, value=offer.currency)
         found.append(Column(offer_id, kind, machine_price(offer, hardware), offer.stock))
     return found
 
@@ -168,41 +166,32 @@ def _if_known(values: Matrix) -> Matrix | None:
 def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, faults: Faults) -> bool:
     wanted = "requests_per_s" if kind.is_rate else "latency_ms"
     if table.quantity != wanted:
-        faults.in_profile(
-            f"$.tables.{kind.table_id}.quantity",
-            f"{wanted} is needed here",
-            "Name another table.",
-            value=table.quantity,
-        )
+        at = f"$.tables.{kind.table_id}.quantity"
+        faults.in_profile(at, f"{wanted} is needed here", "Name another table.", value=table.quantity)
         return False
     missing = [axis for axis in table.axes if axis != "batch" and axis not in point]
     if missing:
-        faults.in_slo(
-            f"$.apps.{wish.app_id}.demand.mix.axes",
-            f"table {kind.table_id} varies with {', '.join(missing)}, which the mix does not name",
-            "Add the axis to the mix, or fix it in the run's `at`.",
-        )
+        why = f"table {kind.table_id} varies with {', '.join(missing)}, which the mix does not name"
+        remedy = "Add the axis to the mix, or fix it in the run's `at`."
+        faults.in_slo(f"$.apps.{wish.app_id}.demand.mix.axes", why, remedy)
     return not missing
 
 
 def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
     absurd = mean[np.isfinite(mean) & ((mean < LEAST_MS) | (mean > MOST_MS))]
     if absurd.size:
-        faults.in_profile(
-            f"$.tables.{kind.table_id}",
+        why, remedy = (
             f"a query takes a machine from {LEAST_MS:g} to {MOST_MS:g} ms",
             "Check the table's numbers and their unit.",
-            value=f"{absurd[0]:g} ms",
         )
+        faults.in_profile(f"$.tables.{kind.table_id}", why, remedy, value=f"{absurd[0]:g} ms")
 
 
 def _check_target(types: Sequence[Type], wish: Wish, faults: Faults) -> None:
     if not wish.targets and any(not kind.is_rate for kind in types):
-        faults.in_slo(
-            f"$.apps.{wish.app_id}.latency",
-            "tables of latency need a latency target to be compared with",
-            'Add {"of": "response", "percentile": 99, "max_ms": ...}.',
-        )
+        why = "tables of latency need a latency target to be compared with"
+        remedy = 'Add {"of": "response", "percentile": 99, "max_ms": ...}.'
+        faults.in_slo(f"$.apps.{wish.app_id}.latency", why, remedy)
 
 
 def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matrix, times: Times) -> Iterator[Notice]:

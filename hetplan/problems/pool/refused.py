@@ -8,7 +8,7 @@ import numpy as np
 
 from hetplan.errors import Fault
 from hetplan.problems.faults import Faults
-from hetplan.problems.pool.kinds import MOST_INSTANCES, Column, Times, Type
+from hetplan.problems.pool.letters import MOST_INSTANCES, Column, Times, Type
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.fields import money_text

@@ -14,7 +14,10 @@ from hetplan.problems.pool.letters import Counts, Pool, Vector
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO, money_text
 
-__all__ = ["counted", "cover_costs", "let_in", "looser_target", "money", "more_budget", "more_tolerance"]
+__all__ = ["SHOWN", "counted", "cover_costs", "let_in", "looser_target", "money", "more_budget", "more_tolerance"]
+
+SHOWN = 5
+"""How many classes are named one by one."""
 
 
 def money(pool: Pool, nanos: int) -> str:

@@ -14,9 +14,8 @@ from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pool.form import fluid, most_of, read_counts
 from hetplan.problems.pool.form_beside import cover, least_raise
-from hetplan.problems.pool.impossible import SHOWN
 from hetplan.problems.pool.letters import Counts, Pool
-from hetplan.problems.pool.repairs import counted, cover_costs, money, more_budget
+from hetplan.problems.pool.repairs import SHOWN, counted, cover_costs, money, more_budget
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO, money_text
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import ONE_STEP, refuse
+from hetplan.problems.faults import ONE_STEP, Faults, refuse
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import App, RateRange, Slo
-from hetplan.serving.demand import Classes, classes_of
+from hetplan.serving.demand import Classes, Target, classes_of, response_targets
 from hetplan.serving.runs import variants_of
-from hetplan.serving.targets import Target, response_targets
 
 __all__ = ["REFUSED", "Wish", "read_wish"]
 
@@ -72,19 +70,15 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
     """Read the SLO; raises with every fault when it cannot be read at all."""
     slo, profile = inputs.slo, inputs.profile
     if len(slo.apps) != 1:
-        faults.in_slo(
-            "$.apps", f"a pool serves one application, and the file has {len(slo.apps)}", "Give one app per file."
-        )
+        why = f"a pool serves one application, and the file has {len(slo.apps)}"
+        faults.in_slo("$.apps", why, "Give one app per file.")
         faults.settle()
     ((app_id, app),) = slo.apps.items()
     names = variants_of(profile, app.runs)
     if len(names) != 1 or names[0] not in profile.variants:
-        faults.in_slo(
-            f"$.apps.{app_id}.runs",
-            "a pool runs one variant of the profile",
-            f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(profile.variants)[:8])}.',
-            value=", ".join(names) or "none",
-        )
+        why, found = "a pool runs one variant of the profile", ", ".join(names) or "none"
+        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(profile.variants)[:8])}.'
+        faults.in_slo(f"$.apps.{app_id}.runs", why, remedy, value=found)
         faults.settle()
     classes, p = _coming(app)
     refuse(inputs.slo, REFUSED, faults)
@@ -98,12 +92,11 @@ def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
     found = response_targets(app)
     for target in found:
         if target.limit_ms() <= 0:
-            faults.in_slo(
-                f"$.apps.{app_id}.network_ms_per_hop",
+            why, remedy = (
                 "the network alone takes the whole latency target",
                 f"Raise latency[{target.place}].max_ms above it.",
-                value=target.hop_ms,
             )
+            faults.in_slo(f"$.apps.{app_id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
     return found
 
 
@@ -113,36 +106,27 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | N
     rate, budget = app.demand.rate_qps, slo.limits.cost_per_hour
     terms = [term.max or term.min or "" for term in slo.objective]
     if terms not in ([], ["rate"], ["rate", "cost"], ["cost"]):
-        faults.in_slo(
-            "$.objective",
-            "a pool gives the most rate for a budget, or the least cost for a rate",
-            'Write [{"max": "rate"}], [{"max": "rate"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.',
-            value=", ".join(terms),
-        )
+        why = "a pool gives the most rate for a budget, or the least cost for a rate"
+        remedy = 'Write [{"max": "rate"}], [{"max": "rate"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.'
+        faults.in_slo("$.objective", why, remedy, value=", ".join(terms))
     if isinstance(rate, RateRange):
         faults.in_slo(at, "a pool is sized for one rate", 'Give a number, or "max".')
         return budget, None, False
     if rate is None or rate == "max":
         if budget is None:
-            faults.in_slo(
-                "$.limits.cost_per_hour" if rate == "max" else at,
-                "neither a budget nor a rate is given",
-                'Give limits.cost_per_hour with rate_qps "max" for the most rate, or a number for the least cost.',
-            )
+            remedy = 'Give limits.cost_per_hour with rate_qps "max" for the most rate, or a number for the least cost.'
+            place = "$.limits.cost_per_hour" if rate == "max" else at
+            faults.in_slo(place, "neither a budget nor a rate is given", remedy)
         if terms == ["cost"]:
             faults.in_slo("$.objective", "the least cost needs a rate to be served", f"Give a number at {at}.")
         return budget, None, terms == ["rate", "cost"]
     if budget is not None:
-        faults.in_slo(
-            "$.limits.cost_per_hour",
-            f"a budget and a rate ({rate:g} qps) are both given, and a pool is chosen for one of them",
-            'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.',
-            value=money_text(budget),
-        )
+        why = f"a budget and a rate ({rate:g} qps) are both given, and a pool is chosen for one of them"
+        remedy = 'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.'
+        faults.in_slo("$.limits.cost_per_hour", why, remedy, value=money_text(budget))
     if terms[:1] == ["rate"]:
-        faults.in_slo(
-            "$.objective", "the rate is given, so it cannot be maximised", 'Set rate_qps to "max", or minimise cost.'
-        )
+        why = "the rate is given, so it cannot be maximised"
+        faults.in_slo("$.objective", why, 'Set rate_qps to "max", or minimise cost.')
     return None, float(rate), False
 
 

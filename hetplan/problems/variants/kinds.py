@@ -16,9 +16,8 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run, Variant
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.loads import fitting_runs, offer_of, same_point
-from hetplan.serving.machine import machine_price
 from hetplan.serving.price import SLICES, Price, price_of
-from hetplan.serving.runs import at_of
+from hetplan.serving.runs import at_of, machine_price
 
 __all__ = [
     "COST",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.variants.options import GreedyOptions, PaperOptions, SimpleOptions, VariantsOptions
-from hetplan.profiles.collector import collector_at_rest
+from hetplan.profiles.validate import collector_at_rest
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible

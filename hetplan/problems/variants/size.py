@@ -56,9 +56,9 @@ from hetplan.problems.variants.near import Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
+from hetplan.serving.demand import response_targets
 from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
-from hetplan.serving.targets import response_targets
 
 __all__ = ["busy_limit", "busy_limit_of_law", "leaving_room_to_wait", "sized"]
 

@@ -17,7 +17,7 @@ from hetplan.problems.variants.kinds import Growth
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
-from hetplan.serving.targets import response_targets
+from hetplan.serving.demand import response_targets
 
 __all__ = ["explained", "fits_nowhere", "impossible", "over_budget"]
 

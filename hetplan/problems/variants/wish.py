@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.problems.faults import Faults
-from hetplan.problems.fields import ONE_STEP, refuse
+from hetplan.problems.faults import ONE_STEP, Faults, refuse
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Growth,
@@ -29,12 +28,12 @@ from hetplan.problems.variants.kinds import (
     rooms_of,
 )
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.profiles.collector import collector_at_rest
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
+from hetplan.profiles.validate import collector_at_rest
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import Classes, classes_of, stated_qps
 from hetplan.serving.law import Law, OffTable

@@ -10,8 +10,7 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.problems.pool.kinds import Type
-from hetplan.problems.pool.letters import Pool
+from hetplan.problems.pool.letters import Pool, Type
 from hetplan.problems.pool.listed import cheapest_enough, listed
 from hetplan.problems.pool.rated import Chosen, Rated, rate_at
 from hetplan.profiles.fields import NANO
