@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Ask
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import LARGEST, Counts
+from hetplan.problems.fleet.remembered import Recalled
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.ways import Found, settled_by
-from hetplan.problems.fleet.whole import cost_of, polished
+from hetplan.problems.fleet.whole import polished
 from hetplan.problems.fleet.wish import Wish
 
 Floats = NDArray[np.float64]
@@ -62,11 +63,15 @@ def ended(before: MutableMapping[object, Ended], found: Found) -> None:
     before[_shape(found.wish)] = Ended(prices, names, found.fleet.committed, choices)
 
 
-def looked(wish: Wish, parts: Mapping[str, Part], ask: Ask, before: Mapping[object, Ended]) -> Found | None:
+def looked(
+    wish: Wish, parts: Mapping[str, Part], ask: Ask, before: Mapping[object, Ended], recalled: Recalled | None = None
+) -> Found | None:
     """The fleet of one descent, its parts settled; None where there was no search alike, or nothing comes of it."""
     known, search = before.get(_shape(wish)), Search.of(wish, parts, ask)
     if known is None or search.contradictions() is not None:
         return None
+    if recalled is not None:
+        search.menus.known = recalled.hand_out()
     each = search.over(search.same)
     if len(known.prices) != each.wish.periods:
         return None
@@ -83,14 +88,17 @@ def looked(wish: Wish, parts: Mapping[str, Part], ask: Ask, before: Mapping[obje
                 if there and search.menus.holds(app, rate, machines):
                     search.menus.add(app, rate, machines)
     committed = np.minimum(np.array(known.committed, dtype=float), stock)
-    fleet = min(polished(search, each, committed, turns=1), key=lambda one: cost_of(wish, one), default=None)
+    fleet = next(polished(search, each, committed, turns=1), None)
     if fleet is None:
         return None
     settled, refused = settled_by(search, fleet)
     if refused:
         return None
     said = tuple(each.said(search.same if len(search.same) < wish.periods else [[p] for p in range(wish.periods)]))
-    return Found(wish, fleet, settled, each.bound, 0, prices=said, served=each.served(), search=each)
+    notices = recalled.notices() if recalled is not None else ()
+    return Found(
+        wish, fleet, settled, each.bound, 0, notices=notices, prices=said, served=each.served(), search=each
+    )
 
 
 def _afforded(each: Search, known: Ended) -> Floats:
