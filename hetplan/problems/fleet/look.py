@@ -17,14 +17,16 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import LARGEST, Counts
 from hetplan.problems.fleet.remembered import Recalled
-from hetplan.problems.fleet.search import Search
+from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.ways import Found, settled_by
-from hetplan.problems.fleet.whole import polished
+from hetplan.problems.fleet.whole import hours, polished
 from hetplan.problems.fleet.wish import Wish
 
 Floats = NDArray[np.float64]
 ROUNDS = 4
 TINY = 1e-12
+MOST_ENDED = 4
+"""Where so many searches ended is known, each under other limits."""
 
 __all__ = ["Ended", "ended", "looked"]
 
@@ -42,6 +44,10 @@ class Ended:
     choices: Mapping[tuple[str, float], tuple[Counts, ...]]
 
 
+Known = Mapping[tuple[str, ...], Ended]
+"""Where searches ended, by the limits that there were."""
+
+
 def _shape(wish: Wish) -> object:
     """What two wishes have alike whose machines have prices in the same periods."""
     return (
@@ -52,22 +58,38 @@ def _shape(wish: Wish) -> object:
     )
 
 
-def ended(before: MutableMapping[object, Ended], found: Found) -> None:
+def ended(before: MutableMapping[object, Known], found: Found) -> None:
     """Keep where a search ended."""
     each = found.search
     if each is None or each.best is None:
         return
     prices = tuple(each.best[each.rows_of(each.bare, p)] for p in range(each.wish.periods))
     choices = {key: tuple(one) for key, one in each.menus.found.items()}
-    names = tuple(limit.name for limit in each.limits)
-    before[_shape(found.wish)] = Ended(prices, names, found.fleet.committed, choices)
+    known, names = dict(before.get(_shape(found.wish), {})), _names(each)
+    known.pop(names, None)
+    known[names] = Ended(prices, names, found.fleet.committed, choices)  # the last is the newest
+    before[_shape(found.wish)] = dict(list(known.items())[-MOST_ENDED:])
+
+
+def _names(search: Search) -> tuple[str, ...]:
+    return tuple(f"{limit.name}[{limit.label}]" for limit in search.limits)
+
+
+def _nearest(known: Mapping[tuple[str, ...], Ended], search: Search) -> Ended | None:
+    """Where a search ended under the same limits; else under the most alike, of equal ones the newest."""
+    names = set(_names(search))
+    return min(reversed(known.values()), key=lambda one: len(names.symmetric_difference(one.limits)), default=None)
 
 
 def looked(
-    wish: Wish, parts: Mapping[str, Part], ask: Ask, before: Mapping[object, Ended], recalled: Recalled | None = None
+    wish: Wish, parts: Mapping[str, Part], ask: Ask, before: Mapping[object, Known], recalled: Recalled | None = None
 ) -> Found | None:
-    """The fleet of one descent, its parts settled; None where there was no search alike, or nothing comes of it."""
-    known, search = before.get(_shape(wish)), Search.of(wish, parts, ask)
+    """The fleet of one descent, its parts settled; None where there was no search alike, or nothing comes of it.
+
+    Where limits are in the way of the descent, each period is a program with what was committed before.
+    """
+    search = Search.of(wish, parts, ask)
+    known = _nearest(before.get(_shape(wish), {}), search)
     if known is None or search.contradictions() is not None:
         return None
     if recalled is not None:
@@ -88,7 +110,7 @@ def looked(
                 if there and search.menus.holds(app, rate, machines):
                     search.menus.add(app, rate, machines)
     committed = np.minimum(np.array(known.committed, dtype=float), stock)
-    fleet = next(polished(search, each, committed, turns=1), None)
+    fleet = next(polished(search, each, committed, turns=1), None) or _by_period(search, each, committed)
     if fleet is None:
         return None
     settled, refused = settled_by(search, fleet)
@@ -101,13 +123,25 @@ def looked(
     )
 
 
+def _by_period(search: Search, each: Search, committed: Floats) -> Fleet | None:
+    """The cheapest machines of each period, where so much is committed and limits hold; of the same rates once."""
+    if search.wish.inputs.slo.limits.moves is not None:
+        return None
+    found = hours(each, committed)
+    if found is None:
+        return None
+    place = [next(n for n, group in enumerate(search.same) if p in group) for p in range(search.wish.periods)]
+    choices = {(app.name, p): found.choices[app.name, place[p]] for app, p in search.pairs}
+    return Fleet(found.committed, choices, tuple(found.rented[n] for n in place))
+
+
 def _afforded(each: Search, known: Ended) -> Floats:
     """Those prices as prices of rows, lowered where as many machines as wanted are sold for less."""
-    bare, names = each.bare, [limit.name for limit in each.limits]
+    bare, names = each.bare, _names(each)
     prices = np.zeros_like(bare.duals)
     for p, own in enumerate(known.prices):
         of_limits = dict(zip(known.limits, own[-len(known.limits) :] if known.limits else (), strict=True))
-        machines = own[: len(own) - len(known.limits)]
+        machines = own[: len(own) - len(known.limits)]  # prices of rows: first machines, then limits
         prices[each.rows_of(bare, p)] = [*machines, *(of_limits.get(name, 0.0) for name in names)]
     rows = bare.form.matrix[: len(prices)].tocoo()
     mine = rows.col < bare.bought

@@ -17,7 +17,7 @@ from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
 
-__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "starts_of"]
+__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "hours", "polished", "starts_of"]
 
 Floats = NDArray[np.float64]
 TRIES = 4
@@ -89,7 +89,7 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
         return best
     with suppress(Cancelled):
         for committed in _tries(search, relaxed):
-            tried = _hours(search, committed)
+            tried = hours(search, committed)
             if tried is not None and cost_of(wish, tried) < best_cost - 1e-9:
                 best, best_cost = tried, cost_of(wish, tried)
         if not near() and len(search.pairs) <= FEW_PAIRS:
@@ -178,7 +178,7 @@ def _tries(search: Search, relaxed: Relaxed) -> list[Floats]:
     return found[:TRIES]
 
 
-def _hours(search: Search, committed: Floats) -> Fleet | None:
+def hours(search: Search, committed: Floats) -> Fleet | None:
     """Each period by itself, where so much is committed."""
     wish = search.wish
     rented: list[tuple[int, ...]] = []
