@@ -8,22 +8,25 @@ looked for from those committed before, among the choices known that still carry
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.part import Part
+from hetplan.problems.fleet.descent import keeps_limits
 from hetplan.problems.fleet.menus import LARGEST, Counts
 from hetplan.problems.fleet.remembered import Recalled
-from hetplan.problems.fleet.search import Fleet, Search
+from hetplan.problems.fleet.search import FEW, Fleet, Search
 from hetplan.problems.fleet.ways import Found, settled_by
-from hetplan.problems.fleet.whole import hours, polished
+from hetplan.problems.fleet.whole import cost_of, hours, moves_of, polished, tries_of
 from hetplan.problems.fleet.wish import Wish
 
 Floats = NDArray[np.float64]
 ROUNDS = 4
+NEAR, FAR = 0.01, 0.02
+"""So near to the bound a fleet of before is a first plan; where one is further from it, other prices are asked for."""
 TINY = 1e-12
 MOST_ENDED = 4
 """Where so many searches ended is known, each under other limits."""
@@ -33,14 +36,14 @@ __all__ = ["Ended", "ended", "looked"]
 
 @dataclass(frozen=True)
 class Ended:
-    """Where a search ended: what it committed, and the choices of each application by rate.
+    """Where a search ended: its fleet, and the choices of each application by rate.
 
     `prices` are those of its bound, by period: of machines in the order of offers, and of `limits`.
     """
 
     prices: tuple[Floats, ...]
     limits: tuple[str, ...]
-    committed: Counts
+    fleet: Fleet
     choices: Mapping[tuple[str, float], tuple[Counts, ...]]
 
 
@@ -67,7 +70,7 @@ def ended(before: MutableMapping[object, Known], found: Found) -> None:
     choices = {key: tuple(one) for key, one in each.menus.found.items()}
     known, names = dict(before.get(_shape(found.wish), {})), _names(each)
     known.pop(names, None)
-    known[names] = Ended(prices, names, found.fleet.committed, choices)  # the last is the newest
+    known[names] = Ended(prices, names, found.fleet, choices)  # the last is the newest
     before[_shape(found.wish)] = dict(list(known.items())[-MOST_ENDED:])
 
 
@@ -109,25 +112,57 @@ def looked(
                 there = all(n <= most for n, most in zip(machines, stock, strict=True))
                 if there and search.menus.holds(app, rate, machines):
                     search.menus.add(app, rate, machines)
-    committed = np.minimum(np.array(known.committed, dtype=float), stock)
-    fleet = next(polished(search, each, committed, turns=1), None) or _by_period(search, each, committed)
-    if fleet is None:
+    committed = np.minimum(np.array(known.fleet.committed, dtype=float), stock)
+    fleet = (
+        _as_before(search, each, known.fleet)
+        or next(polished(search, each, committed, turns=1), None)
+        or _by_period(search, each, committed)
+    )
+    if fleet is None or moves_of(wish, fleet) > (wish.inputs.slo.limits.moves or np.inf):
         return None
     settled, refused = settled_by(search, fleet)
     if refused:
         return None
     said = tuple(each.said(search.same if len(search.same) < wish.periods else [[p] for p in range(wish.periods)]))
     notices = recalled.notices() if recalled is not None else ()
-    return Found(
-        wish, fleet, settled, each.bound, 0, notices=notices, prices=said, served=each.served(), search=each
-    )
+    return Found(wish, fleet, settled, each.bound, 0, notices=notices, prices=said, served=each.served(), search=each)
+
+
+def _as_before(search: Search, each: Search, fleet: Fleet) -> Fleet | None:
+    """The fleet of before, where it still keeps everything and is as near to the bound as a first plan has to be."""
+    wish, menus = search.wish, search.menus
+    if any(count and not sold for count, sold in zip(fleet.committed, np.isfinite(wish.committed), strict=True)):
+        return None
+    wanted = {(app.name, wish.rate(app, p), fleet.choices[app.name, p].machines): app for app, p in search.pairs}
+    if not all(menus.holds(app, rate, machines) for (_, rate, machines), app in wanted.items()):
+        return None
+    if not keeps_limits(search, fleet.committed, fleet.rented):
+        return None
+    cost = cost_of(wish, fleet)
+    if cost - each.bound > NEAR * cost:
+        return None
+    choices = {(app.name, p): menus.add(app, wish.rate(app, p), fleet.choices[app.name, p].machines)
+               for app, p in search.pairs}  # fmt: skip
+    return replace(fleet, choices=choices)
 
 
 def _by_period(search: Search, each: Search, committed: Floats) -> Fleet | None:
-    """The cheapest machines of each period, where so much is committed and limits hold; of the same rates once."""
+    """The cheapest machines of each period, where so much is committed and limits hold; of the same rates once.
+
+    Where limits leave no room for what was committed, or it is far from the bound, a few rounds of prices say what else
+    to commit.
+    """
     if search.wish.inputs.slo.limits.moves is not None:
         return None
-    found = hours(each, committed)
+    found = hours(each, committed, gap=NEAR)
+    if found is None or cost_of(each.wish, found) - each.bound > FAR * cost_of(each.wish, found):
+        each.menus.known = None  # who knows a bound shows no machines
+        mixture = each.converge(NEAR, ROUNDS)
+        if mixture.missing > FEW:
+            return None
+        tried = (one for counts in tries_of(each, mixture) if (one := hours(each, counts, gap=NEAR)) is not None)
+        fleets = [one for one in (found, next(tried, None)) if one is not None]
+        found = min(fleets, key=lambda one: cost_of(each.wish, one), default=None)
     if found is None:
         return None
     place = [next(n for n, group in enumerate(search.same) if p in group) for p in range(search.wish.periods)]

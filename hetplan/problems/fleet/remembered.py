@@ -13,7 +13,9 @@ answer of a table   everywhere
 ==================  ===================================================================================================
 
 What limits on latency come to: for a pool, which queries are in time where; for variants, which of them serve and how
-much; for others the limits themselves. The verifier checks every part with the others, whoever made it.
+much (so with limits on quality); for others the limits themselves. For a plan of text they come to nothing: whether its
+machines still carry the rate is asked anew of all machines (`Menus.holds`), and its rule gets the limit of now. The
+verifier checks every part with the others, whoever made it.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ COSTS = ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour")
 """What a part says of its price: nothing runs before it, so all three are that of its machines."""
 SERVING = {"variants": "hetplan.problems.variants.part"}
 """Who says what limits come to, of questions that are tables."""
+RULED = ("llm",)
+"""Whose plans stay under other limits, but for the limit that their rule names."""
 KEY = "memory"
 
 
@@ -100,7 +104,10 @@ class Recalled:
         profile = tools.extra["written"](inputs)
         about = {name: _about(part, profile) for name, part in parts.items() if isinstance(part, Asked)}
         sold = repr([(one.name, one.hardware, one.zone, one.spot) for one in wish.offers])
-        within = {name: f"{text}{sold}{wish.situations}{wish.only.get(name)}" for name, text in about.items()}
+        limits = {name: _limits(inputs.slo.apps[name]) if parts[name].question in RULED else "" for name in about}
+        within = {
+            name: f"{text}{limits[name]}{sold}{wish.situations}{wish.only.get(name)}" for name, text in about.items()
+        }
         hashed = {name: sha256(text.encode()).hexdigest() for name, text in within.items()}
         stock = tuple(min(offer.stock, LARGEST) for offer in wish.offers)
         return cls(wish, parts, Memory.within(before()), about, hashed, stock)
@@ -140,12 +147,15 @@ class Recalled:
     def notices(self) -> tuple[Notice, ...]:
         """What is not said of parts whose limits were others when they were made."""
         text = "a first plan: whether its queries wait too long under the new limit is not looked at yet"
-        return tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in self.moved)
+        names = [name for name in self.moved if self.parts[name].question in SERVING]
+        return tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in names)
 
     def _own(self, name: str, grid: Counts) -> Counts:
         """Prices of the offers that an application may use; the others do not concern it."""
         hardware = self.parts[name].hardware
-        return tuple(price if one.hardware in hardware else 0 for price, one in zip(grid, self.wish.offers, strict=True))
+        return tuple(
+            price if one.hardware in hardware else 0 for price, one in zip(grid, self.wish.offers, strict=True)
+        )
 
     def _bound(self, app: Application, rate: float, grid: Counts) -> float | None:
         """What machines of an application cost at least at these prices, where that was worked out before."""
@@ -174,34 +184,50 @@ class Recalled:
 def _about(part: Asked, profile: str) -> str:
     """All that the plan of a part depends on but prices, stock, its rate, and limits where others say what they do."""
     files = part.files(1.0, {}, None)
-    if part.limits is not None:
+    if part.question in RULED:
+        come_to = ""
+    elif part.limits is not None:
         come_to = part.limits
     elif part.question in SERVING:
         come_to = repr(import_module(SERVING[part.question]).serving(files, part.options))
     else:
         come_to = _limits(files.slo.apps[part.app])
-    offers = {name: one.model_copy(update={"price_per_hour": 0, "stock": None}) for name, one in files.profile.offers.items()}
-    apps = {
-        name: app.model_copy(update={"latency": tuple(one.model_copy(update={"max_ms": 1.0}) for one in app.latency)})
-        for name, app in files.slo.apps.items()
+    offers = {
+        name: one.model_copy(update={"price_per_hour": 0, "stock": None}) for name, one in files.profile.offers.items()
     }
+    apps = {name: _unlimited(app, quality=part.question in SERVING) for name, app in files.slo.apps.items()}
     slo = files.slo.model_copy(update={"apps": apps})
     how = (part.question, part.hardware, sorted(part.options.items()), sorted(part.members.items()))
     return sha256(f"{profile}|{offers!r}|{slo!r}|{how!r}|{come_to}".encode()).hexdigest()
 
 
+def _unlimited(app: App, *, quality: bool) -> App:
+    """Without how long its limits on latency are; and without limits on quality where it is said what they come to."""
+    latency = tuple(one.model_copy(update={"max_ms": 1.0}) for one in app.latency)
+    without = app.model_copy(update={"latency": latency})
+    if not quality or app.quality is None:
+        return without
+    said = {name: 0.0 for name in ("min", "max") if getattr(app.quality, name) is not None}
+    return without.model_copy(update={"quality": app.quality.model_copy(update=said)})
+
+
 def _limits(app: App) -> str:
-    return repr(app.latency)
+    return repr((app.latency, app.quality))
 
 
 def _limited(part: PlanPart, name: str, app: App) -> PlanPart:
-    """With the limit of now in its rule; what it said of waiting was of another."""
-    rule, targets = part.dispatch.get(name), response_targets(app)
-    warnings = tuple(one for one in part.warnings if one.code != "W-queueing")
-    if rule is None or not targets or getattr(rule, "slo_ms", None) is None:
-        return part.model_copy(update={"warnings": warnings})
-    dispatch = {**part.dispatch, name: rule.model_copy(update={"slo_ms": targets[-1].max_ms})}
-    return part.model_copy(update={"dispatch": dispatch, "warnings": warnings})
+    """With the limit of now in its rule; what variants said of waiting was of another."""
+    kept = (
+        tuple(one for one in part.warnings if one.code != "W-queueing") if part.question in SERVING else part.warnings
+    )
+    rule, targets, now = part.dispatch.get(name), response_targets(app), dict[str, float]()
+    if getattr(rule, "slo_ms", None) is not None and targets:
+        now["slo_ms"] = targets[-1].max_ms
+    if getattr(rule, "ttft_ms", None) is not None:
+        limits = [one.max_ms - app.network_ms_per_hop for one in app.latency if one.of == "ttft"]
+        now |= {"ttft_ms": min(limits)} if limits else {}
+    dispatch = {**part.dispatch, name: rule.model_copy(update=now)} if rule is not None and now else part.dispatch
+    return part.model_copy(update={"dispatch": dispatch, "warnings": kept})
 
 
 def _priced(part: PlanPart, inputs: Inputs) -> PlanPart:
@@ -212,7 +238,5 @@ def _priced(part: PlanPart, inputs: Inputs) -> PlanPart:
     cost = nanos / NANO
     if all(np.isclose(one.value, cost, rtol=1e-11) for one in part.promises if one.quantity in COSTS):
         return part
-    promises = tuple(
-        one.model_copy(update={"value": cost}) if one.quantity in COSTS else one for one in part.promises
-    )
+    promises = tuple(one.model_copy(update={"value": cost}) if one.quantity in COSTS else one for one in part.promises)
     return part.model_copy(update={"promises": promises})
