@@ -214,7 +214,8 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
     for founds in each:
         found = _cheapest(form, founds, several, fits=fits) or _cheapest(form, founds, several)
         # What leaves alone what there is little of is wanted where others need it.
-        spare = [_cheapest(form, founds, SPARE, only=only, fits=fits) for only in without]
+        spares = min(SPARE, form.sizes - 1)
+        spare = [_cheapest(form, founds, spares, only=only, fits=fits) for only in without] if spares else []
         for one in dict.fromkeys((*found, *(one for these in spare for one in these))):
             ways += _sized_way(form, sought, one)
     ways = _undominated(ways, sought)

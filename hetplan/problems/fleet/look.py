@@ -25,7 +25,7 @@ from hetplan.problems.fleet.wish import Wish
 
 Floats = NDArray[np.float64]
 ROUNDS = 4
-NEAR, FAR = 0.01, 0.02
+NEAR, FAR = 0.01, 0.05
 """So near to the bound a fleet of before is a first plan; where one is further from it, other prices are asked for."""
 TINY = 1e-12
 MOST_ENDED = 4
@@ -113,11 +113,7 @@ def looked(
                 if there and search.menus.holds(app, rate, machines):
                     search.menus.add(app, rate, machines)
     committed = np.minimum(np.array(known.fleet.committed, dtype=float), stock)
-    fleet = (
-        _as_before(search, each, known.fleet)
-        or next(polished(search, each, committed, turns=1), None)
-        or _by_period(search, each, committed)
-    )
+    fleet = _as_before(search, each, known.fleet) or _anew(search, each, committed)
     if fleet is None or moves_of(wish, fleet) > (wish.inputs.slo.limits.moves or np.inf):
         return None
     settled, refused = settled_by(search, fleet)
@@ -146,6 +142,15 @@ def _as_before(search: Search, each: Search, fleet: Fleet) -> Fleet | None:
     return replace(fleet, choices=choices)
 
 
+def _anew(search: Search, each: Search, committed: Floats) -> Fleet | None:
+    """The fleet of one descent; where limits are in its way, or it is far from the bound, of programs by period."""
+    found = next(polished(search, each, committed, turns=1), None)
+    if found is not None and cost_of(search.wish, found) * (1.0 - FAR) <= each.bound:
+        return found
+    fleets = [one for one in (found, _by_period(search, each, committed)) if one is not None]
+    return min(fleets, key=lambda one: cost_of(search.wish, one), default=None)
+
+
 def _by_period(search: Search, each: Search, committed: Floats) -> Fleet | None:
     """The cheapest machines of each period, where so much is committed and limits hold; of the same rates once.
 
@@ -160,8 +165,8 @@ def _by_period(search: Search, each: Search, committed: Floats) -> Fleet | None:
         mixture = each.converge(NEAR, ROUNDS)
         if mixture.missing > FEW:
             return None
-        tried = (one for counts in tries_of(each, mixture) if (one := hours(each, counts, gap=NEAR)) is not None)
-        fleets = [one for one in (found, next(tried, None)) if one is not None]
+        tried = [hours(each, counts, gap=NEAR) for counts in tries_of(each, mixture)]
+        fleets = [one for one in (found, *tried) if one is not None]
         found = min(fleets, key=lambda one: cost_of(each.wish, one), default=None)
     if found is None:
         return None
