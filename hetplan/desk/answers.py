@@ -40,6 +40,8 @@ Document = Mapping[str, Any]
 MOST_PLANNERS = 8
 MOST_SEEDS = 20
 MOST_NAME = 64
+NO_ROUGHER = frozenset({"size", "levers"})
+"""With these options other than the confirmed plan has, what is impossible is so when it is played, too."""
 STAGES = ("soon", "planned", "confirm")
 _FILES = ("profile", "slo", "state", "measured", "plan")
 _LIMITS = ("seconds", "work", "gap", "seed")
@@ -183,6 +185,7 @@ class Answers:
         return _plain(
             {
                 "stage": stage,
+                "final": outcome.found is Found.INFEASIBLE and quick.keys() <= NO_ROUGHER,
                 "within": _within(outcome),
                 "about": outcome.claims[0].about if outcome.claims else None,
                 "status": outcome.status,
