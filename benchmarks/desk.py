@@ -4,10 +4,11 @@ usage: python benchmarks/desk.py [--against CHECKOUT] [--rounds 5] [--only WORD]
 
 Each round moves one number of the SLO file (budget, rate, limit on latency or resources) to a new place, and asks
 `/desk/look`: first for a plan soon, where its question has such a way, then for the planned one. Shown are
-milliseconds: the first look; of the rounds after it the median wall and CPU time; the CPU time after a price, a stock,
-the most machines, and a limit of a second application were moved; and the widest gap that was said. With `--against`
-another checkout is measured in turns, so that the ratios hold whatever else the machine does. `--profile` shows where
-the time of one movement goes.
+milliseconds: the first look; of the rounds after it the median wall and CPU time; the median CPU time after each other
+number that the page offers was moved as often (`AXES`: a limit on latency of the first application, of the second and
+of the third, a quality, a price, a stock, the most machines, and machines pinned); and the widest gap that was said.
+With `--against` another checkout is measured in turns, so that the ratios hold whatever else the machine does.
+`--profile` shows where the time of one movement goes.
 """
 
 from __future__ import annotations
@@ -73,24 +74,31 @@ def moved(slo: Json, factor: float) -> Json:
     return held
 
 
-def others(files: Json) -> dict[str, Json]:
-    """Other movements, where the files have such: a price, a stock, the most machines, a second application's limit."""
+AXES = ("limit", "second", "third", "quality", "price", "stock", "most", "pin")
+
+
+def others(files: Json, factor: float) -> dict[str, Json]:
+    """Other movements, where the files have such numbers, by the names of `AXES`."""
     found, profile, slo = dict[str, Json](), files["profile"], files["slo"]
+    up = 1 if factor > 1 else -1
     offer = next(iter(profile.get("offers", {})), None)
     if offer is not None and "price_per_hour" in profile["offers"][offer]:
-        price = f"{float(profile['offers'][offer]['price_per_hour']) * 1.03:.6g}"
+        price = f"{float(profile['offers'][offer]['price_per_hour']) * factor:.6g}"
         found["price"] = {**files, "profile": changed(profile, ["offers", offer, "price_per_hour"], price)}
     stocked = next((name for name, one in profile.get("offers", {}).items() if one.get("stock")), None)
     if stocked is not None:
-        less = profile["offers"][stocked]["stock"] - 1
-        found["stock"] = {**files, "profile": changed(profile, ["offers", stocked, "stock"], less)}
-    apps = list(slo["apps"])
-    if len(apps) > 1:
-        if (hardware := next(iter(profile.get("hardware", {})), None)) is not None:
-            found["most"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], [0, 500])}
-        if slo["apps"][apps[1]].get("latency"):
-            most = 0.97 * slo["apps"][apps[1]]["latency"][0]["max_ms"]
-            found["second"] = {**files, "slo": changed(slo, ["apps", apps[1], "latency", 0, "max_ms"], most)}
+        there = profile["offers"][stocked]["stock"]
+        found["stock"] = {**files, "profile": changed(profile, ["offers", stocked, "stock"], max(there + up, 0))}
+    if (hardware := next(iter(profile.get("hardware", {})), None)) is not None:
+        most, pinned = [0, round(500 * factor)], [8 + up, 8 + up]
+        found["most"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], most)}
+        found["pin"] = {**files, "slo": changed(slo, ["limits", "instances", hardware], pinned)}
+    for name, app in zip(("limit", "second", "third"), slo["apps"], strict=False):
+        if latency := slo["apps"][app].get("latency"):
+            path: list[str | int] = ["apps", app, "latency", 0, "max_ms"]
+            found[name] = {**files, "slo": changed(slo, path, latency[0]["max_ms"] * factor)}
+        if (least := slo["apps"][app].get("quality", {}).get("min")) is not None:
+            found["quality"] = {**files, "slo": changed(slo, ["apps", app, "quality", "min"], least * factor)}
     return found
 
 
@@ -127,10 +135,12 @@ def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     files, answers = documents(name), Answers(Allowance(seconds=seconds))
     places = [files, *({**files, "slo": moved(files["slo"], factor)} for factor in STEPS[:rounds])]
     found = [[timed(answers.look, {**place, **stage}) for stage in staged(answers)] for place in places]
-    more: dict[str, Any] = {}
-    for name, place in others(files).items():
-        with suppress(InputError):  # a question that has no such limit says so
-            more[name] = [timed(answers.look, {**place, **stage}) for stage in staged(answers)]
+    more: dict[str, list[Any]] = {}
+    for factor in STEPS[:rounds]:
+        for axis, place in others(files, factor).items():
+            with suppress(InputError):  # a question that has no such limit says so
+                looks = [timed(answers.look, {**place, **stage}) for stage in staged(answers)]
+                more.setdefault(axis, []).append(looks)
     made: dict[str, Any] = {"stages": []}
     for number, stage in enumerate(staged(answers)):
         first, *looks = [one[number] for one in found]
@@ -142,8 +152,10 @@ def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
                 "first": first[0],
                 "wall": statistics.median(one[0] for one in looks),
                 "cpu": statistics.median(one[1] for one in looks),
-                "others": {name: one[number][1] for name, one in more.items()},
-                "within": [one[2].get("within") for one in (*looks, *(one[number] for one in more.values()))],
+                "others": {axis: statistics.median(one[number][1] for one in each) for axis, each in more.items()},
+                "within": [
+                    one[2].get("within") for one in (*looks, *(o[number] for each in more.values() for o in each))
+                ],
                 "status": sorted({one[2]["status"] for one in (first, *looks)}),
             }
         )
@@ -196,7 +208,7 @@ def main() -> None:
     if given.one:
         print(json.dumps(measured(given.only, given.rounds, given.seconds)))
         return
-    columns = "".join(f"{name:>8}" for name in ("first", "moved", "CPU", "price", "stock", "most", "second"))
+    columns = "".join(f"{name:>8}" for name in ("first", "moved", "CPU", *AXES))
     print(f"{'example':22}{'tree':8}{'stage':8}{columns}  gap, status")
     for name in EXAMPLES:
         if given.only not in name:
@@ -210,7 +222,7 @@ def main() -> None:
             one = asked_of(tree.resolve(), name, given.rounds, given.seconds)
             for stage in one["stages"]:
                 figures = "".join(f"{stage[key]:8.0f}" for key in ("first", "wall", "cpu"))
-                kinds = [stage["others"].get(key) for key in ("price", "stock", "most", "second")]
+                kinds = [stage["others"].get(key) for key in AXES]
                 figures += "".join("       -" if one is None else f"{one:8.0f}" for one in kinds)
                 gaps = [gap for gap in stage["within"] if gap is not None]
                 said = f"{100 * max(gaps):.2g}% " if gaps else ""

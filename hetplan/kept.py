@@ -40,7 +40,11 @@ class Kept:
     @cached_property
     def tools(self) -> Tools:
         """What a question is handed so that it asks here."""
-        return Tools(extra={"plan_for": self.plan_for, "before": lambda: self._before})
+        return Tools(extra={"plan_for": self.plan_for, "before": lambda: self._before, "written": self._profile})
+
+    def forget(self) -> None:
+        """Forget what movements leave to one another, where a plan made with it did not stand its check."""
+        self._before.pop("memory", None)
 
     def plan_for(self, inputs: Inputs, **how: Any) -> Outcome:
         """`front_door.plan_for`, or what it said of the same before; never with a state, measurements or traces."""

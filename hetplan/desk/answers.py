@@ -7,7 +7,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hetplan.desk.work import Allowance
@@ -16,12 +18,14 @@ from hetplan.drawing.fleet import fleet_picture, hardware_colours, largest_perio
 from hetplan.drawing.page import Html
 from hetplan.drawing.report import bill_over_time, claim_words, machines_over_time
 from hetplan.drawing.svg import short
-from hetplan.errors import Fault, InputError
+from hetplan.errors import Cancelled, Fault, InputError
 from hetplan.front_door import choose
 from hetplan.judging import simulate, verify
 from hetplan.kept import Kept
 from hetplan.planner.answer import Limits
+from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.status import Found
 from hetplan.planning_again import Planner, unplayed_size
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
@@ -35,6 +39,9 @@ __all__ = ["Answers"]
 Document = Mapping[str, Any]
 MOST_PLANNERS = 8
 MOST_SEEDS = 20
+MOST_NAME = 64
+NO_ROUGHER = frozenset({"size", "levers"})
+"""With these options other than the confirmed plan has, what is impossible is so when it is played, too."""
 STAGES = ("soon", "planned", "confirm")
 _FILES = ("profile", "slo", "state", "measured", "plan")
 _LIMITS = ("seconds", "work", "gap", "seed")
@@ -48,6 +55,8 @@ class Answers:
         self._planners: OrderedDict[str, Planner] = OrderedDict()
         self._kept = Kept()
         self._lock = threading.Lock()
+        self._first: tuple[Document, Future[dict[str, Any]]] | None = None
+        self._doing: dict[str, str] = {}
 
     @property
     def by_path(self) -> Mapping[str, Callable[[Document, threading.Event], dict[str, Any]]]:
@@ -98,20 +107,70 @@ class Answers:
         report = simulate(_file(asked, "plan"), self._profile(asked), _file(asked, "slo"), cancel=cancel, **how)
         return _plain(report.as_dict())
 
+    def begin(self, asked: Document) -> Callable[[threading.Event], dict[str, Any]]:
+        """Work on the first look of a page, before it asks for it; who then asks the same waits for this one."""
+        waited: Future[dict[str, Any]] = Future()
+        self._first = asked, waited
+
+        def work(cancel: threading.Event) -> dict[str, Any]:
+            try:
+                waited.set_result(found := self._looked(asked, cancel))
+            except BaseException as error:
+                waited.set_exception(error)
+                raise
+            return found
+
+        return work
+
+    def doing(self, name: str) -> str:
+        """What the look of this name is at; "" where nothing is known of it."""
+        return self._doing.get(name, "")
+
     def look(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
         """For the page: the plan as pictures, at one of three stages.
 
         `soon`: a plan with its gap, of questions that have such a way (of others the next stage). `planned`: the plan
-        with planned sizes, nothing played. `confirm`: the plan that `hetplan solve` gives.
+        with planned sizes, nothing played. `confirm`: the plan that `hetplan solve` gives. Where a plan is wanted soon
+        and there is none, the answer is that of the next stage. `name` is by which `doing` is asked.
         """
-        _known(asked, (*_FILES[:4], "stage"))
+        _known(asked, (*_FILES[:4], "stage", "name"))
+        name, wanted = asked.get("name", ""), {key: value for key, value in asked.items() if key != "name"}
+        if not isinstance(name, str) or len(name) > MOST_NAME:
+            raise _wrong("name", name, f"a text of at most {MOST_NAME} characters", "Name the look otherwise.")
+        try:
+            first = self._first
+            if first is not None and first[0] == wanted:
+                return self._waited(first[1], name, cancel)
+            return self._looked(wanted, cancel, name)
+        finally:
+            self._doing.pop(name, None)
+
+    def _waited(self, first: Future[dict[str, Any]], name: str, cancel: threading.Event) -> dict[str, Any]:
+        """The look that was begun before it was asked for; it is handed out once, and asked anew after that."""
+        while not wait([first], timeout=0.05).done:
+            if cancel.is_set():
+                raise Cancelled("the page asked for something else")
+            if name:
+                self._doing[name] = self._doing.get("", "")
+        self._first = None
+        return first.result()
+
+    def _looked(self, asked: Document, cancel: threading.Event, name: str = "") -> dict[str, Any]:
         begun, stage = time.perf_counter(), asked.get("stage", "planned")
         if stage not in STAGES:
             raise _wrong("stage", stage, "there is no such stage", f"Write one of {', '.join(STAGES)}.")
         soon = self._soon(asked) if stage == "soon" else None
         stage = "planned" if stage == "soon" and soon is None else stage
         quick = {} if stage == "confirm" else soon or self._quick(asked)
-        outcome = self._outcome({**asked, "options": quick}, cancel, repairs=stage != "soon")
+        heard = partial(self._heard, name)
+        outcome = self._outcome({**asked, "options": quick}, cancel, heard=heard)
+        if soon is not None and (outcome.plan is None or outcome.violations):
+            # What is proved to be impossible is explained once; else the planned plan is looked for at once.
+            stage, quick = "planned", self._quick(asked)
+            if outcome.plan is not None:
+                self._kept.forget()
+            if outcome.found is not Found.INFEASIBLE:
+                outcome = self._outcome({**asked, "options": quick}, cancel, heard=heard)
         page = Html("")
         if stage != "soon":
             page.items(self._pins(asked, outcome, quick, cancel))
@@ -119,11 +178,14 @@ class Answers:
         page.items(outcome.why)
         page.items(outcome.violations)
         page.items(one.text for one in outcome.repairs)
+        if outcome.repairs and "size" in quick:
+            page.text("What would help is worked out for planned sizes: plans that are played may need more.")
         if outcome.plan is not None:
             self._draw(page, outcome, asked)
         return _plain(
             {
                 "stage": stage,
+                "final": outcome.found is Found.INFEASIBLE and quick.keys() <= NO_ROUGHER,
                 "within": _within(outcome),
                 "about": outcome.claims[0].about if outcome.claims else None,
                 "status": outcome.status,
@@ -234,7 +296,9 @@ class Answers:
             bill_over_time(page, plan["bill"])
         _words(page, made, plan)
 
-    def _outcome(self, asked: Document, cancel: threading.Event, *, repairs: bool = True) -> Outcome:
+    def _outcome(
+        self, asked: Document, cancel: threading.Event, *, repairs: bool = True, heard: OnEvent | None = None
+    ) -> Outcome:
         options, limits = asked.get("options", {}), asked.get("limits", {})
         for name, held in (("options", options), ("limits", limits)):
             if not isinstance(held, Mapping):
@@ -257,8 +321,19 @@ class Answers:
             require_proof=bool(asked.get("require_proof")),
             try_repairs=repairs,
             tools=self._kept.tools,
+            on_event=heard,
             **choices,
         )
+
+    def _heard(self, name: str, event: Event) -> None:
+        """Keep what a look is at."""
+        if event.what == "incumbent" or not event.detail:
+            return
+        words = (
+            event.detail.rpartition(" with ")[0] if event.what == "solve" else event.detail
+        )  # who solves is no matter
+        done = "" if event.done is None else f", {event.done:.0%}"
+        self._doing[name] = f"{words}{done}"
 
     def _quick(self, asked: Document) -> dict[str, Any]:
         """The options that leave simulation out of planning, and that plan roughly, where the question has such."""

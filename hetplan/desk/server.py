@@ -84,6 +84,7 @@ class _Room:
         ]
         if self.desk.page:
             routes.append(Route("/", self._counted(self._page)))
+            routes.append(Route("/desk/doing/{name}", self._counted(self._doing)))
         return Starlette(routes=routes, lifespan=self._life)
 
     @asynccontextmanager
@@ -91,7 +92,7 @@ class _Room:
         if self.desk.begin is not None:
             # What a first plan loads is loaded before the page asks for it.
             first: dict[str, Any] = {**dict(zip(("profile", "slo"), self.desk.begin, strict=True)), "stage": "soon"}
-            self.workshop.begin("/desk/look", lambda cancel: self.answers.look(first, cancel))
+            self.workshop.begin("/desk/look", self.answers.begin(first))
         yield
         self.workshop.close()
 
@@ -146,6 +147,9 @@ class _Room:
         if not self.workshop.stop(name):
             raise _Refused(404, "no work of this id is under way")
         return JSONResponse({"stopping": name}, status_code=202)
+
+    async def _doing(self, request: Request) -> Response:
+        return JSONResponse({"doing": self.answers.doing(request.path_params["name"])})
 
     async def _page(self, _: Request) -> Response:
         return _page(self.desk)

@@ -94,6 +94,8 @@ class Draft:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """Options that the problem settled itself (a headroom found by simulation); the method of the plan echoes them."""
     searched: bool = False
+    levels_proved: bool = True
+    """Whether later levels of the objective are proved as the first is: where not, the plan is not called optimal."""
     """The plan is the best of those measured or simulated, not of all."""
     front: FrontOf[Draft] | None = None
     """Where several wishes are sought at once: all points, of which this draft is the first."""

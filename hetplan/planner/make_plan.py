@@ -68,6 +68,8 @@ def _planned(
     allowed = min(asked, LARGEST_GAP)
     gap = first.gap if first else None
     status = plan_status(gap=gap, scope=first.scope if first else "none", allowed=allowed, searched=result.searched)
+    if not result.levels_proved and status is PlanStatus.OPTIMAL:
+        status = PlanStatus.WITHIN_GAP  # of the first level of the objective: a later one may be better
     # Simulation asks for more than a relaxation without waiting: no engine could close that gap.
     sized = first is not None and first.scope == "relaxation" and any(
         one.model.startswith("simulation") for one in result.promises

@@ -65,6 +65,10 @@ class Asked(ABC):
     """Applications that share these machines, each with its rate where the rate of all is 1; none: `app` alone."""
     otherwise: Asked | None = None
     """Who settles what this one does not."""
+    limits: str | None = None
+    """What limits on latency come to in its program; None: nothing says so but the limits themselves."""
+    before: Callable[[float, tuple[tuple[str, int], ...]], PlanPart | None] | None = None
+    """Plans at a rate on machines by offer that are there already."""
 
     @abstractmethod
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
@@ -120,6 +124,8 @@ class Asked(ABC):
         """The question's own plan on exactly these machines."""
         bought = {name: count for name, count in offers.items() if count}
         key = (rate, tuple(sorted(bought.items())))
+        if key not in self.settled and self.before is not None and (known := self.before(*key)) is not None:
+            self.settled[key] = Settled(known)
         if key not in self.settled:
             machines = dict.fromkeys(self.hardware, 0)
             for name, count in bought.items():

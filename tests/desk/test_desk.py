@@ -27,7 +27,8 @@ pytest.importorskip("uvicorn")
 from hetplan.desk.answers import Answers, _percent, _within
 from hetplan.desk.openapi import openapi
 from hetplan.desk.work import Allowance, Busy, Workshop
-from hetplan.errors import InputError
+from hetplan.errors import Cancelled, InputError
+from hetplan.problems.fleet import remembered
 from hetplan.profiles.plan import Claim
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pool"
@@ -231,7 +232,7 @@ def test_given_workers_are_no_pins_and_a_look_is_rough() -> None:
     folder = EXAMPLES.parent / "policy"
     files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}
     looked = Answers(Allowance()).look(files, threading.Event())
-    assert (looked["status"], looked["stage"]) == ("optimal", "planned")
+    assert (looked["status"], looked["stage"], looked["final"]) == ("optimal", "planned", False)
     assert "Pinned" not in looked["html"]
     assert looked["plan"]["method"]["options"]["grid"] == "fld{20}"
 
@@ -334,3 +335,116 @@ def test_a_browser_plans_and_shows_what_is_confirmed(server: Server) -> None:
     sliders = [float(at) for at in re.findall(r'data-at="([\d.]+)"', shown)]
     assert len(sliders) >= 6
     assert all(abs(at - 0.5) < 0.02 for at in sliders), "each begins in the middle"
+
+
+def fleet_files(**limits: Any) -> dict[str, Any]:
+    """One application of the fleet's example over two hours."""
+    folder = EXAMPLES.parent / "fleet"
+    profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
+    slo["horizon"] = {"period_s": 3600, "periods": 2, "repeats": 360}
+    slo["apps"] = {"ranking": slo["apps"]["ranking"]}
+    slo["apps"]["ranking"]["demand"]["series"] = [110.0, 250.0]
+    slo["limits"] |= limits
+    return {"profile": profile, "slo": slo}
+
+
+def test_a_page_waits_for_the_look_that_was_begun_for_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked = Answers(Allowance()), {**FILES, "stage": "soon"}
+    made, looked = list[str](), answers._looked
+
+    def counted(*how: Any) -> Any:
+        made.append("a look")
+        return looked(*how)
+
+    monkeypatch.setattr(answers, "_looked", counted)
+    work = answers.begin(asked)
+    begun = threading.Thread(target=work, args=(threading.Event(),))
+    begun.start()
+    first = answers.look({**json.loads(json.dumps(asked)), "name": "mine"}, threading.Event())
+    begun.join()
+    assert (first["status"], made) == ("optimal", ["a look"])
+    other = {**asked, "slo": {**SLO, "limits": {"cost_per_hour": "2"}}}
+    assert answers.look(other, threading.Event())["plan"]["inputs"] != first["plan"]["inputs"]
+    answers.look(asked, threading.Event())
+    assert len(made) == 3, "handed out once, and of the same files alone"
+
+
+def test_who_waits_for_a_look_may_leave_and_hears_of_its_faults() -> None:
+    answers = Answers(Allowance())
+    work, gone = answers.begin({**FILES, "stage": "nothing"}), threading.Event()
+    gone.set()
+    with pytest.raises(Cancelled):
+        answers.look({**FILES, "stage": "nothing"}, gone)
+    for look in (work, lambda cancel: answers.look({**FILES, "stage": "nothing"}, cancel)):
+        with pytest.raises(InputError, match="there is no such stage"):
+            look(threading.Event())
+
+
+def test_a_page_is_told_what_a_look_is_at(server: Server) -> None:
+    answers, heard = Answers(Allowance()), list[str]()
+    keep = answers._heard
+
+    def listening(name: str, event: Any) -> None:
+        keep(name, event)
+        heard.append(answers.doing(name))
+
+    answers._heard = listening  # type: ignore[method-assign]
+    answers.look({**fleet_files(), "name": "mine"}, threading.Event())
+    assert "machines of each application" in heard
+    assert any(one.startswith("plans of applications, ") for one in heard)
+    assert not any(" with highs" in one for one in heard)
+    assert answers.doing("mine") == "", "it is over"
+    with pytest.raises(InputError, match="at most 64 characters"):
+        answers.look({**FILES, "name": "m" * 65}, threading.Event())
+    assert server.ask("/desk/doing/mine") == (200, {"doing": ""})
+    assert server.ask("/desk/doing/mine", headers={"Authorization": None})[0] == 401
+
+
+def test_what_is_impossible_is_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked, outcome = Answers(Allowance()), list[str](), Answers._outcome
+
+    def counted(self: Answers, *how: Any, **named: Any) -> Any:
+        asked.append("asked")
+        return outcome(self, *how, **named)
+
+    monkeypatch.setattr(Answers, "_outcome", counted)
+    files = fleet_files()
+    files["slo"]["apps"]["ranking"]["latency"][0]["max_ms"] = 1
+    found = answers.look({**files, "stage": "soon"}, threading.Event())
+    assert (found["stage"], found["status"], found["plan"]) == ("planned", "infeasible", None)
+    assert len(asked) == 1
+    page = (Path(__file__).resolve().parents[2] / "hetplan" / "desk" / "desk.html").read_text()
+    assert found["final"]
+    assert "mine === turn && !said.final" in page, "it is not asked again to be confirmed"
+    slo = json.loads(json.dumps(SLO))
+    slo["apps"]["ranking"]["latency"][0]["max_ms"] = 1
+    assert "plans that are played may need more" in answers.look({**FILES, "slo": slo}, threading.Event())["html"]
+
+
+def test_a_first_plan_that_does_not_stand_its_check_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a part of before handed out with the prices of before, the planned plan is looked for instead."""
+    answers, files = Answers(Allowance()), fleet_files()
+    answers.look(files, threading.Event())
+    offers = files["profile"]["offers"]
+    dearer = {
+        name: {**one, "price_per_hour": f"{1.03 * float(one['price_per_hour']):.6g}"} for name, one in offers.items()
+    }
+    files["profile"] = {**files["profile"], "offers": dearer}
+    with monkeypatch.context() as broken:
+        broken.setattr(remembered, "_priced", lambda part, inputs: part)
+        shown = answers.look({**files, "stage": "soon"}, threading.Event())
+    assert (shown["stage"], shown["status"]) == ("planned", "feasible")
+    again = answers.look({**files, "stage": "soon"}, threading.Event())
+    assert (again["stage"], again["plan"]["inputs"]) == ("soon", shown["plan"]["inputs"])
+
+
+def test_a_first_plan_at_a_rate_says_that_there_is_no_bound_yet() -> None:
+    folder, answers = EXAMPLES.parent / "compound", Answers(Allowance())
+    names = {"profile": "profile", "slo": "rate-slo", "measured": "measured"}
+    files = {what: json.loads((folder / f"{name}.json").read_text()) for what, name in names.items()}
+    soon, planned = (answers.look({**files, "stage": stage}, threading.Event()) for stage in ("soon", "planned"))
+    assert (soon["stage"], planned["stage"]) == ("soon", "planned")
+    assert soon["within"] is None
+    assert soon["plan"]["claims"][0]["value"] == pytest.approx(planned["plan"]["claims"][0]["value"])
+    page = (Path(__file__).resolve().parents[2] / "hetplan" / "desk" / "desk.html").read_text()
+    assert ', no bound yet"' in page

@@ -195,6 +195,7 @@ class Sought:
                 burst=1.0 / (arrivals.shape or 1.0),
                 growth=self.growth,
                 unplayed=options.size == "estimated",
+                sizes=options.sizes,
             )
         return kind(
             levels=self.levels,

@@ -35,9 +35,9 @@ __all__ = ["by_share", "found_ways", "interval_of", "shared_way"]
 MOST_ITEMS = 48
 """Into so many parts the streams of an operator are put on machines one by one; of more, several together."""
 SIZES = 8
-"""Ways at a rate that the packing may choose from."""
+"""So many ways that nothing pays for, or has machines for, say what is missing."""
 SPARE = 2
-"""Of these, ways that leave alone a tier of which there are only so many machines."""
+"""So many ways that leave alone a tier of which there are only so many machines."""
 WAYS_EACH = 4
 """Ways of one configuration, where others may be sought for another figure."""
 TIGHTER = (1.0, 0.97, 0.93, 0.87, 0.8)
@@ -208,13 +208,14 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
     """The cheapest sizes that carry the rate, of all configurations, or of each where more is sought than the cost."""
     each = [list(trusted.values())] if form.aim.cheapest else [[found] for found in trusted.values()]
     ways: list[Way] = []
-    several = min(most, SIZES) if form.aim.cheapest else WAYS_EACH
+    several = min(most, form.sizes) if form.aim.cheapest else WAYS_EACH
     fits = partial(_fits, form, sought)
     without = _without_scarce(form, sought)
     for founds in each:
         found = _cheapest(form, founds, several, fits=fits) or _cheapest(form, founds, several)
         # What leaves alone what there is little of is wanted where others need it.
-        spare = [_cheapest(form, founds, SPARE, only=only, fits=fits) for only in without]
+        spares = min(SPARE, form.sizes - 1)
+        spare = [_cheapest(form, founds, spares, only=only, fits=fits) for only in without] if spares else []
         for one in dict.fromkeys((*found, *(one for these in spare for one in these))):
             ways += _sized_way(form, sought, one)
     ways = _undominated(ways, sought)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +16,9 @@ Method = Literal["struct-ci", "struct", "cmbo", "cmbo-ci", "random", "videostorm
 
 class CompoundOptions(Options):
     """Both stages: search and measuring per query, then packing of all."""
+
+    soon: ClassVar[Mapping[str, object]] = {"sizes": 1}
+    """What gives a first plan soon."""
 
     packing: Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"] = Field(
         default="dual", description="how plans are chosen for all queries together"
@@ -76,6 +80,9 @@ class CompoundOptions(Options):
         default="auto", description="of queries at a rate: replicas by a formula for queues; auto plays them as well"
     )
     evaluations: int = Field(default=15, ge=1, le=50, description="most plays of plans with a rate (size auto)")
+    sizes: int = Field(
+        default=8, ge=1, description="of queries at a rate: the cheapest sizes of each that packing may choose from"
+    )
     alternatives: int = Field(default=20, ge=1, description="the most plans per query handed to the packing")
 
     @property

@@ -98,6 +98,8 @@ class Rated(BlackBox):
     """Whether what comes out is promised, and not only compared: then more queries are worked out."""
     unplayed: bool = False
     """Whether plans are handed out by the formula alone."""
+    sizes: int = 8
+    """So many of its cheapest sizes the packing may choose from."""
 
     @cached_property
     def each(self) -> Vector:
@@ -454,16 +456,18 @@ class Stations:
 
     def _at(self, each: Vector, share: float) -> Vector:
         if self.rows.cases is None:
-            return np.asarray(np.quantile(each, share, axis=0, method="inverted_cdf"))
+            place = max(math.ceil(len(each) * share - 1.0), 0)  # the inverse of the empirical distribution
+            return np.asarray(np.partition(each, place, axis=0)[place])
         return quantile(each, Cases(self.weight, 1), share, share)
 
     def _waits(self, placement: int, slow: Vector, replicas: Vector) -> Vector:
         """Of each query, row of replicas and operator the wait."""
         waits, flows = np.zeros((len(self.drawn), *replicas.shape)), self.flows(slow) + self.beside
         for o in self.busy(placement, slow):
-            counts, rows = np.unique(replicas[:, o], return_inverse=True)
-            own = np.stack([self.wait(o, slow, int(count), flows[:, o]) for count in counts], axis=1)
-            waits[:, :, o] = own[:, rows.ravel()]
+            counts = replicas[:, o].tolist()
+            own = {count: self.wait(o, slow, int(count), flows[:, o]) for count in dict.fromkeys(counts)}
+            for row, count in enumerate(counts):
+                waits[:, row, o] = own[count]
         for call in self.turns:
             waits[:, :, call.operator] = self._in_turn(call)[:, None]
         return waits

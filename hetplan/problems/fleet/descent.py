@@ -8,7 +8,7 @@ one for another. Work is counted, never timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -19,7 +19,7 @@ from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.search import Fleet, Search
 
-__all__ = ["Descent"]
+__all__ = ["Descent", "keeps_limits"]
 
 Floats = NDArray[np.float64]
 KEPT = 250
@@ -159,14 +159,22 @@ class Descent:
         wish, menus = search.wish, search.menus
         choices, rented = dict[tuple[str, int], Choice](), list[tuple[int, ...]]()
         for own in taken:
-            more = np.maximum(own.sum(axis=0) - committed, 0.0)
-            for limit in search.limits:
-                used = float(limit.total @ (committed + more) + limit.committed @ committed)
-                if not limit.lower - SLACK <= used <= limit.upper + SLACK:
-                    return None
-            rented.append(tuple(int(n) for n in more))
+            rented.append(tuple(int(n) for n in np.maximum(own.sum(axis=0) - committed, 0.0)))
+        if not keeps_limits(search, committed, rented):
+            return None
         for p, own in enumerate(taken):
             for number, app in enumerate(wish.apps):
                 machines = tuple(int(n) for n in own[number])
                 choices[app.name, p] = menus.add(app, wish.rate(app, p), machines)
         return Fleet(tuple(int(n) for n in committed), choices, tuple(rented))
+
+
+def keeps_limits(search: Search, committed: Sequence[float] | Floats, rented: Sequence[Sequence[float]]) -> bool:
+    """Whether machines that are committed, and rented in each period, keep every limit."""
+    ahead = np.array(committed, dtype=float)
+    for more in dict.fromkeys(tuple(one) for one in rented):
+        for limit in search.limits:
+            used = float(limit.total @ (ahead + np.array(more)) + limit.committed @ ahead)
+            if not limit.lower - SLACK <= used <= limit.upper + SLACK:
+                return False
+    return True

@@ -60,6 +60,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.bill import levers_of, of_sharing
         from hetplan.problems.fleet.draft import drafted
         from hetplan.problems.fleet.look import ended, looked
+        from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import with_room
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.together import with_sharing
@@ -68,10 +69,11 @@ class FleetQuestion:
         between, look = is_between(self.wish), self.wish.options.look
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         parts = {} if between else parts_of(self.wish, self.tools)
+        recalled = None if between else Recalled.of(self.wish, parts, self.tools)
         glances: list[Found] = []
 
         def glanced(wish: Wish) -> Found | None:
-            found = looked(wish, parts, ask, before) if look else None
+            found = looked(wish, parts, ask, before, recalled) if look else None
             glances.extend([found] if found is not None else [])
             return found
 
@@ -91,6 +93,8 @@ class FleetQuestion:
         if not (best[0].wish.room or best[0].wish.rooms or glances):
             # Prices of what has room to wait are further from those without; those of a look only ever get lower.
             ended(before, best[0])
+        if recalled is not None and best[0].search is not None:
+            recalled.keep(best[0].search.menus)
         hurried = self.tools.trial or look or is_over(ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         levers: tuple[Lever, ...] = ()

@@ -155,6 +155,7 @@ class Search:
     def begin(self) -> bool:
         """Menus at the prices of the offers; whether each application has a choice in each period."""
         wish = self.wish
+        self.ask.note(Event("fleet", detail="machines of each application"))
         plain = [wish.prices, self.lowest()]
         if not wish.spot or not wish.commits:
             plain = plain[:1]

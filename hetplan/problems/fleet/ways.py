@@ -330,7 +330,11 @@ def _cheapest(search: Search, each: Search, before: Fleet) -> Fleet | None:
 def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:
     """Each application in each period as its own question plans it, after each failure too; and who was refused."""
     wish, done, refused = search.wish, {}, {}
-    for app, p in search.pairs:
+    for number, (app, p) in enumerate(search.pairs):
+        if app is wish.apps[0]:
+            search.ask.note(
+                Event("fleet", detail=f"plans of applications, {number // len(wish.apps)} of {wish.periods} periods")
+            )
         choice = fleet.choices[app.name, p]
         offers = {offer.name: n for offer, n in zip(wish.offers, choice.machines, strict=True) if n}
         if not offers:

@@ -23,6 +23,7 @@ from hetplan.problems.pipeline.rows import ONE_MORE, Asked, Written
 from hetplan.problems.pipeline.tree import Level, Mask, Places, Tree, Vector, prefixes
 
 __all__ = [
+    "ABOUT",
     "CLAIMED",
     "GAP",
     "KEPT",
@@ -68,6 +69,8 @@ class Solved:
     """Per application the rate that is served, where it is less than the demand."""
     longest_ms: dict[str, float] | None = None
     """Per application the longest way through, where branches join and no path says so."""
+    levels_proved: bool = True
+    """Whether what is claimed of later levels of the objective holds among all plans, and not only among some."""
 
     @property
     def qualities(self) -> list[float]:
@@ -174,7 +177,7 @@ def _climbed(
                 continue
         written = write(replace(asked, goal=goal))  # type: ignore[arg-type]
         hint = point if point is not None and point.size == written.form.cost.size else None
-        answer = ask(written.form, start=hint, gap=gap, about=_ABOUT[goal])
+        answer = ask(written.form, start=hint, gap=gap, about=ABOUT[goal])
         if answer.point is None:
             if best is None:
                 return answer
@@ -203,7 +206,7 @@ def _as_few_as_there_are(
     return answer if answer.bound is not None and answer.bound > now - 1 + KEPT and answer.point is not None else None
 
 
-_ABOUT = {
+ABOUT = {
     "quality": "best accuracy", "fairest": "best accuracy of the worst served", "servers": "fewest servers",
     "cost": "least cost", "moves": "fewest moves",
 }  # fmt: skip

@@ -98,6 +98,7 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         actions=_actions(problem, workers),
         promises=tuple(promises),
         reported=found.reported,
+        levels_proved=found.levels_proved,
         unserved=_unserved(problem, found),
         valid=Valid(rate_qps={p.app: (0.0, p.value) for p in promises if p.app and p.quantity == "rate_qps"}),
         warnings=(*problem.wish.notices, *notices, *_notices_of(busy)),

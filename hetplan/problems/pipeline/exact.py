@@ -10,11 +10,23 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported, Scope
-from hetplan.problems.pipeline.climb import GAP, KEPT, SLIPS, Solved, climb, cut, kept_best, polished
+from hetplan.problems.pipeline.climb import (
+    ABOUT,
+    CLAIMED,
+    GAP,
+    KEPT,
+    SLIPS,
+    Solved,
+    climb,
+    cut,
+    keeping,
+    kept_best,
+    polished,
+)
 from hetplan.problems.pipeline.form import config_form, paper_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written, flows_form
-from hetplan.problems.pipeline.tree import Level, Mask, Tree, merged, prefixes
+from hetplan.problems.pipeline.tree import Level, Mask, Tree, Vector, merged, prefixes
 
 __all__ = ["by_config", "by_paper", "by_programs", "by_used", "tidied"]
 
@@ -37,28 +49,28 @@ def by_config(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
 def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """Soon: whole servers among the configurations that are worth most where servers may be in parts.
 
-    What the accuracy misses of that with servers in parts, which no plan is above, is the gap.
+    What the accuracy (of several where the worst served comes first, the least) misses of that with servers in parts,
+    which no plan is above, is the gap. Of later levels nothing is proved but among those configurations.
     """
-    if problem.levels[0] != "quality":
+    first = problem.levels[0]
+    if first not in ("quality", "fairest"):
         return by_config(problem, ask)
     fleet = problem.wish.fleet
     forest = [(tree, prefixes(tree)) for tree in problem.served]
-    written = config_form(forest, fleet, problem.asked("quality", whole=False))
-    answer = ask(written.form, about="best accuracy, servers in parts")
+    base = problem.asked(first, whole=False)
+    written = config_form(forest, fleet, base)
+    best = answer = ask(written.form, about=f"{ABOUT[first]}, servers in parts")
     if answer.status is Status.INFEASIBLE:
         return Infeasible(why=(), answer=answer, proved=True)
+    if first == "fairest" and answer.point is not None:
+        # Only the worst served have a worth there: what the others are worth says the accuracy of all.
+        written = config_form(
+            forest, fleet, replace(keeping(base, first, written.form.value(answer.point)), goal="quality")
+        )
+        answer = ask(written.form, about=f"{ABOUT['quality']} at it, servers in parts")
     if answer.point is None or answer.row_duals is None:
         return by_config(problem, ask)
-    short = written.form.cost - written.form.matrix.T @ answer.row_duals
-    kept = []
-    for (tree, _), columns in zip(forest, written.x, strict=True):
-        worth, masks, start = np.where(answer.point[columns] > KEPT, np.inf, short[columns]), list[Mask](), 0
-        for task in tree.tasks:
-            own = worth[start : start + task.size]
-            least = np.sort(own)[::-1][min(MOST_USED, task.size) - 1]
-            masks.append(own >= least)
-            start += task.size
-        kept.append(tree.keeping(masks))
+    kept = _worth_most(written, forest, answer.point, answer.row_duals)
     narrowed = replace(problem, of=tuple(kept))
     some = [(tree, prefixes(tree)) for tree in kept]
     found = by_programs(
@@ -66,8 +78,25 @@ def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     )
     if isinstance(found, Infeasible):
         return by_config(problem, ask)
-    claim = found.valued(Reported("quality", "max", "relaxation", answer, value=found.quality))
-    return replace(found, reported=(claim, *(one for one in found.reported if one.about != "quality")))
+    about = CLAIMED[first]
+    claim = found.valued(Reported(about, "max", "relaxation", best, value=found.quality))
+    rest = tuple(one for one in found.reported if one.about != about)
+    return replace(found, reported=(claim, *rest), levels_proved=all(one.scope != "restriction" for one in rest))
+
+
+def _worth_most(written: Written, forest: Forest, point: Vector, prices: Vector) -> list[Tree]:
+    """The trees with the configurations of each step that are used, or are worth most at these prices."""
+    short = written.form.cost - written.form.matrix.T @ prices
+    kept = []
+    for (tree, _), columns in zip(forest, written.x, strict=True):
+        worth, masks, start = np.where(point[columns] > KEPT, np.inf, short[columns]), list[Mask](), 0
+        for task in tree.tasks:
+            own = worth[start : start + task.size]
+            least = np.sort(own)[::-1][min(MOST_USED, task.size) - 1]
+            masks.append(own >= least)
+            start += task.size
+        kept.append(tree.keeping(masks))
+    return kept
 
 
 def by_paper(problem: Pipelines, ask: Ask) -> Solved | Infeasible:

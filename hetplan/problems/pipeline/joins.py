@@ -245,10 +245,13 @@ def _goals(
     for tree, terms in totals:
         floors = [value for value in (tree.floor, asked.each_least) if value is not None]
         row = m.rows(f"quality {tree.app}", ["all"], lower=max(floors, default=0.0))
-        if least is not None:
-            m.add(row, least, -1.0)
+        worst = None if least is None else m.rows(f"no less than the least {tree.app}", ["all"], lower=0.0)
+        if worst is not None and least is not None:
+            m.add(worst, least, -1.0)
         for columns, quality in terms:
             m.add(row, columns, quality)
+            if worst is not None:
+                m.add(worst, columns, quality)
             if before is not None:
                 m.add(before, columns, tree.weight * quality)
             if asked.goal == "quality":

@@ -344,12 +344,13 @@ def add_qualities(
 ) -> None:
     """The objective where it is about accuracy, the floors, and what earlier levels of the objective have reached."""
     total: list[tuple[Places, Vector]] = []
-    least = int(m.columns("least quality", ["all"], upper=1e9)[0]) if asked.goal == "fairest" else None
+    most = min(sum(levels[s].quality.max(initial=0.0) for s in tree.sinks) / len(tree.sinks) for tree, levels in forest)
+    least = int(m.columns("least quality", ["all"], upper=most)[0]) if asked.goal == "fairest" else None
     for i, (tree, levels) in enumerate(forest):
         terms = [(flows[i][sink], levels[sink].quality / len(tree.sinks)) for sink in tree.sinks]
         total += [(columns, tree.weight * quality) for columns, quality in terms]
         floors = [value for value in (tree.floor if asked.floors else None, asked.each_least) if value is not None]
-        if floors or least is not None:
+        if floors:
             floor, absolute = max(floors, default=0.0), is_absolute(i, asked)
             row = m.rows(f"quality {tree.app}", ["all"], lower=0.0 if absolute else floor)
             for columns, quality in terms:
@@ -357,8 +358,11 @@ def add_qualities(
             if absolute:
                 assert rate is not None
                 m.add(row, rate, -floor)
-            if least is not None:
-                m.add(row, least, -1.0)
+        if least is not None:
+            row = m.rows(f"no less than the least {tree.app}", ["all"], lower=0.0)
+            m.add(row, least, -1.0)
+            for columns, quality in terms:
+                m.add(row, columns, quality)
     if asked.quality_least is not None:
         row = m.rows("quality so far", ["all"], lower=asked.quality_least)
         for columns, quality in total:

@@ -52,4 +52,6 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
         return rated.lam * kept_use(pool, rated)
 
     part.most, part.kept = most, kept
+    in_time = [(share, (limit >= pool.M).tolist()) for limit, share in pool.limits]
+    part.limits = repr((pool.usable.tolist(), pool.timely.tolist(), in_time))
     return part

@@ -193,3 +193,27 @@ def test_what_a_rate_does_not_go_with_is_refused(change: dict, at: str):
 def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
     monkeypatch.setattr(Rated, "costs", lambda *_, **__: pytest.fail("its sizes are found among those of all"))
     assert solve(rated(5), options={"size": "estimated"}).exit_code == 0
+
+
+def test_a_first_plan_is_of_the_cheapest_size_alone(monkeypatch):
+    """As cheap as the planned one of a single application, with fewer queues worked out."""
+    worked = []
+    responses = Stations.responses
+    monkeypatch.setattr(Stations, "responses", lambda *how: (worked.append(1), responses(*how))[1])
+    found = {}
+    for sizes_ in (1, 8):
+        worked.clear()
+        outcome = solve(rated(21), options=FORMULA | {"sizes": sizes_})
+        assert (outcome.exit_code, outcome.violations) == (0, ())
+        found[sizes_] = cost(outcome.plan), len(worked)
+    assert found[1][0] == pytest.approx(found[8][0])
+    assert found[1][1] < 0.8 * found[8][1]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.95, 0.99, 1.0])
+def test_a_percentile_is_the_inverse_of_the_distribution(share: float):
+    stations = Stations(form := a_form(np.random.default_rng(3), batches=False), next(iter(form.journal.values())))
+    for count in (1, 7, 100, 800):
+        each = np.random.default_rng(count).lognormal(size=(count, 3))
+        wanted = np.quantile(each, share, axis=0, method="inverted_cdf")
+        assert stations._at(each, share).tolist() == wanted.tolist()

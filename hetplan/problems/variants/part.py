@@ -1,0 +1,25 @@
+"""Variants as a part of a fleet: what limits on latency come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hetplan.planner.contract import Tools
+from hetplan.problems.variants.options import VariantsOptions
+from hetplan.problems.variants.question import Variants
+from hetplan.profiles.inputs import Inputs
+
+__all__ = ["serving"]
+
+
+def serving(inputs: Inputs, options: Mapping[str, Any]) -> tuple[tuple[object, ...], ...]:
+    """Who serves whom in time, how fast and beside how many: nothing else of a plan's machines comes from the limit."""
+    asked = Variants.from_inputs(
+        inputs, VariantsOptions.model_validate(dict(options)), formulation="columns", tools=Tools()
+    )
+    kinds = asked.snapshot.kinds
+    return tuple(
+        (one.app, kinds[one.kind].id, kinds[one.kind].type, one.qps, one.late, one.beside, one.busy)
+        for one in asked.snapshot.serves
+    )
