@@ -36,12 +36,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetplan.comparing_fleets import FleetPlayed
-from hetplan.comparing_text import TEXT_WAYS, Bench, TextBench, Together, planned_steps, text_apps, without
+from hetplan.comparing_text import TEXT_WAYS, Bench, TextBench, Together, planned_steps
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
 from hetplan.profiles.canonical import digest
-from hetplan.replanned import PLAYED, Recipes
+from hetplan.profiles.plan_periods import text_apps, without
+from hetplan.recipes import Recipes
+from hetplan.replanned import PLAYED
 from hetplan.serving.demand import response_targets
 from hetplan.serving.system import System
 from hetplan.simulator.autoscale import following_plans, system_of
@@ -253,8 +255,8 @@ def _refuse(plan: Plan, what: Compared) -> None:
     for way in what.ways:
         if "llm" in questions and way not in TEXT_WAYS:
             raise InputError.one(
-                file="--ways", value=way, why="machines that make text do not come and go while they are played",
-                remedy='Leave it out; "replanning, ewma" plans them anew each step of the demand.',
+                file="--ways", value=way, why="text is compared step by step, without autoscalers",
+                remedy='Leave it out; "replanning, ewma" plans anew. simulate --replan --baselines plays a scaler.',
             )  # fmt: skip
 
 

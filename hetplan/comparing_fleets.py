@@ -14,19 +14,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_periods import of_period, period_at
+from hetplan.profiles.plan_periods import of_period, period_at, text_apps, without
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import Survive
-from hetplan.replanned import Recipes, play_recipes
+from hetplan.recipes import Recipes
+from hetplan.replanned import noted, play_recipes
+from hetplan.replanned_text import play_with_text, text_beside
 from hetplan.serving.runs import machine_price, times
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import System
 from hetplan.simulator.following import Names
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport
+from hetplan.simulator.token_course import together
 
 __all__ = ["FleetPlayed", "replanned_fleet"]
 
@@ -140,16 +142,28 @@ def replanned_fleet(
     They rent by the hour, on demand and spot, and survive what the plan does; what it paid for ahead is not used.
     `beside` plays the baselines, of machines on demand.
     """
-    if texts := [name for name, part in (plan.parts or {}).items() if part.question == "llm"]:
-        raise InputError.one(
-            file="plan", path="$.parts", value=", ".join(texts),
-            why="machines that make text do not come and go while they are played",
-            remedy="Leave --replan out: the day is played as it is planned; or compare its perfect foresight.",
-        )  # fmt: skip
     fleet = FleetPlayed(plan, inputs, how.get("noise", "table"))
-    recipes = fleet.recipes(fleet.by_the_hour)
+    recipes, texts = fleet.recipes(fleet.by_the_hour), text_apps(plan)
+    if texts:
+        report = play_with_text(fleet.busiest, fleet.by_the_hour, recipes, every_s, how, whole=plan)
+        return {"plan": noted(report, recipes)} | (
+            _beside_text(fleet, texts, beside, how) if beside is not None else {}
+        )
     found = {"plan": play_recipes(fleet.busiest, fleet.by_the_hour, recipes, every_s, how)}
     return found | (beside(fleet.busiest, fleet.on_demand, **how) if beside is not None else {})
+
+
+def _beside_text(
+    fleet: FleetPlayed, texts: list[str], beside: Callable[..., Any], how: dict[str, Any]
+) -> dict[str, SimulationReport]:
+    """Baselines of a fleet of which these applications make text: those of text and of the others, together."""
+    rest, inputs = without(fleet.plan, fleet.inputs, texts)
+    others = {}
+    if inputs.slo.apps:
+        alone = FleetPlayed(rest, inputs, fleet.noise)
+        others = beside(alone.busiest, alone.on_demand, **how)
+    found = text_beside(fleet.busiest, fleet.on_demand, whole=fleet.plan, **how)
+    return {name: together(report, others[name]) if name in others else report for name, report in found.items()}
 
 
 def _spot(offer: Offer) -> bool:

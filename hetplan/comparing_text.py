@@ -23,7 +23,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
-from hetplan.replanned import Recipes
+from hetplan.recipes import Recipes
 from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import machine_price
 from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
@@ -33,7 +33,7 @@ from hetplan.simulator.token_report import REQUESTS
 from hetplan.simulator.tokens import draw, play
 from hetplan.simulator.ways import Course, Played, Tuned, cheapest_of
 
-__all__ = ["TEXT_WAYS", "Bench", "TextBench", "Together", "planned_steps", "text_apps", "without"]
+__all__ = ["TEXT_WAYS", "Bench", "TextBench", "Together", "planned_steps"]
 
 REPLANNING: Mapping[str, str] = {"replanning, ewma": "ewma", "replanning, seasonal": "seasonal"}
 TEXT_WAYS = ("plan", "static, one type", "static, best mix", *REPLANNING, "perfect foresight")
@@ -352,24 +352,6 @@ def _added(played: Sequence[Played]) -> Played:
         costs=tuple(map(sum, zip(*(one.costs for one in played), strict=True))),
         stretches={app: shares for one in played for app, shares in one.stretches.items()},
     )
-
-
-def text_apps(plan: Plan) -> list[str]:
-    """The applications whose parts make text."""
-    parts = [part for part in (plan.parts or {}).values() if part.question == "llm"]
-    return list(dict.fromkeys(app for part in parts for app in part.rate_qps))
-
-
-def without(plan: Plan, inputs: Inputs, apps: Sequence[str]) -> tuple[Plan, Inputs]:
-    """A plan with periods and its files without these applications; its bill stays whole."""
-    parts = {name: part for name, part in (plan.parts or {}).items() if not set(part.rate_qps) & set(apps)}
-    periods = tuple(
-        one.model_copy(update={"parts": tuple(name for name in one.parts or () if name in parts)})
-        for one in plan.periods
-    )
-    kept = {name: app for name, app in inputs.slo.apps.items() if name not in apps}
-    slo = inputs.slo.model_copy(update={"apps": kept})
-    return plan.model_copy(update={"parts": parts, "periods": periods}), replace(inputs, slo=slo)
 
 
 def planned_steps(plan: Plan, inputs: Inputs, app: str, begins_s: Sequence[float]) -> list[_Step]:

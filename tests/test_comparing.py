@@ -239,7 +239,7 @@ def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatc
     assert "per million tokens in time" in found.rows[0].note
     (small,) = compare_ways(plan, inputs, replace(what, series={"assistant": (60.0,)}, ways=("plan",))).rows
     assert small.best is None, "made for 25 a second, it is late under 60"
-    with pytest.raises(InputError, match="do not come and go"):
+    with pytest.raises(InputError, match="without autoscalers"):
         compare_ways(plan, inputs, replace(what, ways=("HPA",)))
     with pytest.raises(InputError, match="no rates are given"):
         compare_ways(plan, inputs, replace(what, series={"other": (1.0,)}))
@@ -275,7 +275,7 @@ def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     assert found.least < ours.cost_per_hour < static.cost_per_hour
     alone = compare_ways(plan, inputs, replace(what, series={**series, "assistant": (5.0, 90.0)}, ways=("plan",)))
     assert alone.rows[0].best is None, "text of 90 a second is late, whatever the rankings are"
-    with pytest.raises(InputError, match="do not come and go"):
+    with pytest.raises(InputError, match="without autoscalers"):
         compare_ways(plan, inputs, replace(what, ways=("HPA",)))
 
 

@@ -13,7 +13,7 @@ import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny
 from hetplan.comparing_fleets import FleetPlayed, replanned_fleet
 from hetplan.profiles.load import load_inputs
-from hetplan.replanned import Recipes
+from hetplan.recipes import Recipes
 from hetplan.serving.system import System
 
 FEW = {"rank": 30.0, "sort": 30.0}

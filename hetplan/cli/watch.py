@@ -204,7 +204,7 @@ def _schedule(out: Output, plan: Path | None, begins: str | None) -> Schedule | 
 def _now(slo: Path) -> Slo:
     """The wish at one moment, where the file has many."""
     from hetplan.profiles.load_one import load_slo
-    from hetplan.replanned import at_any_moment
+    from hetplan.recipes import at_any_moment
 
     return at_any_moment(load_slo(slo))
 

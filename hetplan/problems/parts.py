@@ -11,6 +11,7 @@ Either settles in the same way: the question is asked for a plan on exactly thes
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -32,6 +33,8 @@ from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import App, Objective
 from hetplan.profiles.slo_sections import Violations
+from hetplan.profiles.state import State
+from hetplan.profiles.workers import Worker
 from hetplan.serving.strictest import strictest
 
 __all__ = ["Asked", "AtCapacities", "Cone", "Table", "named_apart"]
@@ -69,6 +72,10 @@ class Asked(ABC):
     """What limits on latency come to in its program; None: nothing says so but the limits themselves."""
     before: Callable[[float, tuple[tuple[str, int], ...]], PlanPart | None] | None = None
     """Plans at a rate on machines by offer that are there already."""
+    holding: dict[object, Settled] = field(default_factory=dict)
+    """What was settled on machines that hold what they hold."""
+    going_on: dict[object, Any] = field(default_factory=dict)
+    """What a fleet knows of machines that load nothing after a failure."""
 
     @abstractmethod
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
@@ -109,10 +116,11 @@ class Asked(ABC):
         """The rate of each application that is served."""
         return {name: rate * one for name, one in self.members.items()} or {self.app: rate}
 
-    def asked(self, files: Inputs) -> Plan | str:
-        """The question's own plan, or why there is none."""
+    def asked(self, files: Inputs, **options: Any) -> Plan | str:
+        """The question's own plan, or why there is none; with further options."""
+        asked = {**self.options, **options}
         try:
-            found = self.solve(files, question=self.question, options=self.options, try_repairs=False)
+            found = self.solve(files, question=self.question, options=asked, try_repairs=False)
         except InputError as error:
             return str(error)
         if found.plan is None or found.exit_code not in (0, 1, 4):
@@ -136,6 +144,37 @@ class Asked(ABC):
             )
         found = self.settled[key]
         return self.otherwise.settle(offers, rate) if found.part is None and self.otherwise is not None else found
+
+    def fewest(self, offers: Mapping[str, int], rate: float) -> Plan | None:
+        """The question's own plan for the rate on some of these machines, at least cost."""
+        machines = Counter[str]()
+        for name, count in offers.items():
+            machines[self.inputs.profile.offers[name].hardware] += count
+        plan = self.asked(self.files(rate, {h: (0, n) for h, n in machines.items()}, offers))
+        return None if isinstance(plan, str) else plan
+
+    def settle_holding(self, workers: Sequence[Worker], rate: float) -> Settled:
+        """A pipeline's own plan on exactly these machines, which load nothing: each goes on with what it holds."""
+        key = (rate, tuple(worker.model_dump_json() for worker in workers))
+        if key not in self.holding:
+            machines, bought = Counter[str](), Counter[str]()
+            for worker in workers:
+                machines[worker.hardware] += worker.count
+                bought[worker.offer or ""] += worker.count
+            files = self.files(rate, {h: (n, n) for h, n in machines.items()}, bought)
+            limits = files.slo.limits.model_copy(update={"moves": 0})
+            slo = files.slo.model_copy(update={"limits": limits})
+            plan = self.asked(replace(files, slo=slo, state=State(workers=tuple(workers))), offers="evenly")
+            self.holding[key] = Settled(None, plan) if isinstance(plan, str) else Settled(self._at_rest(plan, rate))
+        found = self.holding[key]
+        if found.part is None and self.otherwise is not None:
+            return self.otherwise.settle_holding(workers, rate)
+        return found
+
+    def _at_rest(self, plan: Plan, rate: float) -> PlanPart:
+        """A plan that moves nothing, as a part: what it says of moves is of no use there."""
+        part = named_apart(plan, self.app, self.rates(rate))
+        return part.model_copy(update={"promises": tuple(one for one in part.promises if one.quantity != "moves")})
 
 
 @dataclass

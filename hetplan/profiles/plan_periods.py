@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -21,6 +21,8 @@ __all__ = [
     "of_period",
     "period_at",
     "period_of",
+    "text_apps",
+    "without",
 ]
 
 
@@ -156,3 +158,21 @@ def _at_rate(app: App, rate: float) -> App:
 
 def _rented(offer: Offer) -> Offer:
     return offer.model_copy(update={"commit": None})
+
+
+def text_apps(plan: Plan) -> list[str]:
+    """The applications whose parts make text."""
+    parts = [part for part in (plan.parts or {}).values() if part.question == "llm"]
+    return list(dict.fromkeys(app for part in parts for app in part.rate_qps))
+
+
+def without(plan: Plan, inputs: Inputs, apps: Sequence[str]) -> tuple[Plan, Inputs]:
+    """A plan with periods and its files without these applications; its bill stays whole."""
+    parts = {name: part for name, part in (plan.parts or {}).items() if not set(part.rate_qps) & set(apps)}
+    periods = tuple(
+        one.model_copy(update={"parts": tuple(name for name in one.parts or () if name in parts)})
+        for one in plan.periods
+    )
+    kept = {name: app for name, app in inputs.slo.apps.items() if name not in apps}
+    slo = inputs.slo.model_copy(update={"apps": kept})
+    return plan.model_copy(update={"parts": parts, "periods": periods}), replace(inputs, slo=slo)

@@ -45,6 +45,7 @@ __all__ = [
     "link_between",
     "link_ms_per_token",
     "settling_s",
+    "usual_s",
 ]
 
 Floats = NDArray[np.float64]
@@ -310,14 +311,31 @@ def settling_s(demand: TokenDemand, limits: Sequence[Limit], laws: Sequence[Toke
     >>> settling_s(demand, [Limit("ttft", 95.0, 500.0, 0), Limit("tpot", 95.0, 20.0, 1)], [law])
     1.2
     """
+    takes = _takes_ms(demand, limits, laws)
+    order = np.argsort(takes, kind="stable")
+    passed = np.cumsum(demand.weight[order]) / demand.weight.sum()
+    return float(takes[order][np.searchsorted(passed, 0.95 - 1e-9)]) / 1000.0
+
+
+def usual_s(demand: TokenDemand, limits: Sequence[Limit], laws: Sequence[TokenLaw]) -> float:
+    """How long a request takes on the mean where all limits are just kept: what is under way longer has piled up.
+
+    >>> law = TokenLaw(np.array([[10.0, 0.1, 0.0, 0.0, 0.0]]), 10_000)
+    >>> asked, kinds = Requests.of([(100, 51), (100, 1)]), np.zeros(2, dtype=np.int64)
+    >>> demand = TokenDemand(asked, np.ones(2), kinds, 1.0, Arrivals())
+    >>> usual_s(demand, [Limit("tpot", 95.0, 20.0, 0)], [law])
+    0.7
+    """
+    return float(np.average(_takes_ms(demand, limits, laws), weights=demand.weight)) / 1000.0
+
+
+def _takes_ms(demand: TokenDemand, limits: Sequence[Limit], laws: Sequence[TokenLaw]) -> Floats:
+    """What each request takes at most where all limits are just kept."""
     least = {of: min((one.max_ms for one in limits if one.of == of), default=np.inf) for of in ("ttft", "tpot")}
     full = max(law.iteration_ms(law.most_seqs, law.kv_tokens, law.most_seqs) for law in laws)
     prompts = [law.prefill_ms(demand.requests)[law.holds(demand.requests)].max(initial=0.0) for law in laws]
     first, each = min(least["ttft"], 10.0 * float(max(prompts))), min(least["tpot"], full)
-    takes = first + (demand.requests.output - 1) * each
-    order = np.argsort(takes, kind="stable")
-    passed = np.cumsum(demand.weight[order]) / demand.weight.sum()
-    return float(takes[order][np.searchsorted(passed, 0.95 - 1e-9)]) / 1000.0
+    return np.asarray(first + (demand.requests.output - 1) * each, dtype=np.float64)
 
 
 def _bins_of(mix: Mix) -> Integers:

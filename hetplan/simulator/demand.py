@@ -351,13 +351,17 @@ class AppDemand:
 
     def stream(self, seed: int, duration_s: float) -> Stream:
         """The queries of a run with this seed."""
-        seed = seed if self.queries_seed is None else self.queries_seed
-        times = self._times(seeded(seed, 2 * self.number), duration_s)
+        times, seed = self.times(seed, duration_s), seed if self.queries_seed is None else self.queries_seed
         random = seeded(seed, 2 * self.number + 1)
         if self.samples:
             return Stream(self.app, times * 1000.0, random.integers(self.samples, size=len(times), dtype=np.int32))
         kinds = draw_kinds(self.mix, len(times), random)
         return Stream(self.app, times * 1000.0, kinds)
+
+    def times(self, seed: int, duration_s: float) -> NDArray[np.float64]:
+        """When the queries of a run with this seed come, in seconds."""
+        seed = seed if self.queries_seed is None else self.queries_seed
+        return self._times(seeded(seed, 2 * self.number), duration_s)
 
     def _times(self, random: np.random.Generator, duration_s: float) -> NDArray[np.float64]:
         if self.clients:

@@ -11,16 +11,49 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from hetplan.dispatch.forecasting import Forecast, ForecastName
 from hetplan.serving.system import Group, System
 from hetplan.simulator.simulation import Simulation, content_of
 
-__all__ = ["Foresight", "Names", "Seer", "follow", "scheduled", "start_s"]
+__all__ = ["Followed", "Foresight", "Names", "Seer", "follow", "scheduled", "start_s"]
 
-SystemFor = Callable[[Mapping[str, float], System], "System | None"]
-"""From the rates that are foreseen, and what runs, to what runs next; None: what runs goes on."""
+Held = TypeVar("Held")
+
+
+class Watched(Protocol):
+    """What can be looked at while it is played."""
+
+    @property
+    def now_ms(self) -> float:
+        """The time of the run."""
+        ...
+
+    @property
+    def under_way(self) -> int:
+        """How many queries wait or are served."""
+        ...
+
+    def arrived(self) -> dict[str, int]:
+        """How many queries of each application came since this was last asked."""
+        ...
+
+
+class Followed(Watched, Protocol[Held]):
+    """A run that goes over from one system to another."""
+
+    system: Held
+    horizon_ms: float
+
+    def at(self, when_ms: float, change: Callable[[], None], /) -> None:
+        """Make a change at a time."""
+        ...
+
+    def change(self, system: Held, /) -> None:
+        """Go over to another system."""
+        ...
+
 
 CATCH_UP_S = 60.0
 """What has piled up is to be served within so long."""
@@ -30,6 +63,7 @@ CATCH_UP_S = 60.0
 class Foresight:
     """How demand is foreseen: by which forecast, at which quantile of its errors, times which margin.
 
+    `limit_s` is how long a query may be under way before it has piled up, `limits_s` that of single applications.
     `history` has the rates seen before the run, per application, one per `every_s`.
     """
 
@@ -40,6 +74,7 @@ class Foresight:
     hold_s: float = 300.0
     season_s: float = 86_400.0
     limit_s: float = 0.1
+    limits_s: Mapping[str, float] = field(default_factory=dict)
     margin: float = 1.0
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
@@ -57,7 +92,7 @@ class Seer:
             forecast.before(how.history.get(app, ()))
         self._wanted: deque[tuple[float, dict[str, float]]] = deque()
 
-    def look(self, run: Simulation) -> dict[str, float]:
+    def look(self, run: Watched) -> dict[str, float]:
         """The rates to be ready for, after one more step of `every_s`."""
         now_s, rates = run.now_ms / 1000.0, dict[str, float]()
         for app, count in run.arrived().items():
@@ -66,7 +101,8 @@ class Seer:
                 self.forecasts[app].observe(rates[app])
         total = sum(rates.values())
         # Queries under way beyond those that a limit's time brings have piled up.
-        piled = max(0.0, run.under_way - total * self.how.limit_s)
+        usual = sum(rate * self.how.limits_s.get(app, self.how.limit_s) for app, rate in rates.items())
+        piled = max(0.0, run.under_way - usual)
         extra = piled / CATCH_UP_S / total if total > 0 else 0.0
         seen = {
             app: self.how.margin * forecast.ahead() + rates.get(app, 0.0) * extra
@@ -115,10 +151,15 @@ def start_s(systems: Sequence[System]) -> float:
     return max((group.ready_ms for system in systems for group in system.groups), default=0.0) / 1000.0
 
 
-def follow(system_for: SystemFor, how: Foresight, apps: Sequence[str]) -> Callable[[Simulation], None]:
-    """What lets a run go over to the system for the rates that are foreseen, every `every_s`."""
+def follow(
+    system_for: Callable[[Mapping[str, float], Held], Held | None], how: Foresight, apps: Sequence[str]
+) -> Callable[[Followed[Held]], None]:
+    """What lets a run go over to the system for the rates that are foreseen, every `every_s`.
 
-    def control(run: Simulation) -> None:
+    `system_for` makes it of these and of what runs; None: what runs goes on.
+    """
+
+    def control(run: Followed[Held]) -> None:
         seer, every_ms = Seer(how, apps), 1000.0 * how.every_s
         last = run.system
 

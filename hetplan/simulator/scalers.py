@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from hetplan.simulator.run_records import Glance
-from hetplan.simulator.simulation import Simulation
 
 __all__ = ["Concurrency", "Hpa", "Scaled", "Scaler", "scaling"]
 
@@ -26,7 +25,10 @@ __all__ = ["Concurrency", "Hpa", "Scaled", "Scaler", "scaling"]
 class Scaler(Protocol):
     """What decides how many machines a stage has; each run has scalers to itself."""
 
-    period_s: float
+    @property
+    def period_s(self) -> float:
+        """How often it looks."""
+        ...
 
     def wanted(self, seen: Glance) -> int:
         """How many machines to have now."""
@@ -34,6 +36,33 @@ class Scaler(Protocol):
 
     def anew(self) -> Scaler:
         """The same, with nothing seen yet."""
+        ...
+
+
+class Run(Protocol):
+    """A run whose machines can be counted and changed."""
+
+    horizon_ms: float
+
+    @property
+    def now_ms(self) -> float:
+        """The time of the run."""
+        ...
+
+    def at(self, when_ms: float, change: Callable[[], None], /) -> None:
+        """Make a change at a time."""
+        ...
+
+    def glance(self, groups: Sequence[str], /) -> Glance:
+        """What is seen of groups that serve together."""
+        ...
+
+    def workers(self, group: str, /) -> int:
+        """How many machines of a group are wanted now."""
+        ...
+
+    def scale(self, group: str, count: int, /) -> None:
+        """Have so many machines of a group."""
         ...
 
 
@@ -179,17 +208,17 @@ def shared_out(count: int, stock: Sequence[int]) -> list[int]:
     return found
 
 
-def scaling(stages: Sequence[Scaled]) -> Callable[[Simulation], None]:
+def scaling(stages: Sequence[Scaled]) -> Callable[[Run], None]:
     """What lets a run be scaled, each stage by itself."""
 
-    def control(run: Simulation) -> None:
+    def control(run: Run) -> None:
         for stage in stages:
             _follow(run, stage, stage.scaler.anew())
 
     return control
 
 
-def _follow(run: Simulation, stage: Scaled, scaler: Scaler) -> None:
+def _follow(run: Run, stage: Scaled, scaler: Scaler) -> None:
     every_ms = 1000.0 * scaler.period_s
     run.glance(stage.groups)
 

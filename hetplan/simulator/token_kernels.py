@@ -8,6 +8,9 @@ suffice, the sequence that was admitted last gives way and is computed again lat
 
 The longest gap between two tokens is the largest of the gaps of the iterations that a sequence lived through: a stack
 of those that no later one exceeds answers that at its end.
+
+A play may stop at any moment and go on: all that is known is in `World` and in its `progress`. Between two stretches
+machines come and go (`token_run`); `hand_on` empties the queue of one that goes.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from numpy.typing import NDArray
 from hetplan.compiled import bare_kernel, part
 from hetplan.dispatch.token_kernels import by_shares, least_work, next_in_turn
 
-__all__ = ["Rules", "World", "play"]
+__all__ = ["Rules", "World", "hand_on", "play"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,10 +34,12 @@ ARRIVED, FIRST, DONE, LAST, GAP = range(5)
 # Machines: their queue, what runs, the prompt that is half done, those that are done with this iteration, their stack.
 (KIND, HEAD, TAIL, WAITING, NEWEST, DECODES, READ, HELD, PROMPT, TODO, READY, TICK, RAN, ROUNDS, MOST, LOW, HIGH,
  TOKENS, LASTREADY) = range(19)  # fmt: skip
-UNTIL, TICKED, BUSY, LINK = range(4)
+UNTIL, TICKED, BUSY, LINK, IDLE = range(5)
 # Types.
 ROOM, CHUNK, SEQS, PREFILL_FIRST, RESERVES, ROLE = range(6)
 MIXED, PREFILL, DECODE = range(3)
+# How far a play is: requests served and come, the size of the heap, iterations, the machine of the last request.
+SERVED, COMING, ON_LINKS, ITERATIONS, TURN = range(5)
 
 
 class World(NamedTuple):
@@ -65,6 +70,7 @@ class World(NamedTuple):
     heap: Integers
     """The requests on a link, the next to arrive first."""
     course: Floats
+    progress: Integers
 
 
 class Rules(NamedTuple):
@@ -74,6 +80,7 @@ class Rules(NamedTuple):
     takes: Integers
     """A row of types for what arrives, and one for what comes over links."""
     kind: Integers
+    """The type of each machine as the router sees it; that of a machine which is shut takes nothing."""
     alone: Floats
     """The emptiest prefill, per request and type."""
     limit_ms: Floats
@@ -282,6 +289,7 @@ def begin_iteration(world: World, j: int, now: float) -> None:
         state[j, RAN] = decodes = 0
     if n + decodes == 0 and state[j, READY] < 0:
         clock[j, UNTIL] = np.inf
+        clock[j, IDLE] = now
         return
     ms = iteration_ms(world.law, kind, n + decodes, state[j, READ] + decodes if decodes > 0 else 0, decodes, q)
     if n + decodes == 0:
@@ -438,11 +446,27 @@ def machine_for(world: World, rules: Rules, r: int, turn: int, over_link: bool) 
     return by_shares(rules.drawn[r], rules.kind, takes, rules.share)
 
 
+@part
+def take(world: World, rules: Rules, r: int, over_link: bool, now: float) -> bool:
+    """Send a request to its machine, which begins if it was idle; false where none takes it."""
+    j = machine_for(world, rules, r, world.progress[TURN], over_link)
+    if j < 0:
+        return False
+    if not over_link:
+        world.progress[TURN] = j
+    enqueue(world, j, r)
+    if world.clock[j, UNTIL] == np.inf:
+        world.clock[j, TICKED] = now
+        begin_iteration(world, j, now)
+    return True
+
+
 @bare_kernel
-def play(world: World, rules: Rules, most_rounds: int) -> int:
-    """Serve all requests; returns how many were served, fewer where so many iterations did not suffice."""
+def play(world: World, rules: Rules, most_rounds: int, until: float) -> int:
+    """Serve what comes before a moment; how many were served so far, also where so many iterations did not suffice."""
     times, state, clock, handed, heap = world.times, world.state, world.clock, world.handed, world.heap
-    count, machines, served, coming, heap_size, rounds, turn = times.shape[0], state.shape[0], 0, 0, 0, 0, -1
+    count, machines, progress = times.shape[0], state.shape[0], world.progress
+    served, coming, heap_size, rounds = progress[SERVED], progress[COMING], progress[ON_LINKS], progress[ITERATIONS]
     while served < count and rounds < most_rounds:
         j, first = 0, float(clock[0, UNTIL])
         for other in range(1, machines):
@@ -450,6 +474,8 @@ def play(world: World, rules: Rules, most_rounds: int) -> int:
                 j, first = other, float(clock[other, UNTIL])
         arrives = float(times[coming, ARRIVED]) if coming < count else np.inf
         comes = float(handed[heap[0]]) if heap_size > 0 else np.inf
+        if min(first, arrives, comes) >= until:
+            break
         if arrives <= first or comes <= first:
             over_link = comes < arrives
             if over_link:
@@ -458,18 +484,9 @@ def play(world: World, rules: Rules, most_rounds: int) -> int:
             else:
                 r, now = coming, arrives
                 coming += 1
-            j = machine_for(world, rules, r, turn, over_link)
-            if j < 0:
-                return served
-            if not over_link:
-                turn = j
-            enqueue(world, j, r)
-            if clock[j, UNTIL] == np.inf:
-                clock[j, TICKED] = now
-                begin_iteration(world, j, now)
+            if not take(world, rules, r, over_link, now):
+                break
         else:
-            if first == np.inf:
-                return served
             rounds += 1
             if state[j, RAN] > 0:
                 served += end_decodes(world, j, first)
@@ -479,4 +496,29 @@ def play(world: World, rules: Rules, most_rounds: int) -> int:
                 heap_size, left = end_prompts(world, heap_size, j, first)
                 served += left
             begin_iteration(world, j, first)
-    return served
+    progress[SERVED], progress[COMING], progress[ON_LINKS], progress[ITERATIONS] = served, coming, heap_size, rounds
+    return int(served)
+
+
+@bare_kernel
+def hand_on(world: World, rules: Rules, j: int, now: float) -> None:
+    """Send what a machine that is shut has not begun to others; what has begun, or finds no other, ends there."""
+    asked, state = world.asked, world.state
+    r, state[j, HEAD], state[j, TAIL] = state[j, HEAD], -1, -1
+    state[j, WAITING] = 0
+    while r >= 0:
+        after = asked[r, NEXT]
+        to = machine_for(world, rules, r, world.progress[TURN], False) if asked[r, MADE] == 0 else -1
+        if to >= 0:
+            kind = state[j, KIND]
+            world.work[j] -= world.sooner[r, kind] + world.later[r, kind]
+            take(world, rules, r, False, now)
+        else:
+            asked[r, NEXT] = -1
+            if state[j, TAIL] >= 0:
+                asked[state[j, TAIL], NEXT] = r
+            else:
+                state[j, HEAD] = r
+            state[j, TAIL] = r
+            state[j, WAITING] += 1
+        r = after

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 
     from hetplan.planner.spread import Spread
 
-__all__ = ["REQUESTS", "as_recorded", "play_once", "rate_of", "simulate_tokens"]
+__all__ = [
+    "REQUESTS",
+    "app_report",
+    "as_recorded",
+    "other_inputs",
+    "play_once",
+    "rate_of",
+    "simulate_tokens",
+    "timeline_of_text",
+    "wishes_of_text",
+]
 
 REQUESTS = 6000
 """Requests of a run where no duration is asked for."""
@@ -61,10 +71,16 @@ def simulate_tokens(
     """Play a plan's machines under its demand, once per seed, and set each wish and promise beside what happened.
 
     `duration_s` defaults to what takes 6,000 requests, twice the time to fill the fleet, or a cycle of the arrivals:
-    the longest. `trace` replaces when requests come, `arrivals` the process.
+    the longest. `trace` replaces when requests come, `arrivals` the process. Rates of periods (`demand.series`) are
+    played one after another, and the wishes judged over all of them.
     """
     _refuse(noise, seeds, others)
     app, wanted = next(iter(inputs.slo.apps.items()))
+    if wanted.demand.series and trace is None and duration_s is None:
+        from hetplan.simulator.token_course import play_series
+
+        report = play_series(plan, inputs, arrivals=arrivals, seeds=seeds, seed=seed, on_event=on_event, cancel=cancel)
+        return replace(report, plan=plan.digest, warnings=tuple(other_inputs(plan, inputs)))
     fleet, demand = fleet_of_plan(plan, inputs, app), demand_of(wanted, rate_of(plan, app, wanted.demand.rate_qps))
     if arrivals is not None:
         demand = replace(demand, arrivals=arrivals_named(arrivals))
@@ -150,26 +166,10 @@ def _report(
     plan: Plan, inputs: Inputs, app: str, fleet: TokenFleet, demand: TokenDemand, runs: Sequence[Played],
     run_seeds: tuple[int, ...],
 ) -> SimulationReport:  # fmt: skip
-    wanted, limits = inputs.slo.apps[app], limits_of(inputs.slo.apps[app])
-    hop = wanted.network_ms_per_hop
     length_s = max(float(run.arrival_ms[-1]) for run in runs) / 1000.0
-    shown = {(limit.of, limit.percentile): _percentile(runs, limit, hop) for limit in (*limits, *_usual())}
-    figures = _figures(runs, limits, shown)
-    found = AppReport(
-        id=app,
-        offered_qps=demand.rate_qps,
-        queries_per_seed=round(sum(len(run.arrival_ms) for run in runs) / len(runs)),
-        arrivals=demand.arrivals.process,
-        figures=figures,
-        percentiles_ms={at: shown["response", at] for at in _SHOWN},
-    )
-    lines = [*_wishes(inputs, app, shown, figures), *_promises(plan, app, shown, figures, _cost(plan, inputs))]
-    cost = _cost(plan, inputs)
-    stale = [
-        ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
-        for name, digest in (("profile", plan.inputs.profile), ("slo", plan.inputs.slo))
-        if digest and inputs.digests.get(name, digest) != digest
-    ]
+    found, shown = app_report(inputs, app, demand.rate_qps, demand.arrivals.process, runs)
+    figures, cost = found.figures, _cost(plan, inputs)
+    lines = [*wishes_of_text(inputs, app, shown, figures), *_promises(plan, app, shown, figures, cost)]
     return SimulationReport(
         plan=plan.digest,
         seeds=run_seeds,
@@ -180,10 +180,40 @@ def _report(
         cost_per_hour=Estimate(cost, cost, cost) if cost is not None else None,
         currency=inputs.slo.limits.currency,
         lines=tuple(lines),
-        timeline=_timeline(runs, limits),
+        timeline=timeline_of_text(runs, limits_of(inputs.slo.apps[app])),
         events=int(sum(run.rounds.sum() for run in runs)),
-        warnings=tuple(stale),
+        warnings=tuple(other_inputs(plan, inputs)),
     )
+
+
+Shown = Mapping[tuple[str, float], Estimate]
+"""By what a limit is about and its percentile: what was played."""
+
+
+def app_report(
+    inputs: Inputs, app: str, rate_qps: float, arrivals: str, runs: Sequence[Played]
+) -> tuple[AppReport, Shown]:
+    """The figures of an application, and its times at every percentile that anything is said of."""
+    limits, hop = limits_of(inputs.slo.apps[app]), inputs.slo.apps[app].network_ms_per_hop
+    shown = {(limit.of, limit.percentile): _percentile(runs, limit, hop) for limit in (*limits, *_usual())}
+    found = AppReport(
+        id=app,
+        offered_qps=rate_qps,
+        queries_per_seed=round(sum(len(run.arrival_ms) for run in runs) / len(runs)),
+        arrivals=arrivals,
+        figures=_figures(runs, limits, shown),
+        percentiles_ms={at: shown["response", at] for at in _SHOWN},
+    )
+    return found, shown
+
+
+def other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:
+    """A warning for each file that is not the one which the plan was made from."""
+    return [
+        ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
+        for name, digest in (("profile", plan.inputs.profile), ("slo", plan.inputs.slo))
+        if digest and inputs.digests.get(name, digest) != digest
+    ]
 
 
 def _usual() -> list[Limit]:
@@ -231,9 +261,8 @@ def _figures(
     }
 
 
-def _wishes(
-    inputs: Inputs, app: str, shown: Mapping[tuple[str, float], Estimate], figures: Mapping[str, Estimate]
-) -> Iterator[Line]:
+def wishes_of_text(inputs: Inputs, app: str, shown: Shown, figures: Mapping[str, Estimate]) -> Iterator[Line]:
+    """A line for each limit and share that was wished."""
     wanted = inputs.slo.apps[app]
     for target in wanted.latency:
         found = shown[target.of, target.percentile]
@@ -291,22 +320,28 @@ def _groups(plan: Plan, app: str, fleet: TokenFleet, runs: Sequence[Played]) -> 
     return groups
 
 
-def _timeline(runs: Sequence[Played], limits: Sequence[Limit]) -> Timeline:
-    """Means over the seeds: besides what every timeline has, sequences that decode and the share of KV in use."""
+def timeline_of_text(
+    runs: Sequence[Played], limits: Sequence[Limit], machines: Sequence[NDArray[np.float64]] | None = None
+) -> Timeline:
+    """Means over the seeds: besides what every timeline has, sequences that decode and the share of KV in use.
+
+    `machines`: how many instances there are in each stretch of a run, where these come and go.
+    """
     rows = []
-    for run in runs:
-        width, course, machines = float(run.course[0, 0]), run.course[1:], len(run.busy)
+    for number, run in enumerate(runs):
+        width, course = float(run.course[0, 0]), run.course[1:]
+        there = machines[number] if machines is not None else np.full(_BUCKETS, float(len(run.busy)))
         place = np.minimum((run.arrival_ms / width).astype(np.int64), _BUCKETS - 1)
         count = np.bincount(place, minlength=_BUCKETS).astype(np.float64)
         late = np.zeros(len(run.arrival_ms), dtype=bool)
         for limit in limits:
             late |= run.of(limit.of) > limit.max_ms
         missed = np.bincount(place, weights=late.astype(np.float64), minlength=_BUCKETS)
-        busy = np.minimum(course[:, 0] / width / machines, 1.0)
+        busy = np.minimum(course[:, 0] / width / np.maximum(there, 1e-9), 1.0)
         rows.append(
             [
                 course[:, 3] / width, busy, np.divide(missed, count, out=np.zeros(_BUCKETS), where=count > 0),
-                count / width * 1000.0, np.full(_BUCKETS, float(machines)),
+                count / width * 1000.0, there,
                 course[:, 2] / np.maximum(course[:, 0], 1e-9), course[:, 1] / np.maximum(course[:, 0], 1e-9),
             ]
         )  # fmt: skip

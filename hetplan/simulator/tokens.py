@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,21 @@ from numpy.typing import NDArray
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
 from hetplan.simulator.demand import arrival_times, seeded
 
-__all__ = ["RULES", "Coming", "Played", "compile_kernels", "draw", "play"]
+if TYPE_CHECKING:
+    from hetplan.simulator.token_kernels import Rules, World
+
+__all__ = [
+    "RULES",
+    "Coming",
+    "Played",
+    "compile_kernels",
+    "draw",
+    "drawn_at",
+    "play",
+    "played_of",
+    "rules_of",
+    "world_of",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -44,6 +59,8 @@ class Played:
     """Per stretch of time: machine-milliseconds busy, and these times sequences, share of KV, requests waiting."""
     settles_ms: float = 0.0
     """How long the fleet takes to fill: what comes in that time does not count, as far as it is half of the play."""
+    whole: bool = False
+    """Whether all requests count."""
 
     def of(self, what: str) -> Floats:
         """The times that a limit is about: `ttft`, `tpot` or `response`."""
@@ -52,6 +69,8 @@ class Played:
     def judged(self) -> slice:
         """The requests that count: not those that met an emptier fleet, nor those behind which hardly anybody came."""
         count = len(self.arrival_ms)
+        if self.whole:
+            return slice(0, count)
         last = float(self.arrival_ms[-1]) if count else 0.0
         settled = min(self.settles_ms, last / 2.0)
         first = int(np.searchsorted(self.arrival_ms, settled))
@@ -104,6 +123,11 @@ def draw(demand: TokenDemand, *, seed: int, count: int, settles_s: float = 0.0) 
     """About so many requests of a demand: the same seed gives the same. `settles_s`: see `Played.judged`."""
     seconds = count / max(demand.rate_qps, 1e-12)
     arrival = arrival_times(demand.arrivals, rate_qps=demand.rate_qps, duration_s=seconds, random=seeded(seed, 0))
+    return drawn_at(demand, arrival, seed=seed, settles_s=settles_s)
+
+
+def drawn_at(demand: TokenDemand, arrival: Floats, *, seed: int, settles_s: float = 0.0) -> Coming:
+    """Requests of a demand that come at these times, in seconds."""
     edges = np.cumsum(demand.weight)
     which = np.searchsorted(edges / edges[-1], seeded(seed, 1).random(len(arrival)), side="right")
     return Coming(
@@ -130,55 +154,84 @@ def play(
     """
     from hetplan.simulator import token_kernels as k
 
-    arrival_ms, requests = coming.arrival_ms, coming.requests
     groups = [group for group in fleet.groups if group.count > 0]
-    count, machines = len(requests), sum(group.count for group in groups)
     kind = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int64)
-    asked, times, state, clock = _blank(coming, kind)
-    law, room = _laws(groups)
-    columns = [coming.columns(group.law) for group in groups]
-    alone = np.stack([one[1] for one in columns], axis=1)
-    sooner, later = np.stack([one[2] for one in columns], axis=1), np.stack([one[3] for one in columns], axis=1)
-    ring = int(requests.output.max(initial=1)) + 3
     course = np.zeros((buckets + 1 if buckets else 0, 4))
     if buckets:
-        course[0, 0] = max(float(arrival_ms[-1]), 1e-6) / buckets
+        course[0, 0] = max(float(coming.arrival_ms[-1]), 1e-6) / buckets
+    world = world_of(groups, kind, coming, fleet.link_ms_per_token, gaps=gaps, course=course)
+    rules = rules_of(fleet, groups, kind, coming, seed=seed)
+    k.play(world, rules, most_rounds, np.inf)
+    return played_of(world, coming, rules.alone)
+
+
+def world_of(
+    groups: Sequence[Group], kind: Integers, coming: Coming, link_ms: float, *, gaps: bool, course: Floats
+) -> World:
+    """Machines of these kinds (places in `groups`) before anything came; `course` has its width and then zeros."""
+    from hetplan.simulator import token_kernels as k
+
+    asked, times, state, clock = _blank(coming, kind)
+    law, room = _laws(groups)
+    sooner, later = _work(groups, coming)
+    count, machines, ring = len(asked), len(kind), int(coming.requests.output.max(initial=1)) + 3
     rings = ring if gaps else 1
-    world = k.World(
-        asked, times, state, clock, np.zeros(machines), law, room,
-        np.array([fleet.link_ms_per_token] * len(groups)), sooner, later,
+    return k.World(
+        asked, times, state, clock, np.zeros(machines), law, room, np.full(len(groups), link_ms), sooner, later,
         np.full((machines, ring), -1, dtype=np.int64), gaps,
         np.zeros((machines, rings)), np.zeros((machines, rings), dtype=np.int64), np.zeros((machines, rings)),
-        np.zeros(count), np.zeros(count + 1, dtype=np.int64), course,
+        np.zeros(count), np.zeros(count + 1, dtype=np.int64), course, np.array([0, 0, 0, 0, -1]),
     )  # fmt: skip
-    rules = k.Rules(
-        RULES.index(fleet.rule), _takes(groups), kind, alone,
+
+
+def rules_of(fleet: TokenFleet, groups: Sequence[Group], kind: Integers, coming: Coming, *, seed: int) -> Rules:
+    """How the requests of a run get their machines."""
+    from hetplan.simulator import token_kernels as k
+
+    count = len(coming.requests)
+    return k.Rules(
+        RULES.index(fleet.rule), _takes(groups), kind,
+        np.stack([coming.columns(group.law)[1] for group in groups], axis=1),
         np.array([group.limit * fleet.ttft_ms for group in groups]), np.zeros(len(groups)),
         np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule == "shares/1" else np.zeros(count),
         np.array([group.share for group in groups], dtype=np.float64),
     )  # fmt: skip
-    served = k.play(world, rules, most_rounds)
-    steps = requests.output - 1
+
+
+def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = False) -> Played:
+    """What became of each request of a play; `alone` has the emptiest prefill of each by the machines' kinds."""
+    from hetplan.simulator import token_kernels as k
+
+    asked, times, state, count = world.asked, world.times, world.state, len(world.asked)
+    steps, kind = coming.requests.output - 1, state[:, k.KIND]
     done, first = times[:, k.DONE], times[:, k.FIRST]
+    served, arrival_ms = int(world.progress[k.SERVED]), coming.arrival_ms
     end_ms = float(np.nanmax(done)) if served else 0.0
     return Played(
         arrival_ms=arrival_ms,
         ttft_ms=first - arrival_ms,
         tpot_ms=np.divide(done - first, steps, out=np.full(count, np.nan), where=steps > 0),
         response_ms=done - arrival_ms,
-        gap_ms=times[:, k.GAP] if gaps else None,
+        gap_ms=times[:, k.GAP] if world.want_gaps else None,
         lost=asked[:, k.LOST],
         machine=asked[:, k.MACHINE],
         waiting=_waiting(asked[:, k.MACHINE], first - arrival_ms, alone, kind, end_ms or 1.0),
-        served=int(served),
+        served=served,
         end_ms=end_ms,
-        busy=clock[:, k.BUSY],
+        busy=world.clock[:, k.BUSY],
         rounds=state[:, k.ROUNDS],
         tokens=state[:, k.TOKENS],
-        most_kv=state[:, k.MOST] / room[kind, k.ROOM],
-        course=course,
+        most_kv=state[:, k.MOST] / world.room[kind, k.ROOM],
+        course=world.course,
         settles_ms=coming.settles_s * 1000.0,
+        whole=whole,
     )
+
+
+def _work(groups: Sequence[Group], coming: Coming) -> tuple[Floats, Floats]:
+    """Of each request by kind: the work until and after the first token."""
+    columns = [coming.columns(group.law) for group in groups]
+    return np.stack([one[2] for one in columns], axis=1), np.stack([one[3] for one in columns], axis=1)
 
 
 def _blank(coming: Coming, kind: Integers) -> tuple[Integers, Floats, Integers, Floats]:
@@ -190,7 +243,7 @@ def _blank(coming: Coming, kind: Integers) -> tuple[Integers, Floats, Integers, 
     asked[:, k.INPUT], asked[:, k.OUTPUT], asked[:, k.CACHED] = requests.input, requests.output, requests.cached
     asked[:, k.MACHINE] = -1
     times[:, k.ARRIVED], times[:, k.GAP] = coming.arrival_ms, 0.0
-    state, clock = np.zeros((len(kind), 19), dtype=np.int64), np.zeros((len(kind), 4))
+    state, clock = np.zeros((len(kind), 19), dtype=np.int64), np.zeros((len(kind), 5))
     state[:, k.KIND], clock[:, k.UNTIL] = kind, np.inf
     state[:, [k.HEAD, k.TAIL, k.NEWEST, k.PROMPT, k.READY, k.LASTREADY]] = -1
     return asked, times, state, clock

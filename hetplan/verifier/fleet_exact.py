@@ -7,17 +7,20 @@ each line of the bill, what starts and stops before a period, promises, rates, a
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 
 from hetplan.profiles.plan import Period
 from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, BillLine
+from hetplan.profiles.workers import Worker
 from hetplan.verifier.fleet_parts import Fleet, same
 from hetplan.verifier.report import Violation
 from hetplan.verifier.warned import WARNINGS, Words
 
 __all__ = ["exactly"]
 
+SOON_S = 10.0
+"""What is loaded within so long after a failure is there soon."""
 IN_A_PART = "t0"
 """What workers of a part say of their period: parts run in several."""
 
@@ -210,3 +213,41 @@ def _warnings(fleet: Fleet) -> Iterator[Violation]:
     for notice in fleet.plan.warnings:
         if notice.code not in WARNINGS:
             yield Violation("warning", "warnings", f"{notice.code} is not a known warning")
+    due = {words.said("W-loading", "promises", text): text for text in _loading(fleet)}
+    for said in sorted({one for one in there if one[0] == "W-loading"} - due.keys(), key=repr):
+        yield Violation("warning", "warnings", f"W-loading says {', '.join(said[2])}, and that is not so")
+    for said in due.keys() - there:
+        yield Violation("unwarned", "promises", f"W-loading is not said: {due[said]}")
+
+
+def _loading(fleet: Fleet) -> Iterator[str]:
+    """Machines of pipelines and variants that hold something else after a failure than before, and load it for long."""
+    late = defaultdict[str, list[float]](list)
+    for period in fleet.plan.periods:
+        known = [fleet.parts[name] for name in period.parts or () if name in fleet.parts]
+        before = {"-".join(part.rate_qps): part for part in known}
+        for name in (name for names in (period.failures or {}).values() for name in names if name in fleet.parts):
+            whose = "-".join(fleet.parts[name].rate_qps)
+            if whose in before and before[whose].question in ("pipeline", "variants"):
+                new = _contents(fleet.parts[name].workers) - _contents(before[whose].workers)
+                loads = [_load_s(fleet, hardware, model) for _, hardware, models in new for model, *_ in models]
+                late[whose].append(max(loads, default=0.0))
+    for whose, seconds in late.items():
+        slow = [one for one in seconds if one > SOON_S]
+        if slow:
+            yield f"{whose} loads models for up to {max(slow):g} s after {len(slow)} of {len(seconds)} failures"
+
+
+def _contents(workers: Iterable[Worker]) -> Counter[tuple[str | None, str, tuple[tuple[str, str, int], ...]]]:
+    """How many machines of each offer hold what."""
+    found = Counter[tuple[str | None, str, tuple[tuple[str, str, int], ...]]]()
+    for worker in workers:
+        models = sorted((load.variant or "", load.app or "", load.instances) for load in worker.loads)
+        if models:
+            found[worker.offer, worker.hardware, tuple(models)] += worker.count
+    return found
+
+
+def _load_s(fleet: Fleet, hardware: str, model: str) -> float:
+    variant = fleet.inputs.profile.variants.get(model)
+    return max((run.load_s for run in (variant.runs if variant else ()) if run.hardware == hardware), default=0.0)

@@ -30,7 +30,7 @@ _CODES = """
 W-alike W-approximate W-arrivals W-arrivals-change W-arrivals-rounded W-asked-again W-batching W-busy
 W-commit W-coverage W-date W-derived-qps W-dominated W-dropped W-engine W-extrapolated W-falling W-free W-gap W-gpu-
 W-gpu-share W-history W-id-case W-idle-machine W-interruptions W-journal W-late-cheap W-late-sender W-latency-
-W-latency-unchecked W-mean-times W-merged W-models-held W-near-capacity W-newer W-no- W-no-answer W-no-bound
+W-latency-unchecked W-loading W-mean-times W-merged W-models-held W-near-capacity W-newer W-no- W-no-answer W-no-bound
 W-no-latency W-no-offer W-no-plan W-no-price W-no-room W-noisy W-not-all-tried W-not-measured W-not-monotone W-one-seed
 W-order W-other- W-other-inputs W-over W-overestimates W-overlap W-overload W-percentile W-percentile-open
 W-queueing W-rate-not-played W-rate-table W-routing W-run W-run-price W-set-aside W-set-open W-short-queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import money
-from hetplan.replanned import Recipes
+from hetplan.recipes import Recipes
 
 
 def test_a_bound_of_variants_leaves_out_the_slack_of_plans() -> None:

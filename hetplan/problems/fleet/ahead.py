@@ -17,7 +17,10 @@ from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["filled", "held_ahead", "loaded_anew_s"]
+__all__ = ["SOON_S", "filled", "held_ahead", "loaded_anew_s"]
+
+SOON_S = 10.0
+"""After a failure a machine loads something else only where that takes no longer."""
 
 Content = tuple[str, tuple[tuple[str | None, str | None, int], ...]]
 """An offer, and what a machine of it holds: application, variant and instances of each load."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.part import Part
+from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.ways import Found
@@ -95,7 +96,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         reported=_reported(found, mean, bound, note),
         requires=(PERIODS, *sorted({rule.rule for part in kept.kept.values() for rule in part.dispatch.values()})),
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
-        warnings=(*_warnings(kept.kept), *found.notices),
+        warnings=(*_warnings(kept.kept), *found.notices, *_loading(wish, periods, kept.kept)),
         sections=sections,
         extensions={PRICES: list(found.prices)} if found.prices else {},
     )
@@ -201,9 +202,29 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
         offers = left_of(wish, parts[app.name], choice.machines, situation)
         if not offers:
             continue
-        settled = parts[app.name].settle(offers, wish.rate(app, p) * situation.keep)
-        if settled.part is not None:
-            yield kept.id_of(app.name, settled.part)
+        after = found.after.get((app.name, p, situation.name))
+        after = after or parts[app.name].settle(offers, wish.rate(app, p) * situation.keep).part
+        if after is not None:
+            yield kept.id_of(app.name, after)
+
+
+def _loading(wish: Wish, periods: Sequence[Period], parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
+    """A warning for each application of which machines load long after a failure, as they held something else."""
+    late = dict[str, list[float]]()
+    for period in periods:
+        before = {_whose(parts[name]): parts[name] for name in period.parts or ()}
+        for name in (name for names in (period.failures or {}).values() for name in names):
+            now = before.get(_whose(parts[name]))
+            if now is not None and now.question in ("pipeline", "variants"):
+                late.setdefault(_whose(now), []).append(loaded_anew_s(wish.inputs.profile, now, parts[name]))
+    for name, seconds in late.items():
+        slow = [one for one in seconds if one > SOON_S]
+        if slow:
+            text = (
+                f"{name} loads models for up to {max(slow):g} s after {len(slow)} of {len(seconds)} failures, and "
+                "carries less than is kept until then: let more machines run (option headroom), or load sooner"
+            )
+            yield Notice(code="W-loading", at="promises", text=text)
 
 
 def _whose(part: PlanPart) -> str:

@@ -59,6 +59,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bill import levers_of, of_sharing
         from hetplan.problems.fleet.draft import drafted
+        from hetplan.problems.fleet.going_on import with_slow_pipelines
         from hetplan.problems.fleet.look import ended, looked
         from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import with_room
@@ -101,4 +102,6 @@ class FleetQuestion:
         with suppress(Cancelled):
             levers = levers_of(*best, ask) if wanted else ()
         joined = held_ahead(best[0] if hurried else with_sharing(*best), best[1])
+        if len(self.wish.situations) > 1:
+            joined = with_slow_pipelines(joined, best[1])
         return drafted(joined, of_sharing(levers, joined), best[1])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from hetplan.errors import Cancelled
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
+from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.ways import MORE, PLAYED, SIZED, Found, beyond, has_formula, is_small, settled_anew
 from hetplan.problems.fleet.wish import Application, Situation, Wish
@@ -157,9 +158,17 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
             for situation in wish.situations:
                 offers = left_of(wish, careful, found.fleet.choices[app.name, p].machines, situation)
                 late = _Late(careful, p, rate, situation)
-                if offers and not _has_room(wish, careful, offers, late.wanted):
+                if offers and not (_has_room(wish, careful, offers, late.wanted) and _goes_on(found, late)):
                     yield late
                     break
+
+
+def _goes_on(found: Found, late: _Late) -> bool:
+    """Whether nothing has to be loaded for long after a failure; asked once for all failures of a period."""
+    wish, part = found.wish, late.careful
+    if late.situation is not wish.situations[-1] or len(wish.situations) == 1 or not is_slow(part):
+        return True
+    return going_on(wish, part, found.fleet.choices[part.app, late.p].machines, late.rate) is not None
 
 
 def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], wanted: float) -> bool:

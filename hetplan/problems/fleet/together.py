@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.ahead import filled, loaded_anew_s
+from hetplan.problems.fleet.ahead import SOON_S, filled, loaded_anew_s
 from hetplan.problems.fleet.menus import Counts, left_of
 from hetplan.problems.fleet.search import Fleet
 from hetplan.problems.fleet.ways import Found, Together
@@ -29,8 +29,6 @@ from hetplan.profiles.plan_parts import Part as PlanPart
 
 __all__ = ["used_in", "with_sharing"]
 
-SOON_S = 10.0
-"""After a failure a machine loads something else only where that takes no longer."""
 NAME = 40
 """Names of all applications are joined up to so many letters, to name the machines that they share."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -34,6 +36,8 @@ NO_SHARE = 1e-9
 """Shares below this are rounding, not routing."""
 
 Share = dict[str, float]
+Seat = tuple[tuple[str, int, int], str | None]
+"""An application's task and configuration, and an offer."""
 
 
 @dataclass
@@ -115,6 +119,7 @@ def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seat
     """Worker groups that are wanted: one per configuration and offer in use."""
     fleet, names = problem.wish.fleet, Names(problem.running, alike=_place)
     left = {(g, offer.id): offer.stock for g in range(len(fleet.hardware)) for offer in fleet.offers_of(g)}
+    shared_out = _evenly(problem, found, left) if problem.options.offers == "evenly" else Counter[Seat]()
     wanted: list[Worker] = []
     seats: list[_Seats] = []
     for (tree, _), counts in zip(found.forest, found.counts, strict=True):
@@ -126,6 +131,8 @@ def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seat
                 groups: list[tuple[str, float]] = []
                 for offer in fleet.offers_of(g):
                     taken = int(min(need, left[g, offer.id]))
+                    if shared_out:
+                        taken = shared_out[(tree.app, t, c), offer.id]
                     if taken > 0:
                         left[g, offer.id] -= taken
                         need -= taken
@@ -137,6 +144,26 @@ def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seat
             start += task.size
         seats.append(own)
     return wanted, seats
+
+
+def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | None], float]) -> Counter[Seat]:
+    """How many servers of each configuration are of each offer, where these are shared out evenly."""
+    if not all(math.isfinite(count) for count in room.values()):
+        return Counter()  # an offer without a stock has no part of all
+    from hetplan.problems.pipeline.evenly import Need, evenly
+
+    had = Counter[tuple[object, str | None]]()
+    for worker in problem.running:
+        had[_place(worker.model_copy(update={"offer": None})), worker.offer] += worker.count
+    needs = list[Need]()
+    for (tree, _), counts in zip(found.forest, found.counts, strict=True):
+        seats = [(t, c) for t, task in enumerate(tree.tasks) for c in range(task.size)]
+        for (t, c), count in zip(seats, counts, strict=True):
+            g = int(tree.tasks[t].hardware[c])
+            load = _load(problem, tree, t, c)
+            alike = Worker(id="any", hardware=problem.wish.fleet.hardware[g], loads=(load,))
+            needs.append(Need((tree.app, t, c), g, _place(alike), int(count)))
+    return evenly(needs, {place: int(count) for place, count in room.items()}, had)
 
 
 def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:

@@ -56,6 +56,11 @@ class PipelineOptions(Options):
         ge=1,
         description="time budget of a step / its longest execution; default: 1.5 slo_divisor (paper: 1)",
     )
+    offers: Literal["in-turn", "evenly"] = Field(
+        default="in-turn",
+        description="of several offers of a hardware, each step's servers are of the cheapest first, or of all in "
+        "proportion to their stock: a lost zone then takes some of every step",
+    )
     ewma_com: float = Field(
         default=1.6, gt=0, description="centre of mass of the moving average that forecasts from demand.history_qps"
     )

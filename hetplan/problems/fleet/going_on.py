@@ -1,0 +1,215 @@
+"""Pipelines whose models load slowly: machines that go on with what they hold, whatever fails.
+
+After a failure a question plans what is left of its machines anew, and may give them other models. Where these take
+longer than `SOON_S` to load, what is promised is not carried until then. So it is looked for what machines hold such
+that nothing has to be loaded: the letters are
+
+=====  ========================================================================================
+h, o   hardware, and its offers; N_o machines of each are there
+c      what a machine holds: a step's model, and how many instances of it
+f      what may happen: nothing, or one of the failures
+need   machines of c that the fewest servers for f need, as the question says of what is left
+n_co   machines of offer o that hold c: what is looked for
+=====  ========================================================================================
+
+::
+
+    sum_c n_co = N_o                                      every offer
+    sum_{o left in f} n_co - k_f >= need_cf               every content, every f (k_f machines lost, whichever they are)
+
+Machines are dealt out in proportion to what is needed most, and evenly over offers; then single machines are given
+another content, as long as fewer are missing. What is found is asked of the question itself, which may move nothing:
+now, and after each failure. None is found where that is no plan: then machines load, and a warning says how long.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hetplan.planner.part import Part
+from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
+from hetplan.problems.fleet.menus import Counts, left_of
+from hetplan.problems.fleet.wish import Situation, Wish
+from hetplan.problems.parts import Asked
+from hetplan.problems.pipeline.evenly import shared_out
+from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.profiles.workers import Load, Worker
+
+if TYPE_CHECKING:
+    from hetplan.problems.fleet.ways import Found
+
+__all__ = ["GoingOn", "going_on", "is_slow", "with_slow_pipelines"]
+
+Content = tuple[str, str, int]
+"""Hardware, model and instances of it: what a machine holds."""
+PATIENCE = 200
+"""So often at most a machine is given another content."""
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """What runs now, and after each failure, on machines that load nothing for it."""
+
+    now: PlanPart
+    after: Mapping[str, PlanPart]
+
+
+def is_slow(part: Part) -> bool:
+    """Whether it is a pipeline with models that take long to load."""
+    if not isinstance(part, Asked) or part.question != "pipeline":
+        return False
+    profile, runs = part.inputs.profile, part.inputs.slo.apps[part.app].runs
+    pipeline = profile.pipelines.get((runs.pipeline if runs is not None else None) or "")
+    tasks = {node.task for node in pipeline.nodes.values()} if pipeline is not None else set()
+    variants = (variant for variant in profile.variants.values() if variant.task in tasks)
+    return any(run.load_s > SOON_S for variant in variants for run in variant.runs)
+
+
+def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
+    """The fleet, its slow pipelines on machines that go on with what they hold, where there is such a plan."""
+    wish, own, after = found.wish, dict(found.parts), dict(found.after)
+    for name, p in found.parts:
+        part = parts[name]
+        if not isinstance(part, Asked) or not is_slow(part):
+            continue
+        app = next(app for app in wish.apps if app.name == name)
+        one = going_on(wish, part, found.fleet.choices[name, p].machines, wish.rate(app, p))
+        if one is not None:
+            own[name, p] = one.now
+            after |= {(name, p, situation): plan for situation, plan in one.after.items()}
+    return replace(found, parts=own, after=after)
+
+
+def going_on(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
+    """Plans of a part on these machines, now and after each failure, for which nothing is loaded."""
+    key = (machines, rate)
+    if key not in part.going_on:
+        part.going_on[key] = _as_planned(wish, part, machines, rate) or _dealt_out(wish, part, machines, rate)
+    found: GoingOn | None = part.going_on[key]
+    return found
+
+
+def _as_planned(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
+    """What the question says of itself, if it happens to load nothing."""
+    now = part.settle(left_of(wish, part, machines, wish.situations[0]), rate).part
+    return _with_failures(wish, part, machines, rate, now) if now is not None else None
+
+
+def _dealt_out(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
+    """Machines that hold what the fewest servers need in each case, asked of the question."""
+    needs, samples = list[tuple[Situation, Counter[Content]]](), dict[Content, Load]()
+    for situation in wish.situations:
+        if situation.keep <= 0:
+            continue
+        fewest = part.fewest(left_of(wish, part, machines, situation), rate * situation.keep)
+        if fewest is None:
+            return None
+        needed = Counter[Content]()
+        for worker in fewest.workers:
+            content = _content(worker)
+            needed[content] += worker.count
+            samples[content] = worker.loads[0]
+        needs.append((situation, needed))
+    held = _deal(wish, part, machines, needs)
+    if held is None:
+        return None
+    workers = []
+    for number, ((content, offer), count) in enumerate(sorted(held.items()), start=1):
+        load = samples[content].model_copy(update={"id": f"w{number}.1"})
+        workers.append(Worker(id=f"w{number}", hardware=content[0], offer=offer, count=count, loads=(load,)))
+    now = part.settle_holding(workers, rate).part
+    return _with_failures(wish, part, machines, rate, now) if now is not None else None
+
+
+def _with_failures(wish: Wish, part: Asked, machines: Counts, rate: float, now: PlanPart) -> GoingOn | None:
+    """The same with a plan after each failure; None where one loads."""
+    after, profile = dict[str, PlanPart](), part.inputs.profile
+    for situation in wish.situations[1:]:
+        left, wanted = left_of(wish, part, machines, situation), rate * situation.keep
+        if not left or wanted <= 0:
+            continue
+        found = part.settle(left, wanted).part
+        if found is None or loaded_anew_s(profile, now, found) > SOON_S:
+            found = part.settle_holding(_surviving(now, left), wanted).part
+        if found is None or loaded_anew_s(profile, now, found) > SOON_S:
+            return None
+        after[situation.name] = found
+    return GoingOn(now, after)
+
+
+def _surviving(now: PlanPart, left: Mapping[str, int]) -> list[Worker]:
+    """The machines that are left of each offer, with what they hold."""
+    more, found = Counter(left), list[Worker]()
+    for worker in now.workers:
+        count = min(worker.count, more[worker.offer or ""])
+        more[worker.offer or ""] -= count
+        if count:
+            found.append(worker.model_copy(update={"count": count}))
+    return found
+
+
+def _content(worker: Worker) -> Content:
+    load = worker.loads[0]
+    return worker.hardware, load.variant or "", load.instances
+
+
+def _deal(
+    wish: Wish, part: Asked, machines: Counts, needs: Sequence[tuple[Situation, Counter[Content]]]
+) -> Counter[tuple[Content, str]] | None:
+    """What the machines of each offer hold, so that nobody misses anything; None where that is not found."""
+    offers = {one.name: (one.hardware, count) for one, count in zip(wish.offers, machines, strict=True) if count}
+    offers = {name: one for name, one in offers.items() if one[0] in part.hardware}
+    held = Counter[tuple[Content, str]]()
+    for hardware in dict.fromkeys(one for one, _ in offers.values()):
+        contents = sorted({c for _, needed in needs for c in needed if c[0] == hardware})
+        own = {name: count for name, (h, count) in offers.items() if h == hardware}
+        if not contents:
+            return None
+        most = [max(needed[content] for _, needed in needs) for content in contents]
+        counts = shared_out(sum(own.values()), [one * sum(own.values()) for one in most])
+        left = dict(own)
+        for count, content in sorted(zip(counts, contents, strict=True), reverse=True):
+            for name, some in zip(left, shared_out(count, list(left.values())), strict=True):
+                held[content, name] += some
+                left[name] -= some
+    for _ in range(PATIENCE):
+        missing = _missing(held, needs)
+        if not missing:
+            return +held
+        better = min(_others(held, offers, needs), key=lambda one: _missing(one, needs), default=held)
+        if _missing(better, needs) >= missing:
+            return None
+        held = better
+    return None
+
+
+def _others(
+    held: Counter[tuple[Content, str]],
+    offers: Mapping[str, tuple[str, int]],
+    needs: Sequence[tuple[Situation, Counter[Content]]],
+) -> list[Counter[tuple[Content, str]]]:
+    """The same with one machine that holds something else."""
+    contents = sorted({content for _, needed in needs for content in needed})
+    found = []
+    for (content, offer), count in held.items():
+        for other in contents:
+            if count and other != content and other[0] == offers[offer][0]:
+                one = held.copy()
+                one[content, offer] -= 1
+                one[other, offer] += 1
+                found.append(one)
+    return found
+
+
+def _missing(held: Counter[tuple[Content, str]], needs: Sequence[tuple[Situation, Counter[Content]]]) -> int:
+    """How many machines are missing, over all that may happen."""
+    total = 0
+    for situation, needed in needs:
+        for content, count in needed.items():
+            there = sum(n for (one, offer), n in held.items() if one == content and offer not in situation.gone)
+            lost = situation.count if situation.hardware == content[0] else 0
+            total += max(count - max(there - lost, 0), 0)
+    return total
