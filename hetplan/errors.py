@@ -16,7 +16,6 @@ Infeasible is not an error: it is an `Answer`, and an `Outcome` that explains it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copyreg import __newobj__
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +55,14 @@ class HetplanError(Exception):
         >>> pickle.loads(pickle.dumps(NoSolver("milp", {"highs": "not installed"}))).reasons
         {'highs': 'not installed'}
         """
-        return __newobj__, (type(self), *self.args), self.__dict__
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
+
+def _as_it_was(kind: type[HetplanError], args: tuple[Any, ...], held: dict[str, Any]) -> HetplanError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(held)
+    return error
 
 
 class InputError(HetplanError):

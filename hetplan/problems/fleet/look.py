@@ -81,7 +81,7 @@ def _names(search: Search) -> tuple[str, ...]:
 def _nearest(known: Mapping[tuple[str, ...], Ended], search: Search) -> Ended | None:
     """Where a search ended under the same limits; else under the most alike, of equal ones the newest."""
     names = set(_names(search))
-    return min(reversed(known.values()), key=lambda one: len(names.symmetric_difference(one.limits)), default=None)
+    return min(reversed(tuple(known.values())), key=lambda one: len(names.symmetric_difference(one.limits)), default=None)
 
 
 def looked(

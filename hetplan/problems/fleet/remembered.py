@@ -38,8 +38,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.slo import App
-from hetplan.serving.machine import machine_price
-from hetplan.serving.targets import response_targets
+from hetplan.serving.demand import response_targets
+from hetplan.serving.runs import machine_price
 
 __all__ = ["Memory", "Recalled"]
 
