@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 
 from hetplan.planner.answer import relative_gap
@@ -21,7 +22,7 @@ from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.claims_again import ClaimAgain, Word
 from hetplan.verifier.fleet_exact import exactly
-from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant, same
+from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant, same, uncommitted
 from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
@@ -156,10 +157,10 @@ _NOT_OF_PARTS = ("no-claim", "claim", "actions-missing", "unwarned", "period-id"
 
 def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
     """Each part by the whole generic check, and by that of its question, against the files for its rates."""
-    found = list[Violation]()
+    found, bare = list[Violation](), replace(fleet.inputs, profile=uncommitted(fleet.inputs.profile))
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
-        files = alone(fleet.inputs, part)
+        files = alone(bare, part)
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)

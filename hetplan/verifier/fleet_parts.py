@@ -14,11 +14,11 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
-from hetplan.profiles.profile import Variant
+from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
 from hetplan.profiles.workers import Worker
 
-__all__ = ["Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant", "same"]
+__all__ = ["Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant", "same", "uncommitted"]
 
 
 def same(one: float, other: float) -> bool:
@@ -158,9 +158,16 @@ def alone(inputs: Inputs, part: Part) -> Inputs:
     listed = part.question != "llm"  # which refuses that field
     limits = WishLimits(currency=slo.limits.currency, instances=instances, only_listed=listed, survive=Survive())
     wish = slo.model_copy(update={"apps": apps, "limits": limits, "horizon": Horizon(), "objective": aim})
-    offers = {name: one.model_copy(update={"commit": None}) for name, one in inputs.profile.offers.items()}
-    profile = inputs.profile.model_copy(update={"offers": offers, "zones": {}, "hosts": {}})
+    profile = uncommitted(inputs.profile).model_copy(update={"zones": {}, "hosts": {}})
     return replace(inputs, slo=wish, profile=profile, state=None, traces={}, warnings=())
+
+
+def uncommitted(profile: Profile) -> Profile:
+    """The profile without machines that are paid for ahead; itself where it has none."""
+    if all(one.commit is None for one in profile.offers.values()):
+        return profile
+    offers = {name: one.model_copy(update={"commit": None}) for name, one in profile.offers.items()}
+    return profile.model_copy(update={"offers": offers})
 
 
 def loaded(part: Part) -> list[str]:

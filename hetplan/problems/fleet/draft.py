@@ -33,10 +33,14 @@ class _Parts:
         self.kept: dict[str, PlanPart] = {}
         self.ids: dict[str, str] = {}
         self.numbers: dict[str, int] = {}
+        self.texts: dict[int, tuple[PlanPart, str]] = {}
+        """Of each part that was seen its text; the part is held, so that no other has its number."""
 
     def id_of(self, app: str, part: PlanPart) -> str:
         """The id of a part, a new one where it was not seen before."""
-        text = part.model_dump_json()
+        if id(part) not in self.texts:
+            self.texts[id(part)] = part, part.model_dump_json()
+        text = self.texts[id(part)][1]
         if text not in self.ids:
             self.numbers[app] = self.numbers.get(app, 0) + 1
             name = f"{app[:52]}-{self.numbers[app]}"

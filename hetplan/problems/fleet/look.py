@@ -7,7 +7,7 @@ looked for from those committed before, among the choices known that still carry
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,8 +28,10 @@ ROUNDS = 4
 NEAR, FAR = 0.01, 0.05
 """So near to the bound a fleet of before is a first plan; where one is further from it, other prices are asked for."""
 TINY = 1e-12
-MOST_ENDED = 4
-"""Where so many searches ended is known, each under other limits."""
+DEARER = 4.0
+"""So many times as unlike is a search in which a machine cost more than now, as one in which it cost less."""
+MOST_ENDED = 8
+"""Where so many searches ended is known, each under other limits or with other offers."""
 
 __all__ = ["Ended", "ended", "looked"]
 
@@ -43,12 +45,16 @@ class Ended:
 
     prices: tuple[Floats, ...]
     limits: tuple[str, ...]
+    sold: tuple[tuple[float, int], ...]
+    """Of each offer what it cost, and how many there were."""
+    wished: str
+    """What was wished of the applications."""
     fleet: Fleet
     choices: Mapping[tuple[str, float], tuple[Counts, ...]]
 
 
-Known = Mapping[tuple[str, ...], Ended]
-"""Where searches ended, by the limits that there were."""
+Known = tuple[Ended, ...]
+"""Where searches ended, the newest last."""
 
 
 def _shape(wish: Wish) -> object:
@@ -68,20 +74,41 @@ def ended(before: MutableMapping[object, Known], found: Found) -> None:
         return
     prices = tuple(each.best[each.rows_of(each.bare, p)] for p in range(each.wish.periods))
     choices = {key: tuple(one) for key, one in each.menus.found.items()}
-    known, names = dict(before.get(_shape(found.wish), {})), _names(each)
-    known.pop(names, None)
-    known[names] = Ended(prices, names, found.fleet, choices)  # the last is the newest
-    before[_shape(found.wish)] = dict(list(known.items())[-MOST_ENDED:])
+    this = Ended(prices, _names(each), _sold(found.wish), _wished(found.wish), found.fleet, choices)
+    known = [one for one in before.get(_shape(found.wish), ()) if _under(one) != _under(this)]
+    before[_shape(found.wish)] = (*known[-MOST_ENDED + 1 :], this)
+
+
+def _under(one: Ended) -> object:
+    """What a search was asked for."""
+    return one.limits, one.sold, one.wished
 
 
 def _names(search: Search) -> tuple[str, ...]:
     return tuple(f"{limit.name}[{limit.label}]" for limit in search.limits)
 
 
-def _nearest(known: Mapping[tuple[str, ...], Ended], search: Search) -> Ended | None:
-    """Where a search ended under the same limits; else under the most alike, of equal ones the newest."""
-    names = set(_names(search))
-    return min(reversed(tuple(known.values())), key=lambda one: len(names.symmetric_difference(one.limits)), default=None)
+def _sold(wish: Wish) -> tuple[tuple[float, int], ...]:
+    return tuple((offer.price, offer.stock) for offer in wish.offers)
+
+
+def _wished(wish: Wish) -> str:
+    return repr(wish.inputs.slo.apps)
+
+
+def _nearest(known: Sequence[Ended], search: Search) -> Ended | None:
+    """Where a search ended that was asked for most alike: limits before offers before applications; then the newest."""
+    names, sold, wished = set(_names(search)), _sold(search.wish), _wished(search.wish)
+
+    def unlike(one: Ended) -> tuple[int, float, bool]:
+        others = 0.0
+        for (price, stock), (then, there) in zip(sold, one.sold, strict=True):
+            # Prices of dearer machines are lowered first (`_afforded`), and bound what has to be found anew.
+            others += abs(price - then) / max(price, then, TINY) * (DEARER if then > price else 1.0)
+            others += abs(stock - there) / max(stock, there, 1)
+        return len(names.symmetric_difference(one.limits)), round(others, 9), one.wished != wished
+
+    return min(reversed(known), key=unlike, default=None)
 
 
 def looked(
@@ -92,7 +119,7 @@ def looked(
     Where limits are in the way of the descent, each period is a program with what was committed before.
     """
     search = Search.of(wish, parts, ask)
-    known = _nearest(before.get(_shape(wish), {}), search)
+    known = _nearest(before.get(_shape(wish), ()), search)
     if known is None or search.contradictions() is not None:
         return None
     if recalled is not None:
@@ -114,7 +141,8 @@ def looked(
                     search.menus.add(app, rate, machines)
     committed = np.minimum(np.array(known.fleet.committed, dtype=float), stock)
     fleet = _as_before(search, each, known.fleet) or _anew(search, each, committed)
-    if fleet is None or moves_of(wish, fleet) > (wish.inputs.slo.limits.moves or np.inf):
+    moves = wish.inputs.slo.limits.moves
+    if fleet is None or (moves is not None and wish.periods > 1 and moves_of(wish, fleet) > moves):
         return None
     settled, refused = settled_by(search, fleet)
     if refused:
