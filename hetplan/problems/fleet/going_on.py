@@ -18,14 +18,17 @@ n_co   machines of offer o that hold c: what is looked for
     sum_{o left in f} n_co - k_f >= need_cf               every content, every f (k_f machines lost, whichever they are)
 
 Machines are dealt out in proportion to what is needed most, and evenly over offers; then single machines are given
-another content, as long as fewer are missing. What is found is asked of the question itself, which may move nothing:
-now, and after each failure. None is found where that is no plan: then machines load, and a warning says how long.
+another content, as long as fewer are missing. The cases may need other models each; so it is also tried that all do
+with the models of one of them, as many as are kept. What is found is asked of the question itself, which may move
+nothing: now, and after each failure. None is found where that is no plan: then machines load, and a warning says how
+long.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -45,6 +48,7 @@ __all__ = ["GoingOn", "going_on", "is_slow", "with_slow_pipelines"]
 
 Content = tuple[str, str, int]
 """Hardware, model and instances of it: what a machine holds."""
+Needs = Mapping[Situation, Counter[Content]]
 PATIENCE = 200
 """So often at most a machine is given another content."""
 
@@ -75,8 +79,9 @@ def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
         part = parts[name]
         if not isinstance(part, Asked) or not is_slow(part):
             continue
-        app = next(app for app in wish.apps if app.name == name)
-        one = going_on(wish, part, found.fleet.choices[name, p].machines, wish.rate(app, p))
+        # Room is for what a formula leaves out; on machines that are played the rate itself is what counts.
+        rate = next(app for app in wish.apps if app.name == name).rates[p] * (1.0 + wish.options.headroom)
+        one = going_on(wish, part, found.fleet.choices[name, p].machines, rate)
         if one is not None:
             own[name, p] = one.now
             after |= {(name, p, situation): plan for situation, plan in one.after.items()}
@@ -85,7 +90,7 @@ def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
 
 def going_on(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
     """Plans of a part on these machines, now and after each failure, for which nothing is loaded."""
-    key = (machines, rate)
+    key = (machines, rate, part.options.get("size"))
     if key not in part.going_on:
         part.going_on[key] = _as_planned(wish, part, machines, rate) or _dealt_out(wish, part, machines, rate)
     found: GoingOn | None = part.going_on[key]
@@ -100,28 +105,38 @@ def _as_planned(wish: Wish, part: Asked, machines: Counts, rate: float) -> Going
 
 def _dealt_out(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
     """Machines that hold what the fewest servers need in each case, asked of the question."""
-    needs, samples = list[tuple[Situation, Counter[Content]]](), dict[Content, Load]()
-    for situation in wish.situations:
-        if situation.keep <= 0:
-            continue
-        fewest = part.fewest(left_of(wish, part, machines, situation), rate * situation.keep)
-        if fewest is None:
+    fewest, samples = dict[Situation, Counter[Content]](), dict[Content, Load]()
+    for situation in (one for one in wish.situations if one.keep > 0):
+        plan = part.fewest(left_of(wish, part, machines, situation), rate * situation.keep)
+        if plan is None:
             return None
-        needed = Counter[Content]()
-        for worker in fewest.workers:
-            content = _content(worker)
-            needed[content] += worker.count
-            samples[content] = worker.loads[0]
-        needs.append((situation, needed))
-    held = _deal(wish, part, machines, needs)
-    if held is None:
-        return None
-    workers = []
-    for number, ((content, offer), count) in enumerate(sorted(held.items()), start=1):
-        load = samples[content].model_copy(update={"id": f"w{number}.1"})
-        workers.append(Worker(id=f"w{number}", hardware=content[0], offer=offer, count=count, loads=(load,)))
-    now = part.settle_holding(workers, rate).part
-    return _with_failures(wish, part, machines, rate, now) if now is not None else None
+        fewest[situation] = Counter[Content]()
+        for worker in plan.workers:
+            fewest[situation][_content(worker)] += worker.count
+            samples[_content(worker)] = worker.loads[0]
+    tried = list[Counter[tuple[Content, str]]]()
+    for needs in (fewest, *(_like(fewest, one) for one in fewest)):
+        held = _deal(wish, part, machines, needs)
+        if held is None or held in tried:
+            continue
+        tried.append(held)
+        workers = []
+        for number, ((content, offer), count) in enumerate(sorted(held.items()), start=1):
+            load = samples[content].model_copy(update={"id": f"w{number}.1"})
+            workers.append(Worker(id=f"w{number}", hardware=content[0], offer=offer, count=count, loads=(load,)))
+        now = part.settle_holding(workers, rate).part
+        found = _with_failures(wish, part, machines, rate, now) if now is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def _like(fewest: Needs, model: Situation) -> Needs:
+    """What each case needs where all hold the same models as in one of them: so much of that as is kept."""
+    return {
+        one: Counter({c: math.ceil(n * one.keep / model.keep - 1e-9) for c, n in fewest[model].items()})
+        for one in fewest
+    }
 
 
 def _with_failures(wish: Wish, part: Asked, machines: Counts, rate: float, now: PlanPart) -> GoingOn | None:
@@ -156,19 +171,17 @@ def _content(worker: Worker) -> Content:
     return worker.hardware, load.variant or "", load.instances
 
 
-def _deal(
-    wish: Wish, part: Asked, machines: Counts, needs: Sequence[tuple[Situation, Counter[Content]]]
-) -> Counter[tuple[Content, str]] | None:
+def _deal(wish: Wish, part: Asked, machines: Counts, needs: Needs) -> Counter[tuple[Content, str]] | None:
     """What the machines of each offer hold, so that nobody misses anything; None where that is not found."""
     offers = {one.name: (one.hardware, count) for one, count in zip(wish.offers, machines, strict=True) if count}
     offers = {name: one for name, one in offers.items() if one[0] in part.hardware}
     held = Counter[tuple[Content, str]]()
     for hardware in dict.fromkeys(one for one, _ in offers.values()):
-        contents = sorted({c for _, needed in needs for c in needed if c[0] == hardware})
+        contents = sorted({c for needed in needs.values() for c in needed if c[0] == hardware})
         own = {name: count for name, (h, count) in offers.items() if h == hardware}
         if not contents:
             return None
-        most = [max(needed[content] for _, needed in needs) for content in contents]
+        most = [max(needed[content] for needed in needs.values()) for content in contents]
         counts = shared_out(sum(own.values()), [one * sum(own.values()) for one in most])
         left = dict(own)
         for count, content in sorted(zip(counts, contents, strict=True), reverse=True):
@@ -189,10 +202,10 @@ def _deal(
 def _others(
     held: Counter[tuple[Content, str]],
     offers: Mapping[str, tuple[str, int]],
-    needs: Sequence[tuple[Situation, Counter[Content]]],
+    needs: Needs,
 ) -> list[Counter[tuple[Content, str]]]:
     """The same with one machine that holds something else."""
-    contents = sorted({content for _, needed in needs for content in needed})
+    contents = sorted({content for needed in needs.values() for content in needed})
     found = []
     for (content, offer), count in held.items():
         for other in contents:
@@ -204,10 +217,10 @@ def _others(
     return found
 
 
-def _missing(held: Counter[tuple[Content, str]], needs: Sequence[tuple[Situation, Counter[Content]]]) -> int:
+def _missing(held: Counter[tuple[Content, str]], needs: Needs) -> int:
     """How many machines are missing, over all that may happen."""
     total = 0
-    for situation, needed in needs:
+    for situation, needed in needs.items():
         for content, count in needed.items():
             there = sum(n for (one, offer), n in held.items() if one == content and offer not in situation.gone)
             lost = situation.count if situation.hardware == content[0] else 0
