@@ -335,7 +335,11 @@ def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], Plan
     for number, (app, p) in enumerate(search.pairs):
         if app is wish.apps[0]:
             search.ask.note(
-                Event("fleet", detail=f"plans of applications, {number // len(wish.apps)} of {wish.periods} periods")
+                Event(
+                    "fleet",
+                    detail=f"plans of applications, {number // len(wish.apps)} of {wish.periods} periods",
+                    bound=search.bound or None,
+                )
             )
         choice = fleet.choices[app.name, p]
         offers = {offer.name: n for offer, n in zip(wish.offers, choice.machines, strict=True) if n}
