@@ -124,10 +124,11 @@ def test_every_error_has_its_code(error: BaseException, code: Exit) -> None:
 def test_files_that_were_read_as_another_question_say_as_which(
     command: str, example: str, read_as: str, run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Limits on machines make variants a policy, whose faults alone would puzzle."""
+    """Limits on machines and a way of balancing make variants a policy, whose faults alone would puzzle."""
     slo = json.loads((EXAMPLES / example / "slo.json").read_text())
     if example == "variants":
         slo["limits"] = {"instances": {kind: [0, 9] for kind in ("cpu", "gpu", "inferentia")}}
+        slo["apps"]["faces"]["balancing"] = "round_robin"
     else:
         slo["apps"]["ranking"]["network_ms_per_hop"] = 1000
     (tmp_path / "slo.json").write_text(json.dumps(slo))
