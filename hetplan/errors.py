@@ -16,7 +16,6 @@ Infeasible is not an error: it is an `Answer`, and an `Outcome` that explains it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copyreg import __newobj__
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +55,7 @@ class HetplanError(Exception):
         >>> pickle.loads(pickle.dumps(NoSolver("milp", {"highs": "not installed"}))).reasons
         {'highs': 'not installed'}
         """
-        return __newobj__, (type(self), *self.args), self.__dict__
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class InputError(HetplanError):

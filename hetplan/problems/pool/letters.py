@@ -112,7 +112,6 @@ class Times:
 
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 EXTRA = 1.0
