@@ -55,14 +55,7 @@ class HetplanError(Exception):
         >>> pickle.loads(pickle.dumps(NoSolver("milp", {"highs": "not installed"}))).reasons
         {'highs': 'not installed'}
         """
-        return _as_it_was, (type(self), self.args, self.__dict__)
-
-
-def _as_it_was(kind: type[HetplanError], args: tuple[Any, ...], held: dict[str, Any]) -> HetplanError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(held)
-    return error
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class InputError(HetplanError):

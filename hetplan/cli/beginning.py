@@ -172,7 +172,7 @@ def _priced(said: Said, names: Iterable[str]) -> tuple[dict[str, Machine], list[
     """What a list of prices has of these machines; each that it lacks is named."""
     if said.prices is None:
         return {}, []
-    from hetplan.profiles.first_prices import prices_for
+    from hetplan.profiles.first_demand import prices_for
 
     wanted = [name for name in dict.fromkeys(names) if name not in _with_prices(said)]
     found, assumed = prices_for(said.prices, wanted, said.region)

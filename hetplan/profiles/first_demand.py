@@ -1,4 +1,6 @@
-"""The demand of a first SLO: a rate, or what a record of rates or arrivals says hour by hour.
+"""The demand of a first SLO, and prices out of a list: a table of hardware, price and stock, or a SkyPilot catalogue.
+
+The demand is a rate, or what a record of rates or arrivals says hour by hour.
 
 A record is anything that `hetplan import trace` reads. A short one is taken as it is, step by step. Of a longer one
 each period gets the 95th percentile of its rates; of more than two days each hour of the day does.
@@ -6,14 +8,18 @@ each period gets the 95th percentile of its rates; of more than two days each ho
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hetplan.errors import InputError
+from hetplan.errors import Fault, InputError
+from hetplan.profiles.first_files import Machine, as_id, read_machine, read_rows
+from hetplan.profiles.imports.skypilot import cheapest, is_catalogue
 
-__all__ = ["demand_of", "demand_of_record"]
+__all__ = ["demand_of", "demand_of_record", "prices_for"]
+
 
 _MOST_PERIODS = 48
 _PERIODS_S = (60, 300, 900, 1800, 3600)
@@ -56,3 +62,35 @@ def demand_of_record(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[s
     horizon = {"period_s": period_s, "periods": len(series), "repeats": 30 if span_s >= _DAY_S else 1}
     said = said if said.startswith("each") else f"each period of {period_s:g} s is planned for {said}"
     return {"series": series}, horizon, [f"{said} (demand.series)"]
+
+
+def prices_for(path: Path, names: Iterable[str], region: str) -> tuple[dict[str, Machine], list[str]]:
+    """The machines of these names that the list has, and what was taken for what."""
+    header, rows = read_rows(path, "a list of prices", "hardware, price_per_hour", plain=False)
+    kinds = {name: "cpu" if "cpu" in name else "gpu" for name in names}
+    if is_catalogue(header):
+        found = cheapest(path, kinds, region)
+        assumed = [
+            f"{name} is {place}, the cheapest on demand: {price} an hour" for name, (place, price) in found.items()
+        ]
+        return {name: Machine(name, price, None, kinds[name]) for name, (_, price) in found.items()}, assumed
+    header, rows = read_rows(path, "a list of prices", "hardware, price_per_hour")
+    if not {"hardware", "price_per_hour"} <= set(header):
+        remedy = "Name the columns hardware, price_per_hour and, if you like, stock; or give a SkyPilot catalogue."
+        raise InputError.one(file=str(path), path="line 1", value=", ".join(header)[:80],
+                             why="the columns hardware and price_per_hour", remedy=remedy)  # fmt: skip
+    machines, faults = {}, []
+    for line, row in rows:
+        name, price = as_id(row.get("hardware", "?")), row.get("price_per_hour", "")
+        stock = f":{row['stock']}" if "stock" in row else ""
+        try:
+            machine = read_machine(f"{name}={price}{stock}", kinds.get(name, "gpu"))
+        except InputError:
+            why, remedy = "a price per hour, and a whole number for stock", "Correct the line: t4,0.526,20."
+            faults.append(Fault(str(path), f"line {line}", f"{price}{stock}", why, remedy))
+            continue
+        if name in kinds:
+            machines[name] = machine
+    if faults:
+        raise InputError(faults)
+    return machines, []

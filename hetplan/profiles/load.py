@@ -293,7 +293,7 @@ def count_observed(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
     """The SLO with observed sizes counted into bins, and the faults of those that fit none."""
     if not any(app.demand.mix is not None and app.demand.mix.observed for app in slo.apps.values()):
         return slo, []
-    from hetplan.profiles.observed import count_sizes
+    from hetplan.profiles.mix import count_sizes
 
     return count_sizes(slo, file_of)
 

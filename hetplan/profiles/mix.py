@@ -1,13 +1,17 @@
-"""Counting observed query sizes into the bins of a mix."""
+"""Counting observed query sizes into the bins of a mix, and an SLO with what was counted."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from hetplan.profiles.slo import Mix
+from hetplan.errors import Fault
+from hetplan.profiles.inputs import FileOf
+from hetplan.profiles.slo import Mix, Slo
 
-__all__ = ["AboveLargestBin", "count_into_bins"]
+__all__ = ["AboveLargestBin", "count_into_bins", "count_sizes"]
+
 
 Size = tuple[float, ...]
 
@@ -53,3 +57,30 @@ def _bin_of(size: Size, bins: Sequence[Size], by_steps: Sequence[int]) -> int | 
         if all(have <= room for have, room in zip(size, bins[number], strict=True)):
             return number
     return None
+
+
+def count_sizes(slo: Slo, file_of: FileOf) -> tuple[Slo, list[Fault]]:
+    """The SLO with every mix of observed sizes counted into its bins."""
+    faults: list[Fault] = []
+    changed: dict[str, Any] = {}
+    for name, app in slo.apps.items():
+        mix = app.demand.mix
+        if mix is None or mix.observed is None:
+            continue
+        try:
+            counted = count_into_bins(mix)
+        except AboveLargestBin as error:
+            faults.append(
+                Fault(
+                    file=file_of(("apps", name)),
+                    path=f"$.apps.{name}.demand.mix.observed[{error.number}]",
+                    value=str(list(error.size)),
+                    why="a size that some bin can hold: at most the largest, in every axis",
+                    remedy="Add a larger bin (and measure it), or drop the size.",
+                )
+            )
+            continue
+        if "output_tokens" in mix.axes:
+            continue  # what was seen is drawn from, and classes take the means of it
+        changed[name] = app.model_copy(update={"demand": app.demand.model_copy(update={"mix": counted})})
+    return (slo.model_copy(update={"apps": {**slo.apps, **changed}}) if changed else slo), faults

@@ -1,4 +1,4 @@
-"""Qualities against their metrics: what is measured of variants, and what is wished of applications."""
+"""Qualities against their metrics: what is measured, and what is wished; families that applications name; points."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from hetplan.profiles.dangling import Dangling
 from hetplan.profiles.inputs import Steps
-from hetplan.profiles.profile import Metric
+from hetplan.profiles.json_path import closest
+from hetplan.profiles.profile import Metric, Run
 from hetplan.profiles.slo import App
 
-__all__ = ["check_wished", "in_range"]
+__all__ = ["check_families", "check_point", "check_wished", "in_range"]
 
 
 def in_range(found: Dangling, value: float | None, metric: Metric | None, *steps: str | int) -> None:
@@ -49,3 +50,31 @@ def _metrics_of(found: Dangling, app: App) -> Sequence[Metric]:
         names.add(pipeline.metric)
     known = [found.profile.metrics[name] for name in names if name is not None and name in found.profile.metrics]
     return known if len(known) == 1 else []
+
+
+def check_families(found: Dangling, named: Sequence[str], at: Steps) -> None:
+    """Each is the family of some variant."""
+    known, variants = found.known["variants"], found.profile.variants
+    families = frozenset(variant.family for variant in variants.values() if variant.family is not None)
+    for number, family in enumerate(named):
+        if not known:
+            found.must_know("variants", family, *at, number)
+        elif family not in families and known <= variants.keys():
+            near = closest(family, families)
+            remedy = f"{near}Or give variants that family." if near else "Give variants that family."
+            found.fault((*at, number), family, f"no variant is of family {family!r}", remedy)
+
+
+def check_point(found: Dangling, run: Run, at: Steps) -> None:
+    """The table point of a run lies on axes that its table has."""
+    table = found.profile.tables.get(run.latency or run.rate or "")
+    if table is None:
+        return
+    for axis, value in run.at.items():
+        if axis not in table.axes:
+            listed = ", ".join(table.axes) or "none"
+            remedy = f"{closest(axis, table.axes)}Its axes are: {listed}."
+            found.fault((*at, "at", axis), value, f"table {run.latency or run.rate} has no axis {axis!r}", remedy)
+        elif table.outside == "refuse" and not table.axes[axis][0] <= value <= table.axes[axis][-1]:
+            why = f"a point of table {run.latency or run.rate}: {table.axes[axis][0]:g} to {table.axes[axis][-1]:g}"
+            found.fault((*at, "at", axis), value, why, 'Measure it, or set "outside" of the table.')

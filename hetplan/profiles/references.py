@@ -86,7 +86,7 @@ class References(Dangling):
                 remedy = f'Write it under "{keys[0]}".' if keys else "Name another table."
                 self.fault((*at, key), table_id, why, remedy)
         if run.at:
-            from hetplan.profiles.point_references import check_point
+            from hetplan.profiles.quality_references import check_point
 
             check_point(self, run, at)
 
@@ -137,7 +137,7 @@ class References(Dangling):
         for number, variant in enumerate(app.runs.variants or ()):
             self.must_know("variants", variant, *at, "runs", "variants", number)
         if app.runs.families is not None:
-            from hetplan.profiles.family_references import check_families
+            from hetplan.profiles.quality_references import check_families
 
             check_families(self, app.runs.families, (*at, "runs", "families"))
         self.must_know("tasks", app.runs.task, *at, "runs", "task")

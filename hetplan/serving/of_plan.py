@@ -118,7 +118,7 @@ def _system(
         plan, workers, groups = with_calls(plan, inputs, period, workers, groups)
     routes = tuple(route for app in apps for route in routes_of(plan, inputs, app, groups, workers))
     if SHARED in plan.requires:
-        from hetplan.serving.shared import with_shared  # few plans have loads that are shared
+        from hetplan.serving.exits import with_shared  # few plans have loads that are shared
 
         groups, routes = with_shared(plan, inputs, groups, routes)
     if any(stage.outcomes for app in apps for stage in app.stages if is_operator(plan, app.id)):

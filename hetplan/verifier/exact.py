@@ -27,6 +27,8 @@ from its inputs. What a plan of another question writes is its own.
     From no queries to the promised rate, for each application that is served.
 ``warnings``
     What reading the inputs and planning warn of, in its words (`warned`).
+``policies``
+    What the tables of a policy can say in one way only.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from hetplan.profiles.plan_dispatch_further import (
     ChosenPlanDispatch,
     MostAccurateFirstDispatch,
     PathSharesDispatch,
+    QueueSlackDispatch,
 )
 from hetplan.profiles.plan_sections import MatchingDispatch
 from hetplan.verifier.demand import classes_of, wanted_rate
@@ -54,7 +57,8 @@ from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import batches_of
 from hetplan.verifier.warned import check_warnings
 
-__all__ = ["check_exactly"]
+__all__ = ["check_exactly", "check_tables"]
+
 
 _SAME = 1e-9
 """Numbers of a plan have 12 digits; what follows from several of them has a few less."""
@@ -78,8 +82,6 @@ def check_exactly(facts: Facts, computed: Mapping[str, Computed]) -> list[Violat
     if facts.plan.question != "llm":
         every += [_actions, _routes, _budgets, _machines]
     if facts.plan.question == "policy":
-        from hetplan.verifier.exact_policy import check_tables
-
         every.append(check_tables)
     if facts.plan.question == "variants":
         from hetplan.verifier.exact_variants import check_going_on
@@ -561,3 +563,26 @@ def _valid(facts: Facts) -> Iterator[Violation]:
             said = "nothing is said" if stated is None else f"{stated[0]:g} to {stated[1]}"
             text = f"{said} of the rates for which the plan holds: they are 0 to {top:.9g}"
             yield Violation("valid", f"valid.rate_qps.{app}", text)
+
+
+_EXPECTED = ("goodput", "violations", "utilisation", "quality")
+"""What is promised of the averages that the model of a policy's queue expects."""
+
+
+def check_tables(facts: Facts) -> Iterator[Violation]:
+    """Tables say how many are taken where they end, and what they gain."""
+    for app, tables in facts.plan.policies.items():
+        for number, table in enumerate(tables):
+            at = f"policies.{app}[{number}]"
+            if table.otherwise.batch == "max":
+                yield Violation("policy", at, "does not say how many are taken where more wait than it has rows for")
+            if table.gain is None and any(claim.bound is not None for claim in facts.plan.claims) and table.expected:
+                yield Violation("policy", at, "a bound is claimed, and its gain is not said")
+        rule = facts.plan.dispatch.get(app)
+        if isinstance(rule, QueueSlackDispatch) and rule.estimate != QueueSlackDispatch().estimate:
+            yield Violation("dispatch", f"dispatch.{app}", "rates are estimated over another time than is planned with")
+        tops = {table.workers: table for table in sorted(tables, key=lambda one: one.rate_qps)}
+        said = {one.quantity for one in facts.plan.promises if one.app == app and one.model.startswith("stationary")}
+        if tops and all(table.expected is not None for table in tops.values()) and said != set(_EXPECTED):
+            text = f"{', '.join(sorted(said ^ set(_EXPECTED)))}: {', '.join(_EXPECTED)} of {app} are expected"
+            yield Violation("promise-missing", "promises", text)

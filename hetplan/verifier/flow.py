@@ -1,6 +1,6 @@
 """What comes of queries that follow the routing shares: flows through every load, latency and quality of every path.
 
-`follow.py` sends them.
+`check.follow` sends them.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.serving.demand import points_of
 from hetplan.serving.of_plan import of_plan
 from hetplan.serving.system import Route, System
+from hetplan.verifier.check import follow
 from hetplan.verifier.facts import gather
-from hetplan.verifier.follow import follow
 
 TREES = 250
 DRAWS = [(2 * k + 1) / 34 for k in range(17)]

@@ -18,8 +18,8 @@ from cases.documents import read, spoil
 from hetplan.errors import InputError
 from hetplan.serving.system import App, Edge, Group, Late, Load, Route, Service, Stage, System, Way
 from hetplan.simulator.simulate import simulate
+from hetplan.verifier.check import follow
 from hetplan.verifier.facts import gather
-from hetplan.verifier.follow import follow
 
 EVEN = {"arrivals": "deterministic", "noise": "mean", "threads": 1}
 

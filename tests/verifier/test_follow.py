@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import hetplan as hp
+from hetplan.verifier.check import follow
 from hetplan.verifier.facts import gather
-from hetplan.verifier.follow import follow
 
 POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 

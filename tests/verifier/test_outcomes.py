@@ -9,9 +9,8 @@ import pytest
 from cases.cascades import RATE_QPS, cascade, random_tree
 from cases.documents import DROP, Json, load, read, spoil, worker
 
-from hetplan.verifier.check import verify_plan
+from hetplan.verifier.check import follow, verify_plan
 from hetplan.verifier.facts import gather
-from hetplan.verifier.follow import follow
 
 
 def violations(case: Json, edits: dict[str, Any] | None = None) -> list[str]:

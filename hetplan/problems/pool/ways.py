@@ -97,7 +97,7 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     if pool.fluid_target is not None:
         return Chosen(rated, (backed(pool, "cost_per_hour", answer, rated),))
     if pool.wish.then_cheapest and rated.lam > 0:
-        from hetplan.problems.pool.cheapest import then_cheapest
+        from hetplan.problems.pool.ways_named import then_cheapest
 
         return then_cheapest(pool, ask, rated, answer)
     return Chosen(rated, (backed(pool, "rate_qps", answer, rated),))
@@ -183,7 +183,7 @@ def impossible(pool: Pool) -> Infeasible | None:
     """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
     if pool.wish.app.quality is None and not pool.least.any():
         return _late_everywhere(pool) or _cover_over_budget(pool)
-    from hetplan.problems.pool.impossible_demands import minima_over_budget, too_poor
+    from hetplan.problems.pool.repairs import minima_over_budget, too_poor
 
     return too_poor(pool) or _late_everywhere(pool) or minima_over_budget(pool) or _cover_over_budget(pool)
 

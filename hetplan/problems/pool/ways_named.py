@@ -1,9 +1,20 @@
-"""The ways to choose a pool that are asked by name; each is imported only then."""
+"""The ways to choose a pool that are asked by name, each imported only then; and the least cost at the most rate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from hetplan.planner.answer import Answer
+from hetplan.problems.pool.form import fluid, read_counts
+from hetplan.problems.pool.letters import Pool
+from hetplan.problems.pool.rated import GAP, SAME_RATE, Chosen, Rated, backed, rate_at
+
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Ask
+
+__all__ = ["then_cheapest", "way_of"]
+
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Ask
@@ -12,8 +23,6 @@ if TYPE_CHECKING:
     from hetplan.problems.pool.rated import Chosen
 
     Way = Callable[[Pool, Ask], Chosen | Infeasible | Draft]
-
-__all__ = ["way_of"]
 
 
 def way_of(formulation: str) -> Way:
@@ -31,9 +40,20 @@ def way_of(formulation: str) -> Way:
 
         return by_eq15 if formulation == "eq15" else by_rerank
     if formulation == "homogeneous":
-        from hetplan.problems.pool.baselines.homogeneous import homogeneous
+        from hetplan.problems.pool.baselines.eq15 import homogeneous
 
         return homogeneous
     from hetplan.problems.pool.search import by_search
 
     return by_search
+
+
+def then_cheapest(pool: Pool, ask: Ask, best: Rated, answer: Answer[Any]) -> Chosen:
+    """Of all pools of the most rate, one of the least cost."""
+    target = best.lam * (1 - SAME_RATE / 10)
+    again = ask(fluid(pool, target), gap=GAP, about="least cost at that rate")
+    if again.point is not None:
+        cheaper = read_counts(pool, again.point)
+        if pool.cost(cheaper) < pool.cost(best.counts):
+            best = rate_at(pool, ask, cheaper, known=again.point)
+    return Chosen(best, (backed(pool, "rate_qps", answer, best), backed(pool, "cost_per_hour", again, best)))
