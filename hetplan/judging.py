@@ -56,7 +56,7 @@ def simulate(
     **how: Any,
 ) -> SimulationReport:
     """Run a plan under its demand before any host does; `how` is `hetplan.simulator.simulate.simulate`'s."""
-    from hetplan.simulator.simulate import simulator_of
+    from hetplan.simulator.player import simulator_of
 
     tried = read_plan(plan, trust_digest=True)
     how["on_event"] = logged(how.get("on_event"))

@@ -19,7 +19,7 @@ from hetplan.profiles.load import load_inputs
 from hetplan.recipes import Recipes
 from hetplan.replanned import play_replanned
 from hetplan.replanned_text import Fleets, text_beside
-from hetplan.simulator.token_report import simulate_tokens
+from hetplan.simulator.token_course import simulate_text
 
 START_S, LOAD_S = 20.0, 10.0
 PROFILE: dict[str, Any] = {
@@ -63,7 +63,7 @@ def test_constant_demand_is_served_as_without_planning_anew() -> None:
     inputs = load_inputs(PROFILE, wish([16.0, 16.0, 16.0], "deterministic"))
     grid = Recipes(planned(16.0), inputs).rounded({"chat": 16.0})["chat"]
     plan = planned(grid)
-    still, anew = simulate_tokens(plan, inputs, seeds=2), play_replanned(plan, inputs, every_s=10.0, seeds=2)
+    still, anew = simulate_text(plan, inputs, seeds=2), play_replanned(plan, inputs, every_s=10.0, seeds=2)
     assert anew.as_dict() | {"warnings": []} == still.as_dict() | {"warnings": []}
     bill = next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
     assert anew.cost_per_hour is not None
@@ -74,7 +74,7 @@ def test_a_step_gets_its_machines_after_start_and_loading_and_not_before() -> No
     """Nothing tells of the step at 240 s until the first look after it, at 250 s: machines serve from 280 s on."""
     inputs = load_inputs(PROFILE, wish([8.0, 8.0, 40.0, 40.0, 40.0]))
     plan = planned(8.0)
-    still, anew = simulate_tokens(plan, inputs, seeds=2), play_replanned(plan, inputs, every_s=10.0, seeds=2)
+    still, anew = simulate_text(plan, inputs, seeds=2), play_replanned(plan, inputs, every_s=10.0, seeds=2)
     at = anew.timeline.width_s * np.arange(len(anew.timeline.workers))
     before = anew.timeline.workers[(at > 120.0) & (at < 250.0 + START_S + LOAD_S - anew.timeline.width_s)]
     after = anew.timeline.workers[(at >= 250.0 + START_S + LOAD_S) & (at < 300.0)]

@@ -119,7 +119,7 @@ def _with_files(
 def _played(out: Output, plan: Plan, inputs: Inputs, *, baselines: bool) -> dict[str, Any] | None:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.simulator.baselines import compare
-    from hetplan.simulator.simulate import simulator_of
+    from hetplan.simulator.player import simulator_of
 
     def work(cancel: threading.Event) -> Mapping[str, Any]:
         if baselines:

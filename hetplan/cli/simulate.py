@@ -170,7 +170,7 @@ def _run(
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
     from hetplan.simulator.baselines import beside, compare
-    from hetplan.simulator.simulate import simulator_of
+    from hetplan.simulator.player import simulator_of
 
     profiles, slo, state, measured = files
     inputs = load_inputs(profiles, slo, state=state, measured=measured)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from hetplan.planner.spread import Spread
 
-__all__ = ["Failure", "Replan", "demands_of", "play_once", "playing_of", "simulate", "simulate_system", "simulator_of"]
+__all__ = ["Failure", "Replan", "demands_of", "play_once", "playing_of", "simulate", "simulate_system"]
 
 _ALWAYS = (50.0, 90.0, 95.0, 99.0)
 _BUCKETS = 120
@@ -186,15 +186,6 @@ def play_once(
         progressed=lambda _: None,
     )  # fmt: skip
     return {"run": run}
-
-
-def simulator_of(plan: Plan) -> Callable[..., SimulationReport]:
-    """What plays a plan: `simulate`, or token by token where its machines make text."""
-    if plan.question == "llm":
-        from hetplan.simulator.token_report import simulate_tokens
-
-        return simulate_tokens
-    return simulate
 
 
 def _other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:

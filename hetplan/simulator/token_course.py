@@ -29,11 +29,18 @@ from hetplan.simulator.report import AppReport, GroupReport, Line, SimulationRep
 from hetplan.simulator.runs import run_all, seed_of
 from hetplan.simulator.simulate import demands_of, simulate_system
 from hetplan.simulator.simulation import Simulation
-from hetplan.simulator.token_report import app_report, timeline_of_text, wishes_of_text
+from hetplan.simulator.token_report import (
+    app_report,
+    other_inputs,
+    refuse,
+    simulate_tokens,
+    timeline_of_text,
+    wishes_of_text,
+)
 from hetplan.simulator.token_run import CrewFigures, TextSystem, TokenRun, text_system
 from hetplan.simulator.tokens import Played, drawn_at
 
-__all__ = ["Course", "Fleet", "SideBySide", "play_course", "play_series", "together"]
+__all__ = ["Course", "Fleet", "SideBySide", "play_course", "simulate_text", "together"]
 
 MOST_REQUESTS = 20_000_000
 _BUCKETS, _LOOKS = 120, 50
@@ -217,11 +224,31 @@ def play_course(
     return _report(course, report.seeds, ended, report)
 
 
-def play_series(plan: Plan, inputs: Inputs, *, arrivals: Any = None, **how: Any) -> SimulationReport:
-    """A plan as it is under the rates of successive periods; `how` is `play_course`'s."""
+def simulate_text(
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    seeds: int = 5,
+    noise: str = "table",
+    duration_s: float | None = None,
+    trace: Any = None,
+    **how: Any,
+) -> SimulationReport:
+    """Play a plan's machines; rates of periods (`demand.series`) one after another, the wishes judged over all of them.
+
+    A plan for one rate, a duration or a trace is played by `simulate_tokens`, whose other options `how` are.
+    """
+    wanted = next(iter(inputs.slo.apps.values()))
+    if not wanted.demand.series or trace is not None or duration_s is not None:
+        return simulate_tokens(plan, inputs, seeds=seeds, noise=noise, duration_s=duration_s, trace=trace, **how)
+    played = {name: how.pop(name) for name in ("seed", "on_event", "cancel") if name in how}
+    arrivals = how.pop("arrivals", None)
+    how.pop("spread", None)
+    refuse(noise, seeds, how)
     demands = demands_of(plan, inputs, arrivals=arrivals)
     systems = {demand.app: text_system(plan, inputs, demand.app) for demand in demands}
-    return play_course(Fleet(None, systems), Course(inputs, demands, frozenset(systems)), **how)
+    report = play_course(Fleet(None, systems), Course(inputs, demands, frozenset(systems)), seeds=seeds, **played)
+    return replace(report, plan=plan.digest, warnings=tuple(other_inputs(plan, inputs)))
 
 
 def _check(course: Course, noise: str) -> None:

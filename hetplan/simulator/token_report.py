@@ -35,6 +35,7 @@ __all__ = [
     "other_inputs",
     "play_once",
     "rate_of",
+    "refuse",
     "simulate_tokens",
     "timeline_of_text",
     "wishes_of_text",
@@ -71,16 +72,10 @@ def simulate_tokens(
     """Play a plan's machines under its demand, once per seed, and set each wish and promise beside what happened.
 
     `duration_s` defaults to what takes 6,000 requests, twice the time to fill the fleet, or a cycle of the arrivals:
-    the longest. `trace` replaces when requests come, `arrivals` the process. Rates of periods (`demand.series`) are
-    played one after another, and the wishes judged over all of them.
+    the longest. `trace` replaces when requests come, `arrivals` the process.
     """
-    _refuse(noise, seeds, others)
+    refuse(noise, seeds, others)
     app, wanted = next(iter(inputs.slo.apps.items()))
-    if wanted.demand.series and trace is None and duration_s is None:
-        from hetplan.simulator.token_course import play_series
-
-        report = play_series(plan, inputs, arrivals=arrivals, seeds=seeds, seed=seed, on_event=on_event, cancel=cancel)
-        return replace(report, plan=plan.digest, warnings=tuple(other_inputs(plan, inputs)))
     fleet, demand = fleet_of_plan(plan, inputs, app), demand_of(wanted, rate_of(plan, app, wanted.demand.rate_qps))
     if arrivals is not None:
         demand = replace(demand, arrivals=arrivals_named(arrivals))
@@ -128,7 +123,7 @@ def play_once(
     return {"run": play(fleet, coming, gaps=True, seed=task["seed"], buckets=_BUCKETS)}
 
 
-def _refuse(noise: str, seeds: int, others: Mapping[str, Any]) -> None:
+def refuse(noise: str, seeds: int, others: Mapping[str, Any]) -> None:
     """What other plans are played with, and these are not; and what nobody knows."""
     if seeds < 1:
         raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
