@@ -417,10 +417,9 @@ def pop(handed: Floats, heap: Integers, size: int) -> int:
 
 
 @part
-def enqueue(world: World, j: int, r: int) -> None:
-    """To the end of a machine's queue."""
+def append(world: World, j: int, r: int) -> None:
+    """Behind all that wait for a machine."""
     asked, state = world.asked, world.state
-    asked[r, MACHINE] = j
     asked[r, NEXT] = -1
     if state[j, TAIL] >= 0:
         asked[state[j, TAIL], NEXT] = r
@@ -428,6 +427,14 @@ def enqueue(world: World, j: int, r: int) -> None:
         state[j, HEAD] = r
     state[j, TAIL] = r
     state[j, WAITING] += 1
+
+
+@part
+def enqueue(world: World, j: int, r: int) -> None:
+    """To the end of a machine's queue, with the work that it is."""
+    asked, state = world.asked, world.state
+    asked[r, MACHINE] = j
+    append(world, j, r)
     if asked[r, MADE] == 0:
         world.work[j] += world.sooner[r, state[j, KIND]]
     world.work[j] += world.later[r, state[j, KIND]]
@@ -514,11 +521,5 @@ def hand_on(world: World, rules: Rules, j: int, now: float) -> None:
             world.work[j] -= world.sooner[r, kind] + world.later[r, kind]
             take(world, rules, r, False, now)
         else:
-            asked[r, NEXT] = -1
-            if state[j, TAIL] >= 0:
-                asked[state[j, TAIL], NEXT] = r
-            else:
-                state[j, HEAD] = r
-            state[j, TAIL] = r
-            state[j, WAITING] += 1
+            append(world, j, r)
         r = after

@@ -1,4 +1,4 @@
-"""What one movement of a person leaves to the next: plans of parts, bounds at prices, and what tables were told.
+"""What one movement of a person leaves to the next: plans of parts, bounds at prices, and what tables answered.
 
 All of it is kept by what it depends on, written out as a text (`_about`), and never by which object held that: the
 profile but for its offers, offers but for price and stock, the application but for its rate and how long its limits
