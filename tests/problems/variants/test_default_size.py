@@ -250,8 +250,17 @@ def test_a_limit_near_the_service_time_takes_ten_machines_and_not_hundreds():
     assert both.claims[0].bound <= both.claims[0].value
 
 
-def test_who_is_late_goes_back_and_the_others_keep_what_they_need():
+def test_instances_that_pay_for_themselves_are_looked_for_near_by():
+    """Of another variant on another machine 34 do, at two thirds of the bill (17.70 before)."""
+    asked = random_variants(3002)
+    found = hp.solve(asked.profile, asked.slo)
+    assert 3600 * money(found, BILL) < 11
+    assert is_kept(asked, found.require())
+
+
+def test_who_is_late_goes_back_and_the_others_keep_what_they_need(monkeypatch):
     """One application is late at each of the loads between; the other is in time with a tenth of its machines."""
+    monkeypatch.setattr("hetplan.problems.variants.size.why_none", lambda v: "nothing is looked for near by")
     asked = random_variants(3001)
     found = hp.solve(asked.profile, asked.slo)
     assert 3600 * money(found, BILL) < 40  # 260 before
