@@ -14,7 +14,7 @@
 Of a plan with periods the plan is played hour by hour and costs its bill; the other ways are those of
 `hetplan.comparing_fleets`.
 
-Of text (`hetplan.comparing_text`) the plan, static fleets, replanning and perfect foresight are played.
+Text is played by `hetplan.comparing_text`; its autoscalers count requests under way.
 
 Beside them `least` is a bound that no way can be below: what the question's certified bounds say of the rates that
 came, over time, less the share that may be late (of every class of query alike).
@@ -36,7 +36,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetplan.comparing_fleets import FleetPlayed
-from hetplan.comparing_text import TEXT_WAYS, Bench, TextBench, Together, planned_steps
+from hetplan.comparing_text import Bench, TextBench, Together, planned_steps
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
@@ -71,6 +71,8 @@ HOURS_PER_MONTH = 730.0
 
 TARGETS = tuple(round(0.25 + 0.05 * step, 2) for step in range(15))
 UNDER_WAY = tuple(round(0.2 * 1.25**step, 3) for step in range(16))
+TEXT_SCALERS = {"HPA": UNDER_WAY, "concurrency": UNDER_WAY}
+"""Of what each machine has under way at the peak."""
 MARGINS = (
     (1.0, 1.4), (1.0, 1.2), (1.0, 1.1), (1.0, 1.0), (0.99, 1.0), (0.97, 1.0), (0.93, 1.0), (0.85, 1.0), (0.7, 1.0),
     (0.5, 1.0), (0.5, 0.95), (0.5, 0.9), (0.5, 0.85), (0.5, 0.8), (0.5, 0.75),
@@ -219,7 +221,7 @@ def compare_ways(
         raise InputError.one(
             file="--ways", value=unknown[0], why="no such way", remedy=f"Choose among: {'; '.join(WAYS)}."
         )
-    _refuse(plan, what)
+    _refuse(plan)
     bench = _bench(plan, inputs, what, cancel)
     if spread is not None:
         spread.of = digest({"inputs": dict(inputs.digests), "plan": plan.digest, "what": repr(what)})
@@ -241,8 +243,8 @@ def compare_ways(
     )  # fmt: skip
 
 
-def _refuse(plan: Plan, what: Compared) -> None:
-    """Plans of which no way is played, and ways that a plan does not have, by name."""
+def _refuse(plan: Plan) -> None:
+    """Plans of which no way is played, by name."""
     questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
     if not questions <= {*PLAYED, "llm"}:
         raise InputError.one(
@@ -250,14 +252,6 @@ def _refuse(plan: Plan, what: Compared) -> None:
             remedy=f"Compare a plan of {', '.join(PLAYED)}, llm, or a fleet of these; `hetplan simulate` plays this "
             "one, `hetplan explain` says what other fleets cost.",
         )  # fmt: skip
-    if tuple(what.ways) == WAYS:
-        return  # those that a plan does not have are left out
-    for way in what.ways:
-        if "llm" in questions and way not in TEXT_WAYS:
-            raise InputError.one(
-                file="--ways", value=way, why="text is compared step by step, without autoscalers",
-                remedy='Leave it out; "replanning, ewma" plans anew. simulate --replan --baselines plays a scaler.',
-            )  # fmt: skip
 
 
 def _tuned_way(shared: tuple[Plan, Inputs, Compared], task: Task, cancel: threading.Event | None) -> dict[str, Any]:
@@ -287,16 +281,16 @@ def _read_way(found: Mapping[str, Any]) -> Tuned | None:
 def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> Bench:
     if plan.question == "llm":
         app = next(iter(inputs.slo.apps))
-        course = _course_of_text(app, inputs, what, cancel)
-        return TextBench(plan, inputs, course, what.series[app], SHARES, MARGINS, _looks(what))
+        course = _course_of_text(app, plan, inputs, what, cancel)
+        return TextBench(plan, inputs, course, what.series[app], SHARES, TEXT_SCALERS, MARGINS, _looks(what))
     texts = text_apps(plan)
     if not texts:
         return _Bench(plan, inputs, what, cancel)
     begins_s, benches = [what.begin_s + number * what.period_s for number in range(what.steps)], list[Bench]()
     for app in texts:
-        course = _course_of_text(app, inputs, what, cancel)
         alone, files = without(plan, inputs, [name for name in inputs.slo.apps if name != app])
         fleet, planned = FleetPlayed(alone, files), planned_steps(plan, inputs, app, begins_s)
+        course = _course_of_text(app, fleet.busiest, files, what, cancel)
         benches.append(
             TextBench(
                 alone,
@@ -304,6 +298,7 @@ def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event |
                 course,
                 what.series[app],
                 SHARES,
+                TEXT_SCALERS,
                 MARGINS,
                 _looks(what),
                 fleet.by_the_hour,
@@ -321,13 +316,19 @@ def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event |
     )  # fmt: skip
 
 
-def _course_of_text(app: str, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> Course:
+def _course_of_text(app: str, plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event | None) -> Course:
     if app not in what.series:
         _no_rates(app)
     asked = what.attain if what.attain is not None else promised_of_text(inputs.slo.apps[app])
     seeds = tuple(range(what.seed, what.seed + what.seeds + what.fresh))
     return Course(
-        (), what.length_s, {app: asked}, seeds[: what.seeds], what.noise, cancel=cancel, fresh=seeds[what.seeds :]
+        _demands(plan, inputs, what),
+        what.length_s,
+        {app: asked},
+        seeds[: what.seeds],
+        what.noise,
+        cancel=cancel,
+        fresh=seeds[what.seeds :],
     )
 
 

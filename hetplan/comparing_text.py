@@ -1,44 +1,53 @@
 """Ways to serve a demand for text, side by side: each step of the demand is played token by token.
 
-A step is a steady load on what runs then, once machines have filled, so a way is a fleet for each step: the plan's
-own, one for the peak all day, or one for the rate that comes. Who plans anew every few seconds sees the rate of a step
-look by look, and so has several fleets in it, one after another: each is played as if it went on, and its requests
-count for as long as it is there; what piles up before the machines come is not carried over to them. Autoscalers are
-not played of text. In time is a request that keeps all its limits at once.
+The plan's own machines, those for the peak all day, and those for the rate that comes are a fleet for each step of the
+demand: each is played under a steady load, once its machines have filled. Autoscalers, and who plans anew every few
+seconds, change machines under way: there the whole demand is played, with machines that start, load and end
+(`hetplan.simulator.token_run`). In time is a request that keeps all its limits at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain, pairwise
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Protocol, cast
 
-from hetplan.dispatch.forecasting import Forecast, ForecastName
+import numpy as np
+
+from hetplan.dispatch.forecasting import ForecastName
 from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
 from hetplan.recipes import Recipes
+from hetplan.replanned_text import Fleets, OneType
 from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import machine_price
-from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
-from hetplan.simulator.following import Foresight
+from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s, usual_s
+from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.following import Foresight, follow
 from hetplan.simulator.runs import seed_of
+from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.token_report import REQUESTS
-from hetplan.simulator.tokens import draw, play
+from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
+from hetplan.simulator.tokens import Coming, draw, drawn_at, play
 from hetplan.simulator.ways import Course, Played, Tuned, cheapest_of
 
-__all__ = ["TEXT_WAYS", "Bench", "TextBench", "Together", "planned_steps"]
+__all__ = ["Bench", "TextBench", "Together", "planned_steps"]
 
 REPLANNING: Mapping[str, str] = {"replanning, ewma": "ewma", "replanning, seasonal": "seasonal"}
-TEXT_WAYS = ("plan", "static, one type", "static, best mix", *REPLANNING, "perfect foresight")
-"""The ways that are played of text."""
 MOST_REQUESTS = 100_000
+"""Of one step."""
+MOST_PLAYED = 10_000_000
+"""Of the whole demand."""
+MOST_TIMES = 8
+"""The most machines that a scaler may ask for, as a multiple of what carries the peak."""
+_LOOKS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,20 +62,21 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Fleets:
-    """A way at one setting: for each step of the demand what runs then, each for a share of the step."""
+    """A way at one setting: for each step of the demand what runs then."""
 
     name: str
     value: float
-    steps: Sequence[Sequence[tuple[float, _Step]]]
+    steps: Sequence[_Step]
 
-    @classmethod
-    def of(cls, name: str, value: float, steps: Sequence[_Step]) -> _Fleets:
-        """One fleet for each step."""
-        return cls(name, value, [((1.0, step),) for step in steps])
 
-    def in_turn(self) -> Iterator[_Step]:
-        """What runs, one after another."""
-        return (step for _, step in chain.from_iterable(self.steps))
+@dataclass(frozen=True)
+class _Moving:
+    """A way at one setting whose machines change under way: what runs first, and what changes it."""
+
+    name: str
+    value: float
+    first: TextSystem
+    control: Callable[[TokenRun], None]
 
 
 @dataclass
@@ -78,6 +88,8 @@ class TextBench:
     course: Course
     rates: Sequence[float]
     factors: Sequence[float]
+    targets: Mapping[str, Sequence[float]]
+    """By the name of a scaler: requests under way per machine, as a part of what each has at the peak."""
     margins: Sequence[tuple[float, float]]
     """Who plans anew is ready for this quantile of its forecast, times so much."""
     looks: Foresight
@@ -89,6 +101,8 @@ class TextBench:
     """What the plan has in each step, where that is not the same all the time; its bill is counted elsewhere."""
     _shares: dict[object, float] = field(default_factory=dict)
     _steps: dict[object, _Step] = field(default_factory=dict)
+    _drawn: dict[int, Coming] = field(default_factory=dict)
+    _chosen: OneType | None = None
 
     def __post_init__(self) -> None:
         """The plans for other rates, sized by their program: what is played here is a simulation of them all."""
@@ -104,12 +118,12 @@ class TextBench:
         return Recipes(self.plan, inputs)
 
     def row(self, way: str) -> Tuned | None:
-        """A way, tuned; None where text has no such way."""
-        if way not in TEXT_WAYS:
-            return None
+        """A way, tuned; None where the demand has no such way."""
         if way == "plan":
             steps = self.planned or (self._step(self.plan),) * len(self.rates)
-            return self._tuned(way, [_Fleets.of("as it is", 1.0, steps)])
+            return self._tuned(way, [_Fleets("as it is", 1.0, steps)])
+        if way in self.targets:
+            return self._scaled(way)
         if way in REPLANNING:
             return self._replanned(way)
         if way == "static, one type":
@@ -147,76 +161,77 @@ class TextBench:
             wanted = [factor * (max(self.rates) if steady else rate) for rate in self.rates]
             plans = [recipes.plan_for({self.app: max(rate, 1e-3)}) for rate in wanted]
             steps = [self._step(plan) for plan in plans if plan is not None]
-            known = ([step.workers for step in one.in_turn()] for one in settings)
+            known = ([step.workers for step in one.steps] for one in settings)
             if len(steps) < len(plans) or [step.workers for step in steps] in known:
                 continue
             said = f"planned for {factor:g} of the peak" if steady else f"{factor:g} of what comes"
             if way == "static, one type":
                 said = " + ".join(f"{count} {name}" for name, count in steps[0].machines.items())
-            settings.append(_Fleets.of(said, factor, steps))
+            settings.append(_Fleets(said, factor, steps))
         if not settings:
             return Tuned(way, None, (), "no plan carries these rates")
         return self._tuned(way, settings)
+
+    def _scaled(self, way: str) -> Tuned:
+        """Machines of one type, as many as a scaler asks for; over its targets, dearest first."""
+        machines = self._cheapest_type()
+        if machines is None:
+            return Tuned(way, None, (), "no type of machine carries these rates by itself")
+
+        def at(target: float) -> _Moving:
+            most = min(machines.most, MOST_TIMES * machines.count)
+            scaler = Hpa(target, most=most) if way == "HPA" else Concurrency(target * machines.usual, most=most)
+            said = f"target {target:.0%} of the usual" if way == "HPA" else f"target {scaler.target:.3g} under way"
+            first = machines.at(self.rates[0] / min(max(target, 0.2), 1.0))
+            return _Moving(said, target, first, machines.scaled(scaler))
+
+        return self._tuned(way, [at(target) for target in self.targets[way]], both=True)
+
+    def _cheapest_type(self) -> OneType | None:
+        """The type of machine whose plan for the peak costs least."""
+        if self._chosen is None:
+            peak, found = max(self.rates), list[tuple[float, int, Plan, Inputs]]()
+            for number, inputs in enumerate(self._types()):
+                plan = self._recipes(inputs).plan_for({self.app: peak})
+                if plan is not None:
+                    found.append((self._step(plan).cost, number, plan, inputs))
+            if not found:
+                return None
+            _, _, plan, inputs = min(found, key=lambda one: one[:2])
+            system = text_system(of_period(plan, plan.periods[0]), inputs, self.app)
+            self._chosen = OneType.of(system, inputs, self._demand, peak)
+        return self._chosen
 
     def _replanned(self, way: str) -> Tuned | None:
         """Over quantiles of a forecast's errors and margins, dearest first."""
         kind = cast(ForecastName, REPLANNING[way])
         if kind == "seasonal" and not any(self.looks.history.values()):
             return None
-        recipes = self.mix if self.hourly is None else self._recipes(self.hourly)
-        settings = list[_Fleets]()
-        for quantile, margin in self.margins:
-            how = replace(self.looks, kind=kind, quantile=quantile, margin=margin)
-            steps = self._looked(how, recipes)
-            if steps is not None:
-                said = f"quantile {quantile:g}" + (f" times {margin:g}" if margin != 1.0 else "")
-                settings.append(_Fleets(said, quantile * margin, steps))
-        return self._tuned(way, settings) if settings else Tuned(way, None, (), "no plan carries these rates")
-
-    def _looked(self, how: Foresight, recipes: Recipes) -> list[list[tuple[float, _Step]]] | None:
-        """What runs in each step by what is foreseen look by look; machines that are added serve once they started."""
-        step_s = self.course.length_s / len(self.rates)
-        serving = list[tuple[float, _Step]]()  # from when which fleet, in the order in which they were asked for
-        for number, rate in enumerate((self.rates[0], *self._foreseen(how, step_s))):
-            plan = recipes.plan_for({self.app: max(rate, 1e-3)})
-            if plan is None:
-                return None
-            step = self._step(plan)
-            before = serving[-1][1] if serving else step
-            if not serving or step.workers != before.workers:
-                serving.append((number * how.every_s + self._start_s(before, step), step))
-        found = list[list[tuple[float, _Step]]]()
-        for number in range(len(self.rates)):
-            begin_s, end_s, parts = number * step_s, (number + 1) * step_s, list[tuple[float, _Step]]()
-            for turn, (from_s, step) in enumerate(serving):
-                until_s = min([at_s for at_s, _ in serving[turn + 1 :]], default=math.inf)
-                lasts_s = min(until_s, end_s) - max(from_s, begin_s)
-                if lasts_s > 0:
-                    parts.append((lasts_s / step_s, step))
-            found.append(parts)
-        return found
-
-    def _foreseen(self, how: Foresight, step_s: float) -> Iterator[float]:
-        """The rate to be ready for after each look; less only once less has been foreseen for so long."""
-        forecast = Forecast(how.kind, how.quantile, how.every_s, how.lead_s + how.every_s, season_s=how.season_s)
-        forecast.before(how.history.get(self.app, ()))
-        held = deque[float](maxlen=max(1, round(how.hold_s / how.every_s)))
-        for look in range(int(self.course.length_s / how.every_s)):
-            forecast.observe(self.rates[min(int(look * how.every_s / step_s), len(self.rates) - 1)])
-            held.append(how.margin * forecast.ahead())
-            yield max(held)
-
-    def _start_s(self, before: _Step, after: _Step) -> float:
-        """How long the slowest of the machines takes that are added."""
-        profile = (self.hourly or self.inputs).profile
-        more = [name for name, count in after.machines.items() if count > before.machines.get(name, 0)]
-        return max(
-            (profile.hardware[profile.offers[name].hardware].startup_s for name in more if name in profile.offers),
-            default=0.0,
+        fleets = self._fleets
+        first = fleets.fleet_for({self.app: max(self.rates[0], 1e-3)})
+        if first is None:
+            return Tuned(way, None, (), "no plan carries the first rate")
+        usual = usual_s(
+            demand_of(self.inputs.slo.apps[self.app], 1.0),
+            limits_of(self.inputs.slo.apps[self.app]),
+            [group.law for group in first.texts[self.app].fleet.groups],
         )
+        how = replace(self.looks, kind=kind, lead_s=first.ready_ms / 1000.0, limits_s={self.app: usual})
 
-    def _tuned(self, way: str, settings: Sequence[_Fleets]) -> Tuned:
-        found = cheapest_of(way, [partial(self._played, one) for one in settings], self.course)
+        def system_for(rates: Mapping[str, float], _: TextSystem) -> TextSystem | None:
+            fleet = fleets.fleet_for(rates)
+            return None if fleet is None else fleet.texts[self.app]
+
+        def at(quantile: float, margin: float) -> _Moving:
+            said = f"quantile {quantile:g}" + (f" times {margin:g}" if margin != 1.0 else "")
+            looks = replace(how, quantile=quantile, margin=margin)
+            return _Moving(said, quantile * margin, first.texts[self.app], follow(system_for, looks, [self.app]))
+
+        return self._tuned(way, [at(*setting) for setting in self.margins])
+
+    def _tuned(self, way: str, settings: Sequence[_Fleets | _Moving], *, both: bool = False) -> Tuned:
+        plays = [partial(self._played if isinstance(one, _Fleets) else self._whole, one) for one in settings]  # type: ignore[arg-type]
+        found = cheapest_of(way, plays, self.course, both=both)
         shown, demand = found.shown, demand_of(self.inputs.slo.apps[self.app], 1.0)
         if shown is None or not shown.timely or not shown.cost_per_hour:
             return found
@@ -238,25 +253,74 @@ class TextBench:
         """Each step once per seed; machines are paid while they start."""
         step_s = course.length_s / len(self.rates)
         shares = [
-            [
-                sum(part * self._share(step, rate, seed) for part, step in parts)
-                for parts, rate in zip(setting.steps, self.rates, strict=True)
-            ]
+            [self._share(step, rate, seed) for step, rate in zip(setting.steps, self.rates, strict=True)]
             for seed in course.seeds
         ]
         came = [rate * step_s for rate in self.rates]
         good = sum(share * count for one in shares for share, count in zip(one, came, strict=True))
         stretches = tuple(sum(one[n] for one in shares) / len(shares) for n in range(len(came)))
         total = sum(came) * len(shares)
-        cost = sum(part * one.cost for parts in setting.steps for part, one in parts) / len(setting.steps)
-        cost += self._starting(setting.in_turn()) / (course.length_s / 3600.0)
+        cost = sum(one.cost for one in setting.steps) / len(setting.steps)
+        cost += self._starting(setting.steps) / (course.length_s / 3600.0)
         return Played(
             setting=setting.name, value=setting.value, cost_per_hour=cost, in_time={self.app: good / max(total, 1e-9)},
             worst={self.app: min(stretches)}, queries=round(total), timely=round(good), costs=(cost,) * len(shares),
             stretches={self.app: tuple(round(one, 6) for one in stretches)},
         )  # fmt: skip
 
-    def _starting(self, steps: Iterator[_Step]) -> float:
+    def _whole(self, setting: _Moving, course: Course) -> Played:
+        """All requests of the demand, once per seed, while machines come and go."""
+        limits, steps = limits_of(self.inputs.slo.apps[self.app]), len(self.rates)
+        came, good, costs = np.zeros(steps), np.zeros(steps), list[float]()
+        for seed in course.seeds:
+            run = TokenRun(self.app, setting.first, self._requests(seed), seed, 1000.0 * course.length_s)
+            setting.control(run)
+            for look in range(1, _LOOKS + 1):
+                self._go_on()
+                run.until(run.horizon_ms * look / _LOOKS)
+            played = run.finish()
+            place = (played.arrival_ms / 1000.0 / course.length_s * steps).astype(np.int64)
+            came += np.bincount(place, minlength=steps)
+            good += np.bincount(place[played.within(limits)], minlength=steps)
+            costs.append(run.cost_per_hour())
+        shares = np.divide(good, came, out=np.ones(steps), where=came > 0)
+        return Played(
+            setting=setting.name, value=setting.value, cost_per_hour=sum(costs) / len(costs),
+            in_time={self.app: float(good.sum() / max(came.sum(), 1.0))}, worst={self.app: float(shares.min())},
+            queries=int(came.sum()), timely=int(good.sum()), costs=tuple(costs),
+            stretches={self.app: tuple(shares.round(6).tolist())},
+        )  # fmt: skip
+
+    def _requests(self, seed: int) -> Coming:
+        """The requests of the whole demand, drawn once per seed."""
+        if seed not in self._drawn:
+            count = self._demand.rate_qps * self.course.length_s
+            if count > MOST_PLAYED:
+                raise InputError.one(
+                    file="--demand", value=round(count), why=f"more than {MOST_PLAYED} requests of {self.app} would be "
+                    "played for each setting", remedy="Compare a shorter time, or lower rates: --ways without HPA, "
+                    "concurrency and replanning plays a sample of each step.",
+                )  # fmt: skip
+            drawn = demand_of(self.inputs.slo.apps[self.app], self._demand.rate_qps)
+            times = self._demand.times(seed_of(seed, 0), self.course.length_s)
+            self._drawn[seed] = drawn_at(drawn, times, seed=seed_of(seed, 0))
+        return self._drawn[seed]
+
+    @property
+    def _demand(self) -> AppDemand:
+        return next(one for one in self.course.demands if one.app == self.app)
+
+    @cached_property
+    def _fleets(self) -> Fleets:
+        """What plans for other rates run."""
+        files = self.hourly or self.inputs
+        return Fleets(self.plan, files, self.mix if self.hourly is None else self._recipes(files))
+
+    def _go_on(self) -> None:
+        if self.course.cancel is not None and self.course.cancel.is_set():
+            raise Cancelled("the comparison was cancelled")
+
+    def _starting(self, steps: Sequence[_Step]) -> float:
         """What machines cost while they start, in all."""
         profile, total = (self.hourly or self.inputs).profile, 0.0
         for before, after in pairwise(steps):
@@ -270,8 +334,7 @@ class TextBench:
 
     def _share(self, step: _Step, rate: float, seed: int) -> float:
         """The share of a step's requests that keep all limits."""
-        if self.course.cancel is not None and self.course.cancel.is_set():
-            raise Cancelled("the comparison was cancelled")
+        self._go_on()
         key = (step.workers, rate, seed)
         if rate > 0 and key not in self._shares:
             wanted = self.inputs.slo.apps[self.app]
@@ -318,10 +381,10 @@ class Together:
 
     def row(self, way: str) -> Tuned | None:
         """A way, tuned in each; None where one has no such way."""
-        rows = [bench.row(way) for bench in self.benches if way in TEXT_WAYS]
+        rows = [bench.row(way) for bench in self.benches]
         found = [row for row in rows if row is not None]
         shown = [one for row in found if (one := row.nearest) is not None]
-        if not rows or len(found) < len(rows):
+        if len(found) < len(rows):
             return None
         if len(shown) < len(rows):
             return Tuned(way, None, (), next(row.note for row in found if row.nearest is None))

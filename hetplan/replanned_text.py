@@ -30,7 +30,7 @@ from hetplan.simulator.following import Foresight, Names, follow
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport, lines_of
 from hetplan.simulator.run_records import Glance
-from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling
+from hetplan.simulator.scalers import Hpa, Run, Scaled, Scaler, scaling, shared_out
 from hetplan.simulator.simulate import demands_of
 from hetplan.simulator.token_course import Course, Fleet, play_course
 from hetplan.simulator.token_report import REQUESTS
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hetplan.serving.system import System
     from hetplan.simulator.demand import AppDemand
 
-__all__ = ["Fleets", "play_with_text", "text_beside"]
+__all__ = ["Fleets", "OneType", "play_with_text", "text_beside"]
 
 
 @dataclass
@@ -161,7 +161,9 @@ def text_beside(
             type_of, peak = _sized(part, files, demand, cheapest=name == "cheapest-type")
             systems[demand.app] = type_of
             if name == "autoscaled":
-                systems[demand.app], scaled[demand.app] = _autoscaled(type_of, files, demand, peak)
+                machines = OneType.of(type_of, files, demand, peak)
+                systems[demand.app] = machines.at(demand.rate_qps)
+                scaled[demand.app] = machines.scaled(Hpa(1.0, most=machines.most))
 
         def alone(run: TokenRun, scaled: Mapping[str, Callable[[TokenRun], None]] = scaled) -> None:
             if run.app in scaled:
@@ -219,22 +221,46 @@ def _answer_ms(system: TextSystem, inputs: Inputs, demand: AppDemand) -> float:
     return float(min(times))
 
 
-def _autoscaled(
-    system: TextSystem, inputs: Inputs, demand: AppDemand, peak: float
-) -> tuple[TextSystem, Callable[[TokenRun], None]]:
-    """The fleet at the mean rate, and what scales it."""
-    drawn = demand_of(inputs.slo.apps[demand.app], peak)
-    busy = play(system.fleet, draw(drawn, seed=0, count=REQUESTS), seed=0)
-    many = sum(crew.count for crew in system.crews)
-    usual = peak * float(np.nanmean(busy.response_ms)) / 1000.0 / many
-    count = max(1, math.ceil(many * demand.rate_qps / peak - 1e-9))
-    stock = [_stock(inputs, crew.id) for crew in system.crews]
-    counts = dict[str, int]()
-    for crew, most in zip(system.crews, stock, strict=True):
-        counts[crew.id] = min(count, most)
-        count -= counts[crew.id]
-    stage = Scaled(tuple(counts), tuple(stock), PerMachine(Hpa(1.0, most=sum(stock)), usual))
-    return system.sized(counts), scaling([stage])
+@dataclass(frozen=True)
+class OneType:
+    """Machines of one type that make text: the fleet planned for the highest rate, `peak`."""
+
+    system: TextSystem
+    stock: tuple[int, ...]
+    peak: float
+    usual: float
+    """Requests that each machine has under way at the peak, on the mean."""
+
+    @classmethod
+    def of(cls, system: TextSystem, inputs: Inputs, demand: AppDemand, peak: float) -> OneType:
+        """What each machine has under way is played."""
+        drawn = demand_of(inputs.slo.apps[demand.app], peak)
+        busy = play(system.fleet, draw(drawn, seed=0, count=REQUESTS), seed=0)
+        many = sum(crew.count for crew in system.crews)
+        usual = peak * float(np.nanmean(busy.response_ms)) / 1000.0 / many
+        return cls(system, tuple(_stock(inputs, crew.id) for crew in system.crews), peak, usual)
+
+    @property
+    def count(self) -> int:
+        """The machines for the peak."""
+        return sum(crew.count for crew in self.system.crews)
+
+    @property
+    def most(self) -> int:
+        """All the machines that there are."""
+        return sum(self.stock)
+
+    def at(self, rate: float) -> TextSystem:
+        """Its part of the machines for a rate, the first crews first."""
+        count = min(max(1, math.ceil(self.count * rate / self.peak - 1e-9)), self.most)
+        counts = shared_out(count, self.stock)
+        return self.system.sized({crew.id: n for crew, n in zip(self.system.crews, counts, strict=True)})
+
+    def scaled(self, scaler: Scaler) -> Callable[[Run], None]:
+        """What scales it: a scaler of use sees requests under way, as a part of the usual."""
+        if isinstance(scaler, Hpa):
+            scaler = PerMachine(scaler, self.usual)
+        return scaling([Scaled(tuple(crew.id for crew in self.system.crews), self.stock, scaler)])
 
 
 def _stock(inputs: Inputs, crew: str) -> int:

@@ -217,14 +217,15 @@ def test_beside_a_plan_with_periods_others_rent_by_the_hour(fleet: tuple[Any, An
     assert money["perfect foresight"] < 3.0, "which may rent a spot machine, by the hour"
 
 
-def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_compared_with_machines_that_start_and_end_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [str(POOL.parent / "llm" / name) for name in ("profile.json", "slo.json")]
     plan = hp.solve(*files, options={"size": "planned"}).require()
     inputs = load_inputs(*files)
     monkeypatch.setattr(comparing, "SHARES", (1.1,))
     monkeypatch.setattr(comparing, "MARGINS", ((0.5, 1.1),))
-    ways = ("plan", "static, one type", "perfect foresight", "replanning, ewma")
-    what = Compared({"assistant": (5.0, 25.0)}, 3600.0, ways=ways)
+    monkeypatch.setattr(comparing, "TEXT_SCALERS", {"HPA": (0.5, 1.0), "concurrency": (0.5,)})
+    ways = ("plan", "static, one type", "perfect foresight", "replanning, ewma", "HPA", "concurrency")
+    what = Compared({"assistant": (5.0, 25.0)}, 600.0, ways=ways, fresh=0)
     found = compare_ways(plan, inputs, what)
     assert found.attain == {"assistant": 0.9}
     money = {row.way: row.best.cost_per_hour for row in found.rows if row.best is not None}
@@ -232,15 +233,21 @@ def test_text_is_compared_step_by_step_and_what_it_has_not_is_refused(monkeypatc
     assert money["plan"] == pytest.approx(bill)
     assert found.least is not None
     assert found.least < money["perfect foresight"] < money["static, one type"]
-    assert found.least < money["replanning, ewma"] < money["static, one type"]
     foreseen, anew = found.rows[2].tried[0], found.rows[3].tried[0]
+    assert found.least < anew.cost_per_hour < money["static, one type"]
     assert foreseen.stretches["assistant"][0] == pytest.approx(anew.stretches["assistant"][0], abs=0.02)
     assert anew.stretches["assistant"][1] < foreseen.stretches["assistant"][1], "late until the new machines serve"
+    for row in found.rows[4:]:
+        assert found.least < row.tried[0].cost_per_hour
+        assert row.tried[0].queries == anew.queries, "the same requests"
+    dear, cheap = found.rows[4].tried
+    assert dear.cost_per_hour > cheap.cost_per_hour
+    assert dear.late < cheap.late
     assert "per million tokens in time" in found.rows[0].note
     (small,) = compare_ways(plan, inputs, replace(what, series={"assistant": (60.0,)}, ways=("plan",))).rows
     assert small.best is None, "made for 25 a second, it is late under 60"
-    with pytest.raises(InputError, match="without autoscalers"):
-        compare_ways(plan, inputs, replace(what, ways=("HPA",)))
+    with pytest.raises(InputError, match="more than 10000000 requests"):
+        compare_ways(plan, inputs, replace(what, series={"assistant": (25.0,) * 1000}, ways=("HPA",)))
     with pytest.raises(InputError, match="no rates are given"):
         compare_ways(plan, inputs, replace(what, series={"other": (1.0,)}))
     with pytest.raises(InputError, match="take what their law says"):
@@ -275,8 +282,10 @@ def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     assert found.least < ours.cost_per_hour < static.cost_per_hour
     alone = compare_ways(plan, inputs, replace(what, series={**series, "assistant": (5.0, 90.0)}, ways=("plan",)))
     assert alone.rows[0].best is None, "text of 90 a second is late, whatever the rankings are"
-    with pytest.raises(InputError, match="without autoscalers"):
-        compare_ways(plan, inputs, replace(what, ways=("HPA",)))
+    monkeypatch.setattr(comparing, "TARGETS", (0.5,))
+    monkeypatch.setattr(comparing, "TEXT_SCALERS", {"HPA": (0.5,)})
+    (scaled,) = compare_ways(plan, inputs, replace(what, ways=("HPA",), fresh=0)).rows
+    assert scaled.tried[0].in_time.keys() == {"ranking", "assistant"}
 
 
 def test_unknown_ways_and_applications_are_named(case: tuple[Any, Any]) -> None:

@@ -90,12 +90,16 @@ class Played:
 
     def goodput(self, limits: Sequence[Limit]) -> float:
         """The share of requests within all limits at once."""
-        part = self.judged()
-        good = np.isfinite(self.response_ms[part])
+        good = self.within(limits)[self.judged()]
+        return float(good.mean()) if len(good) else 0.0
+
+    def within(self, limits: Sequence[Limit]) -> NDArray[np.bool_]:
+        """Which requests are within all limits."""
+        good = np.isfinite(self.response_ms)
         for limit in limits:
             # A request of one token has no time per token to miss.
-            good &= ~(self.of(limit.of)[part] > limit.max_ms)
-        return float(good.mean()) if len(good) else 0.0
+            good &= ~(self.of(limit.of) > limit.max_ms)
+        return good
 
 
 @dataclass
