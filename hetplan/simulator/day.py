@@ -33,14 +33,13 @@ from hetplan.planner.contract import Event, OnEvent
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
-from hetplan.profiles.slo import Arrivals
 from hetplan.serving.demand import response_targets
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
-from hetplan.simulator.day_text import DayText, promised_of_text
-from hetplan.simulator.demand import arrival_times, draw_kinds, seeded
+from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text
+from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
 from hetplan.simulator.following import Names, scheduled
 from hetplan.simulator.planned import planned_systems
@@ -301,6 +300,7 @@ class _Day:
             self.windows[key] = [self._window(segment, sample_s, seed) for seed in range(self.how.seeds)]
             for seed, counts in enumerate(self.windows[key]):
                 counts.rest.update(self._text(segment, seed))
+                counts.head.update(self._first_of_text(segment, seed, min(HEAD_S, sample_s / 2.0)))
             if self.on_event is not None:
                 done = min(len(self.windows), self.expected)
                 self.on_event(Event("simulate", f"{done} of {self.expected} changes", done=done / self.expected,
@@ -341,25 +341,80 @@ class _Day:
     def _text(self, segment: _Segment, seed: int) -> dict[str, tuple[int, int]]:
         """Of each application that is text, how many of a million are in time."""
         names: Sequence[str] = segment.now.parts
-        prepared = self._prepared(segment.period).get(segment.situation or "")
-        zones = _zones_of(segment.situation) if segment.situation is not None and prepared is None else set()
+        wanted = self._text_rates(segment)
+        found: dict[str, tuple[int, int]] = dict.fromkeys(wanted, (MILLION, 0))
+        for name, gone in self._gone_of_text(segment.now, names, self._prepared_for(segment), segment).items():
+            app = self.texts[name]
+            if app in wanted:
+                found[app] = (MILLION, round(MILLION * self.text.share(name, wanted[app], gone, seed)))
+        return found
+
+    def _first_of_text(self, segment: _Segment, seed: int, head_s: float) -> dict[str, tuple[int, int]]:
+        """Of each application that is text, how many requests came in the first minute, and how many in time."""
+        if segment.before == segment.now and segment.situation is None:
+            return {}
+        rates, earlier = self._text_rates(segment), dict(segment.before.rates)
+        was = self._gone_of_text(segment.before, segment.before.parts)
+        broken = self._gone_of_text(segment.now, segment.now.parts, None, segment)
+        later = {self.texts[name]: name for name in self._prepared_for(segment) or () if name in self.texts}
+        found = dict[str, tuple[int, int]]()
+        for name, gone in self._gone_of_text(segment.now, segment.now.parts).items():
+            app = self.texts[name]
+            if app not in rates:
+                continue
+            ran = [part for part in was if self.texts[part] == app and earlier.get(app, 0.0) > 0]
+            before = Stood(ran[0], earlier[app], _sorted(was[ran[0]])) if ran else None
+            # Machines of a part that goes on break; those of another part never came.
+            lost = gone - was[name] if name in was else Counter[str]()
+            if segment.situation is not None:
+                lost = self._lost_to(name, later[app]) if app in later else broken[name] - gone
+            now = Stood(name, rates[app], _sorted(gone - lost))
+            change = Change(before, now, _sorted(lost), later.get(app), self.how.notice_s)
+            found[app] = self.text.first_minute(change, seed, head_s)
+        return found
+
+    def _lost_to(self, name: str, later: str) -> Counter[str]:
+        """Workers of a part whose machines the part for a failure does not have: of each offer, the last of them."""
+        left = Counter[str]()
+        for offer, count in self.text.machines(later).values():
+            left[offer] += count
+        lost = Counter[str]()
+        for worker, (offer, count) in self.text.machines(name).items():
+            stay = min(left[offer], count)
+            left[offer] -= stay
+            lost[worker] = count - stay
+        return +lost
+
+    def _text_rates(self, segment: _Segment) -> dict[str, float]:
+        """What comes to each application that is text; after a failure, what is kept of it."""
         keep = self.inputs.slo.limits.survive.keep if segment.situation is not None else 1.0
-        down, others = Counter(dict(segment.now.down)), self.system(segment.now.parts)
+        return {app: keep * rate for app, rate in segment.now.rates if app in self.texts.values() and rate > 0}
+
+    def _prepared_for(self, segment: _Segment) -> Sequence[str] | None:
+        return self._prepared(segment.period).get(segment.situation or "")
+
+    def _gone_of_text(
+        self, state: _State, names: Sequence[str], prepared: Sequence[str] | None = None,
+        segment: _Segment | None = None,
+    ) -> dict[str, Counter[str]]:  # fmt: skip
+        """For each part that makes text (those for a segment's failure, if there are any), which machines are gone."""
+        failed = segment.situation if segment is not None and prepared is None else None
+        zones = _zones_of(failed) if failed is not None else set()
+        down, others = Counter(dict(state.down)), self.system(state.parts)
         for group in others.groups if others is not None else ():
             down[self.offer[group.id]] -= min(down[self.offer[group.id]], group.count)
-        wanted = {app: keep * rate for app, rate in segment.now.rates if app in self.texts.values() and rate > 0}
-        found: dict[str, tuple[int, int]] = dict.fromkeys(wanted, (MILLION, 0))
+        found = dict[str, Counter[str]]()
         for name in prepared if prepared is not None else names:
-            if name in self.texts and self.texts[name] in wanted:
-                gone = Counter[str]()
-                for worker, (offer, count) in self.text.machines(name).items():
-                    known = self.inputs.profile.offers.get(offer)
-                    gone[worker] = min(down[offer], count) + down[f"{name}/{worker}"]
-                    down[offer] -= min(down[offer], count)
-                    if known is not None and known.zone in zones:
-                        gone[worker] = count
-                app = self.texts[name]
-                found[app] = (MILLION, round(MILLION * self.text.share(name, wanted[app], +gone, seed)))
+            if name not in self.texts:
+                continue
+            gone = Counter[str]()
+            for worker, (offer, count) in self.text.machines(name).items():
+                known = self.inputs.profile.offers.get(offer)
+                gone[worker] = min(down[offer], count) + down[f"{name}/{worker}"]
+                down[offer] -= min(down[offer], count)
+                if known is not None and known.zone in zones:
+                    gone[worker] = count
+            found[name] = +gone
         return found
 
     def _as_it_comes(self, before: System, after: System, machines: Counter[str]) -> System:
@@ -416,10 +471,7 @@ class _Day:
                 app not in part.rate_qps for name, part in (self.plan.parts or {}).items() if name not in self.texts
             ):
                 continue
-            process = (
-                demand.arrivals if demand.arrivals.process in ("poisson", "gamma", "deterministic") else Arrivals()
-            )
-            random = seeded(seed, 2 * number)
+            process, random = steadily(demand.arrivals), seeded(seed, 2 * number)
             parts = []
             if app in served:
                 parts.append(arrival_times(process, rate_qps=earlier.get(app, 0.0), duration_s=lead_s, random=random))
@@ -565,7 +617,7 @@ class _Day:
         chosen = mine[place]
         return FailureReport(
             situation=situation or "", period=self.plan.periods[chosen.period].id,
-            at_first={app: shares.part(chosen, app, "head") for app in apps if app not in self.texts.values()},
+            at_first={app: shares.part(chosen, app, "head") for app in apps},
             after=after[place], promised=promised,
         )  # fmt: skip
 
@@ -634,6 +686,10 @@ def _counts(result: Any, lead_s: float, head_s: float) -> _Counts:
         found.head[app] = (int((mine & head).sum()), int((mine & head & timely).sum()))
         found.rest[app] = (int((mine & rest).sum()), int((mine & rest & timely).sum()))
     return found
+
+
+def _sorted(counts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(counts.items()))
 
 
 def _still(missing: Mapping[str, tuple[float, int]], since_s: float) -> Down:

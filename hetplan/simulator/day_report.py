@@ -30,7 +30,7 @@ class HourReport:
 
 @dataclass(frozen=True)
 class FailureReport:
-    """One failure in one period: shares in time in the minute of the failure (but of text), and after it."""
+    """One failure in one period: shares in time in the minute of the failure, and after it."""
 
     situation: str
     period: str

@@ -1,8 +1,9 @@
 """Text within a day that is played: each hour, and what each failure leaves, token by token for so many requests.
 
 Machines that make text are played by laws of their own (`tokens`). An hour is a steady load on the hour's machines,
-once they have filled; hours of the same machines and rate are played once. How they fill anew when the hour changes,
-and the first minute of a failure, are not played. In time is a request that keeps all limits at once.
+once they have filled; hours of the same machines and rate are played once. The first minute of a change is a run by
+itself (`token_run`): what ran before fills, machines that come have started by then, what is lost breaks, and the parts
+for a failure are in force a little later. In time is a request that keeps all limits at once.
 """
 
 from __future__ import annotations
@@ -11,20 +12,48 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.profiles.slo import App
 from hetplan.serving.tokens import Group, TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
+from hetplan.simulator.demand import arrival_times, seeded, steadily
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.token_report import REQUESTS
-from hetplan.simulator.tokens import draw, play
+from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
+from hetplan.simulator.tokens import draw, drawn_at, play
 
-__all__ = ["DayText", "promised_of_text"]
+__all__ = ["Change", "DayText", "Stood", "promised_of_text"]
+
+Floats = NDArray[np.float64]
 
 MOST_REQUESTS = 200_000
 """So many requests of an hour are played per seed at most."""
+
+
+@dataclass(frozen=True)
+class Stood:
+    """A part that makes text at a rate; so many machines of its workers are gone."""
+
+    part: str
+    rate: float
+    gone: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What ran `before` (None: nothing did) and what runs from then on; `lost` breaks then, and `later` is in force
+    after `notice_s`: the part for a failure."""
+
+    before: Stood | None
+    now: Stood
+    lost: tuple[tuple[str, int], ...] = ()
+    later: str | None = None
+    notice_s: float = 0.0
 
 
 def promised_of_text(wanted: App) -> float:
@@ -44,6 +73,7 @@ class DayText:
     played: int = 0
     _shares: dict[object, float] = field(default_factory=dict)
     _fleets: dict[str, TokenFleet] = field(default_factory=dict)
+    _changes: dict[object, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def parts(self) -> Mapping[str, Part]:
@@ -89,6 +119,61 @@ class DayText:
         )
         self.played += len(found.arrival_ms)
         return found.goodput(limits)
+
+    def first_minute(self, change: Change, number: int, head_s: float) -> tuple[int, int]:
+        """How many requests come in the first `head_s` of a change, and how many are in time; seed by number."""
+        key = (change, number, head_s)
+        if key not in self._changes:
+            self._changes[key] = self._run(change, number, head_s)
+        return self._changes[key]
+
+    def _run(self, change: Change, number: int, head_s: float) -> tuple[int, int]:
+        app, now = self.app(change.now.part), self._system(change.now)
+        before = now if change.before is None else self._system(change.before)
+        wanted, rate = self.inputs.slo.apps[app], change.now.rate
+        demand, limits = demand_of(wanted, rate), limits_of(wanted)
+        had = {crew.id: crew.count for crew in before.crews}
+        starts_ms = max((crew.ready_ms for crew in now.crews if crew.count > had.get(crew.id, 0)), default=0.0)
+        fills_s = settling_s(demand, limits, [group.law for group in before.fleet.groups])
+        lead_s = 0.0 if change.before is None else 2.0 * fills_s + starts_ms / 1000.0
+        seed = seed_of(self.seed, number)
+        process, random = steadily(demand.arrivals), seeded(seed, 0)
+        steps = [(change.before.rate, lead_s)] if change.before is not None else []
+        times, begin_s = list[Floats](), 0.0
+        for qps, lasts_s in (*steps, (rate, head_s)):
+            times.append(begin_s + arrival_times(process, rate_qps=qps, duration_s=lasts_s, random=random))
+            begin_s += lasts_s
+        coming = drawn_at(demand, np.concatenate(times), seed=seed)
+        run = TokenRun(app, before, coming, seed, 1000.0 * (lead_s + head_s))
+        if change.before is not None:
+            run.at(1000.0 * lead_s - starts_ms, lambda: run.change(now))
+        for name, count in self._crews_of(change.now.part, dict(change.lost)).items():
+            run.at(1000.0 * lead_s + 1.0, lambda name=name, count=count: run.fail(name, count))  # type: ignore[misc]
+        if change.later is not None:
+            later = self._system(Stood(change.later, rate))
+            run.at(1000.0 * (lead_s + change.notice_s) + 1.0, lambda: run.change(later))
+        played = run.finish()
+        self.played += len(played.arrival_ms)
+        head = played.arrival_ms >= 1000.0 * lead_s
+        return int(head.sum()), int((head & played.within(limits)).sum())
+
+    def _system(self, stood: Stood) -> TextSystem:
+        """What runs of a part, without the machines that are gone."""
+        name = stood.part
+        files = inputs_of_part(self.inputs, self.parts[name].rate_qps)
+        system, gone = text_system(of_part(self.plan, name), files, self.app(name)), dict(stood.gone)
+        missing = self._crews_of(name, gone)
+        return system.sized({crew.id: max(crew.count - missing.get(crew.id, 0), 0) for crew in system.crews})
+
+    def _crews_of(self, name: str, machines: Mapping[str, int]) -> dict[str, int]:
+        """Machines of workers, as crews have them."""
+        files, found = inputs_of_part(self.inputs, self.parts[name].rate_qps), dict[str, int]()
+        alone = of_part(self.plan, name)
+        for worker in alone.workers:
+            if machines.get(worker.id):
+                (crew,) = text_system(alone.model_copy(update={"workers": (worker,)}), files, self.app(name)).crews
+                found[crew.id] = found.get(crew.id, 0) + machines[worker.id]
+        return found
 
     def _fleet(self, name: str) -> TokenFleet:
         if name not in self._fleets:

@@ -37,6 +37,7 @@ __all__ = [
     "offered_qps",
     "scaled_trace",
     "seeded",
+    "steadily",
 ]
 
 LEAST_SHAPE = 0.01
@@ -50,6 +51,11 @@ def seeded(seed: int, *names: int) -> np.random.Generator:
     np.True_
     """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed & 0xFFFFFFFFFFFFFFFF, *names])))
+
+
+def steadily(arrivals: Arrivals) -> Arrivals:
+    """A process for minutes: one whose rate changes over longer times is Poisson within them."""
+    return arrivals if arrivals.process in ("poisson", "gamma", "deterministic") else Arrivals()
 
 
 def arrival_times(

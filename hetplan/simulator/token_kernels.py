@@ -10,7 +10,7 @@ The longest gap between two tokens is the largest of the gaps of the iterations 
 of those that no later one exceeds answers that at its end.
 
 A play may stop at any moment and go on: all that is known is in `World` and in its `progress`. Between two stretches
-machines come and go (`token_run`); `hand_on` empties the queue of one that goes.
+machines come and go (`token_run`); `hand_on` empties the queue of one that goes, `lose` all of one that breaks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hetplan.compiled import bare_kernel, part
 from hetplan.dispatch.token_kernels import by_shares, least_work, next_in_turn
 
-__all__ = ["Rules", "World", "hand_on", "play"]
+__all__ = ["Rules", "World", "hand_on", "lose", "play"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -491,8 +491,7 @@ def play(world: World, rules: Rules, most_rounds: int, until: float) -> int:
             else:
                 r, now = coming, arrives
                 coming += 1
-            if not take(world, rules, r, over_link, now):
-                break
+            take(world, rules, r, over_link, now)  # whom nobody takes is never served
         else:
             rounds += 1
             if state[j, RAN] > 0:
@@ -523,3 +522,32 @@ def hand_on(world: World, rules: Rules, j: int, now: float) -> None:
         else:
             append(world, j, r)
         r = after
+
+
+@bare_kernel
+def lose(world: World, rules: Rules, j: int, now: float) -> None:
+    """A machine breaks: what ran there starts over on others, oldest first, and what waited follows it.
+
+    Who finds no other is never served. What is on its link arrives.
+    """
+    asked, times, state, clock = world.asked, world.times, world.state, world.clock
+    oldest = state[j, NEWEST]
+    while oldest >= 0 and asked[oldest, BEFORE] >= 0:
+        oldest = asked[oldest, BEFORE]
+    waiting = state[j, HEAD]
+    for column in (DECODES, READ, HELD, TODO, RAN, WAITING):
+        state[j, column] = 0
+    for column in (HEAD, TAIL, NEWEST, PROMPT, READY):
+        state[j, column] = -1
+    world.calendar[j] = -1
+    world.work[j] = 0.0
+    clock[j, UNTIL] = np.inf
+    clock[j, IDLE] = now
+    for first, following in ((oldest, AFTER), (waiting, NEXT)):
+        r = first
+        while r >= 0:
+            after = asked[r, following]
+            asked[r, MADE], asked[r, LOST], times[r, GAP] = 0, 0, 0.0
+            if not take(world, rules, r, False, now):
+                append(world, j, r)
+            r = after

@@ -252,6 +252,18 @@ class TokenRun:
         self._ask(crew, count - len(there))
         self._shut(there[count:])
 
+    def fail(self, name: str, count: int) -> None:
+        """So many machines of a crew break, the last ones: what they served starts over elsewhere."""
+        from hetplan.simulator import token_kernels as k
+
+        there = self._wanted(name)
+        gone = there[max(len(there) - count, 0) :]
+        for machine in gone:
+            machine.shut_ms = self.now_ms
+            self._rules.kind[machine.rows] = _SHUT
+        for row in (row for machine in gone for row in machine.rows if machine.ready_ms <= self.now_ms):
+            k.lose(self._world, self._rules, row, self.now_ms)
+
     # The run
 
     def until(self, when_ms: float) -> None:

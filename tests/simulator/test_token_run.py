@@ -61,6 +61,8 @@ def test_nothing_is_lost_and_nothing_counted_twice(seed: int) -> None:
         assert run.come == np.count_nonzero(requests.arrival_ms < now)
         if random.random() < 0.3:
             run.change(system(int(random.integers(1, 6)), law))
+        if random.random() < 0.1 and run.serving("gpu") > 1:
+            run.fail("gpu", 1)
     played = run.finish()
     assert run.held() == run.under_way == 0
     assert played.served == run.come == len(requests.arrival_ms)
@@ -147,6 +149,35 @@ def test_who_goes_before_it_came_serves_nothing_and_is_paid_until_then() -> None
     played = run.finish()
     assert (played.machine == 0).all()
     assert run.cost_per_hour() == pytest.approx(2.0 * (1 + 3 * (READY_MS / 2) / 20_000))
+
+
+def test_what_a_machine_was_making_when_it_broke_starts_over_on_others() -> None:
+    """Two alike machines, three requests, one on a machine by itself: it begins anew behind nobody, at that moment."""
+    sizes, law = Requests.of([(100, 50)] * 3), law_of()
+    requests = Coming(np.array([0.0, 1.0, 2.0]), sizes, 20.0)
+    run = begun(system(2, law, "round-robin/1"), requests)
+    run.until(100.0)
+    run.fail("gpu", 1)
+    played = run.finish()
+    machine, alone = played.machine.tolist(), play(TokenFleet((Group(law, 1),), 20.0), requests)
+    assert machine == [0, 0, 0], "the second was on the other machine"
+    assert played.served == 3
+    assert played.ttft_ms[1] > 99.0, "nothing that it had is kept"
+    assert played.ttft_ms[0] == alone.ttft_ms[0]
+    assert played.response_ms[1] > alone.response_ms[1] + 50.0
+
+
+def test_where_no_machine_is_left_nothing_that_comes_is_served_until_one_is_there() -> None:
+    run = begun(system(1, law_of(kv=50_000)), coming())
+    run.until(5_000.0)
+    run.fail("gpu", 1)
+    run.until(8_000.0)
+    run.change(system(1, law_of(kv=50_000)))
+    played, arrival = run.finish(), coming().arrival_ms
+    served = np.isfinite(played.response_ms)
+    assert not served[(arrival > 5_000.0) & (arrival < 8_000.0 + READY_MS)].any()
+    assert served[arrival > 8_000.0 + READY_MS].all()
+    assert served[arrival < 4_000.0].mean() > 0.95
 
 
 def test_other_machines_take_over_once_they_serve() -> None:
