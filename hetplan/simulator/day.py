@@ -367,23 +367,11 @@ class _Day:
             # Machines of a part that goes on break; those of another part never came.
             lost = gone - was[name] if name in was else Counter[str]()
             if segment.situation is not None:
-                lost = self._lost_to(name, later[app]) if app in later else broken[name] - gone
+                lost = self.text.lost_to(name, later[app]) if app in later else broken[name] - gone
             now = Stood(name, rates[app], _sorted(gone - lost))
             change = Change(before, now, _sorted(lost), later.get(app), self.how.notice_s)
             found[app] = self.text.first_minute(change, seed, head_s)
         return found
-
-    def _lost_to(self, name: str, later: str) -> Counter[str]:
-        """Workers of a part whose machines the part for a failure does not have: of each offer, the last of them."""
-        left = Counter[str]()
-        for offer, count in self.text.machines(later).values():
-            left[offer] += count
-        lost = Counter[str]()
-        for worker, (offer, count) in self.text.machines(name).items():
-            stay = min(left[offer], count)
-            left[offer] -= stay
-            lost[worker] = count - stay
-        return +lost
 
     def _text_rates(self, segment: _Segment) -> dict[str, float]:
         """What comes to each application that is text; after a failure, what is kept of it."""
@@ -403,19 +391,7 @@ class _Day:
         down, others = Counter(dict(state.down)), self.system(state.parts)
         for group in others.groups if others is not None else ():
             down[self.offer[group.id]] -= min(down[self.offer[group.id]], group.count)
-        found = dict[str, Counter[str]]()
-        for name in prepared if prepared is not None else names:
-            if name not in self.texts:
-                continue
-            gone = Counter[str]()
-            for worker, (offer, count) in self.text.machines(name).items():
-                known = self.inputs.profile.offers.get(offer)
-                gone[worker] = min(down[offer], count) + down[f"{name}/{worker}"]
-                down[offer] -= min(down[offer], count)
-                if known is not None and known.zone in zones:
-                    gone[worker] = count
-            found[name] = +gone
-        return found
+        return self.text.gone(prepared if prepared is not None else names, down, zones)
 
     def _as_it_comes(self, before: System, after: System, machines: Counter[str]) -> System:
         """The later system, where machines that stay are ready sooner.

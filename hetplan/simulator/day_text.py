@@ -9,7 +9,8 @@ for a failure are in force a little later. In time is a request that keeps all l
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -87,6 +88,30 @@ class DayText:
     def machines(self, name: str) -> dict[str, tuple[str, int]]:
         """Workers of a part, with their offer and how many they are."""
         return {one.id: (one.offer or one.hardware, one.count) for one in self.parts[name].workers}
+
+    def gone(self, names: Sequence[str], down: Counter[str], zones: Set[str | None]) -> dict[str, Counter[str]]:
+        """Of these parts that make text, which machines are gone: so many of each offer, of a worker, or of zones."""
+        found, left = dict[str, Counter[str]](), down.copy()
+        for name in (name for name in names if name in self.parts):
+            lost = Counter[str]()
+            for worker, (offer, count) in self.machines(name).items():
+                known = self.inputs.profile.offers.get(offer)
+                lost[worker] = min(left[offer], count) + left[f"{name}/{worker}"]
+                left[offer] -= min(left[offer], count)
+                if known is not None and known.zone in zones:
+                    lost[worker] = count
+            found[name] = +lost
+        return found
+
+    def lost_to(self, name: str, later: str) -> Counter[str]:
+        """Workers of a part whose machines the part for a failure does not have: of each offer, the last of them."""
+        left, lost = Counter[str](), Counter[str]()
+        for offer, count in self.machines(later).values():
+            left[offer] += count
+        for worker, (offer, count) in self.machines(name).items():
+            lost[worker] = count - min(left[offer], count)
+            left[offer] -= min(left[offer], count)
+        return +lost
 
     def share(self, name: str, rate: float, gone: Mapping[str, int], number: int) -> float:
         """In time of a part's requests at a rate, where so many machines of its workers are gone; seed by number."""
