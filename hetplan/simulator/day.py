@@ -20,7 +20,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
-from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text
+from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, zones_of
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
 from hetplan.simulator.following import Names, scheduled
@@ -340,10 +340,11 @@ class _Day:
 
     def _text(self, segment: _Segment, seed: int) -> dict[str, tuple[int, int]]:
         """Of each application that is text, how many of a million are in time."""
-        names: Sequence[str] = segment.now.parts
-        wanted = self._text_rates(segment)
+        wanted, prepared = self._text_rates(segment), self._prepared_for(segment)
         found: dict[str, tuple[int, int]] = dict.fromkeys(wanted, (MILLION, 0))
-        for name, gone in self._gone_of_text(segment.now, names, self._prepared_for(segment), segment).items():
+        names = segment.now.parts if prepared is None else prepared
+        zones = zones_of(segment.situation) if segment.situation is not None and prepared is None else frozenset()
+        for name, gone in self._gone_of_text(segment.now, names, zones).items():
             app = self.texts[name]
             if app in wanted:
                 found[app] = (MILLION, round(MILLION * self.text.share(name, wanted[app], gone, seed)))
@@ -355,7 +356,7 @@ class _Day:
             return {}
         rates, earlier = self._text_rates(segment), dict(segment.before.rates)
         was = self._gone_of_text(segment.before, segment.before.parts)
-        broken = self._gone_of_text(segment.now, segment.now.parts, None, segment)
+        broken = self._gone_of_text(segment.now, segment.now.parts, zones_of(segment.situation or ""))
         later = {self.texts[name]: name for name in self._prepared_for(segment) or () if name in self.texts}
         found = dict[str, tuple[int, int]]()
         for name, gone in self._gone_of_text(segment.now, segment.now.parts).items():
@@ -369,8 +370,9 @@ class _Day:
             if segment.situation is not None:
                 lost = self.text.lost_to(name, later[app]) if app in later else broken[name] - gone
             now = Stood(name, rates[app], _sorted(gone - lost))
-            change = Change(before, now, _sorted(lost), later.get(app), self.how.notice_s)
-            found[app] = self.text.first_minute(change, seed, head_s)
+            found[app] = self.text.first_minute(
+                Change(before, now, _sorted(lost), later.get(app), self.how.notice_s), seed, head_s
+            )
         return found
 
     def _text_rates(self, segment: _Segment) -> dict[str, float]:
@@ -382,16 +384,13 @@ class _Day:
         return self._prepared(segment.period).get(segment.situation or "")
 
     def _gone_of_text(
-        self, state: _State, names: Sequence[str], prepared: Sequence[str] | None = None,
-        segment: _Segment | None = None,
-    ) -> dict[str, Counter[str]]:  # fmt: skip
-        """For each part that makes text (those for a segment's failure, if there are any), which machines are gone."""
-        failed = segment.situation if segment is not None and prepared is None else None
-        zones = _zones_of(failed) if failed is not None else set()
-        down, others = Counter(dict(state.down)), self.system(state.parts)
-        for group in others.groups if others is not None else ():
+        self, state: _State, names: Sequence[str], zones: Set[str | None] = frozenset()
+    ) -> dict[str, Counter[str]]:
+        """For each of these parts that makes text, which machines are gone; those in zones are."""
+        down = Counter(dict(state.down))
+        for group in getattr(self.system(state.parts), "groups", ()):
             down[self.offer[group.id]] -= min(down[self.offer[group.id]], group.count)
-        return self.text.gone(prepared if prepared is not None else names, down, zones)
+        return self.text.gone(names, down, zones)
 
     def _as_it_comes(self, before: System, after: System, machines: Counter[str]) -> System:
         """The later system, where machines that stay are ready sooner.
@@ -494,7 +493,7 @@ class _Day:
         for group in left.groups if left is not None else ():
             survivors[self.offer[group.id]] += group.count
         if names is None:
-            zones = _zones_of(segment.situation or "")
+            zones = zones_of(segment.situation or "")
             for group in after.groups:
                 offer = self.inputs.profile.offers.get(self.offer[group.id])
                 if offer is None or offer.zone not in zones:
@@ -550,7 +549,7 @@ class _Day:
         zones = sorted({offer.zone for offer in self.inputs.profile.offers.values() if offer.zone is not None})
         named = known if self.how.situations is None else list(self.how.situations)
         for name in named:
-            if name not in known and not _zones_of(name) <= set(zones) - {None}:
+            if name not in known and not zones_of(name) <= set(zones) - {None}:
                 possible = [*known, *(f"zone {zone} lost" for zone in zones if f"zone {zone} lost" not in known)]
                 raise InputError.one(
                     file="--fail", value=name, why="there is no such failure",
@@ -684,17 +683,6 @@ def _also(
         down = next(down for since, down in reversed(steps) if since <= at)
         found.append((at, (*down, *_still(missing, at - begin))))
     return found
-
-
-def _zones_of(situation: str) -> set[str | None]:
-    """The zones that a situation's name says are lost; what is no zone for any other name.
-
-    >>> sorted(_zones_of("zone a and b lost"))
-    ['a', 'b']
-    """
-    if situation.startswith("zone ") and situation.endswith(" lost"):
-        return set(situation[len("zone ") : -len(" lost")].split(" and "))
-    return {""}
 
 
 def _end(period: Period) -> float:

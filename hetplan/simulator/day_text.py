@@ -28,7 +28,7 @@ from hetplan.simulator.token_report import REQUESTS
 from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
 from hetplan.simulator.tokens import draw, drawn_at, play
 
-__all__ = ["Change", "DayText", "Stood", "promised_of_text"]
+__all__ = ["Change", "DayText", "Stood", "promised_of_text", "zones_of"]
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +62,17 @@ def promised_of_text(wanted: App) -> float:
     if wanted.goodput is not None:
         return wanted.goodput
     return max(0.0, 1.0 - sum(1.0 - target.percentile / 100.0 for target in wanted.latency))
+
+
+def zones_of(situation: str) -> set[str | None]:
+    """The zones that a situation's name says are lost; what is no zone for any other name.
+
+    >>> sorted(zones_of("zone a and b lost"))
+    ['a', 'b']
+    """
+    if situation.startswith("zone ") and situation.endswith(" lost"):
+        return set(situation[len("zone ") : -len(" lost")].split(" and "))
+    return {""}
 
 
 @dataclass
