@@ -404,9 +404,14 @@ def _is_far(pool: Pool, rated: Rated, bound: Reported) -> bool:
 
 
 def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]) -> list[Rated]:
-    """Cheaper pools that keep the rate too: one machine less, or one in the place of one or two others."""
+    """Cheaper pools that keep the rate too: one machine less, or one in the place of one or two others.
+
+    The formula has all machines in one queue. Where few of one type are late, it says too much of all pools that have
+    so few: what such pools taught does not hold for one that has more of a type than each of them.
+    """
     tried = {tuple(one.counts.tolist()) for one in good}
-    best, least = good[0], HOPEFUL * rate
+    best, hopeful = good[0], HOPEFUL * rate
+    least, were_late = hopeful, np.zeros(len(best.counts), dtype=np.int64)
     while trial.left:
         near = [row for row in _neighbours(pool, best.counts) if tuple(row.tolist()) not in tried]
         near = sorted(near, key=pool.cost)[:MOST_CHEAPER]
@@ -423,13 +428,15 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
             rated = rate_at(pool, ask, row)
             carries = rated.lam * estimated_use(pool, rated)
             # Where work comes faster than it can be done, a run of any length only hides it.
-            if rated.lam < rate or carries < least or not trial.left:
+            enough = hopeful if (row > were_late).any() and were_late.any() else least
+            if rated.lam < rate or carries < enough or not trial.left:
                 continue
             shown = trial.at(rated, rate)
             if shown.good:
                 following = rated
                 break
             least = max(least, carries * min(shown.worst, WORST_TAUGHT) ** TAUGHT)
+            were_late = np.maximum(were_late, row)
         if following is None:
             break
         good.append(following)
