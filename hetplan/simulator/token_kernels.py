@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Requests: numbers that are whole, and times in milliseconds.
-INPUT, OUTPUT, CACHED, MADE, NEXT, BEFORE, AFTER, C_BEFORE, C_AFTER, ENDS, JOINED, LOST, MACHINE = range(13)
+INPUT, OUTPUT, CACHED, MADE, NEXT, BEFORE, AFTER, C_BEFORE, C_AFTER, ENDS, JOINED, LOST, MACHINE, SIZE = range(14)
 ARRIVED, FIRST, DONE, LAST, GAP = range(5)
 # Machines: their queue, what runs, the prompt that is half done, those that are done with this iteration, their stack.
 (KIND, HEAD, TAIL, WAITING, NEWEST, DECODES, READ, HELD, PROMPT, TODO, READY, TICK, RAN, ROUNDS, MOST, LOW, HIGH,
@@ -55,7 +55,7 @@ class World(NamedTuple):
     room: Integers
     link_ms: Floats
     sooner: Floats
-    """Work until the first token, per request and type."""
+    """Work until the first token, per size of request and type."""
     later: Floats
     """Work after it."""
     calendar: Integers
@@ -82,7 +82,7 @@ class Rules(NamedTuple):
     kind: Integers
     """The type of each machine as the router sees it; that of a machine which is shut takes nothing."""
     alone: Floats
-    """The emptiest prefill, per request and type."""
+    """The emptiest prefill, per size of request and type."""
     limit_ms: Floats
     new_ms: Floats
     """Room for the work of one request, per type."""
@@ -315,7 +315,7 @@ def finish(world: World, j: int, r: int, now: float) -> None:
     world.times[r, DONE] = now
     world.asked[r, MADE] = world.asked[r, OUTPUT]
     stop_running(world.asked, world.state, j, r)
-    world.work[j] -= world.later[r, world.state[j, KIND]]
+    world.work[j] -= world.later[world.asked[r, SIZE], world.state[j, KIND]]
 
 
 @part
@@ -364,7 +364,7 @@ def end_prompts(world: World, heap_size: int, j: int, now: float) -> tuple[int, 
             asked[r, MADE] += 1
             times[r, LAST] = now
         if asked[r, MADE] == 1 and not came:
-            world.work[j] -= world.sooner[r, kind]
+            world.work[j] -= world.sooner[asked[r, SIZE], kind]
             times[r, FIRST] = now
         kept = asked[r, INPUT] + asked[r, OUTPUT] if room[kind, RESERVES] != 0 else stored
         if asked[r, MADE] >= asked[r, OUTPUT]:
@@ -376,7 +376,7 @@ def end_prompts(world: World, heap_size: int, j: int, now: float) -> tuple[int, 
             clock[j, LINK] = max(clock[j, LINK], now) + world.link_ms[kind] * asked[r, INPUT]
             times[r, FIRST] = times[r, LAST] = clock[j, LINK]
             state[j, HELD] -= kept
-            world.work[j] -= world.later[r, kind]
+            world.work[j] -= world.later[asked[r, SIZE], kind]
             stop_running(asked, state, j, r)
             heap_size = push(world.handed, world.heap, heap_size, r, clock[j, LINK])
         else:
@@ -436,18 +436,20 @@ def enqueue(world: World, j: int, r: int) -> None:
     asked[r, MACHINE] = j
     append(world, j, r)
     if asked[r, MADE] == 0:
-        world.work[j] += world.sooner[r, state[j, KIND]]
-    world.work[j] += world.later[r, state[j, KIND]]
+        world.work[j] += world.sooner[asked[r, SIZE], state[j, KIND]]
+    world.work[j] += world.later[asked[r, SIZE], state[j, KIND]]
 
 
 @part
 def machine_for(world: World, rules: Rules, r: int, turn: int, over_link: bool) -> int:
     """The machine that a request goes to, `turn` being where the last one went; -1 where none takes it."""
-    takes = rules.takes[1 if over_link else 0]
+    takes, size = rules.takes[1 if over_link else 0], world.asked[r, SIZE]
     if rules.rule == 0 or over_link:
         for own in range(rules.new_ms.shape[0]):
-            rules.new_ms[own] = world.later[r, own] if over_link else world.sooner[r, own] + world.later[r, own]
-        return least_work(world.work, rules.kind, takes, rules.alone[r], rules.limit_ms, rules.new_ms)
+            rules.new_ms[own] = (
+                world.later[size, own] if over_link else world.sooner[size, own] + world.later[size, own]
+            )
+        return least_work(world.work, rules.kind, takes, rules.alone[size], rules.limit_ms, rules.new_ms)
     if rules.rule == 1:
         return next_in_turn(turn, rules.kind, takes)
     return by_shares(rules.drawn[r], rules.kind, takes, rules.share)
@@ -517,7 +519,7 @@ def hand_on(world: World, rules: Rules, j: int, now: float) -> None:
         to = machine_for(world, rules, r, world.progress[TURN], False) if asked[r, MADE] == 0 else -1
         if to >= 0:
             kind = state[j, KIND]
-            world.work[j] -= world.sooner[r, kind] + world.later[r, kind]
+            world.work[j] -= world.sooner[asked[r, SIZE], kind] + world.later[asked[r, SIZE], kind]
             take(world, rules, r, False, now)
         else:
             append(world, j, r)

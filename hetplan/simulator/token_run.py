@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.needs import load_s_of
 from hetplan.serving.tokens import Group, TokenFleet, fleet_of_plan
 from hetplan.simulator.run_records import Glance
-from hetplan.simulator.tokens import Coming, Played, played_of, rules_of, world_of
+from hetplan.simulator.tokens import Coming, Played, kinds_of, played_of, rows_of, rules_of, world_of
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
@@ -381,13 +381,8 @@ class TokenRun:
         if key not in self._kinds:
             self._groups.append(group)
             self._kinds[key] = len(self._groups) - 1
-            fleet, none = self.system.fleet, np.zeros(0, dtype=np.int64)
-            world = world_of(
-                self._groups, none, self.coming, fleet.link_ms_per_token, gaps=False, course=self._world.course
-            )
-            self._world = self._world._replace(
-                law=world.law, room=world.room, link_ms=world.link_ms, sooner=world.sooner, later=world.later
-            )
+            fleet = self.system.fleet
+            self._world = self._world._replace(**kinds_of(self._groups, self.coming, fleet.link_ms_per_token))
             rules = rules_of(fleet, self._groups, self._rules.kind, self.coming, seed=self.seed)
             rules.takes[:, _SHUT] = 0
             self._rules = rules._replace(drawn=self._rules.drawn)
@@ -397,13 +392,9 @@ class TokenRun:
         """Rows for instances that do not take anything yet."""
         world, first = self._world, len(self._world.state)
         kind = np.array(kinds, dtype=np.int64)
-        fresh = world_of(self._groups, kind, self.coming, 0.0, gaps=True, course=world.course)
-        self._world = world._replace(
-            state=np.concatenate([world.state, fresh.state]), clock=np.concatenate([world.clock, fresh.clock]),
-            work=np.concatenate([world.work, fresh.work]), calendar=np.concatenate([world.calendar, fresh.calendar]),
-            ends=np.concatenate([world.ends, fresh.ends]), ticks=np.concatenate([world.ticks, fresh.ticks]),
-            gaps=np.concatenate([world.gaps, fresh.gaps]),
-        )  # fmt: skip
+        fresh = rows_of(kind, self.coming, gaps=True)
+        joined: dict[str, Any] = {name: np.concatenate([getattr(world, name), rows]) for name, rows in fresh.items()}
+        self._world = world._replace(**joined)
         shut = np.full(len(kind), _SHUT, dtype=np.int64)
         self._rules = self._rules._replace(kind=np.concatenate([self._rules.kind, shut]))
         return list(range(first, first + len(kind)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,10 @@ __all__ = [
     "compile_kernels",
     "draw",
     "drawn_at",
+    "kinds_of",
     "play",
     "played_of",
+    "rows_of",
     "rules_of",
     "world_of",
 ]
@@ -104,19 +107,32 @@ class Played:
 
 @dataclass
 class Coming:
-    """Requests on their way to a fleet, and what each engine would take for them: worked out once per law."""
+    """Requests on their way to a fleet, and what each engine would take for each size: worked out once per law."""
 
     arrival_ms: Floats
     requests: Requests
     output_tokens: float
     settles_s: float = 0.0
-    _columns: dict[int, tuple[TokenLaw, Floats, Floats, Floats]] = field(default_factory=dict, repr=False)
+    _columns: dict[object, tuple[Floats, Floats, Floats]] = field(default_factory=dict, repr=False)
 
-    def columns(self, law: TokenLaw) -> tuple[TokenLaw, Floats, Floats, Floats]:
-        """The law, the emptiest prefill, and the work until and after the first token, as the router counts it."""
-        if id(law) not in self._columns:
-            self._columns[id(law)] = (law, *law.outstanding_ms(self.requests, self.output_tokens))
-        return self._columns[id(law)]
+    @cached_property
+    def sizes(self) -> tuple[Requests, Integers]:
+        """The sizes that there are, and which of them each request has."""
+        asked = self.requests
+        number = asked.input * (int(asked.output.max(initial=0)) + 1) + asked.output
+        number = number * (int(asked.cached.max(initial=0)) + 1) + asked.cached
+        _, first, which = np.unique(number, return_index=True, return_inverse=True)
+        return asked.taken(first), which
+
+    def columns(self, law: TokenLaw) -> tuple[Floats, Floats, Floats]:
+        """Of each size the emptiest prefill, and the work until and after the first token, as the router counts it."""
+        key = (
+            law.pieces.tobytes(), law.kv_tokens, law.most_tokens, law.most_seqs, law.context_tokens, law.prefill_first,
+            law.role,
+        )  # fmt: skip
+        if key not in self._columns:
+            self._columns[key] = law.outstanding_ms(self.sizes[0], self.output_tokens)
+        return self._columns[key]
 
     def at_rate(self, factor: float) -> Coming:
         """The same requests, so many times as fast."""
@@ -175,17 +191,35 @@ def world_of(
     """Machines of these kinds (places in `groups`) before anything came; `course` has its width and then zeros."""
     from hetplan.simulator import token_kernels as k
 
-    asked, times, state, clock = _blank(coming, kind)
-    law, room = _laws(groups)
-    sooner, later = _work(groups, coming)
-    count, machines, ring = len(asked), len(kind), int(coming.requests.output.max(initial=1)) + 3
-    rings = ring if gaps else 1
+    asked, times = _blank(coming)
+    rows, kinds, count = rows_of(kind, coming, gaps=gaps), kinds_of(groups, coming, link_ms), len(asked)
     return k.World(
-        asked, times, state, clock, np.zeros(machines), law, room, np.full(len(groups), link_ms), sooner, later,
-        np.full((machines, ring), -1, dtype=np.int64), gaps,
-        np.zeros((machines, rings)), np.zeros((machines, rings), dtype=np.int64), np.zeros((machines, rings)),
-        np.zeros(count), np.zeros(count + 1, dtype=np.int64), course, np.array([0, 0, 0, 0, -1]),
+        asked=asked, times=times, want_gaps=gaps, handed=np.zeros(count), heap=np.zeros(count + 1, dtype=np.int64),
+        course=course, progress=np.array([0, 0, 0, 0, -1]), **rows, **kinds,
     )  # fmt: skip
+
+
+def rows_of(kind: Integers, coming: Coming, *, gaps: bool) -> dict[str, Any]:
+    """Machines of these kinds with nothing to do: what `World` has a row for of each."""
+    from hetplan.simulator import token_kernels as k
+
+    machines, ring = len(kind), int(coming.requests.output.max(initial=1)) + 3
+    rings = ring if gaps else 1
+    state, clock = np.zeros((machines, 19), dtype=np.int64), np.zeros((machines, 5))
+    state[:, k.KIND], clock[:, k.UNTIL] = kind, np.inf
+    state[:, [k.HEAD, k.TAIL, k.NEWEST, k.PROMPT, k.READY, k.LASTREADY]] = -1
+    return {
+        "state": state, "clock": clock, "work": np.zeros(machines),
+        "calendar": np.full((machines, ring), -1, dtype=np.int64), "ends": np.zeros((machines, rings)),
+        "ticks": np.zeros((machines, rings), dtype=np.int64), "gaps": np.zeros((machines, rings)),
+    }  # fmt: skip
+
+
+def kinds_of(groups: Sequence[Group], coming: Coming, link_ms: float) -> dict[str, Any]:
+    """What machines of each kind can do, and the work that each size of request is to them."""
+    law, room = _laws(groups)
+    sooner, later = (np.stack([coming.columns(group.law)[n] for group in groups], axis=1) for n in (1, 2))
+    return {"law": law, "room": room, "link_ms": np.full(len(groups), link_ms), "sooner": sooner, "later": later}
 
 
 def rules_of(fleet: TokenFleet, groups: Sequence[Group], kind: Integers, coming: Coming, *, seed: int) -> Rules:
@@ -195,7 +229,7 @@ def rules_of(fleet: TokenFleet, groups: Sequence[Group], kind: Integers, coming:
     count = len(coming.requests)
     return k.Rules(
         RULES.index(fleet.rule), _takes(groups), kind,
-        np.stack([coming.columns(group.law)[1] for group in groups], axis=1),
+        np.stack([coming.columns(group.law)[0] for group in groups], axis=1),
         np.array([group.limit * fleet.ttft_ms for group in groups]), np.zeros(len(groups)),
         np.random.Generator(np.random.PCG64(seed)).random(count) if fleet.rule == "shares/1" else np.zeros(count),
         np.array([group.share for group in groups], dtype=np.float64),
@@ -203,7 +237,7 @@ def rules_of(fleet: TokenFleet, groups: Sequence[Group], kind: Integers, coming:
 
 
 def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = False) -> Played:
-    """What became of each request of a play; `alone` has the emptiest prefill of each by the machines' kinds."""
+    """What became of each request of a play; `alone` has the emptiest prefill of each size by the machines' kinds."""
     from hetplan.simulator import token_kernels as k
 
     asked, times, state, count = world.asked, world.times, world.state, len(world.asked)
@@ -219,7 +253,7 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
         gap_ms=times[:, k.GAP] if world.want_gaps else None,
         lost=asked[:, k.LOST],
         machine=asked[:, k.MACHINE],
-        waiting=_waiting(asked[:, k.MACHINE], first - arrival_ms, alone, kind, end_ms or 1.0),
+        waiting=_waiting(asked[:, [k.MACHINE, k.SIZE]], first - arrival_ms, alone, kind, end_ms or 1.0),
         served=served,
         end_ms=end_ms,
         busy=world.clock[:, k.BUSY],
@@ -232,32 +266,23 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
     )
 
 
-def _work(groups: Sequence[Group], coming: Coming) -> tuple[Floats, Floats]:
-    """Of each request by kind: the work until and after the first token."""
-    columns = [coming.columns(group.law) for group in groups]
-    return np.stack([one[2] for one in columns], axis=1), np.stack([one[3] for one in columns], axis=1)
-
-
-def _blank(coming: Coming, kind: Integers) -> tuple[Integers, Floats, Integers, Floats]:
-    """Requests that have not come yet, and machines with nothing to do."""
+def _blank(coming: Coming) -> tuple[Integers, Floats]:
+    """Requests that have not come yet."""
     from hetplan.simulator import token_kernels as k
 
     requests = coming.requests
-    asked, times = np.zeros((len(requests), 13), dtype=np.int64), np.full((len(requests), 5), np.nan)
+    asked, times = np.zeros((len(requests), 14), dtype=np.int64), np.full((len(requests), 5), np.nan)
     asked[:, k.INPUT], asked[:, k.OUTPUT], asked[:, k.CACHED] = requests.input, requests.output, requests.cached
-    asked[:, k.MACHINE] = -1
+    asked[:, k.MACHINE], asked[:, k.SIZE] = -1, coming.sizes[1]
     times[:, k.ARRIVED], times[:, k.GAP] = coming.arrival_ms, 0.0
-    state, clock = np.zeros((len(kind), 19), dtype=np.int64), np.zeros((len(kind), 5))
-    state[:, k.KIND], clock[:, k.UNTIL] = kind, np.inf
-    state[:, [k.HEAD, k.TAIL, k.NEWEST, k.PROMPT, k.READY, k.LASTREADY]] = -1
-    return asked, times, state, clock
+    return asked, times
 
 
-def _waiting(machine: Integers, ttft_ms: Floats, alone: Floats, kind: Integers, end_ms: float) -> Floats:
-    """By Little's law: what requests waited before their prefill could begin, over the time played."""
-    came = machine >= 0
-    own = machine[came]
-    waited = np.nan_to_num(np.maximum(ttft_ms[came] - alone[came, kind[own]], 0.0), posinf=0.0)
+def _waiting(asked: Integers, ttft_ms: Floats, alone: Floats, kind: Integers, end_ms: float) -> Floats:
+    """By Little's law: what requests (their machine and size) waited before their prefill began, over the time."""
+    came = asked[:, 0] >= 0
+    own, size = asked[came].T
+    waited = np.nan_to_num(np.maximum(ttft_ms[came] - alone[size, kind[own]], 0.0), posinf=0.0)
     return np.bincount(own, weights=waited, minlength=len(kind)) / max(end_ms, 1e-9)
 
 
