@@ -210,7 +210,7 @@ _QUEUE = {
 def _queues(facts: Facts) -> Iterator[Violation]:
     running = {worker.id: worker.queue for worker in (facts.inputs.state.workers if facts.inputs.state else ())}
     for worker in facts.plan.workers:
-        side_by_side = facts.plan.question == "pool" and len(worker.loads) > 1
+        side_by_side = facts.plan.question in ("pool", "pipeline") and len(worker.loads) > 1
         wanted = "per-load" if side_by_side else _QUEUE[facts.plan.question] if worker.loads else "shared"
         if worker.queue != wanted and running.get(worker.id) != worker.queue:
             text = f"queue {worker.queue}, and workers of question {facts.plan.question} have {wanted}"

@@ -70,10 +70,11 @@ class Facts:
 
     @cached_property
     def alike(self) -> Counter[tuple[object, ...]]:
-        """Machines of all groups that run the same (`runs_alike`)."""
+        """Instances that run the same, on the machines of all groups (`runs_alike`)."""
         found = Counter[tuple[object, ...]]()
         for worker in self.plan.workers:
-            found[runs_alike(worker)] += worker.count
+            for load in worker.loads:
+                found[runs_alike(worker, load)] += worker.count * load.instances
         return found
 
     @cached_property
@@ -145,10 +146,9 @@ def option(plan: Plan, name: str, default: float) -> float:
     return float(value) if isinstance(value, int | float) else default
 
 
-def runs_alike(worker: Worker) -> tuple[object, ...]:
-    """What groups have in common that keep servers free together."""
-    loads = tuple((load.app, load.node, load.variant, load.serve.max_batch, load.instances) for load in worker.loads)
-    return worker.hardware, worker.period, loads
+def runs_alike(worker: Worker, load: Load) -> tuple[object, ...]:
+    """What instances have in common that are kept free together."""
+    return worker.hardware, worker.period, load.app, load.node, load.variant, load.serve.max_batch
 
 
 def slo_divisor(plan: Plan) -> float:

@@ -2,8 +2,9 @@
 
 ``workers``
     One group per configuration (step, variant, hardware, batch) in use, with one load: ``app``, ``node``, ``variant``,
-    ``instances`` (what a machine has room for), ``serve.max_batch``, and all else of ``serve`` as the default. A
-    variant has one batch size per hardware, unless option ``multibatch`` is set.
+    ``instances`` (what a machine has room for), ``serve.max_batch``, and all else of ``serve`` as the default. Where
+    runs say all that they need, a machine may hold several loads, ``queue`` being ``per-load`` (not with option
+    ``machines: whole``). A variant has one batch size per hardware, unless option ``multibatch`` is set.
 ``routing[app]``
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
@@ -74,13 +75,23 @@ def _is_server(facts: Facts, seat: Seat) -> bool:
     return seat.load.instances <= room and seat.load.serve == Serve(max_batch=seat.load.serve.max_batch)
 
 
+def _may_share(facts: Facts, worker: Worker) -> bool:
+    """Whether a server may hold several loads: each has a queue of its own, and room on it for more than one of it."""
+    runs = [facts.seats[load.id].run for load in worker.loads]
+    fit = all(run is not None and instances_on(facts, run) > 1 for run in runs)
+    whole = facts.plan.method.options.get("machines") == "whole"
+    return bool(worker.loads) and worker.queue == "per-load" and fit and not whole
+
+
 def _workers(facts: Facts) -> Iterator[Violation]:
-    """A server holds one variant, and a variant runs with one batch size per hardware."""
+    """What a server holds, and that a variant runs with one batch size per hardware."""
     batches: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for worker in facts.plan.workers:
-        if len(worker.loads) != 1 or not all(_is_server(facts, facts.seats[load.id]) for load in worker.loads):
+        alone = len(worker.loads) == 1 or _may_share(facts, worker)
+        if not alone or not all(_is_server(facts, facts.seats[load.id]) for load in worker.loads):
             text = (
-                "a server of a pipeline hosts one variant, each instance of which runs what waits, one batch at a time"
+                "a server of a pipeline hosts one variant, or several that say all they need of it, each instance of "
+                "which runs what waits, one batch at a time"
             )
             yield Violation("pipeline-worker", f"workers.{worker.id}", text)
         for load in worker.loads:

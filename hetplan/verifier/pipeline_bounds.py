@@ -11,9 +11,10 @@ queries go, over paths in time::
     quality           <=  sum_g s_g S_g + b B  +  the best path, each worth its quality less what it costs
     servers, or cost  >=  mu Q - sum_g s_g S_g - b B  -  the best path, each worth mu times its quality less its cost
 
-with S_g servers of hardware g, budget B, and Q the quality that the plan promises. A path is looked at step by step,
-with what reaches it per query at the entrance; at a fork each branch takes its own best. Any prices that are not below
-0 will do, so none has to be believed.
+with S_g servers of hardware g, budget B, and Q the quality that the plan promises. Where L_g servers must run at least,
+a server may be worth less for it: s_g below 0, and L_g in the place of S_g. A path is looked at step by step,
+with what reaches it per query at the entrance; at a fork each branch takes its own best. Any prices will do
+at which no server is worth less than nothing, so none has to be believed.
 
 Whole servers
 -------------
@@ -21,6 +22,7 @@ A bound that only whole servers show is searched for (`_Whole`), where there are
 configuration, whole; ``z``, which batch size a variant has on a hardware (unless several may be); ``f``, the share of
 queries that came by the configurations of a path so far. Rows: every query takes some path in time; a configuration
 carries what reaches it; servers and money are limited; and for the least of servers or cost the promised quality.
+Where steps may share a server, x is whole in places: as many to a server as the largest run there fits in.
 """
 
 from __future__ import annotations
@@ -85,12 +87,14 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
         return _Whole(facts, claim).searched(reason)
     stated = _Priced(facts, claim, prices)
     bounds = [stated.bound(), _Priced(facts, claim, stated.raised()).bound()]
+    if any(stated.least(hardware) for hardware in stated.hardware):
+        bounds.append(_Priced(facts, claim, stated.with_least(), may_be_less=True).bound())
     return min(bounds) if claim.sense == "max" else max(bounds)
 
 
 class _Priced:
-    def __init__(self, facts: Facts, claim: Claim, prices: Mapping[str, float]) -> None:
-        self.facts, self.claim, self.prices = facts, claim, prices
+    def __init__(self, facts: Facts, claim: Claim, prices: Mapping[str, float], *, may_be_less: bool = False) -> None:
+        self.facts, self.claim, self.prices, self.may_be_less = facts, claim, prices, may_be_less
         if len(facts.inputs.slo.apps) != 1 or claim.about not in ("quality", "servers", "cost_per_hour"):
             raise NotRebuilt("the check rebuilds only programs of one pipeline, for quality, servers or cost")
         ((self.app, self.wish),) = facts.inputs.slo.apps.items()
@@ -129,6 +133,19 @@ class _Priced:
                 found[row] = max(abs(found.get(row, 0.0)), more)
         return found
 
+    def with_least(self) -> dict[str, float]:
+        """The prices, below 0 for hardware of which some must run, as far as its servers stay worth something."""
+        found = dict(self.prices)
+        for hardware in filter(self.least, self.hardware):
+            worth = [way.own for ways in self.ways.values() for way in ways if way.hardware == hardware]
+            row = f"servers {hardware}[all]"
+            found[row] = -min(abs(found.get(row, 0.0)), *worth) if worth else 0.0
+        return found
+
+    def least(self, hardware: str) -> int:
+        """How many servers of a hardware must run."""
+        return self.facts.inputs.slo.limits.instances.get(hardware, (0, None))[0]
+
     def bound(self) -> float:
         """What the prices show."""
         reached = {edge.to for edge in self.pipeline.edges}
@@ -140,7 +157,7 @@ class _Priced:
             price, most = self._price(hardware), self._most(hardware)
             if price > 0.0 and math.isinf(most):
                 raise NoProof(f"it prices {hardware}, of which there is no end")
-            paid += price * most if price > 0.0 else 0.0
+            paid += price * most if price > 0.0 else price * self.least(hardware)
         budget = self.facts.inputs.slo.limits.cost_per_hour
         if self.b > 0.0 and budget is None:
             raise NoProof("it prices a budget that there is not")
@@ -164,7 +181,8 @@ class _Priced:
         return 0.0 if self.pipeline.quality.rule == "additive" else 1.0
 
     def _price(self, hardware: str) -> float:
-        return abs(self.prices.get(f"servers {hardware}[all]", 0.0))
+        price = self.prices.get(f"servers {hardware}[all]", 0.0)
+        return price if self.may_be_less else abs(price)
 
     def _most(self, hardware: str) -> float:
         """How many servers of a hardware there can be."""
@@ -321,6 +339,20 @@ class _Whole(_Priced):
                 )
         return found
 
+    def _places(self, hardware: str) -> int:
+        """How many loads can be side by side on a server, each of any step; one where servers are not shared."""
+        if self.facts.plan.method.options.get("machines") != "shared":
+            return 1
+        offers = self.facts.inputs.profile.offers.values()
+        if any(one.per is not None for one in offers if one.hardware == hardware):
+            return 1
+        tasks = {node.task for node in self.pipeline.nodes.values()}
+        runs = [
+            run for variant in self.facts.inputs.profile.variants.values() if variant.task in tasks
+            for run in variant.runs if run.hardware == hardware and run.latency is not None
+        ]  # fmt: skip
+        return min((instances_on(self.facts, run) for run in runs), default=1)
+
     def _servers(self) -> None:
         """Whole servers: what they carry, how many there are of each hardware, what they cost, one batch size each."""
         of_hardware: dict[str, dict[str, float]] = {}
@@ -329,14 +361,15 @@ class _Whole(_Priced):
         for (node, way), shares in self.carried.items():
             x, z = f"x {node} {way.name}", f"z {node} {way.name}"
             # No more are of use than carry everything that may come.
-            most = float(min(math.ceil(sum(shares.values()) + 1e-9), self._most(way.hardware)))
-            self.program.column(x, cost=0.0 if self.seeks else way.own, low=0.0, high=most, whole=True)
+            part = 1.0 / self._places(way.hardware)
+            most = float(min(math.ceil(sum(shares.values()) / part + 1e-9), self._most(way.hardware) / part))
+            self.program.column(x, cost=0.0 if self.seeks else part * way.own, low=0.0, high=most, whole=True)
             self.program.column(z, low=0.0, high=1.0, whole=True)
-            self.program.row(f"load {node} {way.name}", {**shares, x: -1.0}, high=0.0)
+            self.program.row(f"load {node} {way.name}", {**shares, x: -part}, high=0.0)
             self.program.row(f"in use {node} {way.name}", {x: 1.0, z: -most}, high=0.0)
-            of_hardware.setdefault(way.hardware, {})[x] = 1.0
+            of_hardware.setdefault(way.hardware, {})[x] = part
             batches.setdefault((node, way.variant, way.hardware), {})[z] = 1.0
-            paid[x] = way.money
+            paid[x] = part * way.money
         for hardware, servers in of_hardware.items():
             if math.isfinite(self._most(hardware)):
                 self.program.row(f"servers {hardware}", servers, high=self._most(hardware))

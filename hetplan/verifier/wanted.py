@@ -52,23 +52,23 @@ def check_capacity(facts: Facts, flows: Mapping[str, Flow], period: str) -> Iter
     for worker in facts.plan.workers:
         if worker.period == period:
             for name, taken in busy(worker, work).items():
-                room = _to_be_used(facts, worker) if taken > 0.0 else 0.0
+                room = _to_be_used(facts, worker, name) if taken > 0.0 else 0.0
                 if taken > room * (1.0 + FEASIBILITY):
                     text = f"{name} keeps {taken:.6g} machines busy at the promised rate, {room:g} are there for it"
                     yield Violation("capacity", f"workers.{worker.id}", text)
 
 
-def _to_be_used(facts: Facts, worker: Worker) -> float:
+def _to_be_used(facts: Facts, worker: Worker, queue: str) -> float:
     """Machines of a group that may be busy: without the share, and the part of the servers, that are kept free.
 
-    `spare` instances are kept free by all groups together that run the same.
+    `spare` instances are kept free by all together that run the same as what the queue serves.
     """
     share, spare = 1.0 - option(facts.plan, "headroom", 0.0), option(facts.plan, "spare", 0.0)
-    if not spare:
+    if not spare or not worker.loads:
         return share * worker.count
-    alike = facts.alike[runs_alike(worker)]
-    free = spare / max((load.instances for load in worker.loads), default=1)
-    return share * max(worker.count - free * worker.count / max(alike, 1), 0.0)
+    load = next((load for load in worker.loads if load.id == queue), worker.loads[0])
+    alike = facts.alike[runs_alike(worker, load)]
+    return share * max(worker.count - spare * worker.count / max(alike, 1), 0.0)
 
 
 def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
@@ -82,7 +82,7 @@ def largest_rates(facts: Facts, flows: Mapping[str, Flow]) -> dict[str, float]:
             for queue, unit in busy(worker, flow.work).items():
                 if unit > 0.0:
                     others = taken[queue] - rates[name] * unit
-                    most[name] = min(most[name], (_to_be_used(facts, worker) - others) / unit)
+                    most[name] = min(most[name], (_to_be_used(facts, worker, queue) - others) / unit)
     return most
 
 

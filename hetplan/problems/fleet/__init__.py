@@ -27,7 +27,7 @@ With a state that has s_o machines, r_ao of them of a, the first period follows 
 `repeats` times that it comes, once ``sum_o c_o start_o (R_o + N_o0 - s_o)+`` is paid, and ``sum (x_ao0 - r_ao)+`` is at
 most `limits.moves`.
 
-A machine serves one application, and keeps it when others fail. Applications of the question `variants` may share
+A machine serves one application, and keeps it when others fail. Applications of `variants`, or of pipelines, may share
 machines afterwards (`together`).
 
 The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),

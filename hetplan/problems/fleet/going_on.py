@@ -108,8 +108,8 @@ def _dealt_out(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingO
     fewest, samples = dict[Situation, Counter[Content]](), dict[Content, Load]()
     for situation in (one for one in wish.situations if one.keep > 0):
         plan = part.fewest(left_of(wish, part, machines, situation), rate * situation.keep)
-        if plan is None:
-            return None
+        if plan is None or any(len(worker.loads) != 1 for worker in plan.workers):
+            return None  # what steps share is not dealt out
         fewest[situation] = Counter[Content]()
         for worker in plan.workers:
             fewest[situation][_content(worker)] += worker.count

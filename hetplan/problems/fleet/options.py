@@ -36,7 +36,8 @@ class FleetOptions(Options):
         default=500, ge=1, description="programs of one application in one period, after which prices are as they are"
     )
     share: bool = Field(
-        default=True, description="whether applications of the question variants may share machines where loads fit"
+        default=True,
+        description="whether applications of variants, or of pipelines, may share machines where loads fit",
     )
     levers: bool = Field(default=True, description="whether the bill says what each way to buy saves")
     look: bool = Field(

@@ -1,7 +1,7 @@
 """Machines that applications share: looked for after each application has its machines.
 
-A machine of the question `variants` holds what fits by all that its loads need, of several applications too. So those
-applications are asked as one, period by period, for a plan on all their machines, then on one fewer, and one fewer
+A machine of the question `variants`, or `pipeline`, holds what fits by all that its loads need, of several applications
+too. So those applications of one question are asked as one, period by period, for a plan on all their machines, then on one fewer, and one fewer
 again, the dearest first, as long as their question carries all rates on them, and after each failure what is kept.
 What is rented, and what is paid for ahead, follows. A machine goes over to other loads after a failure only where they
 are loaded soon.
@@ -29,6 +29,8 @@ from hetplan.profiles.plan_parts import Part as PlanPart
 
 __all__ = ["used_in", "with_sharing"]
 
+SHARING = ("variants", "pipeline")
+"""Questions whose machines hold several applications; where both could, those of the first do."""
 NAME = 40
 """Names of all applications are joined up to so many letters, to name the machines that they share."""
 
@@ -75,15 +77,18 @@ def used_in(found: Found, p: int) -> dict[str, list[float]]:
 
 
 def _sharers(found: Found, parts: Mapping[str, Part]) -> list[Application]:
-    """The applications that may share: of the question `variants`, asked in the same way."""
+    """The applications that may share: of one of the questions that can, asked in the same way."""
     wish, limits = found.wish, found.wish.inputs.slo.limits
     least = any(low for low, _ in limits.instances.values())
     least |= any(one.least or one.share is not None for one in limits.offers.values())
     if not wish.options.share or wish.stated or wish.goal != "cost" or limits.moves is not None or least:
         return []
-    own = [app for app in wish.apps if app.question == "variants" and isinstance(parts[app.name], Table)]
-    asked = [wish.options.parts.get(app.name, {}) for app in own]
-    return own if all(one == asked[0] for one in asked) else []
+    for question in SHARING:
+        own = [app for app in wish.apps if app.question == question and isinstance(parts[app.name], Table)]
+        asked = [wish.options.parts.get(app.name, {}) for app in own]
+        if len(own) > 1 and all(one == asked[0] for one in asked):
+            return own
+    return []
 
 
 def _joined(parts: Mapping[str, Part], rates: Mapping[str, float]) -> Table:

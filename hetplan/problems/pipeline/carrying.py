@@ -108,8 +108,12 @@ def without_outdone(
 
 
 def _price(task: Task, fleet: Fleet) -> Vector:
-    """Of one server of each configuration; under several offers, at the cheapest."""
-    cheapest = {g: (fleet.offers_of(g)[0].price or 0) / NANO for g in set(task.hardware.tolist()) if fleet.is_split(g)}
+    """Of one server of each configuration, or its place there; under several offers, at the cheapest."""
+    cheapest = {
+        g: (fleet.offers_of(g)[0].price or 0) / NANO / fleet.places[g]
+        for g in set(task.hardware.tolist())
+        if fleet.is_split(g)
+    }
     return np.array([cheapest.get(g, own) for g, own in zip(task.hardware.tolist(), task.cost.tolist(), strict=True)])
 
 
@@ -179,10 +183,12 @@ def more_servers(problem: Pipelines, trees: Sequence[Tree], found: Sequence[Plac
     need = np.zeros(len(fleet.hardware))
     for tree, counts in zip(trees, found, strict=True):
         np.add.at(need, np.concatenate([task.hardware for task in tree.tasks]), counts)
-    changed = [g for g in range(len(fleet.hardware)) if need[g] > fleet.most[g]]
+    places = np.array(fleet.places)
+    need, most = np.ceil(need / places), fleet.most / places
+    changed = [g for g in range(len(fleet.hardware)) if need[g] > most[g]]
     if not changed:
         return
-    total, now = float(need.sum()), float(fleet.most[np.isfinite(fleet.most)].sum())
+    total, now = float(need.sum()), float(most[np.isfinite(most)].sum())
     if len(fleet.hardware) == 1:
         yield change(f"slo.limits.instances.{fleet.hardware[0]}", now, total, "servers")
         return

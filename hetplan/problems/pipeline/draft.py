@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -65,7 +65,7 @@ def nothing_to_do(problem: Pipelines) -> Draft:
 
 def draft(problem: Pipelines, found: Solved) -> Draft:
     """The plan of a choice."""
-    found, routing_of, notices = _routed(problem, found)
+    found, routing_of, notices = _routed(problem, _filled(problem, found))
     workers, seats = _wanted(problem, found)
     routing: dict[str, tuple[Route, ...]] = {}
     dispatch: dict[str, Dispatch] = {}
@@ -116,34 +116,94 @@ def _actions(problem: Pipelines, workers: Sequence[Worker]) -> tuple[Action, ...
 
 
 def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seats]]:
-    """Worker groups that are wanted: one per configuration and offer in use."""
+    """Worker groups that are wanted: one per configuration and offer in use; of servers that are shared, alike ones."""
     fleet, names = problem.wish.fleet, Names(problem.running, alike=_place)
-    left = {(g, offer.id): offer.stock for g in range(len(fleet.hardware)) for offer in fleet.offers_of(g)}
+    left = {
+        (g, offer.id): fleet.places[g] * offer.stock for g in range(len(fleet.hardware)) for offer in fleet.offers_of(g)
+    }
     shared_out = _evenly(problem, found, left) if problem.options.offers == "evenly" else Counter[Seat]()
     wanted: list[Worker] = []
-    seats: list[_Seats] = []
-    for (tree, _), counts in zip(found.forest, found.counts, strict=True):
-        own, start = _Seats(), 0
+    groups: list[dict[tuple[int, int], list[tuple[str, float]]]] = []
+    on_shared: dict[tuple[int, str | None], dict[tuple[int, int, int], int]] = {}
+    for number, ((tree, _), counts) in enumerate(zip(found.forest, found.counts, strict=True)):
+        own: dict[tuple[int, int], list[tuple[str, float]]] = {}
+        start = 0
         for t, task in enumerate(tree.tasks):
             for c in range(task.size):
                 need, g = int(counts[start + c]), int(task.hardware[c])
-                load = _load(problem, tree, t, c)
-                groups: list[tuple[str, float]] = []
+                own[t, c] = []
                 for offer in fleet.offers_of(g):
                     taken = int(min(need, left[g, offer.id]))
                     if shared_out:
                         taken = shared_out[(tree.app, t, c), offer.id]
-                    if taken > 0:
-                        left[g, offer.id] -= taken
-                        need -= taken
-                        group = Worker(id="any", hardware=fleet.hardware[g], offer=offer.id, count=taken, loads=(load,))
-                        wanted.append(names.named(group))
-                        groups.append((wanted[-1].loads[0].id, float(taken)))
-                total = sum(part for _, part in groups)
-                own.of[t, c] = [(name, part / total) for name, part in groups]
+                    if taken <= 0:
+                        continue
+                    left[g, offer.id] -= taken
+                    need -= taken
+                    if fleet.places[g] > 1:
+                        on_shared.setdefault((g, offer.id), {})[number, t, c] = taken
+                        continue
+                    load = _load(problem, tree, t, c)
+                    group = Worker(id="any", hardware=fleet.hardware[g], offer=offer.id, count=taken, loads=(load,))
+                    wanted.append(names.named(group))
+                    own[t, c].append((wanted[-1].loads[0].id, float(taken)))
             start += task.size
-        seats.append(own)
-    return wanted, seats
+        groups.append(own)
+    for worker, seats in _shared(problem, found, on_shared):
+        wanted.append(names.named(worker))
+        for load, (number, t, c), many in zip(wanted[-1].loads, seats, seats.values(), strict=True):
+            groups[number][t, c].append((load.id, float(many * worker.count)))
+    return wanted, [_Seats({seat: _in_parts(loads) for seat, loads in own.items()}) for own in groups]
+
+
+def _in_parts(loads: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    total = sum(part for _, part in loads)
+    return [(name, part / total) for name, part in loads]
+
+
+def _shared(
+    problem: Pipelines, found: Solved, on_shared: Mapping[tuple[int, str | None], Mapping[tuple[int, int, int], int]]
+) -> Iterator[tuple[Worker, Mapping[tuple[int, int, int], int]]]:
+    """Servers that steps share, and how many places each step's configuration has on one of them."""
+    if not on_shared:
+        return
+    from hetplan.problems.pipeline.places import on_servers
+
+    fleet, had = problem.wish.fleet, Counter[int]()
+    for (g, offer), seats in on_shared.items():
+        least = max(int(fleet.least[g]) - had[g], 0)
+        for holds, count in on_servers(seats, fleet.places[g], least=least):
+            had[g] += count
+            loads = []
+            for (number, t, c), many in holds.items():
+                load = _load(problem, found.forest[number][0], t, c)
+                loads.append(load.model_copy(update={"instances": many * load.instances}))
+            own = {"hardware": fleet.hardware[g], "offer": offer, "count": count, "loads": tuple(loads)}
+            yield Worker(id="any", queue="per-load" if len(loads) > 1 else "shared", **own), holds
+
+
+def _filled(problem: Pipelines, found: Solved) -> Solved:
+    """With what is free on shared servers, which are paid anyway: each place goes where servers are busiest."""
+    fleet = problem.wish.fleet
+    if not fleet.is_shared or fleet.moves is not None or fleet.resources:
+        return found
+    counts = [own.copy() for own in found.counts]
+    hardware = [np.concatenate([task.hardware for task in tree.tasks]) for tree, _ in found.forest]
+    use = [
+        np.concatenate(
+            [load / task.qps for task, load in zip(tree.tasks, loads_of(tree, levels, n, tree.demand), strict=True)]
+        )
+        for (tree, levels), n in zip(found.forest, found.shares, strict=True)
+    ]
+    for g, places in enumerate(fleet.places):
+        total = int(sum(own[on == g].sum() for own, on in zip(counts, hardware, strict=True)))
+        paid = max(-(-total // places), int(fleet.least[g])) if places > 1 else 0
+        for _ in range(places * paid - total):
+            busy = [np.where((on == g) & (own > 0), u / np.maximum(own, 1), -1.0)
+                    for own, on, u in zip(counts, hardware, use, strict=True)]  # fmt: skip
+            which = max(range(len(busy)), key=lambda n: float(busy[n].max()))
+            counts[which][int(np.argmax(busy[which]))] += 1
+    return replace(found, counts=counts)
 
 
 def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | None], float]) -> Counter[Seat]:

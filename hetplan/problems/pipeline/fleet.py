@@ -1,9 +1,15 @@
-"""The servers that pipelines may use: how many of which hardware, at which price, and what runs on them now."""
+"""The servers that pipelines may use: how many of which hardware, at which price, and what runs on them now.
+
+A server that several steps may share is cut into *places*, all alike: as many as the largest of the runs there fits in.
+A place has its part of each resource, and runs instances of one step. So whatever is planned for servers is planned for
+places; which of them are on one server is settled at the end (`draft`). Where a run takes a whole server, or servers
+are not shared, a server is one place.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +41,8 @@ class OfferOf:
 
 @dataclass(frozen=True)
 class Fleet:
-    """S_g and its prices. Hardware with several offers is paid per offer, other hardware per server."""
+    """S_g (in places) and its prices. Hardware that is shared, or has several offers, is paid by whole servers of each
+    offer; other hardware by what runs on it."""
 
     hardware: tuple[str, ...]
     least: NDArray[np.float64]
@@ -48,26 +55,37 @@ class Fleet:
     running: Counter[Placed]
     listed: tuple[bool, ...]
     inputs: Inputs
+    places: tuple[int, ...] = ()
+    """How many there are on one server of each hardware."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether steps may share some server."""
+        return any(n > 1 for n in self.places)
 
     def offers_of(self, hardware: int) -> list[OfferOf]:
         """The offers of one hardware, cheapest first."""
         return sorted((o for o in self.offers if o.hardware == hardware), key=lambda o: (o.price or 0, o.id or ""))
 
     def is_split(self, hardware: int) -> bool:
-        """Whether the hardware is to be had under several offers."""
-        return len(self.offers_of(hardware)) > 1
+        """Whether its servers are counted by themselves: they are shared, or to be had under several offers."""
+        return self.places[hardware] > 1 or len(self.offers_of(hardware)) > 1
 
     def price_of(self, run: Run) -> Price:
         """What one server with this run costs; nothing where the offers are priced one by one, or not at all."""
-        offers = self.offers_of(self.hardware.index(run.hardware))
-        if run.price_per_hour is None and (len(offers) != 1 or offers[0].price is None):
+        g = self.hardware.index(run.hardware)
+        offers = self.offers_of(g)
+        if run.price_per_hour is None and (self.is_split(g) or offers[0].price is None):
             return Price(0)
         return price_of(self.inputs.profile, run, offers[0].id)
 
     def instances_of(self, run: Run) -> int:
-        """How many instances of a run one server holds; one where it is paid by the slice."""
-        shared = self.price_of(run).share is not None
-        return 1 if shared else instances_on(run, self.inputs.profile.hardware[run.hardware])
+        """How many instances of a run one place holds; one where it is paid by the slice."""
+        g = self.hardware.index(run.hardware)
+        return 1 if self.price_of(run).share is not None else self._on_a_server(run) // self.places[g]
+
+    def _on_a_server(self, run: Run) -> int:
+        return instances_on(run, self.inputs.profile.hardware[run.hardware])
 
     def too_large(self, run: Run) -> str:
         """Why one server cannot hold a run ("" when it can)."""
@@ -78,14 +96,31 @@ class Fleet:
         return ""
 
 
-def read_fleet(inputs: Inputs, faults: Faults) -> Fleet:
-    """The servers of the files; hardware that no variant runs on is left out."""
+def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
+    """How many places there are on a server: as many as the largest run of these tasks fits in; one, if any is paid by
+    itself or by the slice."""
+    profile = inputs.profile
+    if any(offer.per is not None for offer in profile.offers.values() if offer.hardware == hardware):
+        return 1
+    runs = [
+        run
+        for variant in profile.variants.values()
+        for run in variant.runs
+        if variant.task in tasks and run.hardware == hardware and run.latency is not None
+    ]
+    return min((instances_on(run, profile.hardware[hardware]) for run in runs), default=1)
+
+
+def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet:
+    """The servers of the files; hardware that no variant runs on is left out. `shared`: steps may share a server."""
     profile, limits = inputs.profile, inputs.slo.limits
     run_on = {run.hardware for variant in profile.variants.values() for run in variant.runs}
     unknown = sorted(set(limits.instances) - set(profile.hardware))
     for name in unknown:
         faults.in_slo(f"$.limits.instances.{name}", "there is no such hardware", "Name one of the profile's.")
+    tasks = _tasks_of(inputs) if shared else set[str]()
     names: list[str] = []
+    places: list[int] = []
     least: list[float] = []
     most: list[float] = []
     offers: list[OfferOf] = []
@@ -95,13 +130,14 @@ def read_fleet(inputs: Inputs, faults: Faults) -> Fleet:
         own = [(o, offer) for o, offer in profile.offers.items() if offer.hardware == name]
         stock = sum(np.inf if offer.stock is None else offer.stock for _, offer in own) if own else np.inf
         low, high = limits.instances.get(name, (0, None))
-        place = len(names)
+        place, many = len(names), _places_on(inputs, name, tasks) if shared else 1
         offers += [
             OfferOf(o, place, offer.price_per_hour, np.inf if offer.stock is None else offer.stock) for o, offer in own
         ] or [OfferOf(None, place, None, np.inf)]
         names.append(name)
+        places.append(many)
         least.append(float(low))
-        most.append(min(stock, np.inf if high is None else float(high)))
+        most.append(many * min(stock, np.inf if high is None else float(high)))
         _check_offers(inputs, name, [offer.currency for _, offer in own], [o.per for _, o in own], faults)
     if not np.isfinite(most).all() and limits.cost_per_hour is None:
         free = [name for name, limit in zip(names, most, strict=True) if not np.isfinite(limit)]
@@ -124,7 +160,14 @@ def read_fleet(inputs: Inputs, faults: Faults) -> Fleet:
         running=placed(inputs.state.workers if inputs.state is not None else ()),
         listed=tuple(name in limits.instances for name in names),
         inputs=inputs,
+        places=tuple(places),
     )
+
+
+def _tasks_of(inputs: Inputs) -> set[str]:
+    """The tasks of all steps that are asked for."""
+    asked = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None}
+    return {node.task for name, one in inputs.profile.pipelines.items() if name in asked for node in one.nodes.values()}
 
 
 def placed(workers: Iterable[Worker]) -> Counter[Placed]:

@@ -380,10 +380,12 @@ def _limit_leveled(parts: _Leveled, fleet: Fleet, asked: Asked, costs: dict[int,
     for g, blocks in parts.servers.items():
         x, price = (np.concatenate(side) for side in zip(*blocks, strict=True))
         if fleet.is_split(g):
-            price = np.full(x.size, (fleet.offers_of(g)[0].price or 0) / 1e9)
+            price = np.full(x.size, (fleet.offers_of(g)[0].price or 0) / 1e9 / fleet.places[g])
         if np.isfinite(fleet.most[g]) and not asked.free:
-            m.add(m.rows(f"servers {fleet.hardware[g]}", ["all"], upper=fleet.most[g], equation="(6)"), x, 1.0)
+            row = m.rows(f"servers {fleet.hardware[g]}", ["all"], upper=fleet.most[g] / fleet.places[g], equation="(6)")
+            m.add(row, x, 1.0 / fleet.places[g])
         if budget is not None:
             m.add(budget, x, price)
         if asked.goal in ("servers", "cost"):
-            costs.update(zip(x.tolist(), (np.ones(x.size) if asked.goal == "servers" else price).tolist(), strict=True))
+            one = np.full(x.size, 1.0 / fleet.places[g])
+            costs.update(zip(x.tolist(), (one if asked.goal == "servers" else price).tolist(), strict=True))

@@ -25,6 +25,7 @@ SIZE = (
     "nothing simulated; auto: the least headroom with which a few counted queries show that the wish is kept, and "
     "fresh seeds confirm it; simulated: the same by long simulations, from `headroom` up"
 )
+MACHINES = "whether different steps may share a server where their resources fit together"
 Quantile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 
 
@@ -61,6 +62,7 @@ class PipelineOptions(Options):
         description="of several offers of a hardware, each step's servers are of the cheapest first, or of all in "
         "proportion to their stock: a lost zone then takes some of every step",
     )
+    machines: Literal["shared", "whole"] = Field(default="whole", description=MACHINES)
     ewma_com: float = Field(
         default=1.6, gt=0, description="centre of mass of the moving average that forecasts from demand.history_qps"
     )
@@ -96,6 +98,7 @@ class ConfigOptions(_Chosen):
         description="whole servers are looked for among all configurations, or (sooner) among those that are worth "
         "most where servers may be in parts; the gap to the best accuracy with servers in parts is said",
     )
+    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
     prefixes: int = Field(
         default=20_000, ge=1, description="with more prefixes of configurations than this, latency levels are used"
     )
@@ -112,6 +115,8 @@ class PaperOptions(_Chosen):
 
 class BudgetOptions(_Chosen):
     """`budget`: one latency level per step; safe under any router, and the form for large clusters."""
+
+    machines: Literal["shared", "whole"] = Field(default="shared", description=MACHINES)
 
     levels: int = Field(default=8, ge=2, le=64, description="latency levels per step")
     passes: int = Field(

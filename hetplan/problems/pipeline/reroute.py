@@ -69,6 +69,11 @@ def _running(problem: Pipelines) -> list[Places]:
             remedy="Give the previous plan (--from plan.json, start=plan).",
         )
     placed = Counter[tuple[object, ...]]()
+    if any(len(worker.loads) > 1 for worker in problem.start.workers):
+        raise InputError.one(
+            file="plan", path="$.workers", why="steps share its servers; new routes are made for servers of one step",
+            remedy="Plan again, with --state; or make that plan with --set machines=whole.",
+        )  # fmt: skip
     for worker in problem.start.workers:
         for load in worker.loads:
             placed[load.app, load.node, load.variant, worker.hardware, load.serve.max_batch, load.instances] += (

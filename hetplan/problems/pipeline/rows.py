@@ -6,7 +6,7 @@ the rows on them are alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -143,22 +143,15 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
     hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
     cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
     x = np.concatenate(found.x)
-    split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g)]
+    rented = _rent(m, x, hardware, fleet, asked, found)
     for g, name in enumerate(fleet.hardware):
         mine = x[hardware == g]
-        lower, upper = (0.0, np.inf) if asked.free else (fleet.least[g], fleet.most[g])
+        lower, upper = (0.0, np.inf) if asked.free else (fleet.least[g], fleet.most[g] / fleet.places[g])
         if mine.size and (np.isfinite(upper) or lower > 0):
-            m.add(
-                m.rows(f"servers {name}", ["all"], lower=lower, upper=upper, unit="servers", equation="(3)"), mine, 1.0
-            )
-    if split:
-        offers = [offer for g in split for offer in fleet.offers_of(g)]
-        stock = [np.inf if asked.free else offer.stock for offer in offers]
-        found.rented = m.columns("rented", [offer.id or "" for offer in offers], upper=stock, unit="servers")
-        for g in split:
-            row = m.rows(f"offers {fleet.hardware[g]}", ["all"], lower=0.0, upper=0.0, unit="servers")
-            m.add(row, found.rented[[k for k, offer in enumerate(offers) if offer.hardware == g]], 1.0)
-            m.add(row, x[hardware == g], -1.0)
+            row = m.rows(f"servers {name}", ["all"], lower=lower, upper=upper, unit="servers", equation="(3)")
+            m.add(row, mine if fleet.places[g] == 1 else rented[g], 1.0)
+        if mine.size and lower > 0 and fleet.places[g] > 1:
+            m.add(m.rows(f"used {name}", ["all"], lower=lower, unit="places"), mine, 1.0)
     if not asked.free and fleet.budget is not None:
         row = m.rows("budget", ["all"], upper=fleet.budget, unit="per hour")
         _add_money(m, row, x, cost, found.rented, fleet)
@@ -168,16 +161,48 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
     if asked.servers_above is not None:
         found.one_more = m.columns(ONE_MORE, ["all"], upper=1.0, whole=True)
         row = m.rows("servers but for one", ["all"], upper=asked.servers_above, unit="servers")
-        m.add(row, x, 1.0)
+        m.add(row, *servers_of(x, hardware, found.rented, fleet))
         m.add(row, found.one_more, -1.0)
         m.offset += asked.servers_above
     for name, most in (("servers", asked.servers_most), ("cost", asked.cost_most)):
         if most is not None:
             row = m.rows(f"{name} so far", ["all"], upper=most)
             if name == "servers":
-                m.add(row, x, 1.0)
+                m.add(row, *servers_of(x, hardware, found.rented, fleet))
             else:
                 _add_money(m, row, x, cost, found.rented, fleet)
+
+
+def _rent(m: Builder, x: Places, hardware: Places, fleet: Fleet, asked: Asked, found: Servers) -> Mapping[int, Places]:
+    """Columns of the servers of each offer, for hardware whose servers are counted by themselves."""
+    split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g)]
+    if not split:
+        return {}
+    offers = [offer for g in split for offer in fleet.offers_of(g)]
+    stock = [np.inf if asked.free else offer.stock for offer in offers]
+    found.rented = m.columns(
+        "rented", [offer.id or "" for offer in offers], upper=stock, unit="servers",
+        whole=asked.whole and fleet.is_shared,
+    )  # fmt: skip
+    rented = {g: found.rented[[k for k, offer in enumerate(offers) if offer.hardware == g]] for g in split}
+    for g in split:
+        places = fleet.places[g]
+        most = 0.0 if places == 1 else np.inf  # of a server that is shared, places may be free
+        row = m.rows(f"offers {fleet.hardware[g]}", ["all"], lower=0.0, upper=most, unit="servers")
+        m.add(row, rented[g], float(places))
+        m.add(row, x[hardware == g], -1.0)
+    return rented
+
+
+def servers_of(x: Places, hardware: Places, rented: Places, fleet: Fleet) -> tuple[Places, Vector]:
+    """The columns that count servers: what is rented of those that are shared, else what runs on them."""
+    if not fleet.is_shared:
+        return x, np.ones(x.size)
+    places = np.array(fleet.places)
+    of = [g for g in range(len(fleet.hardware)) if fleet.is_split(g) for _ in fleet.offers_of(g)]
+    return np.concatenate([x[places[hardware] == 1], rented[places[of] > 1]]), np.ones(
+        int((places[hardware] == 1).sum() + (places[of] > 1).sum())
+    )
 
 
 def _add_money(m: Builder, row: Places, x: Places, cost: Vector, rented: Places, fleet: Fleet) -> None:
@@ -278,8 +303,12 @@ def add_goal(
 ) -> dict[int, float]:
     """Objective coefficients of the columns of servers, for goals that are about servers."""
     x = np.concatenate(found.x)
-    if asked.goal == "servers":
-        costs.update(dict.fromkeys((found.one_more if found.one_more.size else x).tolist(), 1.0))
+    if asked.goal == "servers" and found.one_more.size:
+        costs.update(dict.fromkeys(found.one_more.tolist(), 1.0))
+    elif asked.goal == "servers":
+        hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
+        columns, each = servers_of(x, hardware, found.rented, fleet)
+        costs.update(zip(columns.tolist(), each.tolist(), strict=True))
     elif asked.goal == "cost":
         cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
         costs.update(zip(x.tolist(), cost.tolist(), strict=True))

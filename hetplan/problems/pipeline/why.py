@@ -97,7 +97,8 @@ def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
     there = float(problem.wish.fleet.most.sum())
     if steps <= there:
         return None
-    why = f"capacity: {steps} steps need a server each, and there are {there:g}: no demand at all can be served"
+    each = "a place on a server" if problem.wish.fleet.is_shared else "a server"
+    why = f"capacity: {steps} steps need {each} each, and there are {there:g}: no demand at all can be served"
     return Infeasible(why=(why,), repairs=tuple(_more_servers(problem, ask)))
 
 

@@ -81,7 +81,7 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     faults.obstacles(ladder.pipeline(inputs))
     refuse(inputs.slo, REFUSED, faults)
     _judged(inputs, faults)
-    fleet = read_fleet(inputs, faults)
+    fleet = read_fleet(inputs, faults, shared=_may_share(inputs, options))
     rates = {name: _rate(name, app, options, faults) for name, app in inputs.slo.apps.items()}
     weights = _weights(inputs, rates, faults)
     trees, joins = [], {}
@@ -93,6 +93,14 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
             joins[name] = edges
     faults.settle()
     return Wish(tuple(trees), fleet, _goals(inputs, fleet, faults), joins, tuple(notices))
+
+
+def _may_share(inputs: Inputs, options: PipelineOptions) -> bool:
+    """Whether steps may share servers: not where branches meet again, nor where each offer gets its part of a step."""
+    asked = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None}
+    edges = [[edge.to for edge in one.edges] for name, one in inputs.profile.pipelines.items() if name in asked]
+    joined = any(len(set(to)) < len(to) for to in edges)
+    return options.machines == "shared" and options.offers == "in-turn" and not joined
 
 
 def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:

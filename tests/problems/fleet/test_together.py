@@ -178,3 +178,46 @@ def test_the_verifier_sees_what_is_wrong_of_machines_that_are_shared(what: str) 
     assert hp.verify(with_digest(hp.Plan.model_validate(said)), *files).ok
     _forged(said, what)
     assert not hp.verify(with_digest(hp.Plan.model_validate(said)), *files).ok
+
+
+def _pipelines(rates: Sequence[float]) -> tuple[Json, Json]:
+    """Two pipelines of two steps; an instance takes one card of a node of four."""
+    steps = ("see", "name", "read", "tell")
+    profile: Json = {
+        "format": "hetplan/profile/1.3",
+        "tasks": {step: {} for step in steps},
+        "hardware": {"node": {"kind": "gpu", "provides": {"gpu": 4}}},
+        "offers": {"node-od": {"hardware": "node", "price_per_hour": "8"}},
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [8, 16]}},
+        "variants": {
+            step: {"task": step, "quality": {"value": 0.9},
+                   "runs": [{"hardware": "node", "needs": {"gpu": 1}, "latency": "t"}]}
+            for step in steps
+        },
+        "pipelines": {
+            name: {
+                "nodes": {first: {"task": first}, last: {"task": last}}, "quality": {"rule": "product"},
+                "edges": [{"from": first, "to": last, "fanout": 1}],
+            }
+            for name, first, last in (("p", "see", "name"), ("q", "read", "tell"))
+        },
+    }  # fmt: skip
+    app: Json = {"latency": [{"percentile": 99, "max_ms": 200}], "demand": {"series": list(rates)}}
+    apps = {name: {**app, "runs": {"pipeline": one}} for name, one in (("left", "p"), ("right", "q"))}
+    horizon = {"period_s": 3600, "periods": len(rates)}
+    limits = {"instances": {"node": [0, 9]}}
+    return profile, {"format": "hetplan/slo/1.2", "horizon": horizon, "apps": apps, "limits": limits}
+
+
+def test_pipelines_share_nodes_and_are_played_so() -> None:
+    """One node carries all four steps, where each pipeline alone has a node of its own."""
+    files = _pipelines([60.0, 120.0])
+    plan = _solved(files).require()
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour == pytest.approx(8.0)
+    assert plan.bill.apps == pytest.approx({"left": 4.0, "right": 4.0})
+    assert _cost(_solved(files, share=False)) == pytest.approx(16.0)
+    assert hp.verify(plan, *files).ok
+    day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=1e4))
+    assert day.ok
+    assert min(found.value for found in day.in_time.values()) > 0.99

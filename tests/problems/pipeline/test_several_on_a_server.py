@@ -45,8 +45,8 @@ def documents(*, per: str | None = None, needs: dict[str, float] | None = None, 
     return profile, {"format": "hetplan/slo/1.0", "apps": {"a": app}, "limits": {"instances": {"node": [0, 9]}}}
 
 
-def planned(files: Docs, *, state: Any = None, **options: Any) -> hp.Plan:
-    outcome = hp.solve(*files, question="pipeline", state=state, options=options)
+def planned(files: Docs, *, state: Any = None, machines: str = "whole", **options: Any) -> hp.Plan:
+    outcome = hp.solve(*files, question="pipeline", state=state, options={"machines": machines, **options})
     assert outcome.exit_code == 0, outcome.violations
     plan = outcome.require()
     assert not hp.verify(plan, *files, state=state).violations
@@ -119,7 +119,9 @@ def test_many_groups_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch)
     plan["dispatch"]["a"]["backup"] = []
     asked, runs_alike = [], facts.runs_alike
     for room in (facts, wanted):
-        monkeypatch.setattr(room, "runs_alike", lambda worker: (asked.append(worker.id), runs_alike(worker))[1])
+        monkeypatch.setattr(
+            room, "runs_alike", lambda worker, load: (asked.append(worker.id), runs_alike(worker, load))[1]
+        )
     report = hp.verify(hp.Plan.model_validate(plan), *files)
     assert "instances" in {violation.code for violation in report.violations}
     assert groups < len(asked) < 10 * groups
