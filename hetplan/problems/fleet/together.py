@@ -1,10 +1,10 @@
 """Machines that applications share: looked for after each application has its machines.
 
 A machine of the question `variants`, or `pipeline`, holds what fits by all that its loads need, of several applications
-too. So those applications of one question are asked as one, period by period, for a plan on all their machines, then on one fewer, and one fewer
-again, the dearest first, as long as their question carries all rates on them, and after each failure what is kept.
-What is rented, and what is paid for ahead, follows. A machine goes over to other loads after a failure only where they
-are loaded soon.
+too. So those applications of one question are asked as one, period by period, for a plan on all their machines, then on
+one fewer, and one fewer again, the dearest first, as long as their question carries all rates on them, and after each
+failure what is kept. What is rented, and what is paid for ahead, follows. A machine goes over to other loads after a
+failure only where they are loaded soon.
 
 Nothing is shared beside a state, limits on moves, and least counts or shares of machines, which fewer machines may
 break. The bound of a fleet without sharing says nothing of one that shares: in it those applications count as free.

@@ -167,7 +167,8 @@ def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet
 def _tasks_of(inputs: Inputs) -> set[str]:
     """The tasks of all steps that are asked for."""
     asked = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None}
-    return {node.task for name, one in inputs.profile.pipelines.items() if name in asked for node in one.nodes.values()}
+    pipelines = [one for name, one in inputs.profile.pipelines.items() if name in asked]
+    return {node.task for one in pipelines for node in one.nodes.values() if node.task is not None}
 
 
 def placed(workers: Iterable[Worker]) -> Counter[Placed]:
