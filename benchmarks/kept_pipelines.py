@@ -1,19 +1,21 @@
 """Random pipelines by which the default size is judged: does its plan keep the wish, and how good is it?
 
-    python benchmarks/kept_pipelines.py [--cases 20] [--first 1] [--wide] [--json]
+    python benchmarks/kept_pipelines.py [--cases 20] [--first 1] [--wide | --nodes] [--json]
 
 Each case is a random tree of one to four steps, on one to twenty servers of one or two types, with a deadline of 2 to 5
 times the fastest way through, Poisson or in bursts (MMPP). It is solved by default and with `size=planned`, and both
 plans are played by five seeds that neither has seen. What is not kept by the default has to be refused (exit 3), and
 the best plan that a search over neighbours by simulation finds (free capacity, spare servers, room on paths) says what
 there was to be had. `--wide` varies more: percentiles from 50 to 99.9, tighter limits, service times that vary little
-or much, burstier and smoother arrivals, and every rule for late requests.
+or much, burstier and smoother arrivals, and every rule for late requests. `--nodes` has servers of several cards, which
+steps may share.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import statistics
 import sys
@@ -27,7 +29,7 @@ sys.path.append(str(ROOT))
 
 import hetplan as hp
 
-__all__ = ["Judged", "judged", "pipeline", "wide"]
+__all__ = ["Judged", "judged", "nodes", "pipeline", "wide"]
 
 Json = dict[str, Any]
 FRESH = 900_001
@@ -140,6 +142,24 @@ def wide(seed: int) -> tuple[Json, Json]:
     return profile, slo
 
 
+def nodes(seed: int) -> tuple[Json, Json]:
+    """The same on nodes of two to eight cards, paid whole, of which each instance takes one."""
+    profile, slo = pipeline(seed)
+    chance = random.Random(f"nodes {seed}")
+    cards = chance.choice([2, 4, 8])
+    for name in profile["hardware"]:
+        profile["hardware"][name]["provides"] = {"gpu": cards}
+        profile.setdefault("offers", {})[f"{name}-od"] = {
+            "hardware": name, "price_per_hour": str(cards * chance.choice([1, 2]))
+        }  # fmt: skip
+        most = slo["limits"]["instances"].get(name, [0, 0])[1]
+        slo["limits"]["instances"][name] = [0, math.ceil(most / cards) + 1]
+    for variant in profile["variants"].values():
+        for run in variant["runs"]:
+            run["needs"] = {"gpu": 1}
+    return profile, slo
+
+
 ARRIVALS = (
     {"process": "poisson"}, {"process": "gamma", "shape": 0.3}, {"process": "gamma", "shape": 3.0},
     {"process": "mmpp", "relative_rates": [0.5, 2.0], "stay_s": [4.0, 2.0]},
@@ -235,10 +255,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--no-neighbours", action="store_true")
     parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--nodes", action="store_true")
     given = parser.parse_args()
     rows, neighbours = [], () if given.no_neighbours else NEIGHBOURS
+    make = wide if given.wide else nodes if given.nodes else pipeline
     for case in range(given.first, given.first + given.cases):
-        rows.append(judged(case, neighbours=neighbours, make=wide if given.wide else pipeline))
+        rows.append(judged(case, neighbours=neighbours, make=make))
         if not given.json:
             print(rows[-1], flush=True)
     print(json.dumps({"rows": [asdict(row) for row in rows], **summary(rows)} if given.json else summary(rows)))

@@ -3,7 +3,7 @@
 import pytest
 
 import hetplan as hp
-from benchmarks.kept_pipelines import judged, pipeline, wide
+from benchmarks.kept_pipelines import judged, lost_by, nodes, pipeline, wide, worth
 from hetplan.planner.repairs import documents, edited
 
 FEW = (1, 3, 5, 15)
@@ -45,6 +45,24 @@ def test_a_plan_is_nearly_as_good_as_the_best_that_a_search_over_neighbours_find
     row = judged(case)
     assert row.best is not None
     assert row.quality >= row.best - 0.02
+
+
+def _cost(plan):
+    return next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case != 12 else ()) for case in (2, 4, 5, 8, 12)]
+)
+def test_sharing_servers_is_never_worse_and_is_kept(case):
+    """A step in places on unlike servers waits more: then servers of its own are the better plan (2, 8)."""
+    files = nodes(case)
+    shared, whole = (hp.solve(*files, options={"machines": one}).require() for one in ("shared", "whole"))
+    assert (-worth(shared)[0], _cost(shared)) <= (-worth(whole)[0] + 1e-9, _cost(whole) + 1e-9)
+    assert lost_by(shared, files) <= 0.01
+    assert hp.verify(shared, *files).ok
+    if case in (5, 12):
+        assert _cost(shared) < _cost(whole)
 
 
 @pytest.mark.slow

@@ -151,7 +151,26 @@ def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
             file="options", path="size", value=p.options.size, why="no simulator was handed in",
             remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
         )  # fmt: skip
-    return _Search(p, ask, way).found()
+    found = _Search(p, ask, way).found()
+    return _better_apart(p, ask, way, found) if p.wish.fleet.is_shared else found
+
+
+def _better_apart(p: Pipelines, ask: Ask, way: Way, shared: Draft | Infeasible) -> Draft | Infeasible:
+    """The plan on shared servers, if it is better than one with servers of each step's own; else that one.
+
+    Places of a step on unlike servers wait apart, and so need more room than as many on alike ones.
+    """
+    options = p.options.model_copy(update={"machines": "whole"})
+    whole = Pipelines(p.inputs, read_wish(p.inputs, options), options, p.formulation, p.start, p.tools)
+    if whole.wish.fleet.most.sum() < sum(len(tree.tasks) for tree in whole.served):
+        return shared
+    apart = _Search(whole, ask, way).found()
+    if not isinstance(apart, Draft) or apart.target_missed:
+        return shared
+    missed = not isinstance(shared, Draft) or bool(shared.target_missed)
+    if not missed and isinstance(shared, Draft) and _worth(p, shared) < _worth(p, apart):
+        return shared
+    return replace(apart, chosen={**apart.chosen, "machines": "whole"})
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room) -> Draft | Infeasible:
