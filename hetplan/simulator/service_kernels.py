@@ -341,6 +341,16 @@ def _first_idle(world: World, target: int) -> int:
 
 
 @part
+def _has_idle(world: World, route: int) -> bool:
+    """Whether any station of a route could begin something now."""
+    record = world.parts[route]["route"]
+    for target in range(record["target0"], record["target0"] + record["targets"]):
+        if _first_idle(world, target) >= 0:
+            return True
+    return False
+
+
+@part
 def _pull_in_order(world: World, route: int) -> None:
     """First come, first served: the oldest job to the first idle station, in the order of the route's targets."""
     record = world.parts[route]["route"]
@@ -422,7 +432,10 @@ def _drop_hopeless_everywhere(world: World, route: int) -> None:
 
 @part
 def _pull_matching(world: World, route: int) -> None:
-    """Match the oldest waiting jobs with all stations; those whose mate is idle start, the others stay."""
+    """Match the oldest waiting jobs with all stations; those whose mate is idle start, the others stay.
+
+    Where no station is idle none can start: nothing is matched.
+    """
     record, clock = world.parts[route]["route"], world.clock[0]
     side, types = clock["side"], clock["types"]
     at, size = clock["reals"], REAL_ROWS * side
@@ -433,6 +446,8 @@ def _pull_matching(world: World, route: int) -> None:
     wholes = world.indices[clock["wholes"] : clock["wholes"] + WHOLE_ROWS * side].reshape((WHOLE_ROWS, side))
     if world.parts[world.parts[record["lane"]]["lane"]["row"]]["app"]["late"] != SERVE_LATE:
         _drop_hopeless_everywhere(world, route)
+    if not _has_idle(world, route):
+        return
     instances = _list_instances(world, route, reals, wholes)
     if instances == 0:
         return
