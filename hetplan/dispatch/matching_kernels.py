@@ -274,10 +274,10 @@ def soonest_first(ends: Floats, chosen: Integers, columns: int, ordered: Integer
             ordered[before] = ordered[before - 1]
             before -= 1
         ordered[before] = instance
+    apart = True
     for place in range(1, columns):
-        if not ends[ordered[place - 1]] < ends[ordered[place]]:
-            return False
-    return True
+        apart = apart and ends[ordered[place - 1]] < ends[ordered[place]]
+    return bool(apart)
 
 
 @part
