@@ -366,9 +366,7 @@ def figures_of(
         empty = dict.fromkeys(percentiles, math.nan)
         nan, nothing = math.nan, responses_of([])
         return AppFigures(0, nan, empty, nan, nan, nan, nan, nan, 0.0, 0.0, 0, nothing)
-    status, arrival, finish, quality = (
-        column[mine] for column in (every.status, every.arrival, every.finish, every.quality)
-    )
+    status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
     served = status == 1
     response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
     in_time = served & (finish <= every.deadline[mine] + LATE_SLACK_MS)

@@ -1,4 +1,4 @@
-"""The records of a run's queries, written and read in one pass over them: a pass per field takes several times as long."""
+"""The records of a run's queries, written and read in one pass: a pass per field takes several times as long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fill(queries: Rows, order: Integers, app: Small, kind: Small, arrival: Float
         record["deadline"] = deadline[query]
         record["finish"] = np.nan
         record["quality"] = 0.0
-    return order.shape[0]
+    return int(order.shape[0])
 
 
 @kernel
@@ -46,4 +46,4 @@ def split(
         deadline[place] = record["deadline"]
         finish[place] = record["finish"]
         quality[place] = record["quality"]
-    return queries.shape[0]
+    return int(queries.shape[0])
