@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 
 from hetplan.compiled import bare_kernel, part
 
-__all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "Seen", "assign", "match", "pair_off", "scratch"]
+__all__ = [
+    "IDLE",
+    "Costs",
+    "Floats",
+    "Integers",
+    "Scratch",
+    "Seen",
+    "assign",
+    "match",
+    "pair_off",
+    "pair_quickly",
+    "scratch",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -373,9 +385,6 @@ def pair_off(seen: Seen, costs: Costs, mates: Integers, room: Scratch) -> None:
     queries, cost, whole = seen.queries, room[0], room[2]
     chosen = whole[4]
     columns = candidates(queries, seen.first, seen.ends_ms, merge, chosen)
-    if seen.kind[0] == seen.kind[-1] and columns <= queries and pair_in_turn(seen, costs, columns, mates, room):
-        late_stand_back(seen, limit_ms, mates, whole[1])
-        return
     write_costs(seen, costs, chosen, columns, cost)
     assign_rows(min(queries, columns), max(queries, columns), room)
     if queries <= columns:
@@ -391,8 +400,22 @@ def pair_off(seen: Seen, costs: Costs, mates: Integers, room: Scratch) -> None:
         late_stand_back(seen, limit_ms, mates, whole[1])
 
 
+@part
+def pair_quickly(seen: Seen, costs: Costs, mates: Integers, room: Scratch) -> None:
+    """The same pairs as `pair_off`, which is called where `pair_in_turn` does not do.
+
+    It pays where queues are long. (In one function with it `pair_off` is not inlined, and each call takes longer.)
+    """
+    if seen.queries > 1 and seen.kind[0] == seen.kind[-1]:
+        columns = candidates(seen.queries, seen.first, seen.ends_ms, costs[3], room[2][4])
+        if columns <= seen.queries and pair_in_turn(seen, costs, columns, mates, room):
+            late_stand_back(seen, costs[2], mates, room[2][1])
+            return
+    pair_off(seen, costs, mates, room)
+
+
 assign = bare_kernel(assign_rows)
 """`assign_rows` for Python to call."""
 
-match = bare_kernel(pair_off)
-"""`pair_off` for Python to call."""
+match = bare_kernel(pair_quickly)
+"""`pair_quickly` for Python to call."""

@@ -100,9 +100,10 @@ class RunResult:
         from hetplan.simulator.record_kernels import split
 
         count = len(self.queries)
-        whole, real = np.empty((2, count), np.int32), np.empty((4, count))
-        split(self.queries, *whole, *real)
-        return Columns(*whole, *real)
+        app, status = np.empty(count, np.int32), np.empty(count, np.int32)
+        arrival, deadline, finish, quality = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
+        split(self.queries, app, status, arrival, deadline, finish, quality)
+        return Columns(app, status, arrival, deadline, finish, quality)
 
 
 def query_rows(streams: Sequence[Stream], builder: WorldBuilder, world: World) -> Rows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hetplan.compiled import part
-from hetplan.dispatch.matching_kernels import IDLE, Seen, pair_off
+from hetplan.dispatch.matching_kernels import IDLE, Seen, pair_quickly
 from hetplan.simulator.draw_kernels import FAILURES, SERVICE, draw_exponential, draw_normal, draw_uniform
 from hetplan.simulator.job_kernels import MEMORY_MS, append_job, flag_route, give_up, mark, remove_job, watch
 from hetplan.simulator.route_kernels import can_catch_up, cell_of, is_open, predicted_ms
@@ -461,7 +461,7 @@ def _pull_matching(world: World, route: int) -> None:
         wholes[FIRST, : kinds + 1], wholes[KIND, :instances], reals[ENDS, :instances],
     )  # fmt: skip
     costs = (reals[WEIGHT, :kinds], reals[LATE_COST, :kinds], record["limit"], record["merge"] == 1)
-    pair_off(seen, costs, mates, (cost, reals, wholes))
+    pair_quickly(seen, costs, mates, (cost, reals, wholes))
     for place in range(queries):
         instance = mates[place]
         if instance < 0 or reals[ENDS, instance] != IDLE:
