@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 
 from hetplan.compiled import bare_kernel, part
 
-__all__ = ["IDLE", "Costs", "Floats", "Integers", "Scratch", "Seen", "assign", "match", "pair_off", "scratch"]
+__all__ = [
+    "IDLE",
+    "Costs",
+    "Floats",
+    "Integers",
+    "Scratch",
+    "Seen",
+    "assign",
+    "match",
+    "pair_off",
+    "pair_quickly",
+    "scratch",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -46,6 +58,15 @@ IDLE = -1.0
 
 LANES = 4
 """Columns come in multiples of this, so that compiled loops over them have no odd ones left to do one by one."""
+
+APART = 1e-9
+"""Times the cost of a late pair: sums that differ by less may be told apart by rounding errors alone."""
+
+MOST_LATE = 1e6
+"""Times the cost of a pair that is just in time: where a late one costs more, rounding errors may be as large."""
+
+MOST_LENGTHS = 16
+"""Services of more lengths are not told apart without a matching."""
 
 
 def scratch(instances: int, window: int) -> Scratch:
@@ -256,6 +277,104 @@ def late_stand_back(seen: Seen, limit_ms: float, mates: Integers, taken: Integer
 
 
 @part
+def soonest_first(ends: Floats, chosen: Integers, columns: int, ordered: Integers) -> bool:
+    """Write instances in the order in which they will be free; whether no two will be so at the same time."""
+    for place in range(columns):
+        instance = chosen[place]
+        before = place
+        while before > 0 and ends[ordered[before - 1]] > ends[instance]:
+            ordered[before] = ordered[before - 1]
+            before -= 1
+        ordered[before] = instance
+    apart = True
+    for place in range(1, columns):
+        apart = apart and ends[ordered[place - 1]] < ends[ordered[place]]
+    return bool(apart)
+
+
+@part
+def longest_taken(service: Floats, queries: int, wanted: int, least_apart: float) -> tuple[float, int]:
+    """Of the shortest `wanted` services the longest, and how many there are of that length; no such: -1.
+
+    Services of two lengths that are hardly apart are not told apart.
+    """
+    length, taken = -np.inf, 0
+    for _ in range(MOST_LENGTHS):
+        following, count = np.inf, 0
+        for k in range(queries):
+            longer = service[k] > length
+            count = 1 if longer and service[k] < following else count + 1 if service[k] == following else count
+            following = service[k] if longer and service[k] < following else following
+        if following - length <= least_apart:
+            break
+        length = following
+        if taken + count >= wanted:
+            for k in range(queries):
+                if length < service[k] <= length + least_apart:
+                    return -1.0, 0
+            return float(length), wanted - taken
+        taken += count
+    return -1.0, 0
+
+
+@part
+def pair_in_turn(seen: Seen, costs: Costs, columns: int, mates: Integers, room: Scratch) -> bool:
+    """The matching where all instances are of one type and no time decides who is late; whether it is so.
+
+    Let each query be either timely on each instance or late on each. What a timely pair costs is a sum of the
+    instance's part and the query's, and late pairs cost the same. So the timely queries of the shortest services come
+    first, of one length the older, then the oldest late ones; and the timely take the instances that are free soonest.
+    Who takes which of these does not change the cost: `older_first` decides. Where two sums are hardly apart rounding
+    errors decide, and this function does not.
+    """
+    weight, late_cost, limit_ms, _ = costs
+    ordered, service = room[2][0], room[1][0]
+    of_type = int(seen.kind[0])
+    worth, late_ms = weight[of_type], late_cost[of_type]
+    if not 2.0 <= late_ms / (worth * limit_ms) <= MOST_LATE or not soonest_first(
+        seen.ends_ms, room[2][4], columns, ordered
+    ):
+        return False
+    soonest = busy_ms(float(seen.ends_ms[ordered[0]]), seen.now_ms)
+    latest = busy_ms(float(seen.ends_ms[ordered[columns - 1]]), seen.now_ms)
+    timely = 0
+    for k in range(seen.queries):
+        query = seen.waiting[k]
+        took, waited = seen.service_ms[seen.rows[query], of_type], seen.now_ms - seen.arrived_ms[query]
+        slack = slack_of(seen, k, of_type, limit_ms)
+        if slack >= latest and latest + took + waited <= limit_ms:
+            service[k] = took
+            timely += 1
+        elif slack < soonest and not soonest + took + waited <= limit_ms:
+            service[k] = np.inf
+        else:
+            return False
+    least_apart = APART * late_ms / worth
+    first_late = min(timely, columns)
+    longest, of_longest = np.inf, 0
+    if timely > columns:
+        longest, of_longest = longest_taken(service, seen.queries, columns, least_apart)
+        if longest < 0.0:
+            return False
+    elif 0 < timely < columns:
+        before, after = seen.ends_ms[ordered[timely - 1]], seen.ends_ms[ordered[timely]]
+        if busy_ms(float(after), seen.now_ms) - busy_ms(float(before), seen.now_ms) <= least_apart:
+            return False
+    placed, placed_late = 0, first_late
+    for k in range(seen.queries):
+        mates[k] = -1
+        if service[k] == np.inf:
+            if placed_late < columns:
+                mates[k] = ordered[placed_late]
+                placed_late += 1
+        elif service[k] < longest or (service[k] == longest and of_longest > 0):
+            of_longest -= 1 if service[k] == longest else 0
+            mates[k] = ordered[placed]
+            placed += 1
+    return True
+
+
+@part
 def pair_off(seen: Seen, costs: Costs, mates: Integers, room: Scratch) -> None:
     """Match queries with instances; ``mates[k]`` is the instance of the k-th that waits, or -1.
 
@@ -281,8 +400,22 @@ def pair_off(seen: Seen, costs: Costs, mates: Integers, room: Scratch) -> None:
         late_stand_back(seen, limit_ms, mates, whole[1])
 
 
+@part
+def pair_quickly(seen: Seen, costs: Costs, mates: Integers, room: Scratch) -> None:
+    """The same pairs as `pair_off`, which is called where `pair_in_turn` does not do.
+
+    It pays where queues are long. (In one function with it `pair_off` is not inlined, and each call takes longer.)
+    """
+    if seen.queries > 1 and seen.kind[0] == seen.kind[-1]:
+        columns = candidates(seen.queries, seen.first, seen.ends_ms, costs[3], room[2][4])
+        if columns <= seen.queries and pair_in_turn(seen, costs, columns, mates, room):
+            late_stand_back(seen, costs[2], mates, room[2][1])
+            return
+    pair_off(seen, costs, mates, room)
+
+
 assign = bare_kernel(assign_rows)
 """`assign_rows` for Python to call."""
 
-match = bare_kernel(pair_off)
-"""`pair_off` for Python to call."""
+match = bare_kernel(pair_quickly)
+"""`pair_quickly` for Python to call."""

@@ -356,9 +356,8 @@ def figures_of(
     """The figures of an application; `part` (i, n) is the i-th of n stretches of equal numbers of queries."""
     import numpy as np
 
-    number = result.apps.index(app)
-    asked = result.queries[result.queries["app"] == number]
-    asked = asked[~np.isnan(asked["arrival"])]
+    every = result.columns
+    asked = np.flatnonzero((every.app == result.apps.index(app)) & ~np.isnan(every.arrival))
     asked = asked[warm_up:] if warm_up < len(asked) else asked[:0]
     low, high = len(asked) * part[0] // part[1], len(asked) * (part[0] + 1) // part[1]
     mine = asked[low:high]
@@ -367,23 +366,24 @@ def figures_of(
         empty = dict.fromkeys(percentiles, math.nan)
         nan, nothing = math.nan, responses_of([])
         return AppFigures(0, nan, empty, nan, nan, nan, nan, nan, 0.0, 0.0, 0, nothing)
-    served = mine["status"] == 1
-    response = np.where(served, mine["finish"] - mine["arrival"] + result.once_ms.get(app, 0.0), np.inf)
-    in_time = served & (mine["finish"] <= mine["deadline"] + LATE_SLACK_MS)
+    status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
+    served = status == 1
+    response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
+    in_time = served & (finish <= every.deadline[mine] + LATE_SLACK_MS)
     ordered = np.sort(response)
-    span_s = _span_s(mine["arrival"], result.horizon_ms, part[0] + 1 == part[1])
+    span_s = _span_s(arrival, result.horizon_ms, part[0] + 1 == part[1])
     return AppFigures(
         queries=count,
         mean_ms=float(response[served].mean()) if served.any() else math.nan,
         percentiles_ms={percentile: _percentile(ordered, percentile) for percentile in percentiles},
         in_time=float(in_time.mean()),
         late=float((served & ~in_time).mean()),
-        dropped=float(((mine["status"] == 2) | (mine["status"] == 3)).mean()),
-        accuracy=float(mine["quality"][in_time].mean()) if in_time.any() else math.nan,
-        served_accuracy=float(mine["quality"][served].mean()) if served.any() else math.nan,
+        dropped=float(((status == 2) | (status == 3)).mean()),
+        accuracy=float(quality[in_time].mean()) if in_time.any() else math.nan,
+        served_accuracy=float(quality[served].mean()) if served.any() else math.nan,
         rate_qps=count / span_s,
         goodput_qps=float(in_time.sum()) / span_s,
-        unfinished=int((mine["status"] == 0).sum()),
+        unfinished=int((status == 0).sum()),
         responses=responses_of(ordered),
     )
 

@@ -346,7 +346,7 @@ def summary_of(
     apps: dict[str, AppFigures] = {}
     parts: dict[str, tuple[AppFigures, ...]] = {}
     for demand in demands:
-        count = int((result.queries["app"] == result.apps.index(demand.app)).sum())
+        count = int((result.columns.app == result.apps.index(demand.app)).sum())
         warm = demand.warm_up(count)
         apps[demand.app] = figures_of(result, demand.app, percentiles=percentiles, warm_up=warm)
         parts[demand.app] = tuple(
@@ -391,17 +391,18 @@ def _queued_until_ms(result: RunResult, demands: Sequence[AppDemand]) -> float:
     asked = [result.apps.index(demand.app) for demand in demands if not demand.clients]
     if len(asked) == len(demands):
         return result.end_ms
-    ends = result.queries["finish"][np.isin(result.queries["app"], asked)]
+    ends = result.columns.finish[np.isin(result.columns.app, asked)]
     return result.end_ms if np.isnan(ends).any() else float(ends.max(initial=0.0))
 
 
 def _timeline(result: RunResult) -> Timeline:
     buckets = result.busy.shape[1]
     width = result.horizon_ms / max(buckets, 1)
-    coming = result.queries[result.queries["arrival"] < result.horizon_ms]
-    place = np.minimum((coming["arrival"] / width).astype(np.int64), buckets - 1)
+    every = result.columns
+    coming = np.flatnonzero(every.arrival < result.horizon_ms)
+    place = np.minimum((every.arrival[coming] / width).astype(np.int64), buckets - 1)
     count = np.bincount(place, minlength=buckets).astype(np.float64)
-    on_time = (coming["status"] == 1) & (coming["finish"] <= coming["deadline"] + LATE_SLACK_MS)
+    on_time = (every.status[coming] == 1) & (every.finish[coming] <= every.deadline[coming] + LATE_SLACK_MS)
     late = np.bincount(place, weights=(~on_time).astype(np.float64), minlength=buckets)
     opened = result.open_servers.sum(axis=0)
     return Timeline(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from hetplan.simulator.building import WorldBuilder
 from hetplan.simulator.world_kernels import QUERY, Rows, World
 
-__all__ = ["Glance", "Observation", "RunResult", "Stream", "query_rows", "result_of"]
+__all__ = ["Columns", "Glance", "Observation", "RunResult", "Stream", "query_rows", "result_of"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,18 @@ class Glance:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Fields of the queries of a run, a column each."""
+
+    app: NDArray[np.int32]
+    status: NDArray[np.int32]
+    arrival: NDArray[np.float64]
+    deadline: NDArray[np.float64]
+    finish: NDArray[np.float64]
+    quality: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class RunResult:
     """What happened: one record per query, and counts over time.
 
@@ -81,29 +94,43 @@ class RunResult:
     once_ms: Mapping[str, float] = field(default_factory=dict)
     """What a query of an application takes beside: between client and router. Its deadline is that much earlier."""
 
+    @cached_property
+    def columns(self) -> Columns:
+        """The queries field by field, read once."""
+        from hetplan.simulator.record_kernels import split
+
+        count = len(self.queries)
+        app, status = np.empty(count, np.int32), np.empty(count, np.int32)
+        arrival, deadline, finish, quality = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
+        split(self.queries, app, status, arrival, deadline, finish, quality)
+        return Columns(app, status, arrival, deadline, finish, quality)
+
 
 def query_rows(streams: Sequence[Stream], builder: WorldBuilder, world: World) -> Rows:
     """The queries of all streams in order of arrival, those of waiting clients last; room for the books of joins."""
+    from hetplan.simulator.record_kernels import fill
+
     opened = [stream for stream in streams if not builder.spec[stream.app].clients]
     closed = [stream for stream in streams if builder.spec[stream.app].clients]
     starts = np.cumsum([0, *(len(stream.times_ms) for stream in (*opened, *closed))])
-    queries, apps = np.zeros(starts[-1], QUERY), world.parts["app"]
+    count, apps = int(starts[-1]), world.parts["app"]
+    app, kind = np.empty(count, np.int32), np.empty(count, np.int32)
+    arrival, deadline = np.empty(count), np.empty(count)
     for start, stream in zip(starts, (*opened, *closed), strict=False):
-        part = queries[start : start + len(stream.times_ms)]
-        part["app"] = builder.apps[stream.app]
-        part["kind"] = builder.kind0[stream.app] + (0 if stream.kinds is None else stream.kinds)
-        part["arrival"] = np.nan if builder.spec[stream.app].clients else stream.times_ms
-        part["deadline"] = part["arrival"] + apps[builder.apps[stream.app]]["slo"]
-    open_loop = int(starts[len(opened)])
-    coming = queries[:open_loop]
-    if len(opened) > 1 or (np.diff(coming["arrival"]) < 0).any():
-        # Copying millions of records takes as long as drawing them: done only where streams mix.
-        coming[:] = coming[np.argsort(coming["arrival"], kind="stable")]
+        part = slice(start, start + len(stream.times_ms))
+        app[part] = builder.apps[stream.app]
+        kind[part] = builder.kind0[stream.app] + (0 if stream.kinds is None else stream.kinds)
+        arrival[part] = np.nan if builder.spec[stream.app].clients else stream.times_ms
+        deadline[part] = arrival[part] + apps[builder.apps[stream.app]]["slo"]
+    open_loop, order = int(starts[len(opened)]), np.arange(count)
+    if len(opened) > 1 or (np.diff(arrival[:open_loop]) < 0).any():
+        order[:open_loop] = np.argsort(arrival[:open_loop], kind="stable")
+    queries = np.empty(count, QUERY)
+    fill(queries, order, app, kind, arrival, deadline)
     world.clock[0]["open_loop"] = open_loop
     for start, stream in zip(starts[len(opened) :], closed, strict=False):
         apps[builder.apps[stream.app]]["next"] = start
         apps[builder.apps[stream.app]]["last"] = start + len(stream.times_ms)
-    queries["finish"] = np.nan
     if apps["joins"].any():
         with_joins = apps["joins"][queries["app"]] == 1
         sizes = np.where(with_joins, apps["nodes"][queries["app"]], 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hetplan.compiled import part
-from hetplan.dispatch.matching_kernels import IDLE, Seen, pair_off
+from hetplan.dispatch.matching_kernels import IDLE, Seen, pair_quickly
 from hetplan.simulator.draw_kernels import FAILURES, SERVICE, draw_exponential, draw_normal, draw_uniform
 from hetplan.simulator.job_kernels import MEMORY_MS, append_job, flag_route, give_up, mark, remove_job, watch
 from hetplan.simulator.route_kernels import can_catch_up, cell_of, is_open, predicted_ms
@@ -341,6 +341,16 @@ def _first_idle(world: World, target: int) -> int:
 
 
 @part
+def _has_idle(world: World, route: int) -> bool:
+    """Whether any station of a route could begin something now."""
+    record = world.parts[route]["route"]
+    for target in range(record["target0"], record["target0"] + record["targets"]):
+        if _first_idle(world, target) >= 0:
+            return True
+    return False
+
+
+@part
 def _pull_in_order(world: World, route: int) -> None:
     """First come, first served: the oldest job to the first idle station, in the order of the route's targets."""
     record = world.parts[route]["route"]
@@ -422,7 +432,10 @@ def _drop_hopeless_everywhere(world: World, route: int) -> None:
 
 @part
 def _pull_matching(world: World, route: int) -> None:
-    """Match the oldest waiting jobs with all stations; those whose mate is idle start, the others stay."""
+    """Match the oldest waiting jobs with all stations; those whose mate is idle start, the others stay.
+
+    Where no station is idle none can start: nothing is matched.
+    """
     record, clock = world.parts[route]["route"], world.clock[0]
     side, types = clock["side"], clock["types"]
     at, size = clock["reals"], REAL_ROWS * side
@@ -433,6 +446,8 @@ def _pull_matching(world: World, route: int) -> None:
     wholes = world.indices[clock["wholes"] : clock["wholes"] + WHOLE_ROWS * side].reshape((WHOLE_ROWS, side))
     if world.parts[world.parts[record["lane"]]["lane"]["row"]]["app"]["late"] != SERVE_LATE:
         _drop_hopeless_everywhere(world, route)
+    if not _has_idle(world, route):
+        return
     instances = _list_instances(world, route, reals, wholes)
     if instances == 0:
         return
@@ -446,7 +461,7 @@ def _pull_matching(world: World, route: int) -> None:
         wholes[FIRST, : kinds + 1], wholes[KIND, :instances], reals[ENDS, :instances],
     )  # fmt: skip
     costs = (reals[WEIGHT, :kinds], reals[LATE_COST, :kinds], record["limit"], record["merge"] == 1)
-    pair_off(seen, costs, mates, (cost, reals, wholes))
+    pair_quickly(seen, costs, mates, (cost, reals, wholes))
     for place in range(queries):
         instance = mates[place]
         if instance < 0 or reals[ENDS, instance] != IDLE:

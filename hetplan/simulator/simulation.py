@@ -524,7 +524,7 @@ def compile_kernels() -> None:
     load = Load("serve", {"ask": Service(np.array([[1.0]]))})
     apps, groups = (App("ask", (Stage("only"),), slo_ms=1.0),), (Group("gpu", (load,)),)
     routes = (Route("ask", "only", (Way("gpu", "serve"),)),)
-    Simulation(System(apps, groups, routes), [Stream("ask", np.array([0.0]))]).run()
+    assert len(Simulation(System(apps, groups, routes), [Stream("ask", np.array([0.0]))]).run().columns.app)
 
 
 def _load_of(crew: Crew, name: str) -> Load:

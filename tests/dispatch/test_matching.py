@@ -15,6 +15,7 @@ from hetplan.dispatch.matching_kernels import IDLE, Seen, match, scratch
 from hetplan.dispatch.parts import parts_of_pool, split_pool
 from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.errors import InputError
+from tests.dispatch.plain_matching import plain_mates
 
 PENALTIES = ("paper", "absolute", "lexicographic")
 G1 = [[10.0, 20.0], [40.0, 200.0]]  # a small and a large query on the base and on the auxiliary type
@@ -192,6 +193,53 @@ def test_the_same_mates_without_numba(interpreted: dict[str, ModuleType], penalt
             run(seen, costs, mates, scratch(6, 12))
             found.append(mates.tolist())
         assert found[0] == found[1]
+
+
+def queue(rng: np.random.Generator, queries: int, counts: list[int]) -> tuple[Seen, tuple]:
+    """What a matching looks at, drawn so that much of it is alike: sizes, times to go, and who is idle."""
+    first = np.concatenate([[0], np.cumsum(counts)])
+    kind, sizes = np.repeat(np.arange(len(counts)), counts), int(rng.choice([1, 3, 5, queries]))
+    step, waited = rng.choice([1e-12, 0.5, 10.0]), rng.choice([0.0, 20.0, 70.0, 400.0])
+    service = 5.0 + rng.uniform(1.0, 30.0, (sizes, 1)) * rng.uniform(1.0, 3.0, (1, len(counts)))
+    service = (
+        np.round(service / step) * step
+        if step > 0.1
+        else 20.0 + step * np.arange(sizes)[:, None] * np.ones((1, len(counts)))
+    )
+    ends = 100.0 + rng.choice([np.floor(rng.uniform(-2, 8, kind.size)) * 5, rng.uniform(-1, 40, kind.size)])
+    ends[rng.random(kind.size) < rng.choice([0.0, 0.1, 0.5])] = IDLE
+    ends[rng.integers(kind.size)] = IDLE
+    arrived = np.sort(100.0 - rng.choice([np.floor(rng.uniform(0, waited + 1, queries)), waited + np.zeros(queries)]))
+    weight = np.array([1.0, 0.4, 0.05])[: len(counts)]
+    late = [weight * 1000.0, np.full(len(counts), 500.0), np.full(len(counts), -1.0), weight * 1e9]
+    costs = (weight, late[rng.choice(4, p=[0.7, 0.1, 0.1, 0.1])], 98.0, bool(rng.random() < 0.9))
+    order = np.arange(queries)
+    return Seen(100.0, order, queries, arrived, rng.integers(sizes, size=queries), service, first, kind, ends), costs
+
+
+@pytest.mark.parametrize("most", [3, 8, 30])
+def test_the_quick_way_decides_as_the_plain_one(most: int) -> None:
+    rng = np.random.default_rng(most)
+    for _ in range({3: 1500, 8: 600, 30: 60}[most]):
+        counts = rng.integers(1, most + 1, int(rng.choice([1, 1, 2, 3]))).tolist()
+        queries = int(rng.integers(1, 2 * sum(counts) + 1))
+        seen, costs = queue(rng, queries, counts)
+        mates = np.full(queries, -1)
+        match(seen, costs, mates, scratch(sum(counts), 2 * sum(counts)))
+        assert mates.tolist() == plain_mates(seen, costs)
+
+
+def test_where_all_are_alike_nothing_is_searched(interpreted: dict[str, ModuleType]) -> None:
+    """One type, and each query timely on all instances or late on all: the matching is written down."""
+    kernels, rng, written = interpreted["matching_kernels"], np.random.default_rng(5), 0
+    for _ in range(100):
+        seen, costs = queue(rng, 12, [9])
+        room, mates = scratch(9, 18), np.full(12, -1)
+        columns = kernels.candidates(12, seen.first, seen.ends_ms, costs[3], room[2][4])
+        if kernels.pair_in_turn(seen, costs, columns, mates, room):
+            written += 1
+            assert sorted(mates[mates >= 0].tolist()) == list(range(9))
+    assert written >= 5
 
 
 def test_nothing_waits_or_nothing_runs() -> None:
