@@ -46,6 +46,8 @@ CONFIRMED = (5, 30_000)
 """The same for the plan that is handed out: what it promises rests on these, by seeds that chose nothing."""
 CHOSEN_AT = 0.7
 """Of the share that may be late, the part that a chosen plan may use up: a choice is biased towards luck."""
+CLOSE = 0.92
+"""From this part of what may be late on, the worse end of an interval is near it."""
 AT_EDGE = 1.5
 """Times the share that is late: where the interval reaches so far, a few long queues decide, and runs may miss them."""
 SEEN = 99.9
@@ -138,7 +140,8 @@ class Played:
     """What a counted number of queries showed: late share / allowed share, the worst first; and the promises they back.
 
     `late` are the applications of which not even the better end of the interval keeps the wish, or the worse end does
-    not confirm it. `at_edge` tells that the runs differ much, and that the worst of them say that it is hardly kept.
+    not confirm it. `at_edge` tells that the worse end is near what may be late, or that the runs differ much and it is not
+    far from it: more runs may tell otherwise.
     """
 
     worst: float
@@ -223,7 +226,8 @@ def shown_of(
     ]  # fmt: skip
     promises.append(Promise(quantity="violations", value=allowed, interval=(lost.low, lost.high), **backing))
     late = (missed and len(shown) > 1) or lost.high > allowed or below
-    at_edge = lost.high > CHOSEN_AT * allowed and lost.high > AT_EDGE * lost.value
+    far_apart = lost.high > CHOSEN_AT * allowed and lost.high > AT_EDGE * lost.value
+    at_edge = far_apart or lost.high > CLOSE * allowed
     return Played(worst, (name,) if late else (), tuple(promises), at_edge)
 
 

@@ -84,11 +84,13 @@ MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
 FAR = 3.0
 """Times the least cost there can be: such a pool is not handed out where it is not sure to be kept at once."""
-LONGER, STEADY = (20, 30_000), (8, 60_000)
+LONGER, STEADY = (20, 60_000), (8, 60_000)
 """What confirms a rate where fewer runs leave open whether it is kept, and where shorter runs may miss the queues that
 last: seeds that none has seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
+ALMOST = 0.97
+"""What uses up more of what may be late than this is late in every other sample that a user takes."""
 OPEN, MOST_NEARLY = 0.95, 2
 """Cheaper pools that used up so much of what may be late, and so many of them, may still be confirmed."""
 MOST_AGAIN = 3
@@ -249,7 +251,7 @@ class _Trial:
             again = LONGER if open_yet else STEADY if not last.late and self.is_near_the_end(rated, rate) else None
             if again is not None and self.ask.remaining > 0:
                 last = self._play(rated, rate, again, self.ask.limits.seed + 2 * FRESH)
-            if not last.late:
+            if not last.late and last.worst <= ALMOST:
                 return self._drafted(rated, rate, program, last.promises, warnings)
             if self.pool.wish.rate_qps is not None:
                 break
