@@ -140,8 +140,8 @@ class Played:
     """What a counted number of queries showed: late share / allowed share, the worst first; and the promises they back.
 
     `late` are the applications of which not even the better end of the interval keeps the wish, or the worse end does
-    not confirm it. `at_edge` tells that the worse end is near what may be late, or that the runs differ much and it is not
-    far from it: more runs may tell otherwise.
+    not confirm it. `at_edge` tells that the worse end is near what may be late, or that the runs differ much and it is
+    not far from it: more runs may tell otherwise.
     """
 
     worst: float
