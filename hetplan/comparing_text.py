@@ -174,6 +174,8 @@ class TextBench:
 
     def _scaled(self, way: str) -> Tuned:
         """Machines of one type, as many as a scaler asks for; over its targets, dearest first."""
+        if why := self._why_not_whole():
+            return Tuned(way, None, (), why)
         machines = self._cheapest_type()
         if machines is None:
             return Tuned(way, None, (), "no type of machine carries these rates by itself")
@@ -207,6 +209,8 @@ class TextBench:
         kind = cast(ForecastName, REPLANNING[way])
         if kind == "seasonal" and not any(self.looks.history.values()):
             return None
+        if why := self._why_not_whole():
+            return Tuned(way, None, (), why)
         fleets = self._fleets
         first = fleets.fleet_for({self.app: max(self.rates[0], 1e-3)})
         if first is None:
@@ -291,16 +295,16 @@ class TextBench:
             stretches={self.app: tuple(shares.round(6).tolist())},
         )  # fmt: skip
 
+    def _why_not_whole(self) -> str:
+        """Why the whole demand is not played ("" where it is)."""
+        if not max(self.rates) > 0:
+            return "nothing comes"
+        count = self._demand.rate_qps * self.course.length_s
+        return f"not played: {count:.3g} requests, and {MOST_PLAYED} are at most" if count > MOST_PLAYED else ""
+
     def _requests(self, seed: int) -> Coming:
         """The requests of the whole demand, drawn once per seed."""
         if seed not in self._drawn:
-            count = self._demand.rate_qps * self.course.length_s
-            if count > MOST_PLAYED:
-                raise InputError.one(
-                    file="--demand", value=round(count), why=f"more than {MOST_PLAYED} requests of {self.app} would be "
-                    "played for each setting", remedy="Compare a shorter time, or lower rates: --ways without HPA, "
-                    "concurrency and replanning plays a sample of each step.",
-                )  # fmt: skip
             drawn = demand_of(self.inputs.slo.apps[self.app], self._demand.rate_qps)
             times = self._demand.times(seed_of(seed, 0), self.course.length_s)
             self._drawn[seed] = drawn_at(drawn, times, seed=seed_of(seed, 0))

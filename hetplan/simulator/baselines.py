@@ -32,7 +32,7 @@ from hetplan.serving.law import OffTable
 from hetplan.serving.loads import law_of_run, same_point
 from hetplan.serving.price import price_of
 from hetplan.serving.reading import answering
-from hetplan.serving.runs import at_of
+from hetplan.serving.runs import at_of, instances_on
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System
 from hetplan.simulator.demand import AppDemand
@@ -253,7 +253,9 @@ def _kinds(inputs: Inputs, app: str, load: PlannedLoad) -> Iterator[Kind]:
             for price, name in sorted(priced, key=lambda one: (one[0].nanos, one[1] or ""))
         )
         each_ms = sum(share * ms for share, ms in zip(coming.shares, times, strict=True)) / load.serve.max_batch
-        yield Kind(load.variant or "", run, load.serve, 1, offers, max(times), each_ms)
+        sliced = any(price.share is not None for price, _ in priced)
+        many = 1 if sliced else instances_on(run, profile.hardware[run.hardware])
+        yield Kind(load.variant or "", run, load.serve, many, offers, max(times), each_ms / many)
 
 
 def _stock(inputs: Inputs, offer: str | None) -> int:

@@ -2,9 +2,9 @@
 
 ``workers``
     One group per configuration (step, variant, hardware, batch) in use, with one load: ``app``, ``node``, ``variant``,
-    ``instances`` (what a machine has room for), ``serve.max_batch``, and all else of ``serve`` as the default. Where
-    runs say all that they need, a machine may hold several loads, ``queue`` being ``per-load`` (not with option
-    ``machines: whole``). A variant has one batch size per hardware, unless option ``multibatch`` is set.
+    ``instances`` (what a machine has room for), ``serve.max_batch``, and all else of ``serve`` as the default. With
+    option ``machines: shared``, and where all runs need alike parts of it, a machine may hold several loads (``queue``
+    is then ``per-load``). A variant has one batch size per hardware, unless option ``multibatch`` is set.
 ``routing[app]``
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
@@ -42,7 +42,7 @@ from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 
-__all__ = ["Paths", "check", "check_joins"]
+__all__ = ["Paths", "check", "check_joins", "places_on"]
 
 
 ON_LIMIT = 1e-9
@@ -75,12 +75,35 @@ def _is_server(facts: Facts, seat: Seat) -> bool:
     return seat.load.instances <= room and seat.load.serve == Serve(max_batch=seat.load.serve.max_batch)
 
 
+def places_on(facts: Facts, hardware: str) -> int:
+    """How many instances a server holds, of whichever steps; one where steps do not share it, or need unlike parts.
+
+    Any so many fit, and of some resource each needs more than an equal part of one more.
+    """
+    profile = facts.inputs.profile
+    offers = [one for one in profile.offers.values() if one.hardware == hardware]
+    if facts.plan.method.options.get("machines") != "shared" or any(one.per is not None for one in offers):
+        return 1
+    asked = {app.runs.pipeline for app in facts.inputs.slo.apps.values() if app.runs is not None}
+    tasks = {
+        node.task for name in asked if name in profile.pipelines for node in profile.pipelines[name].nodes.values()
+    }
+    runs = [
+        run for variant in profile.variants.values() if variant.task in tasks
+        for run in variant.runs if run.hardware == hardware and run.latency is not None
+    ]  # fmt: skip
+    rooms = [instances_on(facts, run) for run in runs]
+    if not rooms or min(rooms) != max(rooms):
+        return 1
+    for resource, room in profile.hardware[hardware].provides.items():
+        if all(run.needs.get(resource, 0.0) * (rooms[0] + 1) > room for run in runs):
+            return rooms[0]
+    return 1
+
+
 def _may_share(facts: Facts, worker: Worker) -> bool:
-    """Whether a server may hold several loads: each has a queue of its own, and room on it for more than one of it."""
-    runs = [facts.seats[load.id].run for load in worker.loads]
-    fit = all(run is not None and instances_on(facts, run) > 1 for run in runs)
-    whole = facts.plan.method.options.get("machines") == "whole"
-    return bool(worker.loads) and worker.queue == "per-load" and fit and not whole
+    """Whether a server may hold several loads: each has a queue of its own, and places are for whichever step."""
+    return bool(worker.loads) and worker.queue == "per-load" and places_on(facts, worker.hardware) > 1
 
 
 def _workers(facts: Facts) -> Iterator[Violation]:

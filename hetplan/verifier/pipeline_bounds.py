@@ -22,7 +22,7 @@ A bound that only whole servers show is searched for (`_Whole`), where there are
 configuration, whole; ``z``, which batch size a variant has on a hardware (unless several may be); ``f``, the share of
 queries that came by the configurations of a path so far. Rows: every query takes some path in time; a configuration
 carries what reaches it; servers and money are limited; and for the least of servers or cost the promised quality.
-Where steps may share a server, x is whole in places: as many to a server as the largest run there fits in.
+Where steps may share a server, x is whole in places: as many to a server as instances fit on it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, slo_divisor
 from hetplan.verifier.flow import why_not_followed
+from hetplan.verifier.pipeline import places_on
 from hetplan.verifier.resources import instances_on, machine_nanos
 from hetplan.verifier.rows import NoProof, NotRebuilt, Rows
 from hetplan.verifier.service import service_of
@@ -339,20 +340,6 @@ class _Whole(_Priced):
                 )
         return found
 
-    def _places(self, hardware: str) -> int:
-        """How many loads can be side by side on a server, each of any step; one where servers are not shared."""
-        if self.facts.plan.method.options.get("machines") != "shared":
-            return 1
-        offers = self.facts.inputs.profile.offers.values()
-        if any(one.per is not None for one in offers if one.hardware == hardware):
-            return 1
-        tasks = {node.task for node in self.pipeline.nodes.values()}
-        runs = [
-            run for variant in self.facts.inputs.profile.variants.values() if variant.task in tasks
-            for run in variant.runs if run.hardware == hardware and run.latency is not None
-        ]  # fmt: skip
-        return min((instances_on(self.facts, run) for run in runs), default=1)
-
     def _servers(self) -> None:
         """Whole servers: what they carry, how many there are of each hardware, what they cost, one batch size each."""
         of_hardware: dict[str, dict[str, float]] = {}
@@ -361,7 +348,7 @@ class _Whole(_Priced):
         for (node, way), shares in self.carried.items():
             x, z = f"x {node} {way.name}", f"z {node} {way.name}"
             # No more are of use than carry everything that may come.
-            part = 1.0 / self._places(way.hardware)
+            part = 1.0 / places_on(self.facts, way.hardware)
             most = float(min(math.ceil(sum(shares.values()) / part + 1e-9), self._most(way.hardware) / part))
             self.program.column(x, cost=0.0 if self.seeks else part * way.own, low=0.0, high=most, whole=True)
             self.program.column(z, low=0.0, high=1.0, whole=True)

@@ -61,6 +61,8 @@ def test_sharing_servers_is_never_worse_and_is_kept(case):
     assert (-worth(shared)[0], _cost(shared)) <= (-worth(whole)[0] + 1e-9, _cost(whole) + 1e-9)
     assert lost_by(shared, files) <= 0.01
     assert hp.verify(shared, *files).ok
+    if shared.method.options["machines"] == "whole":
+        assert "problem" not in {claim.scope for claim in shared.claims if claim.about != "quality"}
     if case == 12:
         assert _cost(shared) < _cost(whole)
 

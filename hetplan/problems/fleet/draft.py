@@ -111,8 +111,8 @@ def _about_the_bound(found: Found) -> str:
         f"bound of {found.rounds} rounds of prices, without the costs of starting: whole machines, none of them "
         "shared, which stay with their application after a failure"
     )
-    sharers = dict.fromkeys(name for one in found.together.values() for name in one.part.rate_qps)
-    return f"{note}; {', '.join(sharers)} share machines, and count as free in it" if sharers else note
+    sharers = ", ".join(found.may_share)
+    return f"{note}; {sharers} may share machines, and count as free in it" if sharers else note
 
 
 def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:

@@ -7,7 +7,8 @@ failure what is kept. What is rented, and what is paid for ahead, follows. A mac
 failure only where they are loaded soon.
 
 Nothing is shared beside a state, limits on moves, and least counts or shares of machines, which fewer machines may
-break. The bound of a fleet without sharing says nothing of one that shares: in it those applications count as free.
+break. The bound of a fleet without sharing says nothing of one that shares: in it those applications count as free,
+whether machines could be shared at last or not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.serving.runs import instances_on
 
 __all__ = ["used_in", "with_sharing"]
 
@@ -52,13 +54,12 @@ def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
         if (one := known[key]) is not None:
             together[p] = one
     fleet = _bought(wish, replace(found, together=together))
+    free = sum(found.served.get(app.name, found.bound) for app in apps)
+    found = replace(found, bound=max(found.bound - free, 0.0), may_share=tuple(app.name for app in apps))
     if cost_of(wish, fleet) > cost_of(wish, found.fleet) - 1e-9:
         return found
     own = {(name, p): one.part for p, one in together.items() for name in one.part.rate_qps}
-    free = sum(found.served.get(name, found.bound) for name in {name for name, _ in own})
-    return replace(
-        found, fleet=fleet, parts={**found.parts, **own}, together=together, bound=max(found.bound - free, 0.0)
-    )
+    return replace(found, fleet=fleet, parts={**found.parts, **own}, together=together)
 
 
 def used_in(found: Found, p: int) -> dict[str, list[float]]:
@@ -86,9 +87,19 @@ def _sharers(found: Found, parts: Mapping[str, Part]) -> list[Application]:
     for question in SHARING:
         own = [app for app in wish.apps if app.question == question and isinstance(parts[app.name], Table)]
         asked = [wish.options.parts.get(app.name, {}) for app in own]
-        if len(own) > 1 and all(one == asked[0] for one in asked):
+        if len(own) > 1 and all(one == asked[0] for one in asked) and _have_room(wish, own, parts):
             return own
     return []
+
+
+def _have_room(wish: Wish, apps: Sequence[Application], parts: Mapping[str, Part]) -> bool:
+    """Whether a machine has room for more than one instance of some run of theirs, or may go over after a failure."""
+    if len(wish.situations) > 1:
+        return True
+    profile = wish.inputs.profile
+    hardware = {name for app in apps for name in parts[app.name].hardware}
+    runs = (run for one in profile.variants.values() for run in one.runs if run.hardware in hardware)
+    return any(instances_on(run, profile.hardware[run.hardware]) > 1 for run in runs)
 
 
 def _joined(parts: Mapping[str, Part], rates: Mapping[str, float]) -> Table:

@@ -98,6 +98,8 @@ class Found:
     """How much of the bound each application is, over the horizon."""
     together: Mapping[int, Together] = field(default_factory=dict)
     """Machines that applications share, by period."""
+    may_share: tuple[str, ...] = ()
+    """Applications that may: the bound, in which nobody shares, counts them as free."""
     after: Mapping[tuple[str, int, str], PlanPart] = field(default_factory=dict)
     """What runs after a failure where it is known already: by application, period and failure."""
     search: Search | None = field(default=None, repr=False, compare=False)

@@ -169,11 +169,13 @@ def _shared(
         return
     from hetplan.problems.pipeline.places import on_servers
 
-    fleet, had = problem.wish.fleet, Counter[int]()
+    fleet, stock = problem.wish.fleet, {offer.id: offer.stock for offer in problem.wish.fleet.offers}
+    full = {at: -(-sum(seats.values()) // fleet.places[at[0]]) for at, seats in on_shared.items()}
+    short = [int(least) - sum(n for (on, _), n in full.items() if on == g) for g, least in enumerate(fleet.least)]
     for (g, offer), seats in on_shared.items():
-        least = max(int(fleet.least[g]) - had[g], 0)
+        more = int(min(max(short[g], 0), stock[offer] - full[g, offer]))
+        least, short[g] = full[g, offer] + more, short[g] - more
         for holds, count in on_servers(seats, fleet.places[g], least=least):
-            had[g] += count
             loads = []
             for (number, t, c), many in holds.items():
                 load = _load(problem, found.forest[number][0], t, c)
@@ -198,7 +200,7 @@ def _filled(problem: Pipelines, found: Solved) -> Solved:
     for g, places in enumerate(fleet.places):
         total = int(sum(own[on == g].sum() for own, on in zip(counts, hardware, strict=True)))
         paid = max(-(-total // places), int(fleet.least[g])) if places > 1 else 0
-        for _ in range(places * paid - total):
+        for _ in range(places * paid - total if total else 0):
             busy = [np.where((on == g) & (own > 0), u / np.maximum(own, 1), -1.0)
                     for own, on, u in zip(counts, hardware, use, strict=True)]  # fmt: skip
             which = max(range(len(busy)), key=lambda n: float(busy[n].max()))

@@ -1,9 +1,8 @@
 """The servers that pipelines may use: how many of which hardware, at which price, and what runs on them now.
 
-A server that several steps may share is cut into *places*, all alike: as many as the largest of the runs there fits in.
-A place has its part of each resource, and runs instances of one step. So whatever is planned for servers is planned for
-places; which of them are on one server is settled at the end (`draft`). Where a run takes a whole server, or servers
-are not shared, a server is one place.
+A server that several steps may share is cut into *places*, all alike, each for one instance of any step: as many as
+fit, whichever they are. So whatever is planned for servers is planned for places; which of them are on one server is
+settled at the end (`draft`). Where runs need unlike parts of a server, or servers are not shared, it is one place.
 """
 
 from __future__ import annotations
@@ -97,8 +96,11 @@ class Fleet:
 
 
 def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
-    """How many places there are on a server: as many as the largest run of these tasks fits in; one, if any is paid by
-    itself or by the slice."""
+    """How many places there are on a server: n where any n instances of these tasks fit, and no n + 1 of any do.
+
+    So all runs have room for n, and of some resource each needs more than one part of n + 1. Else a server is one
+    place, as it is where it is sold by the slice.
+    """
     profile = inputs.profile
     if any(offer.per is not None for offer in profile.offers.values() if offer.hardware == hardware):
         return 1
@@ -108,7 +110,13 @@ def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
         for run in variant.runs
         if variant.task in tasks and run.hardware == hardware and run.latency is not None
     ]
-    return min((instances_on(run, profile.hardware[hardware]) for run in runs), default=1)
+    rooms = {instances_on(run, profile.hardware[hardware]) for run in runs}
+    if len(rooms) != 1:
+        return 1
+    (places,) = rooms
+    provides = profile.hardware[hardware].provides
+    full = (min(run.needs.get(name, 0.0) for run in runs) > room / (places + 1) for name, room in provides.items())
+    return places if any(full) else 1
 
 
 def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet:

@@ -27,7 +27,7 @@ from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together, where_late
 from hetplan.serving.strictest import late_share
 
-__all__ = ["estimated", "kept"]
+__all__ = ["better_apart", "estimated", "kept"]
 
 Way = Callable[..., Draft | Infeasible]
 
@@ -151,11 +151,12 @@ def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
             file="options", path="size", value=p.options.size, why="no simulator was handed in",
             remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
         )  # fmt: skip
-    found = _Search(p, ask, way).found()
-    return _better_apart(p, ask, way, found) if p.wish.fleet.is_shared else found
+    return _Search(p, ask, way).found()
 
 
-def _better_apart(p: Pipelines, ask: Ask, way: Way, shared: Draft | Infeasible) -> Draft | Infeasible:
+def better_apart(
+    p: Pipelines, shared: Draft | Infeasible, answered: Callable[[Pipelines], Draft | Infeasible]
+) -> Draft | Infeasible:
     """The plan on shared servers, if it is better than one with servers of each step's own; else that one.
 
     Places of a step on unlike servers wait apart, and so need more room than as many on alike ones.
@@ -164,13 +165,25 @@ def _better_apart(p: Pipelines, ask: Ask, way: Way, shared: Draft | Infeasible) 
     whole = Pipelines(p.inputs, read_wish(p.inputs, options), options, p.formulation, p.start, p.tools)
     if whole.wish.fleet.most.sum() < sum(len(tree.tasks) for tree in whole.served):
         return shared
-    apart = _Search(whole, ask, way).found()
+    apart = answered(whole)
     if not isinstance(apart, Draft) or apart.target_missed:
         return shared
-    missed = not isinstance(shared, Draft) or bool(shared.target_missed)
+    missed = not isinstance(shared, Draft) or bool(shared.target_missed) or _is_too_dear(p, shared)
     if not missed and isinstance(shared, Draft) and _worth(p, shared) < _worth(p, apart):
         return shared
-    return replace(apart, chosen={**apart.chosen, "machines": "whole"})
+    claims = tuple(
+        replace(one, scope="restriction", note="among plans on servers of each step's own")
+        if one.scope == "problem" and one.about in ("servers", "cost_per_hour")
+        else one
+        for one in apart.reported
+    )
+    return replace(apart, reported=claims, chosen={**apart.chosen, "machines": "whole"})
+
+
+def _is_too_dear(p: Pipelines, made: Draft) -> bool:
+    """Whether whole servers cost more than they may: latency levels count them in parts."""
+    cost = next((one.value for one in made.promises if one.quantity == "cost_per_hour"), 0.0)
+    return p.wish.fleet.budget is not None and cost > p.wish.fleet.budget * (1.0 + 1e-9)
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room) -> Draft | Infeasible:

@@ -22,7 +22,18 @@ Way = Callable[[Pipelines, Ask], Solved | Infeasible]
 
 
 def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
-    """Answer by the chosen formulation, with as much headroom as its size asks for."""
+    """Answer by the chosen formulation; where servers may be shared, as well as without."""
+    made = _answered(problem, ask)
+    exact = problem.options.size == "planned" and problem.form != "budget"
+    if exact or not problem.wish.fleet.is_shared or not problem.asked_for or ask.remaining <= 0:
+        return made
+    from hetplan.problems.pipeline.kept import better_apart
+
+    return better_apart(problem, made, lambda whole: _answered(whole, ask))
+
+
+def _answered(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
+    """The same, with as much headroom as the size asks for."""
     size = problem.options.size
     if size == "planned" or not problem.asked_for:
         return _planned(problem, ask)

@@ -96,11 +96,16 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
 
 
 def _may_share(inputs: Inputs, options: PipelineOptions) -> bool:
-    """Whether steps may share servers: not where branches meet again, nor where each offer gets its part of a step."""
+    """Whether steps may share servers.
+
+    Not where branches meet again, nor where each offer gets its part of a step, nor where moves count: what a server
+    holds changes with any of its steps.
+    """
     asked = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None}
     edges = [[edge.to for edge in one.edges] for name, one in inputs.profile.pipelines.items() if name in asked]
     joined = any(len(set(to)) < len(to) for to in edges)
-    return options.machines == "shared" and options.offers == "in-turn" and not joined
+    moves = inputs.slo.limits.moves is not None or any(term.min == "moves" for term in inputs.slo.objective)
+    return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
 
 
 def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:

@@ -132,13 +132,14 @@ def test_nodes_of_cards_are_as_good_as_so_many_cards(seed: int) -> None:
     assert total(nodes, "cost_per_hour") == 8.0 * math.ceil(total(cards, "cost_per_hour") / 8.0 - 1e-9)
 
 
-def test_larger_instances_take_larger_places() -> None:
-    """One step takes two cards of eight: four places of two cards, with two instances of the others in each."""
-    plan = solved(documents(needs={"see": 2.0}, rate=150.0), size="planned")
+def test_alike_parts_of_more_cards_are_places_too() -> None:
+    """Each instance takes two cards of eight, and part of the memory: four places, whatever the memory is."""
+    files = documents(needs=dict.fromkeys(MS, 2.0), rate=150.0)
+    files[0]["variants"]["see-m"]["runs"][0]["needs"]["gpu_mem_gib"] = 40
+    plan = solved(files, size="planned")
     assert total(plan, "servers") == 1.0
     (held,) = on_one(plan)
-    assert held["see"] == 2
-    assert held["name"] % 2 == held["read"] % 2 == 0
+    assert sum(held.values()) == 4
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,7 @@ def test_larger_instances_take_larger_places() -> None:
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={}), "who does not say what it needs"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu_mem_gib": 20}), "memory alone"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu": 8}), "who takes the whole"),
+        (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu": 3}), "who takes a larger part"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(price_per_hour="1"), "who is paid by itself"),
         (lambda profile: profile["offers"]["node-od"].update(per="gpu"), "what is sold by the slice"),
     ],
@@ -186,6 +188,35 @@ def test_servers_that_must_run_are_used_and_resources_and_stock_are_kept() -> No
     assert total(solved(files, size="planned"), "cost_per_hour") == 14.0
 
 
+@pytest.mark.parametrize(("least", "cost"), [(1, 5.0), (2, 14.0), (3, 23.0)])
+def test_what_must_run_is_had_within_the_stock_of_each_offer(least: int, cost: float) -> None:
+    files = documents(rate=100.0)
+    files[1]["limits"]["instances"]["node"] = [least, 5]
+    files[0]["offers"] = {
+        "a": {"hardware": "node", "price_per_hour": "5", "currency": "USD", "stock": 1},
+        "b": {"hardware": "node", "price_per_hour": "9", "currency": "USD", "stock": 5},
+    }
+    assert total(solved(files), "cost_per_hour") == cost
+
+
+def test_hardware_that_must_run_and_is_of_no_use_fills_nothing_else() -> None:
+    files = documents(rate=100.0)
+    files[0]["hardware"]["one"] = {"kind": "gpu", "provides": {"gpu": 4}}
+    files[0]["offers"]["one-od"] = {"hardware": "one", "price_per_hour": "0.9", "currency": "USD"}
+    for step in MS:
+        runs = files[0]["variants"][f"{step}-m"]["runs"]
+        runs.append({**runs[0], "hardware": "one"})
+    files[1]["limits"]["instances"] = {"one": [0, 9], "node": [0, 9]}
+    assert total(solved(files, size="planned"), "cost_per_hour") == 0.9
+
+
+def test_where_moves_count_servers_are_of_one_step() -> None:
+    files = documents()
+    files[1]["limits"]["moves"] = 30
+    state = {"format": "hetplan/state/1.0", "workers": []}
+    assert all(len(worker.loads) == 1 for worker in solved(files, state=state, size="planned").workers)
+
+
 def test_a_plan_of_its_own_state_moves_nothing() -> None:
     files = documents(rate=500.0)
     plan = solved(files, size="planned")
@@ -207,6 +238,7 @@ def _forged(plan: hp.Plan, change: Any) -> hp.Plan:
         (lambda plan: plan["workers"][0]["loads"][0].update(instances=7), "resource"),
         (lambda plan: plan["workers"][0].update(queue="shared"), "queue"),
         (lambda plan: plan["method"]["options"].update(machines="whole"), "pipeline-worker"),
+        (lambda plan: plan["method"]["options"].pop("machines"), "pipeline-worker"),
         (lambda plan: plan["workers"][0]["loads"][1].update(instances=0), None),
         (lambda plan: plan["claims"][1].update(bound=16.0, value=16.0), "promise"),
     ],
