@@ -128,6 +128,8 @@ class _Priced:
         found = dict(self.prices)
         for node, ways in self.ways.items():
             for way in ways:
+                if math.isinf(self._most(way.hardware)):
+                    continue  # of which there is no end, no part is scarce
                 load = f"load {node}[{node}/{way.variant}@{way.hardware} x{way.batch}]"
                 row = f"servers {way.hardware}[all]"
                 more = abs(self.prices.get(load, 0.0)) / way.seconds - way.own

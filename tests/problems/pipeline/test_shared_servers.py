@@ -267,3 +267,16 @@ def test_places_are_all_on_servers_that_hold_no_more(seed: int) -> None:
     assert all(0 < sum(held.values()) <= places and count > 0 for held, count in found)
     whole = sum(wanted.values())
     assert sum(count for _, count in found) == max(math.ceil(whole / places), min(least, whole))
+
+
+def test_a_bound_is_proved_again_where_of_one_hardware_there_is_no_end() -> None:
+    """Few cheap cards, and nodes without a stock: only the cards are scarce."""
+    profile, slo = documents(cards=6, nodes=None, rate=900.0)
+    profile["hardware"]["one"] = {"kind": "gpu", "provides": {"gpu": 1, "gpu_mem_gib": 24}}
+    profile["offers"]["one-od"] = {"hardware": "one", "price_per_hour": "1", "currency": "USD", "stock": 2}
+    for step in MS:
+        run = {"hardware": "one", "needs": {"gpu": 1}, "latency": f"t-{step}"}
+        profile["variants"][f"{step}-m"]["runs"].append(run)
+    plan = solved((profile, slo), size="estimated")
+    words = [one.word.value for one in hp.verify(plan, profile, slo).claims]
+    assert words == ["proved again", "proved again"]
