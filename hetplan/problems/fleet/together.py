@@ -27,7 +27,6 @@ from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.serving.runs import instances_on
 
 __all__ = ["used_in", "with_sharing"]
 
@@ -54,9 +53,12 @@ def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
         if (one := known[key]) is not None:
             together[p] = one
     fleet = _bought(wish, replace(found, together=together))
+    dearer = cost_of(wish, fleet) > cost_of(wish, found.fleet) - 1e-9
+    if dearer and not _may_fit(wish, apps, parts):
+        return found
     free = sum(found.served.get(app.name, found.bound) for app in apps)
     found = replace(found, bound=max(found.bound - free, 0.0), may_share=tuple(app.name for app in apps))
-    if cost_of(wish, fleet) > cost_of(wish, found.fleet) - 1e-9:
+    if dearer:
         return found
     own = {(name, p): one.part for p, one in together.items() for name in one.part.rate_qps}
     return replace(found, fleet=fleet, parts={**found.parts, **own}, together=together)
@@ -87,19 +89,21 @@ def _sharers(found: Found, parts: Mapping[str, Part]) -> list[Application]:
     for question in SHARING:
         own = [app for app in wish.apps if app.question == question and isinstance(parts[app.name], Table)]
         asked = [wish.options.parts.get(app.name, {}) for app in own]
-        if len(own) > 1 and all(one == asked[0] for one in asked) and _have_room(wish, own, parts):
+        if len(own) > 1 and all(one == asked[0] for one in asked):
             return own
     return []
 
 
-def _have_room(wish: Wish, apps: Sequence[Application], parts: Mapping[str, Part]) -> bool:
-    """Whether a machine has room for more than one instance of some run of theirs, or may go over after a failure."""
-    if len(wish.situations) > 1:
-        return True
+def _may_fit(wish: Wish, apps: Sequence[Application], parts: Mapping[str, Part]) -> bool:
+    """Whether two instances may be on one machine, or one after another, as far as a look at their needs tells."""
     profile = wish.inputs.profile
     hardware = {name for app in apps for name in parts[app.name].hardware}
-    runs = (run for one in profile.variants.values() for run in one.runs if run.hardware in hardware)
-    return any(instances_on(run, profile.hardware[run.hardware]) > 1 for run in runs)
+    runs = (run for one in profile.variants.values() for run in one.runs if run.hardware in hardware and run.needs)
+    halves = (
+        all(2.0 * need <= profile.hardware[run.hardware].provides.get(name, 0.0) for name, need in run.needs.items())
+        for run in runs
+    )
+    return len(wish.situations) > 1 or any(halves)
 
 
 def _joined(parts: Mapping[str, Part], rates: Mapping[str, float]) -> Table:
