@@ -36,7 +36,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetplan.comparing_fleets import FleetPlayed
-from hetplan.comparing_text import Bench, TextBench, Together, planned_steps
+from hetplan.comparing_text import MOST_TIMES, Bench, TextBench, Together, planned_steps
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
@@ -80,8 +80,6 @@ MARGINS = (
 """(quantile of the forecast's errors, times)."""
 SHARES = tuple(round(1.3 - 0.05 * step, 2) for step in range(14))
 TYPES_TRIED = 3
-MOST_TIMES = 8
-"""The most machines that a scaler may ask for, as a multiple of what the peak would fill."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
 from hetplan.recipes import Recipes
-from hetplan.replanned_text import Fleets, OneType
+from hetplan.replanned_text import Fleets, OneType, of_one_type
 from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import machine_price
 from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s, usual_s
@@ -38,7 +38,7 @@ from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
 from hetplan.simulator.tokens import Coming, draw, drawn_at, play
 from hetplan.simulator.ways import Course, Played, Tuned, cheapest_of
 
-__all__ = ["Bench", "TextBench", "Together", "planned_steps"]
+__all__ = ["MOST_TIMES", "Bench", "TextBench", "Together", "planned_steps"]
 
 REPLANNING: Mapping[str, str] = {"replanning, ewma": "ewma", "replanning, seasonal": "seasonal"}
 MOST_REQUESTS = 100_000
@@ -46,7 +46,7 @@ MOST_REQUESTS = 100_000
 MOST_PLAYED = 10_000_000
 """Of the whole demand."""
 MOST_TIMES = 8
-"""The most machines that a scaler may ask for, as a multiple of what carries the peak."""
+"""The most machines that a scaler may ask for, as a multiple of what the peak would fill."""
 _LOOKS = 50
 
 
@@ -127,7 +127,7 @@ class TextBench:
         if way in REPLANNING:
             return self._replanned(way)
         if way == "static, one type":
-            types = [self._through(way, self._recipes(one), steady=True) for one in self._types()]
+            types = [self._through(way, self._recipes(one), steady=True) for one in of_one_type(self.inputs)]
             return min(types, key=lambda one: one.best.cost_per_hour if one.best is not None else math.inf)
         if way == "static, best mix" or self.hourly is None:
             return self._through(way, self.mix, steady=way == "static, best mix")
@@ -143,16 +143,6 @@ class TextBench:
                 return None
             total += bound
         return total / len(self.rates)
-
-    def _types(self) -> list[Inputs]:
-        """The files with the offers of one hardware alone, for each that the application runs on."""
-        profile = self.inputs.profile
-        runs = {run.hardware for one in profile.variants.values() for run in one.runs if run.engine is not None}
-        found = []
-        for hardware in sorted(runs & {offer.hardware for offer in profile.offers.values()}):
-            offers = {name: offer for name, offer in profile.offers.items() if offer.hardware == hardware}
-            found.append(replace(self.inputs, profile=profile.model_copy(update={"offers": offers})))
-        return found
 
     def _through(self, way: str, recipes: Recipes, *, steady: bool) -> Tuned:
         """Over factors of the rates, dearest first; what has no plan is left out."""
@@ -193,7 +183,7 @@ class TextBench:
         """The type of machine whose plan for the peak costs least."""
         if self._chosen is None:
             peak, found = max(self.rates), list[tuple[float, int, Plan, Inputs]]()
-            for number, inputs in enumerate(self._types()):
+            for number, inputs in enumerate(of_one_type(self.inputs)):
                 plan = self._recipes(inputs).plan_for({self.app: peak})
                 if plan is not None:
                     found.append((self._step(plan).cost, number, plan, inputs))

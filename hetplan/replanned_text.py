@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hetplan.serving.system import System
     from hetplan.simulator.demand import AppDemand
 
-__all__ = ["Fleets", "OneType", "play_with_text", "text_beside"]
+__all__ = ["Fleets", "OneType", "of_one_type", "play_with_text", "text_beside"]
 
 
 @dataclass
@@ -183,6 +183,17 @@ def _of_app(plan: Plan, inputs: Inputs, demand: AppDemand) -> tuple[Plan, Inputs
     return of_part(plan, name), inputs_of_part(inputs, {demand.app: demand.peak_qps()})
 
 
+def of_one_type(inputs: Inputs) -> list[Inputs]:
+    """The files with the offers of one hardware alone, for each that makes text."""
+    profile = inputs.profile
+    runs = {run.hardware for one in profile.variants.values() for run in one.runs if run.engine is not None}
+    found = []
+    for hardware in sorted(runs & {offer.hardware for offer in profile.offers.values()}):
+        offers = {name: one for name, one in profile.offers.items() if one.hardware == hardware}
+        found.append(replace(inputs, profile=profile.model_copy(update={"offers": offers})))
+    return found
+
+
 def _sized(plan: Plan, inputs: Inputs, demand: AppDemand, *, cheapest: bool) -> tuple[TextSystem, float]:
     """The fleet of one type that is planned for the peak, and the rate that it is planned for.
 
@@ -190,9 +201,7 @@ def _sized(plan: Plan, inputs: Inputs, demand: AppDemand, *, cheapest: bool) -> 
     """
     peak = demand.peak_qps()
     found = list[tuple[float, TextSystem]]()
-    for hardware in sorted({offer.hardware for offer in inputs.profile.offers.values()}):
-        offers = {name: one for name, one in inputs.profile.offers.items() if one.hardware == hardware}
-        one_type = replace(inputs, profile=inputs.profile.model_copy(update={"offers": offers}))
+    for one_type in of_one_type(inputs):
         try:
             planned = Recipes(plan, one_type).plan_for({demand.app: peak})
         except InputError:

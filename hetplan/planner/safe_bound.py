@@ -31,6 +31,7 @@ __all__ = [
     "bound_of_tree",
     "cut_at",
     "dual_bound",
+    "hang",
     "implied_bounds",
     "lagrangian",
     "written_tree",
@@ -235,6 +236,12 @@ class BoundTree:
 
     splits: NDArray[np.int64]
     leaves: Vector
+
+
+def hang(splits: list[list[int]], place: tuple[int, int] | None, number: int) -> None:
+    """Write down what is at a place, a split and a side of it, while a tree grows (the root has none)."""
+    if place is not None:
+        splits[place[0]][2 + place[1]] = number
 
 
 def bound_of_tree(form: Program, tree: BoundTree, *, value: float | None = None) -> float | None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import relative_gap
 from hetplan.planner.forms.columns import Near
+from hetplan.planner.safe_bound import hang
 
 __all__ = ["CLOSED", "Searched", "search"]
 
@@ -136,12 +137,7 @@ class _Search:
         """A leaf, with the prices that bound it."""
         self.low = min(self.low, node.bound)
         self.leaves.append(node.prices)
-        self._hang(node, -len(self.leaves))
-
-    def _hang(self, node: _Node, number: int) -> None:
-        if node.place is not None:
-            split, side = node.place
-            self.splits[split][2 + side] = number
+        hang(self.splits, node.place, -len(self.leaves))
 
     def _split(self, node: _Node) -> None:
         """The split that raises both sides most."""
@@ -159,7 +155,7 @@ class _Search:
             return
         _, item, least, sides = best
         number = len(self.splits)
-        self._hang(node, number)
+        hang(self.splits, node.place, number)
         self.splits.append([item, least, 0, 0])
         self.prices.append(node.prices)
         for side, child in enumerate(sides):

@@ -25,7 +25,7 @@ from hetplan.errors import NoSolver
 from hetplan.planner.answer import Answer, Limits, Status, Stop, left_of, relative_gap
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.planner.forms.program import point_faults
-from hetplan.planner.safe_bound import DIGITS, BoundTree
+from hetplan.planner.safe_bound import DIGITS, BoundTree, hang
 from hetplan.planner.tolerances import GAP, OPTIMAL_GAP
 from hetplan.solvers.highs_model import DEFAULT_GAP, Found, HighsModel, Word
 
@@ -427,19 +427,14 @@ class _Search:
 
     def _close(self, node: _Node) -> None:
         self.leaves.append(node.duals)
-        self._hang(node, -len(self.leaves))
-
-    def _hang(self, node: _Node, number: int) -> None:
-        if node.place is not None:
-            split, side = node.place
-            self.splits[split][2 + side] = number
+        hang(self.splits, node.place, -len(self.leaves))
 
     def _split(self, node: _Node) -> None:
         which, sides = self._chosen(node)
         assert node.point is not None
         at = int(np.floor(node.point[self.columns[which]]))
         number = len(self.splits)
-        self._hang(node, number)
+        hang(self.splits, node.place, number)
         self.splits.append([int(self.columns[which]), at, 0, 0])
         for side, child in enumerate(sides or self._sides(node, which)):
             child.place = (number, side)

@@ -113,7 +113,7 @@ def _workers(facts: Facts) -> Iterator[Violation]:
         alone = len(worker.loads) == 1 or _may_share(facts, worker)
         if not alone or not all(_is_server(facts, facts.seats[load.id]) for load in worker.loads):
             text = (
-                "a server of a pipeline hosts one variant, or several that say all they need of it, each instance of "
+                "a server of a pipeline hosts one variant, or several that need alike parts of it, each instance of "
                 "which runs what waits, one batch at a time"
             )
             yield Violation("pipeline-worker", f"workers.{worker.id}", text)

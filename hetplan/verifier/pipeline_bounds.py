@@ -86,16 +86,18 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
         prices = _prices(solve)
     except NotRebuilt as reason:
         return _Whole(facts, claim).searched(reason)
+    # A server is scarce, whichever sign the program's own sense gives that; only `with_least` says less.
+    prices = {name: abs(one) if name.startswith("servers ") else one for name, one in prices.items()}
     stated = _Priced(facts, claim, prices)
     bounds = [stated.bound(), _Priced(facts, claim, stated.raised()).bound()]
     if any(stated.least(hardware) for hardware in stated.hardware):
-        bounds.append(_Priced(facts, claim, stated.with_least(), may_be_less=True).bound())
+        bounds.append(_Priced(facts, claim, stated.with_least()).bound())
     return min(bounds) if claim.sense == "max" else max(bounds)
 
 
 class _Priced:
-    def __init__(self, facts: Facts, claim: Claim, prices: Mapping[str, float], *, may_be_less: bool = False) -> None:
-        self.facts, self.claim, self.prices, self.may_be_less = facts, claim, prices, may_be_less
+    def __init__(self, facts: Facts, claim: Claim, prices: Mapping[str, float]) -> None:
+        self.facts, self.claim, self.prices = facts, claim, prices
         if len(facts.inputs.slo.apps) != 1 or claim.about not in ("quality", "servers", "cost_per_hour"):
             raise NotRebuilt("the check rebuilds only programs of one pipeline, for quality, servers or cost")
         ((self.app, self.wish),) = facts.inputs.slo.apps.items()
@@ -133,7 +135,7 @@ class _Priced:
                 load = f"load {node}[{node}/{way.variant}@{way.hardware} x{way.batch}]"
                 row = f"servers {way.hardware}[all]"
                 more = abs(self.prices.get(load, 0.0)) / way.seconds - way.own
-                found[row] = max(abs(found.get(row, 0.0)), more)
+                found[row] = max(found.get(row, 0.0), more)
         return found
 
     def with_least(self) -> dict[str, float]:
@@ -142,7 +144,7 @@ class _Priced:
         for hardware in filter(self.least, self.hardware):
             worth = [way.own for ways in self.ways.values() for way in ways if way.hardware == hardware]
             row = f"servers {hardware}[all]"
-            found[row] = -min(abs(found.get(row, 0.0)), *worth) if worth else 0.0
+            found[row] = -min(found.get(row, 0.0), *worth) if worth else 0.0
         return found
 
     def least(self, hardware: str) -> int:
@@ -184,8 +186,7 @@ class _Priced:
         return 0.0 if self.pipeline.quality.rule == "additive" else 1.0
 
     def _price(self, hardware: str) -> float:
-        price = self.prices.get(f"servers {hardware}[all]", 0.0)
-        return price if self.may_be_less else abs(price)
+        return self.prices.get(f"servers {hardware}[all]", 0.0)
 
     def _most(self, hardware: str) -> float:
         """How many servers of a hardware there can be."""
