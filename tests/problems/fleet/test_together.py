@@ -222,3 +222,19 @@ def test_pipelines_share_nodes_and_are_played_so() -> None:
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=1e4))
     assert day.ok
     assert min(found.value for found in day.in_time.values()) > 0.99
+
+
+def test_a_bound_counts_those_who_may_share_as_free_where_nobody_does() -> None:
+    """Nodes can be shared, and no fewer of these carry both: other hardware, shared, might cost less."""
+    files = _pipelines([100.0, 300.0])
+    files[0]["hardware"]["one"] = {"kind": "gpu", "provides": {"gpu": 1}}
+    files[0]["offers"]["one-od"] = {"hardware": "one", "price_per_hour": "3"}
+    for variant in files[0]["variants"].values():
+        variant["runs"].append({**variant["runs"][0], "hardware": "one"})
+    files[1]["limits"]["instances"]["one"] = [0, 9]
+    plan = _solved(files).require()
+    (claim,) = plan.claims
+    assert claim.bound is not None
+    files[1]["limits"]["instances"]["one"] = [0, 0]
+    assert claim.bound <= _cost(_solved(files)) + 1e-9
+    assert "count as free" in (claim.note or "")

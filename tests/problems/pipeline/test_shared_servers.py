@@ -12,6 +12,9 @@ import pytest
 
 import hetplan as hp
 from hetplan.problems.pipeline.places import on_servers
+from hetplan.verifier.facts import gather
+from hetplan.verifier.pipeline_bounds import proved
+from hetplan.verifier.rows import NoProof
 
 Docs = tuple[dict[str, Any], dict[str, Any]]
 MS = {"see": 20.0, "name": 16.0, "read": 12.0}
@@ -280,3 +283,51 @@ def test_a_bound_is_proved_again_where_of_one_hardware_there_is_no_end() -> None
     plan = solved((profile, slo), size="estimated")
     words = [one.word.value for one in hp.verify(plan, profile, slo).claims]
     assert words == ["proved again", "proved again"]
+
+
+def test_runs_that_fill_a_server_by_unlike_resources_do_not_share_it() -> None:
+    """Eight of either fit, one by cards and one by memory: of both together more would fit than there are places."""
+    files = documents(needs={"name": 0.5, "read": 0.5})
+    for step in ("name", "read"):
+        files[0]["variants"][f"{step}-m"]["runs"][0]["needs"]["gpu_mem_gib"] = 24
+    plan = solved(files, size="planned")
+    assert all(len(worker.loads) == 1 for worker in plan.workers)
+
+
+def test_a_plan_that_shares_what_may_not_be_shared_is_caught() -> None:
+    """By hand: two steps of unlike needs on one node, where each is planned on its own."""
+    files = documents(needs={"see": 3.0}, rate=100.0)
+    plan = solved(files, size="planned")
+
+    def together(made: dict[str, Any]) -> None:
+        first, second = made["workers"][:2]
+        loads = [{**worker["loads"][0], "instances": 1} for worker in (first, second)]
+        made["workers"] = [{**first, "loads": loads, "queue": "per-load"}, *made["workers"][2:]]
+
+    assert "pipeline-worker" in {one.code for one in hp.verify(_forged(plan, together), *files).violations}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_prices_prove_more_than_the_cheapest_plan_costs(seed: int) -> None:
+    """Prices are whoever's, of either sign: of nodes that must run, of others, of the quality that is kept."""
+    chance = random.Random(seed)
+    profile, slo = documents(rate=300.0)
+    profile["hardware"]["one"] = {"kind": "gpu", "provides": {"gpu": 1}}
+    profile["offers"]["one-od"] = {"hardware": "one", "price_per_hour": "0.5", "currency": "USD"}
+    for step in MS:
+        run = {"hardware": "one", "needs": {"gpu": 1}, "latency": f"t-{step}"}
+        profile["variants"][f"{step}-m"]["runs"].append(run)
+    slo["limits"]["instances"] = {"node": [chance.choice([0, 1]), 9], "one": [chance.choice([0, 2]), 9]}
+    plan = solved((profile, slo), size="planned")
+    facts = gather(plan, hp.load_inputs(profile, slo))
+    claim = next(one for one in plan.claims if one.about == "cost_per_hour")
+    priced = {
+        "servers node[all]": chance.choice([-1, 1]) * 10 ** chance.uniform(-2, 6),
+        "servers one[all]": chance.choice([-1, 1]) * 10 ** chance.uniform(-2, 6),
+        "quality so far[all]": chance.choice([-1, 1, 1]) * 10 ** chance.uniform(-2, 3),
+    }
+    solve = next(one for one in plan.solves if one.form == "milp").model_copy(update={"proof": {"row_duals": priced}})
+    try:
+        assert proved(facts, claim, solve) <= total(plan, "cost_per_hour") + 1e-9
+    except NoProof:
+        pass
