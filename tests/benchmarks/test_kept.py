@@ -86,7 +86,7 @@ def test_few_fast_machines_that_were_late_say_nothing_of_pools_with_more_of_them
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [6009, 6040, 6108])
 def test_what_uses_up_nearly_all_that_may_be_late_is_not_handed_out(seed: int) -> None:
-    """Each has a pool one machine smaller, of which some runs say that it keeps the wish, and others that it does not."""
+    """Each has a pool one machine smaller, of which some runs say that it keeps the wish, and others not."""
     made = kept.pool(seed)
     plan = kept._solved("pool", made).require()
     lost = next(one for one in plan.promises if one.quantity == "violations")

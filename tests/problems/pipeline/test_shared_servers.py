@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -12,6 +13,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.problems.pipeline.places import on_servers
+from hetplan.simulator.baselines import kinds_of
 from hetplan.verifier.facts import gather
 from hetplan.verifier.pipeline_bounds import proved
 from hetplan.verifier.rows import NoProof
@@ -294,9 +296,10 @@ def test_runs_that_fill_a_server_by_unlike_resources_do_not_share_it() -> None:
     assert all(len(worker.loads) == 1 for worker in plan.workers)
 
 
-def test_a_plan_that_shares_what_may_not_be_shared_is_caught() -> None:
-    """By hand: two steps of unlike needs on one node, where each is planned on its own."""
-    files = documents(needs={"see": 3.0}, rate=100.0)
+@pytest.mark.parametrize("larger", ["see", "read"])
+def test_a_plan_that_shares_what_may_not_be_shared_is_caught(larger: str) -> None:
+    """By hand: two steps on one node where steps have unlike needs, so that each is planned on its own."""
+    files = documents(needs={larger: 3.0}, rate=100.0)
     plan = solved(files, size="planned")
 
     def together(made: dict[str, Any]) -> None:
@@ -327,7 +330,15 @@ def test_no_prices_prove_more_than_the_cheapest_plan_costs(seed: int) -> None:
         "quality so far[all]": chance.choice([-1, 1, 1]) * 10 ** chance.uniform(-2, 3),
     }
     solve = next(one for one in plan.solves if one.form == "milp").model_copy(update={"proof": {"row_duals": priced}})
-    try:
+    with contextlib.suppress(NoProof):
         assert proved(facts, claim, solve) <= total(plan, "cost_per_hour") + 1e-9
-    except NoProof:
-        pass
+
+
+def test_those_beside_whom_it_is_compared_fill_their_nodes_too() -> None:
+    files = documents()
+    plan, inputs = solved(files, size="planned"), hp.load_inputs(*files)
+    (kinds,) = {tuple(kind.instances for kind in found) for found in kinds_of(plan, inputs).values()}
+    assert kinds == (8,)
+    files[0]["offers"]["node-od"]["per"] = "gpu"
+    sold = kinds_of(solved(files, size="planned"), hp.load_inputs(*files))
+    assert {kind.instances for found in sold.values() for kind in found} == {1}, "a slice holds one"
