@@ -167,7 +167,7 @@ def _shared(
     """Servers that steps share, and how many places each step's configuration has on one of them."""
     if not on_shared:
         return
-    from hetplan.problems.pipeline.places import on_servers
+    from hetplan.problems.places import on_servers
 
     fleet, stock = problem.wish.fleet, {offer.id: offer.stock for offer in problem.wish.fleet.offers}
     full = {at: -(-sum(seats.values()) // fleet.places[at[0]]) for at, seats in on_shared.items()}

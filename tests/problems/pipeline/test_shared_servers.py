@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.problems.pipeline.places import on_servers
+from hetplan.problems.places import on_servers
 from hetplan.simulator.baselines import kinds_of
 from hetplan.verifier.facts import gather
 from hetplan.verifier.pipeline_bounds import proved

@@ -1,4 +1,4 @@
-"""Which places are on one server, where steps may share it: as few servers as hold them, alike where that can be."""
+"""Which places are on one server, where loads may share it: as few servers as hold them, alike where that can be."""
 
 from __future__ import annotations
 
