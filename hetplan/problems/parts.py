@@ -190,6 +190,8 @@ class Cone(Asked):
     cuts: list[NDArray[np.float64]] = field(default_factory=list)
     known: dict[tuple[float, ...], float] = field(default_factory=dict)
     roomy: dict[tuple[float, ...], float] = field(default_factory=dict)
+    needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What one instance takes of each hardware, of those of whom several may be on a machine."""
 
     def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""

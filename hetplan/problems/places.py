@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-__all__ = ["on_servers"]
+__all__ = ["on_servers", "places_for"]
 
 Seat = TypeVar("Seat")
+
+
+MOST_ON_ONE = 64
+"""More instances on one machine are not planned."""
+
+
+def places_for(provides: Mapping[str, float], needs: Sequence[Mapping[str, float]]) -> int:
+    """How many instances of these needs a machine holds, whichever they are; 1 where that is not one number.
+
+    n, where n of each fit, and of some resource each needs more than one part of n + 1.
+
+    >>> places_for({"gpu": 1.0}, [{"gpu": 0.5}, {"gpu": 0.4}]), places_for({"gpu": 1.0}, [{"gpu": 0.5}, {"gpu": 0.3}])
+    (2, 1)
+    """
+    rooms = {
+        max(1, min(MOST_ON_ONE, *(int(provides[name] / one + 1e-9) for name, one in need.items() if one > 0)))
+        for need in needs
+    }
+    if len(rooms) != 1:
+        return 1
+    (places,) = rooms
+    full = (min(need.get(name, 0.0) for need in needs) > room / (places + 1) for name, room in provides.items())
+    return places if any(full) else 1
 
 
 def on_servers(wanted: Mapping[Seat, int], places: int, *, least: int = 0) -> list[tuple[dict[Seat, int], int]]:

@@ -132,10 +132,11 @@ class Simulation:
                 instances = self._claim(route)
                 types = int(world.parts["route"][route]["targets"])
                 self._make_tables(instances, types)
-        self._routes = dict(defaults)
+        self._routes |= defaults
         if not first:
             for (app, stage, _name, kind), route in self._named.items():
-                if route not in news and world.parts["route"][route]["heir"] < 0:
+                served = (app, stage, kind) in defaults  # else it has no machines for now, and keeps what waits
+                if served and route not in news and world.parts["route"][route]["heir"] < 0:
                     world.parts["route"][route]["heir"] = defaults[app, stage, kind]
             self._refresh()
         self._named = dict(builder.route_of)

@@ -175,10 +175,10 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
 
 def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
     """A pool runs one variant, of those that its application may run, as good as it is asked to be."""
-    names = loaded(part)
-    if len(names) > 1:
-        yield Violation("variant", "workers", f"a pool runs one variant, and {', '.join(names)} are loaded")
     for name in part.rate_qps:
+        names = loaded(part, name)
+        if len(names) > 1:
+            yield Violation("variant", "workers", f"a pool runs one variant, and {', '.join(names)} are loaded")
         wanted = inputs.slo.apps[name].quality
         for one in names:
             variant = inputs.profile.variants.get(one)

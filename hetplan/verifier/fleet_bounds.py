@@ -6,10 +6,12 @@ pi >= 0 of a machine in a period, and any prices of the limits, a fleet costs no
     sum over applications and periods of the cheapest machines at these prices that carry the rate, after every failure
     + the least of  sum_o cost R_o + sum_op cost N_op - sum_op pi_op (R_o + N_op)  under the limits (`_Market`)
 
-Costs of starting only add to it. What machines carry is bounded by rows ``sum of w_h m_h >= rate`` (`_cuts`): of pools
-and of machines that make text from linear programs, whose prices w are proved for all machines at once; of variants
-from what an instance serves. The cheapest whole machines are then found by splitting (`cheapest`). Of other questions
-nothing is known here, and an application of theirs counts as if it were free: the bound is true, and lower.
+Pools that share machines are bounded by slices of them: a slice is what one instance takes where a machine holds P of
+any of them, and no P + 1, and costs pi / P. Costs of starting only add to it. What machines carry is bounded by rows
+``sum of w_h m_h >= rate`` (`_cuts`): of pools and of machines that make text from linear programs, whose prices w are
+proved for all machines at once; of variants from what an instance serves. The cheapest whole machines are then found by
+splitting (`cheapest`). Of other questions nothing is known here, and an application of theirs counts as if it were
+free: the bound is true, and lower.
 """
 
 from __future__ import annotations
@@ -63,10 +65,12 @@ def proved(fleet: Fleet, claim: Claim, *, boxes: int = ALL_NODES) -> float:
     if (claim.about, claim.sense) != ("cost_per_hour", "min") or claim.scope not in ("problem", "relaxation"):
         raise NotRebuilt(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
     prices = list(_prices(fleet))
+    slices = _slices(fleet)
     cuts = {app: _cuts(fleet, app) for app in fleet.inputs.slo.apps}
     for app, known in cuts.items():
         if known is not None:
-            _keeps(known, app, {name: one for name, one in fleet.parts.items() if one.rate_qps.keys() == {app}})
+            parts = {name: one for name, one in fleet.parts.items() if app in one.rate_qps}
+            _keeps(known, app, parts, slices.get(app, {}))
     total, more = _market(fleet, prices), 1.0 + option(fleet.plan, "headroom", 0.0)
     least: dict[tuple[object, ...], float] = {}
     left = [boxes]
@@ -75,7 +79,10 @@ def proved(fleet: Fleet, claim: Claim, *, boxes: int = ALL_NODES) -> float:
             rate = min(fleet.rates[app][number] * more, _planned(fleet, number, app))
             key = (app, rate, tuple(machines.values()))
             if key not in least:
-                least[key] = _cheapest(fleet, rows, rate, machines, left) if rows is not None and rate > 0.0 else 0.0
+                each = slices.get(app, {})
+                least[key] = (
+                    _cheapest(fleet, rows, rate, machines, left, each) if rows is not None and rate > 0.0 else 0.0
+                )
             total += fleet.hours * least[key]
     return total / (fleet.hours * len(prices)) * (1.0 - _SAME)
 
@@ -219,16 +226,17 @@ class _Cuts:
 def _cuts(fleet: Fleet, app: str) -> _Cuts | None:
     """What machines carry of an application; None where nothing is known here of its question."""
     served = {name: part for name, part in fleet.parts.items() if app in part.rate_qps}
-    mine = {name: part for name, part in served.items() if len(part.rate_qps) == 1}
-    if not mine or len(mine) < len(served):  # an application that shares machines counts as free
+    shared = [part for part in served.values() if len(part.rate_qps) > 1 and part.question != "pool"]
+    if not served or shared:  # an application that shares machines counts as free, unless it is a pool
         return None
-    name, part = next(iter(mine.items()))
+    name, part = next(iter(served.items()))
+    part = _alone_in(part, app)
     wish = fleet.inputs.slo
     may = [one for one, variant in fleet.inputs.profile.variants.items() if may_run(wish.apps[app], one, variant)]
     files = alone(fleet.inputs, part)
     free = WishLimits(currency=wish.limits.currency, survive=Survive())
     files = replace(files, slo=files.slo.model_copy(update={"limits": free}))
-    plan = of_part(fleet.plan, name)
+    plan = of_part(fleet.plan, name).model_copy(update={"workers": part.workers})
     planned = plan.method.options.get("size") == "planned"
     try:
         if part.question == "variants":
@@ -249,12 +257,50 @@ def _cuts(fleet: Fleet, app: str) -> _Cuts | None:
     return cuts if cuts.found else None
 
 
-def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part]) -> None:
+def _alone_in(part: Part, app: str) -> Part:
+    """A part with the loads of one application, as far as it has several."""
+    if len(part.rate_qps) == 1:
+        return part
+    own = ((one, tuple(load for load in one.loads if load.app == app)) for one in part.workers)
+    workers = tuple(one.model_copy(update={"loads": loads}) for one, loads in own if loads)
+    return part.model_copy(update={"workers": workers, "rate_qps": {app: part.rate_qps[app]}})
+
+
+def _slices(fleet: Fleet) -> dict[str, dict[str, int]]:
+    """Of each pool that shares machines: of how many slices a machine of some hardware is, whoever takes them."""
+    files = {name: alone(fleet.inputs, part) for name, part in fleet.parts.items()}
+    cones: dict[str, Carrying] = {}
+    limits = WishLimits(currency=fleet.inputs.slo.limits.currency, survive=Survive())
+    for name, part in fleet.parts.items():
+        for app in part.rate_qps if part.question == "pool" and len(part.rate_qps) > 1 else ():
+            mine = _alone_in(part, app)
+            plan = of_part(fleet.plan, name).model_copy(update={"workers": mine.workers})
+            wish = files[name].slo
+            only = replace(files[name], slo=wish.model_copy(update={"apps": {app: wish.apps[app]}, "limits": limits}))
+            cones.setdefault(app, Carrying(gather(plan, one_variant(only, mine)), planned=True))
+    found: dict[str, dict[str, int]] = {app: {} for app in cones}
+    for hardware, one in fleet.inputs.profile.hardware.items():
+        kinds = {app: kind for app, cone in cones.items() for kind in cone.kinds if kind.hardware == hardware}
+        rooms = {kind.instances for kind in kinds.values()}
+        if len(kinds) < 2 or len(rooms) > 1:
+            continue
+        (room,) = rooms
+        full = [
+            all(kind.run.needs.get(name, 0.0) * (room + 1) > there for kind in kinds.values())
+            for name, there in one.provides.items()
+        ]
+        for app in kinds if any(full) else ():
+            found[app][hardware] = room
+    return found
+
+
+def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part], slices: Mapping[str, int]) -> None:
     """That the plan's own machines carry what they are for, with all that its options keep free beside it."""
     for name, part in parts.items():
         machines: dict[str, float] = {}
-        for worker in part.workers:
-            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + worker.count
+        for worker in _alone_in(part, app).workers:
+            share = len(worker.loads) / slices[worker.hardware] if worker.hardware in slices else 1.0
+            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + worker.count * share
         if cuts.cone is not None and cuts.carried(machines) >= part.rate_qps[app] * (1.0 - _KEPT):
             cuts.add(machines)
         if cuts.carried(machines) < part.rate_qps[app] * (1.0 - _KEPT):
@@ -264,21 +310,24 @@ def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part]) -> None:
 # The cheapest whole machines
 
 
-def _cheapest(fleet: Fleet, cuts: _Cuts, rate: float, machines: Mapping[str, float], left: list[int]) -> float:
+def _cheapest(
+    fleet: Fleet, cuts: _Cuts, rate: float, machines: Mapping[str, float], left: list[int], slices: Mapping[str, int]
+) -> float:
     """No machines that carry a rate, and what is kept of it after each failure, cost less than this per hour."""
     offers, sold, keep = list(machines), fleet.inputs.profile.offers, fleet.inputs.slo.limits.survive.keep
     # Of single machines that are lost nothing is said here: what they leave is at most all.
     situations: list[tuple[set[str], float]] = [(set(), 1.0)]
     situations += [(lost, keep) for lost in lost_in(fleet).values() if isinstance(lost, set)]
-    stock = np.array([_MOST if sold[name].stock is None else float(sold[name].stock or 0) for name in offers])
-    prices, best = np.array(list(machines.values())), 0.0
+    each = np.array([float(slices.get(sold[name].hardware, 1)) for name in offers])
+    stock = each * [_MOST if sold[name].stock is None else float(sold[name].stock or 0) for name in offers]
+    prices, best = np.array(list(machines.values())) / each, 0.0
     alike = [(sold[name].hardware, float(price)) for name, price in machines.items()]
     groups = [*{one[0] for one in alike}, *dict.fromkeys(alike)]
     sums = np.array([[float(group in (one, one[0])) for one in alike] for group in sorted(groups, key=str)])
     for _ in range(ROUNDS):
         rows: dict[tuple[float, ...], float] = {}
         for cut in cuts.found:
-            rates = np.array([cut.get(sold[name].hardware, 0.0) for name in offers])
+            rates = np.array([cut.get(sold[name].hardware, 0.0) for name in offers]) / each
             small = rates < 1e-6 * rates.max(initial=0.0)
             for gone, kept in situations:
                 row = tuple(0.0 if name in gone else rate for name, rate in zip(offers, rates * ~small, strict=True))
@@ -292,7 +341,7 @@ def _cheapest(fleet: Fleet, cuts: _Cuts, rate: float, machines: Mapping[str, flo
         more = False
         for gone, kept in situations:
             there: dict[str, float] = {}
-            for name, n in zip(offers, point, strict=True):
+            for name, n in zip(offers, point / each, strict=True):
                 if n and name not in gone:
                     there[sold[name].hardware] = there.get(sold[name].hardware, 0.0) + float(n)
             if kept > 0.0 and cuts.carried(there) >= rate * kept * (1.0 - _SAME):

@@ -170,9 +170,10 @@ def uncommitted(profile: Profile) -> Profile:
     return profile.model_copy(update={"offers": offers})
 
 
-def loaded(part: Part) -> list[str]:
-    """The variants that a part runs, each once."""
-    return sorted({load.variant for worker in part.workers for load in worker.loads if load.variant is not None})
+def loaded(part: Part, app: str | None = None) -> list[str]:
+    """The variants that a part runs (for an application), each once."""
+    loads = (load for worker in part.workers for load in worker.loads if app is None or load.app == app)
+    return sorted({load.variant for load in loads if load.variant is not None})
 
 
 def may_run(app: App, name: str, variant: Variant) -> bool:
@@ -187,14 +188,11 @@ def may_run(app: App, name: str, variant: Variant) -> bool:
 
 def one_variant(inputs: Inputs, part: Part) -> Inputs:
     """The files of a pool that say which variant was chosen; that it may be is seen to before."""
-    names = loaded(part)
-    if len(names) != 1:
-        return inputs
-    runs = Runs(variants=(names[0],))
-    apps = {
-        name: app.model_copy(update={"runs": runs, "quality": None}) if name in part.rate_qps else app
-        for name, app in inputs.slo.apps.items()
-    }
+    apps = dict(inputs.slo.apps)
+    for name in part.rate_qps:
+        names = loaded(part, name)
+        if len(names) == 1:
+            apps[name] = apps[name].model_copy(update={"runs": Runs(variants=(names[0],)), "quality": None})
     return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))
 
 

@@ -85,12 +85,16 @@ def _is_instance(load: Load) -> bool:
 
 
 def _workers(facts: Facts) -> Iterator[Violation]:
-    """Loads of a machine are alike; each serves one query at a time, set up as it was measured."""
+    """Loads of an application are alike; each serves one query at a time, set up as it was measured.
+
+    Those of several applications are together no more of a machine than all of it (`resources`).
+    """
     for worker in facts.plan.workers:
         alike = {(load.app, load.variant, tuple(sorted((load.at or {}).items()))) for load in worker.loads}
         runs = [facts.seats[load.id].run for load in worker.loads]
-        room = min((instances_on(facts, run) for run in runs if run is not None), default=1)
-        if len(alike) != 1 or len(runs) > room or not all(_is_instance(load) for load in worker.loads):
+        room = max((instances_on(facts, run) for run in runs if run is not None), default=1)
+        users = {load.app for load in worker.loads}
+        if len(alike) != len(users) or len(runs) > room or not all(_is_instance(load) for load in worker.loads):
             text = "an instance of a pool is a load of an application that serves one query at a time as measured"
             yield Violation("pool-worker", f"workers.{worker.id}", text)
 

@@ -103,7 +103,8 @@ class _Pool:
 
     def _kinds(self) -> list[_Kind]:
         profile, limits = self.facts.inputs.profile, self.facts.inputs.slo.limits
-        names = {load.variant for worker in self.facts.plan.workers for load in worker.loads}
+        loads = (load for worker in self.facts.plan.workers for load in worker.loads)
+        names = {load.variant for load in loads if load.app in (None, self.app)}
         if len(names) != 1 or None in names:
             raise NoProof("a pool runs one variant")
         (name,) = names

@@ -75,13 +75,13 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
         starts_per_hour=sum(line.starts_per_hour for line in lines) * weight,
         lines=lines,
         levers=levers,
-        shared=SHARED_TOO if found.together else SHARED,
+        shared=SHARED_TOO if any(len(part.rate_qps) > 1 for part in found.parts.values()) else SHARED,
     )
 
 
 def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever, ...]:
     """The cheapest fleet of each way to buy, one after the other; the last is the plan itself."""
-    wish = found.wish
+    wish = replace(found.wish, places={}, sharers=())
     quick = wish.options.model_copy(update={"rounds": LEVER_ROUNDS})
     wish = replace(wish, options=quick)
     peak = tuple(replace(app, rates=(max(app.rates),)) for app in wish.apps)
@@ -103,7 +103,10 @@ def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever,
             cost = cost_of(less, other.fleet) / (less.hours * less.periods)
         levers.append(_lever(name, about, cost, before))
         before = cost if cost is not None else before
-    mean = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
+    mean: float | None = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
+    if found.wish.places:  # what it is worth to share machines is the last lever
+        apart = searched(wish, parts, ask, reckoned=False)
+        mean = cost_of(wish, apart.fleet) / (wish.hours * wish.periods) if isinstance(apart, Found) else None
     last = "commitments" if sold["ahead"] else "spot" if sold["spot"] else "this plan"
     levers.append(_lever(last, "this plan", mean, before))
     return tuple(levers)

@@ -19,7 +19,7 @@ from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.search import Fleet, Search
 
-__all__ = ["Descent", "keeps_limits"]
+__all__ = ["Descent", "keeps_limits", "whole_up"]
 
 Floats = NDArray[np.float64]
 KEPT = 250
@@ -30,6 +30,11 @@ SWEEPS = 4
 NEAR = 1.02
 """What costs no more than so many times the best is worth a look at pairs of applications."""
 SLACK = 1e-9
+
+
+def whole_up(machines: Floats) -> Floats:
+    """Whole machines, where parts of them are taken."""
+    return np.asarray(np.ceil(machines - SLACK), dtype=float)
 
 
 @dataclass
@@ -54,14 +59,23 @@ class Descent:
             for app in wish.apps:
                 key = (app.name, wish.rate(app, p))
                 if key not in known:
-                    held = [choice.machines for choice in self.search.menus.of(app, p, wide=True)]
+                    held = [choice.array for choice in self.search.menus.of(app, p, wide=True)]
                     closed = np.array(held, dtype=float)[:, np.array(orders)].reshape(-1, len(wish.offers))
                     known[key] = np.unique(closed, axis=0)
                 machines = known[key]
                 refused = self.search.menus.refused
                 cheap = np.argsort(machines @ np.minimum(self.prices[p], self.cost), kind="stable")[:KEPT]
-                kept = [n for n in cheap if (*key, tuple(int(x) for x in machines[n])) not in refused]
+                kept = [n for n in cheap if (*key, self.counted(app.name, machines[n])) not in refused]
                 self.menus[p].append(machines[kept])
+
+    def counted(self, name: str, machines: Floats) -> tuple[int, ...]:
+        """Machines as an application counts them: those who share, in slices."""
+        return tuple(int(n) for n in np.rint(machines * np.array(self.search.wish.each(name))))
+
+    def rent(self, machines: Floats) -> Floats:
+        """What is rented where machines are taken beyond those committed: whole ones, whoever shares them."""
+        more = np.maximum(machines, 0.0)
+        return (whole_up(more) if self.search.wish.places else more) @ self.cost
 
     def hour(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
         """The least rent of a period and what each application takes, from what each took."""
@@ -72,34 +86,33 @@ class Descent:
             for number, menu in enumerate(menus):
                 others = total - taken[number]
                 self.looks += 1
-                rent = np.maximum(menu + (others - committed), 0.0) @ self.cost
+                rent = self.rent(menu + (others - committed))
                 best = int(np.argmin(rent))
                 if not np.array_equal(menu[best], taken[number]):
-                    now = float(np.maximum(total - committed, 0.0) @ self.cost)
+                    now = float(self.rent(total - committed))
                     if rent[best] < now - SLACK:
                         taken[number], total, changed = menu[best], others + menu[best], True
             if not changed or len(menus) == 1:
                 break
-        return float(np.maximum(total - committed, 0.0) @ self.cost), taken
+        return float(self.rent(total - committed)), taken
 
     def in_pairs(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
         """The same, where two applications change at a time, until no pair of their choices rents less."""
         menus, taken = self.menus[p], taken.copy()
         total = taken.sum(axis=0)
-        now, changed = float(np.maximum(total - committed, 0.0) @ self.cost), True
+        now, changed = float(self.rent(total - committed)), True
         while changed and self.paired < LOOKS:
             changed = False
             for one, other in combinations(range(len(menus)), 2):
                 room = total - taken[one] - taken[other] - committed
                 # Who rents as much without the other is in no better pair.
-                first, second = (
-                    menu[np.maximum(menu + room, 0.0) @ self.cost < now - SLACK] for menu in (menus[one], menus[other])
-                )
+                first, second = (menu[self.rent(menu + room) < now - SLACK] for menu in (menus[one], menus[other]))
                 self.paired += 1 + len(first) * len(second) // KEPT
                 rent = np.zeros((len(first), len(second)))
                 for offer in np.flatnonzero(self.cost) if rent.size else ():
                     more = (first[:, offer] + room[offer])[:, None] + second[:, offer]
-                    rent += self.cost[offer] * np.maximum(more, 0.0)
+                    more = np.maximum(more, 0.0)
+                    rent += self.cost[offer] * (whole_up(more) if self.search.wish.places else more)
                 if rent.size and rent.min() < now - SLACK:
                     here, there = divmod(int(rent.argmin()), len(second))
                     now, changed = float(rent[here, there]), True
@@ -153,18 +166,17 @@ class Descent:
                 if i != j and committed[i] > 0 and committed[j] < stock[j]:
                     yield committed - steps[i] + steps[j]
 
-    @staticmethod
-    def fleet(search: Search, committed: Floats, taken: list[Floats]) -> Fleet | None:
+    def fleet(self, search: Search, committed: Floats, taken: list[Floats]) -> Fleet | None:
         """As a fleet of a search, where every limit holds; its choices are in the menus from then on."""
         wish, menus = search.wish, search.menus
         choices, rented = dict[tuple[str, int], Choice](), list[tuple[int, ...]]()
         for own in taken:
-            rented.append(tuple(int(n) for n in np.maximum(own.sum(axis=0) - committed, 0.0)))
+            rented.append(tuple(int(n) for n in whole_up(np.maximum(own.sum(axis=0) - committed, 0.0))))
         if not keeps_limits(search, committed, rented):
             return None
         for p, own in enumerate(taken):
             for number, app in enumerate(wish.apps):
-                machines = tuple(int(n) for n in own[number])
+                machines = self.counted(app.name, own[number])
                 choices[app.name, p] = menus.add(app, wish.rate(app, p), machines)
         return Fleet(tuple(int(n) for n in committed), choices, tuple(rented))
 

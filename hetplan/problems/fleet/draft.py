@@ -107,9 +107,11 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
 
 
 def _about_the_bound(found: Found) -> str:
+    own = found.wish.sharers
+    whole = f"whole machines, shared by {', '.join(own)} alone" if own else "whole machines, none of them shared"
     note = (
-        f"bound of {found.rounds} rounds of prices, without the costs of starting: whole machines, none of them "
-        "shared, which stay with their application after a failure"
+        f"bound of {found.rounds} rounds of prices, without the costs of starting: {whole}, which stay with their "
+        "application after a failure"
     )
     sharers = ", ".join(found.may_share)
     return f"{note}; {sharers} may share machines, and count as free in it" if sharers else note
@@ -196,11 +198,12 @@ def _promises(found: Found, app: str, p: int) -> Iterator[Promise]:
 
 def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation, kept: _Parts) -> Iterator[str]:
     """The parts that run after a failure: each application on what is left of its machines, at the rate kept."""
-    wish, together = found.wish, found.together.get(p)
-    if together is not None and (part := together.after.get(situation.name)) is not None:
-        yield kept.id_of(_whose(part), part)
+    wish, together = found.wish, found.together.get(p, ())
+    for one in together:
+        if (part := one.after.get(situation.name)) is not None:
+            yield kept.id_of(_whose(part), part)
     for app in wish.apps:
-        if together is not None and app.name in together.part.rate_qps:
+        if any(app.name in one.part.rate_qps for one in together):
             continue
         choice = found.fleet.choices[app.name, p]
         offers = left_of(wish, parts[app.name], choice.machines, situation)

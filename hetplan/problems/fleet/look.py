@@ -64,6 +64,7 @@ def _shape(wish: Wish) -> object:
         tuple(app.name for app in wish.apps),
         tuple(tuple(app.rates) for app in wish.apps),
         tuple(wish.length(p) for p in range(wish.periods)),
+        (wish.sharers, tuple(wish.places.items())),
     )
 
 
@@ -136,7 +137,7 @@ def looked(
     for app in wish.apps:
         for rate in {wish.rate(app, p) for p in range(wish.periods)}:
             for machines in known.choices.get((app.name, rate), ()):
-                there = all(n <= most for n, most in zip(machines, stock, strict=True))
+                there = all(n <= most * one for n, most, one in zip(machines, stock, wish.each(app.name), strict=True))
                 if there and search.menus.holds(app, rate, machines):
                     search.menus.add(app, rate, machines)
     committed = np.minimum(np.array(known.fleet.committed, dtype=float), stock)

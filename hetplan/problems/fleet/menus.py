@@ -40,14 +40,15 @@ LOOK = 0.1
 
 @dataclass(frozen=True)
 class Choice:
-    """So many machines of each offer."""
+    """So many machines of each offer; of those who share, so many slices, of which a machine has `each`."""
 
     machines: Counts
+    each: Counts = ()
 
     @property
     def array(self) -> Floats:
-        """As numbers."""
-        return np.array(self.machines, dtype=float)
+        """Machines, parts of them too."""
+        return np.array(self.machines, dtype=float) / (np.array(self.each) if self.each else 1.0)
 
 
 def surviving(wish: Wish, part: Part, machines: Sequence[int], situation: Situation) -> Counts:
@@ -177,15 +178,16 @@ class Menus:
         """A choice, kept once; one that did not settle gets a machine more of each offer that it has."""
         while (app.name, rate, machines) in self.refused:
             machines = tuple(count + (count > 0) for count in machines)
-        return self.found.setdefault((app.name, rate), {}).setdefault(machines, Choice(machines))
+        known = self.found.setdefault((app.name, rate), {})
+        return known.setdefault(machines, Choice(machines, self.wish.each(app.name)))
 
     def price(self, ask: Ask, wanted: Sequence[tuple[Application, float, Floats]]) -> list[tuple[float, Choice | None]]:
         """For each application, rate and prices: a lower bound on the cost of any choice, and the cheapest choice.
 
         None where there is no choice at all (bound: inf), or none was found. An engine may find one and no bound: then
-        the bound is 0. Prices are rounded down to a grid, so equal questions are asked once.
+        the bound is 0. Prices are those of machines; rounded down to a grid, so that equal questions are asked once.
         """
-        keys = [(app.name, rate, _grid(prices)) for app, rate, prices in wanted]
+        keys = [(app.name, rate, _grid(prices / np.array(self.wish.each(app.name)))) for app, rate, prices in wanted]
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
         missing = {key: app for key, app in missing.items() if not self._known(app, *key[1:])}
         missing = {key: app for key, app in missing.items() if not self._looked(app, *key[1:])}
@@ -217,9 +219,16 @@ class Menus:
             self.priced[app.name, rate, grid] = (bound, None)
         return bound is not None
 
+    def _stock(self, app: Application) -> list[int]:
+        """How many there are to have of each offer."""
+        return [
+            min(offer.stock * each, LARGEST)
+            for offer, each in zip(self.wish.offers, self.wish.each(app.name), strict=True)
+        ]
+
     def _looked(self, app: Application, rate: float, grid: Counts) -> bool:
         """Whether lists say which choice is the cheapest at prices, and what it costs."""
-        part, stock = self.parts[app.name], [min(offer.stock, LARGEST) for offer in self.wish.offers]
+        part, stock = self.parts[app.name], self._stock(app)
         said = -1
         while isinstance(part, Cone) and len(part.weights()) > said:
             if app.name not in self.lists:
@@ -244,13 +253,14 @@ class Menus:
         while left:
             forms = []
             for app, rate, prices, free in left:
+                each = np.array(self.wish.each(app.name))
                 m = Builder("min", name=f"more machines of {app.name}")
                 x = self.columns(m, app)
                 names = [offer.name for offer in self.wish.offers]
                 more = m.columns("more", names, upper=[offer.stock for offer in self.wish.offers], cost=prices)
                 row = m.rows("beyond", names, lower=-np.array(free))
                 m.add(row, more, 1.0)
-                m.add(row, x, -1.0)
+                m.add(row, x, -1.0 / each)
                 add_part(m, self.wish, self.parts[app.name], x, rate)
                 forms.append(m.build())
             self.counted[0] += len(forms)
@@ -277,9 +287,9 @@ class Menus:
     ) -> NDArray[np.int64]:
         """Columns for the machines of an application, per offer."""
         hardware = self.hardware(app)
-        stock = [offer.stock if stocked else LARGEST for offer in self.wish.offers]
+        stock = self._stock(app) if stocked else [LARGEST] * len(self.wish.offers)
         offers = zip(self.wish.offers, stock, strict=True)
-        most = [min(count, LARGEST) if offer.hardware in hardware else 0 for offer, count in offers]
+        most = [count if offer.hardware in hardware else 0 for offer, count in offers]
         names = [offer.name for offer in self.wish.offers]
         return m.columns(f"machines of {app.name}", names, upper=most, cost=cost, whole=True, unit="machines")
 

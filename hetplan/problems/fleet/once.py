@@ -7,7 +7,7 @@ application gets anew: ``sum (x_ao - running_ao)+``, limited by `limits.moves`, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from hetplan.problems.fleet.menus import Choice, add_part
 from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.wish import Wish
 
-__all__ = ["Once", "asked_once", "cheapest_once", "moves_of"]
+__all__ = ["Once", "asked_of", "asked_once", "cheapest_once", "moves_of"]
 
 MOVE = 1e5
 """What a move weighs beside a cost per hour, where the fewest are wanted: more than any fleet's cost."""
@@ -44,8 +44,8 @@ class Once:
 @dataclass(frozen=True)
 class _Columns:
     committed: NDArray[np.int64]
-    rented: NDArray[np.int64]
-    apps: Mapping[str, NDArray[np.int64]]
+    rented: Mapping[int, NDArray[np.int64]]
+    apps: Mapping[tuple[str, int], NDArray[np.int64]]
 
 
 def asked_once(
@@ -55,19 +55,29 @@ def asked_once(
 
     `still`: the fewest moves first. `most`: what it may cost per hour.
     """
-    wish = search.wish
+    return _asked(search, [p], lambda: _form(search, [p], stocked=stocked, still=still, most=most), gap)
+
+
+def asked_of(search: Search, periods: Sequence[int], *, committed: Sequence[int] | None, gap: float) -> Once:
+    """The cheapest machines of these periods by all rows of their parts; `committed`: what is, else it is chosen."""
+    return _asked(search, periods, lambda: _form(search, periods, ahead=committed), gap)
+
+
+def _asked(search: Search, periods: Sequence[int], form_of: Callable[[], tuple[Milp, _Columns]], gap: float) -> Once:
+    """A program asked until its machines hold."""
+    wish, name = search.wish, "-".join(dict.fromkeys(f"p{p}" for p in (periods[0], periods[-1])))
     while True:
-        form, columns = _form(search, p, stocked=stocked, still=still, most=most)
+        form, columns = form_of()
         search.menus.counted[0] += 1
-        answer = search.ask(form, gap=gap, about=f"p{p} by itself")
+        answer = search.ask(form, gap=gap, about=f"{name} by itself")
         if answer.status is Status.INFEASIBLE or answer.point is None:
             return Once(form, answer, None)
-        taken = {app.name: _whole(answer.point[columns.apps[app.name]]) for app in wish.apps}
-        held = [search.menus.holds(app, wish.rate(app, p), taken[app.name]) for app in wish.apps]
+        taken = {key: _whole(answer.point[mine]) for key, mine in columns.apps.items()}
+        held = [search.menus.holds(app, wish.rate(app, p), taken[app.name, p]) for p in periods for app in wish.apps]
         if all(held):  # each is asked, so that each says what its rows lacked
-            choices = {(name, p): Choice(machines) for name, machines in taken.items()}
-            committed, rented = _whole(answer.point[columns.committed]), _whole(answer.point[columns.rented])
-            return Once(form, answer, Fleet(committed, choices, (rented,)))
+            choices = {key: Choice(machines, wish.each(key[0])) for key, machines in taken.items()}
+            rented = tuple(_whole(answer.point[columns.rented[p]]) for p in periods)
+            return Once(form, answer, Fleet(_whole(answer.point[columns.committed]), choices, rented))
 
 
 def cheapest_once(search: Search) -> Once:
@@ -95,23 +105,35 @@ def _hourly(search: Search, fleet: Fleet) -> float:
     return ahead + sum(n * o.price for n, o in zip(fleet.rented[0], wish.offers, strict=True))
 
 
-def _form(search: Search, p: int, *, stocked: bool, still: bool, most: float) -> tuple[Milp, _Columns]:
-    wish, m = search.wish, Builder("min", name=f"period p{p}")
-    committed, rented, cover = add_machines(m, wish, search.limits, [p], whole=True, stocked=stocked)
-    columns = {}
-    for app in wish.apps:
-        x = search.menus.columns(m, app, stocked=stocked)
-        m.add(cover[p], x, -1.0)
-        add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
-        columns[app.name] = x
-    if wish.stated and p == 0:
-        _moved(m, search, columns, MOVE if still else 0.0)
+def _form(
+    search: Search,
+    periods: Sequence[int],
+    *,
+    stocked: bool = True,
+    still: bool = False,
+    most: float = np.inf,
+    ahead: Sequence[int] | None = None,
+) -> tuple[Milp, _Columns]:
+    wish, m = search.wish, Builder("min", name=f"period p{periods[0]}")
+    committed, rented, cover = add_machines(m, wish, search.limits, periods, whole=True, stocked=stocked)
+    columns = dict[tuple[str, int], NDArray[np.int64]]()
+    if ahead is not None:
+        row = m.rows("committed before", [offer.name for offer in wish.offers], lower=ahead, upper=ahead)
+        m.add(row, committed, 1.0)
+    for p in periods:
+        for app in wish.apps:
+            x = search.menus.columns(m, app, stocked=stocked)
+            m.add(cover[p], x, -1.0 / np.array(wish.each(app.name)))
+            add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
+            columns[app.name, p] = x
+    if wish.stated and list(periods) == [0]:
+        _moved(m, search, {name: x for (name, _), x in columns.items()}, MOVE if still else 0.0)
     if most < np.inf:
         pay = np.where(np.isfinite(wish.committed), wish.committed, 0.0)
         row = m.rows("what the cheapest cost", ["all"], upper=most)
         m.add(row, committed, pay)
-        m.add(row, rented[p], wish.prices)
-    return m.build(), _Columns(committed, rented[p], columns)
+        m.add(row, rented[periods[0]], wish.prices)
+    return m.build(), _Columns(committed, rented, columns)
 
 
 def _moved(m: Builder, search: Search, columns: Mapping[str, NDArray[np.int64]], cost: float) -> None:

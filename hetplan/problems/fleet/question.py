@@ -64,13 +64,15 @@ class FleetQuestion:
         from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import with_room
         from hetplan.problems.fleet.search import is_over
+        from hetplan.problems.fleet.slices import in_slices, on_machines
         from hetplan.problems.fleet.together import with_sharing
         from hetplan.problems.fleet.ways import is_small, part_of, parts_of, roomier, searched
 
         between, look = is_between(self.wish), self.wish.options.look
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
-        parts = {} if between else parts_of(self.wish, self.tools)
-        recalled = None if between else Recalled.of(self.wish, parts, self.tools)
+        whole = {} if between else parts_of(self.wish, self.tools)
+        asked, parts = in_slices(self.wish, whole, self.tools)
+        recalled = None if between else Recalled.of(asked, parts, self.tools)
         glances: list[Found] = []
 
         def glanced(wish: Wish) -> Found | None:
@@ -88,7 +90,7 @@ class FleetQuestion:
             )
             return found if isinstance(found, Infeasible) else (found, parts)
 
-        best = with_room(self.wish, answer, lambda: self.tools.trial or is_over(ask))
+        best = with_room(asked, answer, lambda: self.tools.trial or is_over(ask))
         if isinstance(best, Infeasible):
             return best
         if not (best[0].wish.room or best[0].wish.rooms or glances):
@@ -100,8 +102,9 @@ class FleetQuestion:
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         levers: tuple[Lever, ...] = ()
         with suppress(Cancelled):
-            levers = levers_of(*best, ask) if wanted else ()
-        joined = held_ahead(best[0] if hurried else with_sharing(*best), best[1])
+            levers = levers_of(best[0], whole or best[1], ask) if wanted else ()
+        joined = on_machines(*best)
+        joined = held_ahead(joined if hurried else with_sharing(joined, best[1]), best[1])
         if len(self.wish.situations) > 1:
             joined = with_slow_pipelines(joined, best[1])
         return drafted(joined, of_sharing(levers, joined), best[1])

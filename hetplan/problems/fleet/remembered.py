@@ -198,7 +198,8 @@ def _about(part: Asked, profile: str) -> str:
     }
     apps = {name: _unlimited(app, quality=part.question in SERVING) for name, app in files.slo.apps.items()}
     slo = files.slo.model_copy(update={"apps": apps})
-    how = (part.question, part.hardware, sorted(part.options.items()), sorted(part.members.items()))
+    slices = [sorted(files.profile.hardware[name].provides.items()) for name in part.hardware]
+    how = (part.question, part.hardware, slices, sorted(part.options.items()), sorted(part.members.items()))
     return sha256(f"{profile}|{offers!r}|{slo!r}|{how!r}|{come_to}".encode()).hexdigest()
 
 

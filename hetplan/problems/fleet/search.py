@@ -232,7 +232,7 @@ class Search:
         if not self.lifted:
             return self.menus.of(app, p)
         choices = self.menus.of(app, p, wide=True)
-        worth = np.array([choice.machines for choice in choices]) @ self.hourly()[p]
+        worth = np.array([choice.array for choice in choices]) @ self.hourly()[p]
         return [choices[n] for n in np.argsort(worth, kind="stable")[:MIXTURE]]
 
     def hourly(self) -> Floats:

@@ -52,7 +52,7 @@ def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
             known[key] = _fewer(wish, _joined(parts, rates), machines) if len(rates) > 1 else None
         if (one := known[key]) is not None:
             together[p] = one
-    fleet = _bought(wish, replace(found, together=together))
+    fleet = _bought(wish, replace(found, together=_beside(found, together)))
     dearer = cost_of(wish, fleet) > cost_of(wish, found.fleet) - 1e-9
     if dearer and not _may_fit(wish, apps, parts):
         return found
@@ -61,14 +61,14 @@ def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
     if dearer:
         return found
     own = {(name, p): one.part for p, one in together.items() for name in one.part.rate_qps}
-    return replace(found, fleet=fleet, parts={**found.parts, **own}, together=together)
+    return replace(found, fleet=fleet, parts={**found.parts, **own}, together=_beside(found, together))
 
 
 def used_in(found: Found, p: int) -> dict[str, list[float]]:
     """Machines of each offer that each application uses in a period; of a machine that is shared, equal parts."""
-    wish, one = found.wish, found.together.get(p)
+    wish = found.wish
     used = {app.name: [float(n) for n in found.fleet.choices[app.name, p].machines] for app in wish.apps}
-    if one is not None:
+    for one in found.together.get(p, ()):
         used |= {name: [0.0] * len(wish.offers) for name in one.part.rate_qps}
         for worker in one.part.workers:
             loads = {load.id for load in worker.loads}
@@ -77,6 +77,12 @@ def used_in(found: Found, p: int) -> dict[str, list[float]]:
             for name in whose or one.part.rate_qps:
                 used[name][wish.place[worker.offer or ""]] += worker.count / len(whose or one.part.rate_qps)
     return used
+
+
+def _beside(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Together, ...]]:
+    """What is shared already, and more of it in these periods."""
+    own = {p: (one,) for p, one in more.items()}
+    return {p: (*found.together.get(p, ()), *own.get(p, ())) for p in sorted({*found.together, *own})}
 
 
 def _sharers(found: Found, parts: Mapping[str, Part]) -> list[Application]:

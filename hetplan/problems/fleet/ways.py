@@ -16,7 +16,7 @@ from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import Counts, left_of, surviving
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
-from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished
+from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
@@ -96,8 +96,8 @@ class Found:
     """Prices that show the bound, as a plan carries them."""
     served: Mapping[str, float] = field(default_factory=dict)
     """How much of the bound each application is, over the horizon."""
-    together: Mapping[int, Together] = field(default_factory=dict)
-    """Machines that applications share, by period."""
+    together: Mapping[int, tuple[Together, ...]] = field(default_factory=dict)
+    """Machines that applications share, by period: of each question that may."""
     may_share: tuple[str, ...] = ()
     """Applications that may: the bound, in which nobody shares, counts them as free."""
     after: Mapping[tuple[str, int, str], PlanPart] = field(default_factory=dict)
@@ -208,6 +208,7 @@ def searched(
         fleet = best_fleet(search, each, like, relaxed)
         if fleet is None:
             return OVER if is_over(ask) else explained(search)
+        fleet = refined(search, fleet)
         found = Found(wish, fleet, {}, bound, rounds, prices=prices, served=served, search=each, unsettled=search)
         if not settle:
             return found
@@ -328,7 +329,8 @@ def settled_anew(found: Found) -> Found | None:
 def _cheapest(search: Search, each: Search, before: Fleet) -> Fleet | None:
     """The cheapest of the whole fleets that begin with what one before committed."""
     fleets = polished(search, each, np.array(before.committed, dtype=float), turns=1)
-    return min(fleets, key=lambda one: cost_of(search.wish, one), default=None)
+    found = min(fleets, key=lambda one: cost_of(search.wish, one), default=None)
+    return None if found is None else refined(search, found)
 
 
 def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:

@@ -11,18 +11,21 @@ from numpy.typing import NDArray
 from hetplan.errors import Cancelled
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.problems.fleet.descent import Descent
+from hetplan.problems.fleet.descent import Descent, whole_up
 from hetplan.problems.fleet.master import add_machines
 from hetplan.problems.fleet.menus import Choice
+from hetplan.problems.fleet.once import asked_of
 from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
 
-__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "hours", "moves_of", "polished", "starts_of", "tries_of"]
+__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "hours", "moves_of", "polished", "refined", "starts_of", "tries_of"]
 
 Floats = NDArray[np.float64]
 TRIES = 4
 FEW_PAIRS = 72
 """Up to so many applications and periods programs over whole menus are asked, too."""
+FEW_TOGETHER = 24
+"""Up to so many of them are one program, where pools share machines."""
 POLISHES = 2
 MORE = 1.5
 """Up to so many times the programs that set prices, choices are made a second time."""
@@ -97,6 +100,38 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
             if together is not None and cost_of(wish, together) < best_cost - 1e-9:
                 best = together
     return best
+
+
+def refined(search: Search, fleet: Fleet) -> Fleet:
+    """The same by all rows of its parts, where pools share machines: menus know few ways to fill one.
+
+    Where there are few applications and periods, in one program of all of them; else hour by hour, beside what is
+    committed.
+    """
+    wish = search.wish
+    if not wish.places:
+        return fleet
+    each = search.over(search.same)
+    together = len(each.pairs) <= FEW_TOGETHER
+    for group in [[*range(each.wish.periods)]] if together else [[n] for n in range(each.wish.periods)]:
+        if is_over(search.ask):
+            break
+        search.ask.note(Event("fleet", detail=f"shared machines of {len(group)} hours", bound=search.bound or None))
+        with suppress(Cancelled):
+            committed = None if together else fleet.committed
+            found = asked_of(each, group, committed=committed, gap=wish.options.gap / 3).fleet
+            if found is None:
+                continue
+            choices, rented = dict(fleet.choices), list(fleet.rented)
+            for n, counts in zip(group, found.rented, strict=True):
+                for p in search.same[n]:
+                    rented[p] = counts
+                    for app in wish.apps:
+                        taken = found.choices[app.name, n].machines
+                        choices[app.name, p] = search.menus.add(app, wish.rate(app, p), taken)
+            other = _tight(wish, Fleet(found.committed, choices, tuple(rented)))
+            fleet = min(fleet, other, key=lambda one: cost_of(wish, one))
+    return fleet
 
 
 def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
@@ -221,7 +256,7 @@ def _tight(wish: Wish, fleet: Fleet) -> Fleet:
     rented = []
     for p, counts in enumerate(fleet.rented):
         taken = sum((fleet.choices[app.name, p].array for app in wish.apps), np.zeros(len(wish.offers)))
-        needed = np.maximum(taken - np.array(fleet.committed), 0.0)
+        needed = whole_up(np.maximum(taken - np.array(fleet.committed), 0.0))
         rented.append(_rounded(np.minimum(needed, np.array(counts, dtype=float))))
     return Fleet(fleet.committed, fleet.choices, tuple(rented))
 

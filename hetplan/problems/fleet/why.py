@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hetplan.planner.draft import Edit, Infeasible, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
+from hetplan.problems.fleet.descent import whole_up
 from hetplan.problems.fleet.master import Floor, floors_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.once import asked_once
@@ -118,7 +119,7 @@ def _repairs(search: Search, app: Application, p: int) -> Iterator[Repair]:
             cost = np.full(len(wish.offers), 1e-6)
             cost[place] = 1.0
             if (choice := choice_of(more, rate, cost)) is not None:
-                field, to = f"profile.offers.{offer.name}.stock", float(choice.machines[place])
+                field, to = f"profile.offers.{offer.name}.stock", float(whole_up(choice.array)[place])
                 yield Repair(field, "raise", to - offer.stock, to, "machines", f"raise {field} to {to:g}")
     if len(wish.situations) > 1:
         keep = _most(lambda part: choice_of(_keeping(wish, part), rate, wish.prices) is not None)

@@ -119,6 +119,10 @@ class Wish:
     """How many times a rate an application is planned for, so that queries may wait; None: at any rate."""
     rooms: Mapping[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
     """How many machines of a hardware do what its program says of one, by application and rate."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Slices of one machine of each hardware that pools share: what an instance takes (`slices`)."""
+    sharers: tuple[str, ...] = ()
+    """The applications whose machines are counted in slices."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 
@@ -161,6 +165,10 @@ class Wish:
     def runs(self, name: str) -> Floats:
         """Machines of each offer that an application has already."""
         return np.array([float(self.running.get((name, offer.name), 0)) for offer in self.offers])
+
+    def each(self, name: str) -> tuple[int, ...]:
+        """How many of what an application takes one machine of each offer is."""
+        return tuple(self.places.get(offer.hardware, 1) if name in self.sharers else 1 for offer in self.offers)
 
     def on(self, hardware: str) -> NDArray[np.int64]:
         """The offers of a hardware."""

@@ -1,0 +1,203 @@
+"""Pools on machines that they share: planned in slices, each the part of a machine that one instance takes.
+
+On a hardware h a machine has P_h places where any P_h instances of the pools fit, and no P_h + 1 of any do. An instance
+of a pool waits for none of its neighbours: it has its own part of the machine, as it has beside others of its own pool.
+So these pools are searched for in slices, of which a machine is P_h:
+
+    R_o + N_op >= sum over pools x_aop / P_h + what others take        x_aop whole: slices
+
+which is exact: whichever slices fill a machine, they fit on it. Then slices are put on machines (`on_servers`), alike
+where that can be; free places get one more instance each. A pool keeps its slices after a failure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from hetplan.errors import SolverFailed
+from hetplan.planner.contract import Tools
+from hetplan.planner.part import Part
+from hetplan.problems.fleet.ways import Found, Together, part_of
+from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.parts import Cone
+from hetplan.problems.places import on_servers, places_for
+from hetplan.profiles.fields import NANO
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.profiles.plan_sections import Promise, Route, Valid
+from hetplan.profiles.workers import Worker
+from hetplan.serving.runs import machine_price
+
+__all__ = ["in_slices", "on_machines"]
+
+Offered = Mapping[str, Mapping[str, int]]
+"""Slices by offer and application."""
+NAME = 24
+"""What a machine holds names it in up to so many letters."""
+
+
+def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish, Mapping[str, Part]]:
+    """The wish with the pools that may share machines counted in slices; as it is where none may."""
+    limits, names = wish.inputs.slo.limits, _sharers(wish, parts)
+    lost = any(situation.hardware is not None for situation in wish.situations)
+    if not wish.options.share or wish.stated or wish.goal != "cost" or limits.moves is not None or lost:
+        return wish, parts
+    found = {hardware: _places(wish, [parts[name] for name in names], hardware) for hardware in _hardware(parts, names)}
+    places = {hardware: count for hardware, count in found.items() if count > 1}
+    sharers = [name for name in names if places.keys() & set(parts[name].hardware)]
+    if len(sharers) < 2:
+        return wish, parts
+    sliced = replace(wish, places=places, sharers=tuple(sharers))
+    own = {app.name: _sliced(sliced, parts[app.name], tools) for app in wish.apps if app.name in sharers}
+    return sliced, {**parts, **own}
+
+
+def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
+    """The fleet with the slices of each period on machines, free places filled."""
+    together = {p: one for p in range(found.wish.periods) if (one := _together(found, parts, p)) is not None}
+    own = {(name, p): one.part for p, one in together.items() for name in one.part.rate_qps}
+    return replace(found, parts={**found.parts, **own}, together={p: (one,) for p, one in together.items()})
+
+
+def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[str]:
+    """Pools whose instances take a part of some machine, asked with the options of the first."""
+    pools = [app.name for app in wish.apps if app.question == "pool" and isinstance(parts.get(app.name), Cone)]
+    options = wish.options.parts
+    return [name for name in pools if options.get(name, {}) == options.get(pools[0], {})]
+
+
+def _hardware(parts: Mapping[str, Part], names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(hardware for name in names for hardware in parts[name].hardware))
+
+
+def _places(wish: Wish, parts: Sequence[Part], hardware: str) -> int:
+    """The slices of a machine, where two of these pools or more could be on it."""
+    own = [part for part in parts if isinstance(part, Cone) and hardware in part.hardware]
+    needs = [part.needs[hardware] for part in own if hardware in part.needs]
+    if len(needs) < 2 or len(needs) < len(own):
+        return 1
+    return places_for(wish.inputs.profile.hardware[hardware].provides, needs)
+
+
+def _sliced(wish: Wish, part: Part, tools: Tools) -> Part:
+    """The same pool, its machines slices that hold one instance each."""
+    assert isinstance(part, Cone)
+    app = next(app for app in wish.apps if app.name == part.app)
+    return part_of(replace(wish, inputs=_of_slices(wish.inputs, wish.places, part.needs)), app, tools)
+
+
+def _of_slices(inputs: Inputs, places: Mapping[str, int], needs: Mapping[str, Mapping[str, float]]) -> Inputs:
+    """The files of one pool, in which a machine that is shared is no more than one of its instances takes."""
+    hardware = dict(inputs.profile.hardware)
+    for name in places.keys() & needs.keys():
+        provides = {one: needs[name].get(one) or amount for one, amount in hardware[name].provides.items()}
+        hardware[name] = hardware[name].model_copy(update={"provides": provides})
+    return replace(inputs, profile=inputs.profile.model_copy(update={"hardware": hardware}))
+
+
+# --- slices on machines -----------------------------------------------------------------------------------------------
+
+
+def _together(found: Found, parts: Mapping[str, Part], p: int) -> Together | None:
+    """What the pools that share run in a period, on which machines, and after each failure."""
+    wish = found.wish
+    rates = {app.name: wish.rate(app, p) for app in wish.apps if app.name in wish.sharers and app.rates[p] > 0}
+    if not rates:
+        return None
+    taken = {name: dict(zip(wish.place, found.fleet.choices[name, p].machines, strict=True)) for name in rates}
+    machines = {offer: -(-sum(own[offer] for own in taken.values()) // _places_of(wish, offer)) for offer in wish.place}
+    filled = {offer: _filled(wish, offer, taken, count) for offer, count in machines.items()}
+    bare = {offer: Counter({name: own[offer] for name, own in taken.items() if own[offer]}) for offer in wish.place}
+    situations = [one for one in wish.situations if one.keep > 0]
+    for slices in (filled, bare):  # these carry the rates, as was seen to
+        after = dict[str, PlanPart]()
+        for one in situations:
+            left = {offer: own for offer, own in slices.items() if offer not in one.gone}
+            asked = {name: mine for name in rates if (mine := _of(left, name))}
+            plans = {name: parts[name].settle(mine, rates[name] * one.keep).part for name, mine in asked.items()}
+            settled = {name: plan for name, plan in plans.items() if plan is not None}
+            if len(settled) < len(plans):
+                break
+            if settled:
+                after[one.name] = _joined(wish, settled, left, machines)
+        else:
+            return Together(tuple(machines.values()), after.pop(situations[0].name), after)
+    raise SolverFailed("", f"pools that share machines do not settle in p{p}")
+
+
+def _places_of(wish: Wish, offer: str) -> int:
+    return wish.places.get(wish.offers[wish.place[offer]].hardware, 1)
+
+
+def _filled(wish: Wish, offer: str, taken: Mapping[str, Mapping[str, int]], machines: int) -> Counter[str]:
+    """Slices of each pool: free places get one more instance each, such that machines are alike where that can be."""
+    own = Counter({name: counts[offer] for name, counts in taken.items() if counts[offer]})
+    free = machines * _places_of(wish, offer) - own.total()
+    for name in sorted(own, key=lambda name: -own[name] % machines):
+        more = -own[name] % machines
+        if more <= free:
+            own[name] += more
+            free -= more
+    for _ in range(free):
+        own[min(own, key=lambda name: (own[name], name))] += 1
+    return own
+
+
+def _of(slices: Offered, name: str) -> dict[str, int]:
+    return {offer: own[name] for offer, own in slices.items() if own.get(name)}
+
+
+def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: Mapping[str, int]) -> PlanPart:
+    """One part of all these pools, their slices on machines."""
+    workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
+    for offer, counts in slices.items():
+        alone = {name: next(one for one in own[name].workers if one.offer == offer) for name in counts}
+        if wish.offers[wish.place[offer]].hardware not in wish.places:
+            workers += alone.values()
+            continue
+        for holds, count in on_servers(counts, _places_of(wish, offer), least=machines[offer]):
+            workers.append(_machine(offer, holds, count, alone))
+            mine = iter(workers[-1].loads)
+            for name, many in holds.items():
+                before = to.setdefault(alone[name].loads[0].id, [])
+                before += [(next(mine).id, count / counts[name]) for _ in range(many)]
+    cost = Promise(quantity="cost_per_hour", relation="=", value=_cost(wish, workers), model="no-queueing")
+    kept = tuple(one for plan in own.values() for one in plan.promises if one.app is not None)
+    routing = {name: tuple(_route(one, to) for one in plan.routing[name]) for name, plan in own.items()}
+    sections: dict[str, Any] = {
+        "rate_qps": {name: rate for plan in own.values() for name, rate in plan.rate_qps.items()},
+        "valid": Valid(rate_qps={name: span for plan in own.values() for name, span in plan.valid.rate_qps.items()}),
+        "workers": tuple(workers),
+        "routing": routing,
+        "dispatch": {name: rule for plan in own.values() for name, rule in plan.dispatch.items()},
+        "tables": {name: table for plan in own.values() for name, table in plan.tables.items()},
+        "promises": (*kept, cost),
+        "warnings": tuple(dict.fromkeys(one for plan in own.values() for one in plan.warnings)),
+    }
+    return next(iter(own.values())).model_copy(update=sections)
+
+
+def _machine(offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker]) -> Worker:
+    """So many machines of an offer that hold so many instances of each pool; they are named by what they hold."""
+    stem = "-".join(f"{name}{many}" for name, many in holds.items())
+    name = f"{stem if len(stem) <= NAME else sha256(stem.encode()).hexdigest()[:8]}-{offer}"
+    seats = (load for app, many in holds.items() for load in alone[app].loads * many)
+    loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in enumerate(seats, start=1))
+    queue = "per-load" if len(loads) > 1 else "shared"
+    return next(iter(alone.values())).model_copy(update={"id": name, "count": count, "queue": queue, "loads": loads})
+
+
+def _route(route: Route, to: Mapping[str, Sequence[tuple[str, float]]]) -> Route:
+    """The same shares to the loads on machines."""
+    shares = {one: share * part for load, share in route.to.items() for one, part in to.get(load, [(load, 1.0)])}
+    return route.model_copy(update={"to": shares})
+
+
+def _cost(wish: Wish, workers: Sequence[Worker]) -> float:
+    profile = wish.inputs.profile
+    prices = (machine_price(profile.offers[one.offer or ""], profile.hardware[one.hardware]) for one in workers)
+    return sum(price * one.count for price, one in zip(prices, workers, strict=True)) / NANO
