@@ -2,9 +2,11 @@
 
     python benchmarks/fleet.py --apps 5 --periods 24
     python benchmarks/fleet.py --apps 1 --periods 24 --types 3
+    python benchmarks/fleet.py --cards 8
 
 Made-up pools (five sizes of queries, four types of machine) over zones with on demand, spot at .35 and machines paid
-ahead at .6; a zone, or all spot, may be lost with 90% kept. One line of JSON: CPU seconds of one core, value, bound,
+ahead at .6; a zone, or all spot, may be lost with 90% kept. With `--cards` a machine is so many of these, at their
+price together, each for one instance: applications share it, unless there is `--apart`. One line of JSON: CPU seconds of one core, value, bound,
 gap, rounds. The same arguments give the same files.
 """
 
@@ -30,12 +32,14 @@ TYPES = {
 PERIOD_HOURS = 1.0
 
 
-def files(apps: int, types: int, zones: int, periods: int, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def files(
+    apps: int, types: int, zones: int, periods: int, seed: int, cards: int = 1, times: float = 1.0
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Profile and SLO of a made-up fleet."""
     chance, used = random.Random(seed), list(TYPES)[:types]
     offers: dict[str, Any] = {}
     for name in used:
-        price = TYPES[name][0]
+        price = round(cards * TYPES[name][0], 2)
         for zone in range(zones):
             sold = {"hardware": name, "zone": f"z{zone}"}
             ahead = {"term_s": 30 * 86400, "discount": 0.4}
@@ -44,10 +48,12 @@ def files(apps: int, types: int, zones: int, periods: int, seed: int) -> tuple[d
             offers[f"{name}-z{zone}-spot"] = {**sold, "price_per_hour": spot, "interruptions_per_hour": 0.05}
     profile = {
         "format": "hetplan/profile/1.3",
-        "hardware": {name: {"kind": "machine"} for name in used},
+        "hardware": {name: {"kind": "machine", "provides": {"cards": cards}} for name in used},
         "offers": offers,
         "tasks": {"rank": {}},
-        "variants": {"m": {"task": "rank", "runs": [{"hardware": name, "latency": name} for name in used]}},
+        "variants": {
+            "m": {"task": "rank", "runs": [{"hardware": name, "latency": name, "needs": {"cards": 1}} for name in used]}
+        },
         "tables": {
             name: {"quantity": "latency_ms", "axes": {"batch": list(SIZES)}, "mean": list(TYPES[name][1])}
             for name in used
@@ -58,7 +64,7 @@ def files(apps: int, types: int, zones: int, periods: int, seed: int) -> tuple[d
         weights = [chance.uniform(0.05, 1.0) for _ in SIZES]
         peak, phase = chance.uniform(100, 400), chance.uniform(0, 2 * math.pi)
         mix = {"axes": ["batch"], "bins": [[size] for size in SIZES], "share": [w / sum(weights) for w in weights]}
-        series = [round(peak * (0.6 + 0.4 * math.sin(phase + 2 * math.pi * p / 24)), 1) for p in range(periods)]
+        series = [round(times * peak * (0.6 + 0.4 * math.sin(phase + 2 * math.pi * p / 24)), 1) for p in range(periods)]
         wanted[f"app{number}"] = {
             "question": "pool", "runs": {"variants": ["m"]},
             "latency": [{"percentile": 99, "max_ms": 60 + 20 * number}], "demand": {"series": series, "mix": mix},
@@ -75,13 +81,15 @@ def files(apps: int, types: int, zones: int, periods: int, seed: int) -> tuple[d
 def main() -> None:
     """Plan one fleet, and say how it went."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("apps", 5), ("types", 4), ("zones", 3), ("periods", 24), ("seed", 0)):
+    for name, default in (("apps", 5), ("types", 4), ("zones", 3), ("periods", 24), ("seed", 0), ("cards", 1)):
         words.add_argument(f"--{name}", type=int, default=default)
     words.add_argument("--gap", type=float, default=0.003)
     words.add_argument("--programs", type=int, default=500)
+    words.add_argument("--times", type=float, default=1.0, help="so many times the queries")
+    words.add_argument("--apart", action="store_true", help="applications share no machines")
     words.add_argument("--size", default="auto", help="planned: without room to wait")
     given = words.parse_args()
-    profile, slo = files(given.apps, given.types, given.zones, given.periods, given.seed)
+    profile, slo = files(given.apps, given.types, given.zones, given.periods, given.seed, given.cards, given.times)
     rounds: list[tuple[float, float | None, float | None]] = []
     began = time.process_time()
 
@@ -89,7 +97,9 @@ def main() -> None:
         if event.what == "fleet":
             rounds.append((round(time.process_time() - began, 1), event.value, event.bound))
 
-    options = {"levers": False, "gap": given.gap, "programs": given.programs, "size": given.size}
+    options = {
+        "levers": False, "gap": given.gap, "programs": given.programs, "size": given.size, "share": not given.apart,
+    }  # fmt: skip
     outcome = hp.solve(profile, slo, options=options, on_event=seen)
     said: dict[str, Any] = {**vars(given), "cpu_s": round(time.process_time() - began, 1), "status": outcome.status}
     if outcome.plan is not None:
