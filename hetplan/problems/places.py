@@ -1,4 +1,4 @@
-"""Which places are on one server, where loads may share it: as few servers as hold them, alike where that can be."""
+"""What is on one server, where loads may share it: as few servers as have the places, alike where that can be."""
 
 from __future__ import annotations
 
@@ -11,28 +11,39 @@ __all__ = ["on_servers"]
 Seat = TypeVar("Seat")
 
 
-def on_servers(wanted: Mapping[Seat, int], places: int, *, least: int = 0) -> list[tuple[dict[Seat, int], int]]:
-    """Servers with so many places each that hold these (places of each seat), and how many there are of each kind.
+def on_servers(
+    wanted: Mapping[Seat, int], places: int, *, least: int = 0, each: Mapping[Seat, int] | None = None
+) -> list[tuple[dict[Seat, int], int]]:
+    """Servers with so many places each that hold these (a count of each seat), and how many there are of each kind.
 
-    `least` servers are used, as far as there is a place for each. Alike servers come first: all of a step's places take
-    turns there. Else a seat has whole servers, and what is left of all of them is put together.
+    One of a seat takes a place, or as many as `each` says. Sizes are in order: each divides all larger ones, and the
+    largest divides `places`. Then as few servers as have the places also hold all: put down from the largest size to
+    the smallest, what is free on a server is always a whole number of the next. `least` servers are used, as far as
+    there is something for each.
+
+    Alike servers come first: all of a step's instances take turns there. Else a seat has whole servers, and what is
+    left of all of them is put together.
 
     >>> on_servers({"see": 4, "name": 2}, 4)
     [({'see': 2, 'name': 1}, 2)]
     >>> on_servers({"see": 5, "name": 2}, 4)
     [({'see': 4}, 1), ({'name': 2, 'see': 1}, 1)]
+    >>> on_servers({"see": 3, "name": 2}, 4, each={"see": 2})
+    [({'see': 2}, 1), ({'see': 1, 'name': 2}, 1)]
     """
     wanted = {seat: count for seat, count in wanted.items() if count > 0}
-    total = sum(wanted.values())
-    if not total:
+    if not wanted:
         return []
-    servers = max(-(-total // places), min(least, total))
+    size = {seat: (each or {}).get(seat, 1) for seat in wanted}
+    total, largest = sum(size[seat] * count for seat, count in wanted.items()), max(size.values())
+    servers = max(-(-total // places), min(least, sum(wanted.values())))
     if all(count % servers == 0 for count in wanted.values()):
         return [({seat: count // servers for seat, count in wanted.items()}, servers)]
-    room = -(-total // servers)
-    found = [({seat: room}, count // room) for seat, count in wanted.items() if count >= room]
-    left = {seat: count % room for seat, count in wanted.items() if count % room}
-    mixed = list(_mixed(left, room))
+    room = -(-total // (servers * largest)) * largest
+    fit = {seat: room // one for seat, one in size.items()}
+    found = [({seat: fit[seat]}, count // fit[seat]) for seat, count in wanted.items() if count >= fit[seat]]
+    left = {seat: count % fit[seat] for seat, count in wanted.items() if count % fit[seat]}
+    mixed = list(_mixed(left, room, size))
     short = servers - sum(count for _, count in found) - len(mixed)
     while short > 0:
         _split_one(found, mixed)
@@ -40,29 +51,29 @@ def on_servers(wanted: Mapping[Seat, int], places: int, *, least: int = 0) -> li
     return found + [(one, 1) for one in mixed]
 
 
-def _mixed(left: Mapping[Seat, int], room: int) -> Iterator[dict[Seat, int]]:
+def _mixed(left: Mapping[Seat, int], room: int, size: Mapping[Seat, int]) -> Iterator[dict[Seat, int]]:
     """Servers of several seats, the largest first; one that does not fit is continued on the next."""
-    bins: list[Counter[Seat]] = [Counter() for _ in range(-(-sum(left.values()) // room))]
-    for seat, count in sorted(left.items(), key=lambda one: -one[1]):
-        fitting = [one for one in bins if room - one.total() >= count]
-        if fitting:
-            min(fitting, key=lambda one: room - one.total())[seat] += count
-            continue
-        for one in bins:
-            part = min(room - one.total(), count)
+    total = sum(size[seat] * count for seat, count in left.items())
+    bins = [dict[Seat, int]() for _ in range(-(-total // room))]
+    free = [room] * len(bins)
+    for seat, count in sorted(left.items(), key=lambda one: (-size[one[0]], -one[1])):
+        fitting = [n for n, places in enumerate(free) if places >= size[seat] * count]
+        for n in [min(fitting, key=lambda n: free[n])] if fitting else range(len(bins)):
+            part = min(free[n] // size[seat], count)
             if part > 0:
-                one[seat] += part
+                bins[n][seat] = part
+                free[n] -= size[seat] * part
                 count -= part
-    for one in bins:
-        yield dict(one)
+    yield from bins
 
 
 def _split_one(found: list[tuple[dict[Seat, int], int]], mixed: list[dict[Seat, int]]) -> None:
     """One server becomes two, each with a part of what it held."""
-    if found:
-        (one, count) = found.pop()
+    last = max((n for n, (one, _) in enumerate(found) if sum(one.values()) > 1), default=None)
+    if last is not None:
+        one, count = found.pop(last)
         if count > 1:
-            found.append((one, count - 1))
+            found.insert(last, (one, count - 1))
     else:
         one = mixed.pop(max(range(len(mixed)), key=lambda n: sum(mixed[n].values())))
     half, first = sum(one.values()) // 2, Counter[Seat]()

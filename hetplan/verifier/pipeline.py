@@ -3,8 +3,9 @@
 ``workers``
     One group per configuration (step, variant, hardware, batch) in use, with one load: ``app``, ``node``, ``variant``,
     ``instances`` (what a machine has room for), ``serve.max_batch``, and all else of ``serve`` as the default. With
-    option ``machines: shared``, and where all runs need alike parts of it, a machine may hold several loads (``queue``
-    is then ``per-load``). A variant has one batch size per hardware, unless option ``multibatch`` is set.
+    option ``machines: shared``, and where all runs need so many of its equal places (`places_on`), a machine may hold
+    several loads (``queue`` is then ``per-load``). A variant has one batch size per hardware, unless option
+    ``multibatch`` is set.
 ``routing[app]``
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
@@ -28,12 +29,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Edge, Pipeline
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch_further import MostAccurateFirstDispatch, PathSharesDispatch
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Serve, Worker
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, gather, option, slo_divisor
@@ -76,9 +79,12 @@ def _is_server(facts: Facts, seat: Seat) -> bool:
 
 
 def places_on(facts: Facts, hardware: str) -> int:
-    """How many instances a server holds, of whichever steps; one where steps do not share it, or need unlike parts.
+    """How many instances of the smallest run a server holds; one where steps do not share it.
 
-    Any so many fit, and of some resource each needs more than an equal part of one more.
+    They share it where instances fit exactly if their parts do: one of a run of which n fit alone is 1/n of the server.
+    Such n divide one another, so parts that come to so many servers fill no more than these. With P the largest n, what
+    comes to more than a server has (P + 1)/P of it at least: more than there is, where of some resource each instance
+    needs more than P/(n (P + 1)).
     """
     profile = facts.inputs.profile
     offers = [one for one in profile.offers.values() if one.hardware == hardware]
@@ -93,16 +99,25 @@ def places_on(facts: Facts, hardware: str) -> int:
         for run in variant.runs if run.hardware == hardware and run.latency is not None
     ]  # fmt: skip
     rooms = [instances_on(facts, run) for run in runs]
-    if not rooms or min(rooms) != max(rooms):
+    provides, most = profile.hardware[hardware].provides, max(rooms, default=1)
+    if any(one % other and other % one for one in rooms for other in rooms) or any(
+        map(_is_apart, runs, repeat(provides))
+    ):
         return 1
-    for resource, room in profile.hardware[hardware].provides.items():
-        if all(run.needs.get(resource, 0.0) * (rooms[0] + 1) > room for run in runs):
-            return rooms[0]
+    for resource, room in provides.items():
+        if all(run.needs.get(resource, 0.0) * n * (most + 1) > room * most for run, n in zip(runs, rooms, strict=True)):
+            return most
     return 1
 
 
+def _is_apart(run: Run, provides: Mapping[str, float]) -> bool:
+    """Whether a run has a price by itself, or needs what a server does not have."""
+    short = (need > provides.get(name, 0.0) * (1.0 + VALUE) for name, need in run.needs.items())
+    return run.price_per_hour is not None or any(short)
+
+
 def _may_share(facts: Facts, worker: Worker) -> bool:
-    """Whether a server may hold several loads: each has a queue of its own, and places are for whichever step."""
+    """Whether a server may hold several loads: each has a queue of its own, and what fits is what places say."""
     return bool(worker.loads) and worker.queue == "per-load" and places_on(facts, worker.hardware) > 1
 
 
@@ -113,7 +128,7 @@ def _workers(facts: Facts) -> Iterator[Violation]:
         alone = len(worker.loads) == 1 or _may_share(facts, worker)
         if not alone or not all(_is_server(facts, facts.seats[load.id]) for load in worker.loads):
             text = (
-                "a server of a pipeline hosts one variant, or several that need alike parts of it, each instance of "
+                "a server of a pipeline hosts one variant, or several where places say what fits, each instance of "
                 "which runs what waits, one batch at a time"
             )
             yield Violation("pipeline-worker", f"workers.{worker.id}", text)

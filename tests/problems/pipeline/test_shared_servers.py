@@ -152,7 +152,6 @@ def test_alike_parts_of_more_cards_are_places_too() -> None:
     [
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={}), "who does not say what it needs"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu_mem_gib": 20}), "memory alone"),
-        (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu": 8}), "who takes the whole"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu": 3}), "who takes a larger part"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(price_per_hour="1"), "who is paid by itself"),
         (lambda profile: profile["offers"]["node-od"].update(per="gpu"), "what is sold by the slice"),
