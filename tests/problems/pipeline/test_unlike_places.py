@@ -12,10 +12,18 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.front_door import choose, pose
+from hetplan.planner.answer import Limits
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
+from hetplan.problems.pipeline.form import levels_form
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.levels import priced_form
+from hetplan.problems.pipeline.tree import all_levels, merged, prefixes
 from hetplan.problems.places import on_servers
 from hetplan.profiles.profile import Run
+from hetplan.solvers.highs import Highs
+from hetplan.solvers.priced_columns import PricedColumns
 from hetplan.verifier.facts import gather
 from hetplan.verifier.pipeline import places_on
 from tests.problems.pipeline.test_shared_servers import MS, Docs, documents, on_one, solved, total
@@ -164,6 +172,71 @@ def test_a_bound_of_one_server_more_is_not_proved() -> None:
     assert words(claims_too_much, files)["cost_per_hour"] != "proved again"
 
 
+def with_runs(files: Docs, runs: dict[int, float]) -> Docs:
+    """Each step's variant with runs of so many cards, so many times as long as its table says."""
+    profile, _ = files
+    for step, ms in MS.items():
+        for cards, times in runs.items():
+            profile["tables"][f"t-{step}-{cards}"] = {
+                "quantity": "latency_ms", "axes": {"batch": [1, 4], "cards": [cards]},
+                "mean": [[times * ms / 2], [times * ms]],
+            }  # fmt: skip
+        profile["variants"][f"{step}-m"]["runs"] = [
+            {"hardware": "node", "needs": {"gpu": cards}, "latency": f"t-{step}-{cards}", "at": {"cards": cards}}
+            for cards in runs
+        ]
+    return files
+
+
+def test_a_bound_forgets_no_smaller_run() -> None:
+    """Whole nodes carry more per card, yet a few single cards do. A plan that knew nothing of those is dearer."""
+    both, large = (with_runs(documents(rate=100.0), runs) for runs in ({1: 1.0, 8: 0.1}, {8: 0.1}))
+    plan = solved(large, size="planned")
+    assert total(plan, "cost_per_hour") == 24.0
+    assert words(plan, large)["cost_per_hour"] == "proved again"
+    assert total(solved(both, size="planned"), "cost_per_hour") == 8.0
+    assert words(plan, both)["cost_per_hour"] != "proved again"
+
+
+def test_a_repair_names_the_servers_of_the_smallest_runs_that_do() -> None:
+    files = with_runs(documents(rate=900.0, nodes=1), {1: 1.0, 2: 0.95})
+    del files[0]["offers"]
+    outcome = hp.solve(*files, question="pipeline", options={"size": "planned"})
+    assert outcome.exit_code == 3
+    cards = sum(math.ceil(900.0 * ms / 4000.0) for ms in MS.values())
+    assert (cards, [one.to for one in outcome.repairs if "instances" in one.field]) == (12, [2.0])
+
+
+@pytest.mark.parametrize("goal", ["quality", "servers", "cost"])
+def test_half_as_large_places_change_no_value(goal: Any) -> None:
+    """A variant that is never in time needs one card: there are eight places in place of four, and all take two."""
+    found = []
+    for idle in (False, True):
+        profile, slo = documents(needs=dict.fromkeys(MS, 2.0), nodes=1, rate=250.0)
+        for number, (step, ms) in enumerate(MS.items()):
+            table = {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [ms, 2.2 * ms]}
+            run = {"hardware": "node", "needs": {"gpu": 2}, "latency": f"t-{step}-s"}
+            profile["tables"][f"t-{step}-s"] = table
+            profile["variants"][f"{step}-s"] = {"task": step, "quality": {"value": 0.95 + number / 50}, "runs": [run]}
+        if idle:
+            profile["tables"]["t-idle"] = {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [9000.0]}
+            run = {"hardware": "node", "needs": {"gpu": 1}, "latency": "t-idle"}
+            profile["variants"]["idle"] = {"task": "see", "quality": {"value": 1.0}, "runs": [run]}
+        inputs = hp.load_inputs(profile, slo)
+        problem = pose(inputs, choose(inputs, question="pipeline", formulation="budget"))
+        assert isinstance(problem, Pipelines)
+        assert problem.wish.fleet.places == ((8,) if idle else (4,))
+        (tree,) = problem.served
+        levels = [[values[-3:] for values in all_levels(tree)]]
+        forest = [(merged(tree), prefixes(merged(tree)))]
+        form = levels_form([tree], forest, levels, problem.wish.fleet, problem.asked(goal)).form
+        values = [Highs().solve(form, Limits()).value]
+        if goal == "quality":
+            values.append(PricedColumns().solve(priced_form(problem, levels), Limits()).bound)
+        found.append(values)
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
 # Places say what fits
 
 
@@ -240,6 +313,13 @@ def test_places_are_exact_wherever_they_are_offered() -> None:
         assert sum(count for _, count in held) == _fewest(items, runs, provides), seed
         assert all(_fits([one.get(n, 0) for n in range(3)], runs, provides) for one, _ in held)
     assert min(shared - unlike, unlike, apart) >= 5
+
+
+def test_the_largest_loads_are_put_down_first() -> None:
+    """Three of two places, first, would leave two on each server: none has room for four."""
+    found = on_servers({"a": 3, "b": 1, "c": 3}, 8, each={"a": 2, "b": 4, "c": 2})
+    assert sum(count * held.get("b", 0) for held, count in found) == 1
+    assert sum(count for _, count in found) == 2
 
 
 @pytest.mark.parametrize("seed", range(40))
