@@ -191,7 +191,9 @@ class Cone(Asked):
     known: dict[tuple[float, ...], float] = field(default_factory=dict)
     roomy: dict[tuple[float, ...], float] = field(default_factory=dict)
     needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What one instance takes of each hardware, of those of whom several may be on a machine."""
+    """What one instance takes of a machine of each hardware."""
+    alone: Mapping[str, int] = field(default_factory=dict)
+    """How many instances a machine of each hardware holds."""
 
     def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""

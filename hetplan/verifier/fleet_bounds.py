@@ -37,6 +37,7 @@ from hetplan.verifier.fleet_parts import Fleet, alone, lost_in, may_run, one_var
 from hetplan.verifier.llm_bounds import Carried
 from hetplan.verifier.pool_bounds import Carrying
 from hetplan.verifier.rows import EPS, NoProof, NotRebuilt, Rows
+from hetplan.verifier.slices import parts_of_one
 from hetplan.verifier.variants_bounds import most_of_a_machine
 
 __all__ = ["PRICES", "proved"]
@@ -267,7 +268,7 @@ def _alone_in(part: Part, app: str) -> Part:
 
 
 def _slices(fleet: Fleet) -> dict[str, dict[str, int]]:
-    """Of each pool that shares machines: of how many slices a machine of some hardware is, whoever takes them."""
+    """Of each pool that shares machines: how many of its instances are a machine of some hardware."""
     files = {name: alone(fleet.inputs, part) for name, part in fleet.parts.items()}
     cones: dict[str, Carrying] = {}
     limits = WishLimits(currency=fleet.inputs.slo.limits.currency, survive=Survive())
@@ -279,18 +280,13 @@ def _slices(fleet: Fleet) -> dict[str, dict[str, int]]:
             only = replace(files[name], slo=wish.model_copy(update={"apps": {app: wish.apps[app]}, "limits": limits}))
             cones.setdefault(app, Carrying(gather(plan, one_variant(only, mine)), planned=True))
     found: dict[str, dict[str, int]] = {app: {} for app in cones}
-    for hardware, one in fleet.inputs.profile.hardware.items():
+    for hardware in fleet.inputs.profile.hardware:
         kinds = {app: kind for app, cone in cones.items() for kind in cone.kinds if kind.hardware == hardware}
-        rooms = {kind.instances for kind in kinds.values()}
-        if len(kinds) < 2 or len(rooms) > 1:
-            continue
-        (room,) = rooms
-        full = [
-            all(kind.run.needs.get(name, 0.0) * (room + 1) > there for kind in kinds.values())
-            for name, there in one.provides.items()
-        ]
-        for app in kinds if any(full) else ():
-            found[app][hardware] = room
+        if len(kinds) > 1:
+            runs, rooms = [one.run for one in kinds.values()], [one.instances for one in kinds.values()]
+            shared = parts_of_one(fleet.inputs.profile.hardware[hardware].provides, runs, rooms) > 1
+            for app, kind in kinds.items() if shared else ():
+                found[app][hardware] = kind.instances
     return found
 
 

@@ -3,8 +3,9 @@
 ``workers``
     One group per configuration (step, variant, hardware, batch) in use, with one load: ``app``, ``node``, ``variant``,
     ``instances`` (what a machine has room for), ``serve.max_batch``, and all else of ``serve`` as the default. With
-    option ``machines: shared``, and where all runs need alike parts of it, a machine may hold several loads (``queue``
-    is then ``per-load``). A variant has one batch size per hardware, unless option ``multibatch`` is set.
+    option ``machines: shared``, and where all runs need so many of its equal places (`places_on`), a machine may hold
+    several loads (``queue`` is then ``per-load``). A variant has one batch size per hardware, unless option
+    ``multibatch`` is set.
 ``routing[app]``
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
@@ -41,6 +42,7 @@ from hetplan.verifier.flow import why_not_followed
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
+from hetplan.verifier.slices import parts_of_one
 
 __all__ = ["Paths", "check", "check_joins", "places_on"]
 
@@ -76,9 +78,9 @@ def _is_server(facts: Facts, seat: Seat) -> bool:
 
 
 def places_on(facts: Facts, hardware: str) -> int:
-    """How many instances a server holds, of whichever steps; one where steps do not share it, or need unlike parts.
+    """How many instances of the smallest run a server holds; one where steps do not share it.
 
-    Any so many fit, and of some resource each needs more than an equal part of one more.
+    They share it where parts say exactly what fits (`parts_of_one`).
     """
     profile = facts.inputs.profile
     offers = [one for one in profile.offers.values() if one.hardware == hardware]
@@ -93,16 +95,11 @@ def places_on(facts: Facts, hardware: str) -> int:
         for run in variant.runs if run.hardware == hardware and run.latency is not None
     ]  # fmt: skip
     rooms = [instances_on(facts, run) for run in runs]
-    if not rooms or min(rooms) != max(rooms):
-        return 1
-    for resource, room in profile.hardware[hardware].provides.items():
-        if all(run.needs.get(resource, 0.0) * (rooms[0] + 1) > room for run in runs):
-            return rooms[0]
-    return 1
+    return parts_of_one(profile.hardware[hardware].provides, runs, rooms)
 
 
 def _may_share(facts: Facts, worker: Worker) -> bool:
-    """Whether a server may hold several loads: each has a queue of its own, and places are for whichever step."""
+    """Whether a server may hold several loads: each has a queue of its own, and what fits is what places say."""
     return bool(worker.loads) and worker.queue == "per-load" and places_on(facts, worker.hardware) > 1
 
 
@@ -113,7 +110,7 @@ def _workers(facts: Facts) -> Iterator[Violation]:
         alone = len(worker.loads) == 1 or _may_share(facts, worker)
         if not alone or not all(_is_server(facts, facts.seats[load.id]) for load in worker.loads):
             text = (
-                "a server of a pipeline hosts one variant, or several that need alike parts of it, each instance of "
+                "a server of a pipeline hosts one variant, or several where places say what fits, each instance of "
                 "which runs what waits, one batch at a time"
             )
             yield Violation("pipeline-worker", f"workers.{worker.id}", text)

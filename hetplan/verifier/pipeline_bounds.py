@@ -22,7 +22,8 @@ A bound that only whole servers show is searched for (`_Whole`), where there are
 configuration, whole; ``z``, which batch size a variant has on a hardware (unless several may be); ``f``, the share of
 queries that came by the configurations of a path so far. Rows: every query takes some path in time; a configuration
 carries what reaches it; servers and money are limited; and for the least of servers or cost the promised quality.
-Where steps may share a server, x is whole in places: as many to a server as instances fit on it.
+Where steps may share a server, x counts instances, each of so many places of it, and ``n`` servers, whole: what has
+places on so many servers fits on them (`places_on`).
 """
 
 from __future__ import annotations
@@ -72,12 +73,16 @@ class _Way:
     own: float
     cost: float
     quality: float
-    money: float = math.nan
+    money: float
+    run: int
+    """Which of the variant's runs it is."""
+    part: float
+    """What one is of a server: all of it, where steps do not share it."""
 
     @property
     def name(self) -> str:
         """What it is called, beside its step."""
-        return f"{self.variant}@{self.hardware} x{self.batch}"
+        return f"{self.variant}@{self.hardware} x{self.batch} run {self.run}"
 
 
 def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
@@ -118,6 +123,7 @@ class _Priced:
         self.seeks = claim.about == "quality"
         self.mu = 1.0 if self.seeks else max(self.prices.get("quality so far[all]", 0.0), 0.0)
         self.b = abs(self.prices.get("budget[all]", 0.0))
+        self.places = {hardware: places_on(facts, hardware) for hardware in self.hardware}
         self.ways = {node: list(self._ways(node)) for node in self.pipeline.nodes}
         self.looked = 0
         self.size = 0.0
@@ -214,7 +220,7 @@ class _Priced:
         for name, variant in profile.variants.items():
             if variant.task != task:
                 continue
-            for run in variant.runs:
+            for number, run in enumerate(variant.runs):
                 if run.latency is None or run.hardware not in self.hardware:
                     continue
                 sizes = (run.at["batch"],) if "batch" in run.at else profile.tables[run.latency].axes.get("batch", (1,))
@@ -227,10 +233,11 @@ class _Priced:
                     if math.isnan(service.seconds[0]) or variant.quality is None:
                         continue
                     own, money = self._own(worker, seat)
-                    seconds = service.seconds[0] / self._on_one(run, load)
+                    on_one = self._on_one(run, load)
+                    seconds, part = service.seconds[0] / on_one, 1.0 / on_one if self.places[run.hardware] > 1 else 1.0
                     cost = (own + self._price(run.hardware)) * seconds
                     ms, quality = service.latency_ms[0], variant.quality.value
-                    yield _Way(name, run.hardware, int(size), ms, seconds, own, cost, quality, money)
+                    yield _Way(name, run.hardware, int(size), ms, seconds, own, cost, quality, money, number, part)
 
     def _slice(self, run: Run, offer: str | None) -> Share | None:
         """What is paid for of a machine that is sold by the slice: what the run needs of it."""
@@ -345,33 +352,48 @@ class _Whole(_Priced):
 
     def _servers(self) -> None:
         """Whole servers: what they carry, how many there are of each hardware, what they cost, one batch size each."""
-        of_hardware: dict[str, dict[str, float]] = {}
+        of_hardware: dict[str, dict[str, _Way]] = {}
         batches: dict[tuple[str, str, str], dict[str, float]] = {}
         paid: dict[str, float] = {}
         for (node, way), shares in self.carried.items():
             x, z = f"x {node} {way.name}", f"z {node} {way.name}"
             # No more are of use than carry everything that may come.
-            part = 1.0 / places_on(self.facts, way.hardware)
+            part = way.part
             most = float(min(math.ceil(sum(shares.values()) / part + 1e-9), self._most(way.hardware) / part))
-            self.program.column(x, cost=0.0 if self.seeks else part * way.own, low=0.0, high=most, whole=True)
+            alone = self.places[way.hardware] == 1
+            own = way.own if alone and not self.seeks else 0.0
+            self.program.column(x, cost=own, low=0.0, high=most, whole=True)
             self.program.column(z, low=0.0, high=1.0, whole=True)
             self.program.row(f"load {node} {way.name}", {**shares, x: -part}, high=0.0)
             self.program.row(f"in use {node} {way.name}", {x: 1.0, z: -most}, high=0.0)
-            of_hardware.setdefault(way.hardware, {})[x] = part
+            of_hardware.setdefault(way.hardware, {})[x] = way
             batches.setdefault((node, way.variant, way.hardware), {})[z] = 1.0
-            paid[x] = part * way.money
-        for hardware, servers in of_hardware.items():
-            if math.isfinite(self._most(hardware)):
-                self.program.row(f"servers {hardware}", servers, high=self._most(hardware))
+            paid[x] = way.money if alone else 0.0
+        for hardware, ways in of_hardware.items():
+            if self.places[hardware] > 1:
+                paid[f"n {hardware}"] = self._shared(hardware, ways)
+            elif math.isfinite(self._most(hardware)):
+                self.program.row(f"servers {hardware}", dict.fromkeys(ways, 1.0), high=self._most(hardware))
         if self.budget is not None and not any(map(math.isnan, paid.values())):
             self.program.row("budget", paid, high=self.budget / NANO)
         for (node, variant, hardware), used in batches.items():
             if len(used) > 1 and not self.facts.plan.method.options.get("multibatch", False):
                 self.program.row(f"one batch {node} {variant}@{hardware}", used, high=1.0)
 
+    def _shared(self, hardware: str, ways: Mapping[str, _Way]) -> float:
+        """Servers that steps share, as a column: all that is on them has a place; and what one of them costs."""
+        places, way, n = self.places[hardware], next(iter(ways.values())), f"n {hardware}"
+        taken = {x: float(round(places * one.part)) for x, one in ways.items()}
+        of_use = math.ceil(sum(self.program.high_of(x) * one for x, one in taken.items()) / places)
+        most = min(float(of_use), self._most(hardware))
+        self.program.column(n, cost=0.0 if self.seeks else way.own, low=0.0, high=most, whole=True)
+        self.program.row(f"held {hardware}", {**taken, n: -float(places)}, high=0.0)
+        return way.money
+
 
 def _not_beaten(ways: Sequence[_Way]) -> Iterator[_Way]:
-    """Without the batch sizes of a variant on a hardware that another is no slower than, and carries no less."""
+    """Without the batch sizes of a variant on a hardware (and as large a part of it) that another is no slower than,
+    and carries no less."""
     for number, way in enumerate(ways):
         others = (other for place, other in enumerate(ways) if place != number and _alike(way, other))
         if not any(
@@ -382,7 +404,7 @@ def _not_beaten(ways: Sequence[_Way]) -> Iterator[_Way]:
 
 
 def _alike(one: _Way, other: _Way) -> bool:
-    return (one.variant, one.hardware, one.own) == (other.variant, other.hardware, other.own)
+    return (one.variant, one.hardware, one.own, one.part) == (other.variant, other.hardware, other.own, other.part)
 
 
 def _prices(solve: Solve) -> dict[str, float]:

@@ -85,16 +85,12 @@ def _is_instance(load: Load) -> bool:
 
 
 def _workers(facts: Facts) -> Iterator[Violation]:
-    """Loads of an application are alike; each serves one query at a time, set up as it was measured.
-
-    Those of several applications are together no more of a machine than all of it (`resources`).
-    """
+    """Loads of an application are alike; each serves one query at a time, as measured; `resources` says what fits."""
     for worker in facts.plan.workers:
         alike = {(load.app, load.variant, tuple(sorted((load.at or {}).items()))) for load in worker.loads}
         runs = [facts.seats[load.id].run for load in worker.loads]
-        room = max((instances_on(facts, run) for run in runs if run is not None), default=1)
-        users = {load.app for load in worker.loads}
-        if len(alike) != len(users) or len(runs) > room or not all(_is_instance(load) for load in worker.loads):
+        room, apps = max((instances_on(facts, run) for run in runs if run), default=1), {one[0] for one in alike}
+        if not len(alike) == len(apps) > 0 or len(runs) > room or not all(map(_is_instance, worker.loads)):
             text = "an instance of a pool is a load of an application that serves one query at a time as measured"
             yield Violation("pool-worker", f"workers.{worker.id}", text)
 

@@ -1,14 +1,16 @@
-"""Machines whose offer is paid per unit of a resource: for the slices of their loads, or for all that they provide."""
+"""Parts of machines: those paid per unit of a resource, for their loads or for all of it; and those that are shared."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from hetplan.profiles.profile import Offer
+from hetplan.planner.tolerances import VALUE
+from hetplan.profiles.profile import Offer, Run
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, needs_of
 
-__all__ = ["paid_by_the_unit"]
+__all__ = ["paid_by_the_unit", "parts_of_one"]
 
 
 def paid_by_the_unit(facts: Facts, worker: Worker, seats: list[Seat], offer: Offer) -> Decimal | None:
@@ -43,3 +45,22 @@ def _on_processor(facts: Facts, seat: Seat) -> bool:
         return False
     node = facts.inputs.profile.pipelines[app.runs.pipeline].nodes[seat.load.node]
     return node.device == "cpu" and not node.needs.get("gpu", 0.0)
+
+
+def parts_of_one(provides: Mapping[str, float], runs: Sequence[Run], rooms: Sequence[int]) -> int:
+    """How many of the smallest of these runs a machine holds, where they may share it; else one; `rooms` of each alone.
+
+    They may where instances fit exactly if their parts do: one of a run of which n fit alone is 1/n of a machine. Such
+    n divide one another, so parts that come to so many machines fill no more than these. With P the largest n, what
+    comes to more than a machine has (P + 1)/P of it at least: more than there is, where of some resource each instance
+    needs more than P/(n (P + 1)).
+    """
+    most = max(rooms, default=1)
+    unlike = any(one % other and other % one for one in rooms for other in rooms)
+    short = (need > provides.get(name, 0.0) * (1.0 + VALUE) for run in runs for name, need in run.needs.items())
+    if unlike or any(short) or any(run.price_per_hour is not None for run in runs):
+        return 1
+    for resource, room in provides.items():
+        if all(run.needs.get(resource, 0.0) * n * (most + 1) > room * most for run, n in zip(runs, rooms, strict=True)):
+            return most
+    return 1

@@ -81,7 +81,7 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
 
 def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever, ...]:
     """The cheapest fleet of each way to buy, one after the other; the last is the plan itself."""
-    wish = replace(found.wish, places={}, sharers=())
+    wish = replace(found.wish, places={}, slices={})
     quick = wish.options.model_copy(update={"rounds": LEVER_ROUNDS})
     wish = replace(wish, options=quick)
     peak = tuple(replace(app, rates=(max(app.rates),)) for app in wish.apps)

@@ -46,12 +46,15 @@ class Descent:
     menus: list[list[Floats]] = field(default_factory=list)
     looks: int = 0
     paired: int = 0
+    shared: bool = False
+    """Whether parts of machines are taken."""
 
     def __post_init__(self) -> None:
         """The menus of every period and application."""
         wish, orders = self.search.wish, zone_orders(self.search.wish)
         self.cost = np.where(self.search.barred(wish.prices) > wish.prices, 1e6, wish.prices)
         self.pay = np.where(np.isfinite(wish.committed) & wish.commits, wish.committed, np.inf)
+        self.shared = bool(wish.places)
         self.lengths = np.array([wish.length(p) for p in range(wish.periods)])
         known = dict[tuple[str, float], Floats]()
         for p in range(wish.periods):
@@ -75,7 +78,7 @@ class Descent:
     def rent(self, machines: Floats) -> Floats:
         """What is rented where machines are taken beyond those committed: whole ones, whoever shares them."""
         more = np.maximum(machines, 0.0)
-        return (whole_up(more) if self.search.wish.places else more) @ self.cost
+        return (whole_up(more) if self.shared else more) @ self.cost
 
     def hour(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
         """The least rent of a period and what each application takes, from what each took."""
@@ -112,7 +115,7 @@ class Descent:
                 for offer in np.flatnonzero(self.cost) if rent.size else ():
                     more = (first[:, offer] + room[offer])[:, None] + second[:, offer]
                     more = np.maximum(more, 0.0)
-                    rent += self.cost[offer] * (whole_up(more) if self.search.wish.places else more)
+                    rent += self.cost[offer] * (whole_up(more) if self.shared else more)
                 if rent.size and rent.min() < now - SLACK:
                     here, there = divmod(int(rent.argmin()), len(second))
                     now, changed = float(rent[here, there]), True

@@ -107,7 +107,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
 
 
 def _about_the_bound(found: Found) -> str:
-    own = found.wish.sharers
+    own = found.wish.slices
     whole = f"whole machines, shared by {', '.join(own)} alone" if own else "whole machines, none of them shared"
     note = (
         f"bound of {found.rounds} rounds of prices, without the costs of starting: {whole}, which stay with their "

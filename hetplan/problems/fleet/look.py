@@ -64,7 +64,7 @@ def _shape(wish: Wish) -> object:
         tuple(app.name for app in wish.apps),
         tuple(tuple(app.rates) for app in wish.apps),
         tuple(wish.length(p) for p in range(wish.periods)),
-        (wish.sharers, tuple(wish.places.items())),
+        repr(wish.slices),
     )
 
 

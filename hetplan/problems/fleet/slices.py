@@ -1,13 +1,13 @@
 """Pools on machines that they share: planned in slices, each the part of a machine that one instance takes.
 
-On a hardware h a machine has P_h places where any P_h instances of the pools fit, and no P_h + 1 of any do. An instance
-of a pool waits for none of its neighbours: it has its own part of the machine, as it has beside others of its own pool.
-So these pools are searched for in slices, of which a machine is P_h:
+A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`places_for`); k_ah of pool
+a take all of them. An instance waits for none of its neighbours: it has its own part of the machine, as it has beside
+others of its own pool. So these pools are searched for in slices, of which a machine is k_ah:
 
-    R_o + N_op >= sum over pools x_aop / P_h + what others take        x_aop whole: slices
+    R_o + N_op >= sum over pools x_aop / k_ah + what others take        x_aop whole: slices
 
-which is exact: whichever slices fill a machine, they fit on it. Then slices are put on machines (`on_servers`), alike
-where that can be; free places get one more instance each. A pool keeps its slices after a failure.
+Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. A pool
+keeps its slices after a failure.
 """
 
 from __future__ import annotations
@@ -46,14 +46,16 @@ def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish
     lost = any(situation.hardware is not None for situation in wish.situations)
     if not wish.options.share or wish.stated or wish.goal != "cost" or limits.moves is not None or lost:
         return wish, parts
-    found = {hardware: _places(wish, [parts[name] for name in names], hardware) for hardware in _hardware(parts, names)}
-    places = {hardware: count for hardware, count in found.items() if count > 1}
-    sharers = [name for name in names if places.keys() & set(parts[name].hardware)]
-    if len(sharers) < 2:
+    cones = {name: one for name in names if isinstance(one := parts[name], Cone)}
+    hardware = dict.fromkeys(one for part in cones.values() for one in part.hardware)
+    found = {name: _places(wish, list(cones.values()), name) for name in hardware}
+    places = {name: count for name, count in found.items() if count > 1}
+    slices = {name: {h: part.alone[h] for h in places if h in part.alone} for name, part in cones.items()}
+    slices = {name: own for name, own in slices.items() if own}
+    if len(slices) < 2:
         return wish, parts
-    sliced = replace(wish, places=places, sharers=tuple(sharers))
-    own = {app.name: _sliced(sliced, parts[app.name], tools) for app in wish.apps if app.name in sharers}
-    return sliced, {**parts, **own}
+    sliced = replace(wish, places=places, slices=slices)
+    return sliced, {**parts, **{name: _sliced(sliced, cones[name], tools) for name in slices}}
 
 
 def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
@@ -70,22 +72,17 @@ def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[str]:
     return [name for name in pools if options.get(name, {}) == options.get(pools[0], {})]
 
 
-def _hardware(parts: Mapping[str, Part], names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(hardware for name in names for hardware in parts[name].hardware))
-
-
-def _places(wish: Wish, parts: Sequence[Part], hardware: str) -> int:
-    """The slices of a machine, where two of these pools or more could be on it."""
-    own = [part for part in parts if isinstance(part, Cone) and hardware in part.hardware]
-    needs = [part.needs[hardware] for part in own if hardware in part.needs]
-    if len(needs) < 2 or len(needs) < len(own):
+def _places(wish: Wish, parts: Sequence[Cone], hardware: str) -> int:
+    """The places on a machine, where two of these pools or more could be on it."""
+    own = [part for part in parts if hardware in part.hardware]
+    if len(own) < 2:
         return 1
-    return places_for(wish.inputs.profile.hardware[hardware].provides, needs)
+    provides = wish.inputs.profile.hardware[hardware].provides
+    return places_for(provides, [part.needs[hardware] for part in own], [part.alone[hardware] for part in own])
 
 
-def _sliced(wish: Wish, part: Part, tools: Tools) -> Part:
+def _sliced(wish: Wish, part: Cone, tools: Tools) -> Part:
     """The same pool, its machines slices that hold one instance each."""
-    assert isinstance(part, Cone)
     app = next(app for app in wish.apps if app.name == part.app)
     return part_of(replace(wish, inputs=_of_slices(wish.inputs, wish.places, part.needs)), app, tools)
 
@@ -105,11 +102,13 @@ def _of_slices(inputs: Inputs, places: Mapping[str, int], needs: Mapping[str, Ma
 def _together(found: Found, parts: Mapping[str, Part], p: int) -> Together | None:
     """What the pools that share run in a period, on which machines, and after each failure."""
     wish = found.wish
-    rates = {app.name: wish.rate(app, p) for app in wish.apps if app.name in wish.sharers and app.rates[p] > 0}
+    rates = {app.name: wish.rate(app, p) for app in wish.apps if app.name in wish.slices and app.rates[p] > 0}
     if not rates:
         return None
     taken = {name: dict(zip(wish.place, found.fleet.choices[name, p].machines, strict=True)) for name in rates}
-    machines = {offer: -(-sum(own[offer] for own in taken.values()) // _places_of(wish, offer)) for offer in wish.place}
+    machines = {
+        offer: _machines(wish, offer, {name: own[offer] for name, own in taken.items()}) for offer in wish.place
+    }
     filled = {offer: _filled(wish, offer, taken, count) for offer, count in machines.items()}
     bare = {offer: Counter({name: own[offer] for name, own in taken.items() if own[offer]}) for offer in wish.place}
     situations = [one for one in wish.situations if one.keep > 0]
@@ -129,21 +128,34 @@ def _together(found: Found, parts: Mapping[str, Part], p: int) -> Together | Non
     raise SolverFailed("", f"pools that share machines do not settle in p{p}")
 
 
-def _places_of(wish: Wish, offer: str) -> int:
-    return wish.places.get(wish.offers[wish.place[offer]].hardware, 1)
+def _size(wish: Wish, offer: str, name: str) -> tuple[int, int]:
+    """The places that a pool's slice takes on a machine of an offer, and how many there are."""
+    hardware = wish.offers[wish.place[offer]].hardware
+    places = wish.places.get(hardware, 1)
+    return places // wish.slices[name].get(hardware, 1), places
+
+
+def _machines(wish: Wish, offer: str, slices: Mapping[str, int]) -> int:
+    """As few machines as have places for these slices."""
+    taken = [(count * size, places) for name, count in slices.items() for size, places in [_size(wish, offer, name)]]
+    return -(-sum(count for count, _ in taken) // taken[0][1])
 
 
 def _filled(wish: Wish, offer: str, taken: Mapping[str, Mapping[str, int]], machines: int) -> Counter[str]:
     """Slices of each pool: free places get one more instance each, such that machines are alike where that can be."""
     own = Counter({name: counts[offer] for name, counts in taken.items() if counts[offer]})
-    free = machines * _places_of(wish, offer) - own.total()
-    for name in sorted(own, key=lambda name: -own[name] % machines):
+    sizes = {name: _size(wish, offer, name) for name in own}
+    free = machines * max((places for _, places in sizes.values()), default=0)
+    free -= sum(count * sizes[name][0] for name, count in own.items())
+    for name in sorted(own, key=lambda name: -own[name] % machines * sizes[name][0]):
         more = -own[name] % machines
-        if more <= free:
+        if more * sizes[name][0] <= free:
             own[name] += more
-            free -= more
-    for _ in range(free):
-        own[min(own, key=lambda name: (own[name], name))] += 1
+            free -= more * sizes[name][0]
+    while fitting := [name for name in own if sizes[name][0] <= free]:
+        least = min(fitting, key=lambda name: (own[name], name))
+        own[least] += 1
+        free -= sizes[least][0]
     return own
 
 
@@ -159,7 +171,10 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: 
         if wish.offers[wish.place[offer]].hardware not in wish.places:
             workers += alone.values()
             continue
-        for holds, count in on_servers(counts, _places_of(wish, offer), least=machines[offer]):
+        sizes = {name: _size(wish, offer, name) for name in counts}
+        places = max((places for _, places in sizes.values()), default=1)
+        each = {name: size for name, (size, _) in sizes.items()}
+        for holds, count in on_servers(counts, places, least=machines[offer], each=each):
             workers.append(_machine(offer, holds, count, alone))
             mine = iter(workers[-1].loads)
             for name, many in holds.items():

@@ -120,9 +120,9 @@ class Wish:
     rooms: Mapping[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
     """How many machines of a hardware do what its program says of one, by application and rate."""
     places: Mapping[str, int] = field(default_factory=dict)
-    """Slices of one machine of each hardware that pools share: what an instance takes (`slices`)."""
-    sharers: tuple[str, ...] = ()
-    """The applications whose machines are counted in slices."""
+    """Places on one machine of each hardware that pools share."""
+    slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The pools that share, and of how many of their slices, each for one instance, such a machine is."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 
@@ -168,7 +168,8 @@ class Wish:
 
     def each(self, name: str) -> tuple[int, ...]:
         """How many of what an application takes one machine of each offer is."""
-        return tuple(self.places.get(offer.hardware, 1) if name in self.sharers else 1 for offer in self.offers)
+        own = self.slices.get(name, {})
+        return tuple(own.get(offer.hardware, 1) for offer in self.offers)
 
     def on(self, hardware: str) -> NDArray[np.int64]:
         """The offers of a hardware."""

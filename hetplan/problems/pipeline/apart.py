@@ -92,6 +92,7 @@ def _is_plain(tree: Tree) -> bool:
     """Whether tables say all there is: products of qualities, no floor, and inner steps no deeper than the second."""
     return (
         tree.rule == "product" and not tree.paths and tree.floor is None and tree.spare == 0
+        and all((task.places == 1).all() for task in tree.tasks)
         and all(task.size and task.quality.min() > 0 for task in tree.tasks)
         and all(len(tree.path(t)) <= 2 for t in range(len(tree.tasks)) if tree.children[t])
     )  # fmt: skip

@@ -97,6 +97,7 @@ def without_outdone(
     masks = []
     for task, soon_ms in zip(tree.tasks, soon.tolist(), strict=True):
         less = [np.where(task.ms <= soon_ms, -np.inf, task.ms), -task.qps, _price(task, fleet)]
+        less.append(task.places / np.array(fleet.places)[task.hardware])
         less += [values[task.variant] for values in task.factor.values()]
         if accuracy:
             less.append(-task.quality[task.variant])
@@ -108,13 +109,14 @@ def without_outdone(
 
 
 def _price(task: Task, fleet: Fleet) -> Vector:
-    """Of one server of each configuration, or its place there; under several offers, at the cheapest."""
+    """Of one server of each configuration, or its places there; under several offers, at the cheapest."""
     cheapest = {
         g: (fleet.offers_of(g)[0].price or 0) / NANO / fleet.places[g]
         for g in set(task.hardware.tolist())
         if fleet.is_split(g)
     }
-    return np.array([cheapest.get(g, own) for g, own in zip(task.hardware.tolist(), task.cost.tolist(), strict=True)])
+    own = zip(task.hardware.tolist(), task.cost.tolist(), task.places.tolist(), strict=True)
+    return np.array([cheapest[g] * places if g in cheapest else cost for g, cost, places in own])
 
 
 def _first_of_the_least(less: Sequence[NDArray[Any]]) -> Mask:
@@ -182,7 +184,8 @@ def more_servers(problem: Pipelines, trees: Sequence[Tree], found: Sequence[Plac
     fleet = problem.wish.fleet
     need = np.zeros(len(fleet.hardware))
     for tree, counts in zip(trees, found, strict=True):
-        np.add.at(need, np.concatenate([task.hardware for task in tree.tasks]), counts)
+        taken = np.concatenate([task.places for task in tree.tasks])
+        np.add.at(need, np.concatenate([task.hardware for task in tree.tasks]), taken * counts)
     places = np.array(fleet.places)
     need, most = np.ceil(need / places), fleet.most / places
     changed = [g for g in range(len(fleet.hardware)) if need[g] > most[g]]

@@ -101,7 +101,7 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         dispatch=dispatch,
         actions=_actions(problem, workers),
         promises=tuple(promises),
-        reported=found.reported,
+        reported=tuple(_counted(problem, one, workers) for one in found.reported),
         levels_proved=found.levels_proved,
         unserved=_unserved(problem, found),
         valid=Valid(rate_qps={p.app: (0.0, p.value) for p in promises if p.app and p.quantity == "rate_qps"}),
@@ -133,12 +133,12 @@ def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seat
                 need, g = int(counts[start + c]), int(task.hardware[c])
                 own[t, c] = []
                 for offer in fleet.offers_of(g):
-                    taken = int(min(need, left[g, offer.id]))
+                    taken = int(min(need, left[g, offer.id] / task.places[c]))
                     if shared_out:
                         taken = shared_out[(tree.app, t, c), offer.id]
                     if taken <= 0:
                         continue
-                    left[g, offer.id] -= taken
+                    left[g, offer.id] -= taken * task.places[c]
                     need -= taken
                     if fleet.places[g] > 1:
                         on_shared.setdefault((g, offer.id), {})[number, t, c] = taken
@@ -164,18 +164,21 @@ def _in_parts(loads: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
 def _shared(
     problem: Pipelines, found: Solved, on_shared: Mapping[tuple[int, str | None], Mapping[tuple[int, int, int], int]]
 ) -> Iterator[tuple[Worker, Mapping[tuple[int, int, int], int]]]:
-    """Servers that steps share, and how many places each step's configuration has on one of them."""
+    """Servers that steps share, and how many instances of each step's configuration are on one of them."""
     if not on_shared:
         return
     from hetplan.problems.places import on_servers
 
     fleet, stock = problem.wish.fleet, {offer.id: offer.stock for offer in problem.wish.fleet.offers}
-    full = {at: -(-sum(seats.values()) // fleet.places[at[0]]) for at, seats in on_shared.items()}
+    tasks = [tree.tasks for tree, _ in found.forest]
+    each = {(n, t, c): int(tasks[n][t].places[c]) for seats in on_shared.values() for n, t, c in seats}
+    taken = {at: sum(each[seat] * many for seat, many in seats.items()) for at, seats in on_shared.items()}
+    full = {at: -(-many // fleet.places[at[0]]) for at, many in taken.items()}
     short = [int(least) - sum(n for (on, _), n in full.items() if on == g) for g, least in enumerate(fleet.least)]
     for (g, offer), seats in on_shared.items():
         more = int(min(max(short[g], 0), stock[offer] - full[g, offer]))
         least, short[g] = full[g, offer] + more, short[g] - more
-        for holds, count in on_servers(seats, fleet.places[g], least=least):
+        for holds, count in on_servers(seats, fleet.places[g], least=least, each=each):
             loads = []
             for (number, t, c), many in holds.items():
                 load = _load(problem, found.forest[number][0], t, c)
@@ -185,12 +188,13 @@ def _shared(
 
 
 def _filled(problem: Pipelines, found: Solved) -> Solved:
-    """With what is free on shared servers, which are paid anyway: each place goes where servers are busiest."""
+    """With what is free on shared servers, which are paid anyway: it goes where servers are busiest, while it fits."""
     fleet = problem.wish.fleet
     if not fleet.is_shared or fleet.moves is not None or fleet.resources:
         return found
     counts = [own.copy() for own in found.counts]
     hardware = [np.concatenate([task.hardware for task in tree.tasks]) for tree, _ in found.forest]
+    taken = [np.concatenate([task.places for task in tree.tasks]) for tree, _ in found.forest]
     use = [
         np.concatenate(
             [load / task.qps for task, load in zip(tree.tasks, loads_of(tree, levels, n, tree.demand), strict=True)]
@@ -198,13 +202,16 @@ def _filled(problem: Pipelines, found: Solved) -> Solved:
         for (tree, levels), n in zip(found.forest, found.shares, strict=True)
     ]
     for g, places in enumerate(fleet.places):
-        total = int(sum(own[on == g].sum() for own, on in zip(counts, hardware, strict=True)))
+        total = int(sum((own * w)[on == g].sum() for own, on, w in zip(counts, hardware, taken, strict=True)))
         paid = max(-(-total // places), int(fleet.least[g])) if places > 1 else 0
-        for _ in range(places * paid - total if total else 0):
-            busy = [np.where((on == g) & (own > 0), u / np.maximum(own, 1), -1.0)
-                    for own, on, u in zip(counts, hardware, use, strict=True)]  # fmt: skip
+        free = places * paid - total if total else 0
+        while free > 0:
+            busy = [np.where((on == g) & (own > 0) & (w <= free), u / np.maximum(own, 1), -1.0)
+                    for own, on, w, u in zip(counts, hardware, taken, use, strict=True)]  # fmt: skip
             which = max(range(len(busy)), key=lambda n: float(busy[n].max()))
-            counts[which][int(np.argmax(busy[which]))] += 1
+            at = int(np.argmax(busy[which]))
+            counts[which][at] += 1
+            free -= int(taken[which][at])
     return replace(found, counts=counts)
 
 
@@ -379,6 +386,13 @@ def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
         moves = float((placed(workers) - placed(problem.running)).total())
         found.append(Promise(quantity="moves", relation="=", value=moves, model="no-queueing"))
     return found
+
+
+def _counted(problem: Pipelines, claim: Reported, workers: Sequence[Worker]) -> Reported:
+    """A claim about servers, of those there are: where steps share them, fewer than instances."""
+    if claim.about != "servers" or claim.value is None or not problem.wish.fleet.is_shared:
+        return claim
+    return replace(claim, value=float(sum(worker.count for worker in workers)))
 
 
 def _cost_of(problem: Pipelines, workers: Sequence[Worker]) -> float | None:

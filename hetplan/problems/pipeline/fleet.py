@@ -1,8 +1,8 @@
 """The servers that pipelines may use: how many of which hardware, at which price, and what runs on them now.
 
-A server that several steps may share is cut into *places*, all alike, each for one instance of any step: as many as
-fit, whichever they are. So whatever is planned for servers is planned for places; which of them are on one server is
-settled at the end (`draft`). Where runs need unlike parts of a server, or servers are not shared, it is one place.
+A server that several steps may share is cut into *places*, all alike: as many as it holds instances of the smallest
+run. An instance takes a place, or several. So whatever is planned for servers is planned for places; what is on one
+server is settled at the end (`draft`). Where places do not say what fits, or servers are not shared, it is one place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
+from hetplan.problems.places import places_for
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Run
@@ -26,6 +27,8 @@ __all__ = ["Fleet", "OfferOf", "placed", "read_fleet"]
 
 Placed = tuple[str | None, str | None, str | None, str]
 """(application, step, variant, hardware)."""
+
+"""What is larger by this share of it alone is not larger."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Fleet:
     listed: tuple[bool, ...]
     inputs: Inputs
     places: tuple[int, ...] = ()
-    """How many there are on one server of each hardware."""
+    """How many there are on one server of each hardware; one where steps do not share it."""
 
     @property
     def is_shared(self) -> bool:
@@ -79,12 +82,14 @@ class Fleet:
         return price_of(self.inputs.profile, run, offers[0].id)
 
     def instances_of(self, run: Run) -> int:
-        """How many instances of a run one place holds; one where it is paid by the slice."""
-        g = self.hardware.index(run.hardware)
-        return 1 if self.price_of(run).share is not None else self._on_a_server(run) // self.places[g]
+        """How many instances of a run are counted as one: all on a server; one where it is shared or sold by slices."""
+        alone = self.places[self.hardware.index(run.hardware)] == 1 and self.price_of(run).share is None
+        return instances_on(run, self.inputs.profile.hardware[run.hardware]) if alone else 1
 
-    def _on_a_server(self, run: Run) -> int:
-        return instances_on(run, self.inputs.profile.hardware[run.hardware])
+    def places_of(self, run: Run) -> int:
+        """How many places these take."""
+        places = self.places[self.hardware.index(run.hardware)]
+        return places // instances_on(run, self.inputs.profile.hardware[run.hardware]) if places > 1 else 1
 
     def too_large(self, run: Run) -> str:
         """Why one server cannot hold a run ("" when it can)."""
@@ -96,10 +101,9 @@ class Fleet:
 
 
 def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
-    """How many places there are on a server: n where any n instances of these tasks fit, and no n + 1 of any do.
+    """How many places there are on a server that steps share (`places_for`).
 
-    So all runs have room for n, and of some resource each needs more than one part of n + 1. Else a server is one
-    place, as it is where it is sold by the slice.
+    One where it is sold by the slice, or a run of its own price is on it.
     """
     profile = inputs.profile
     if any(offer.per is not None for offer in profile.offers.values() if offer.hardware == hardware):
@@ -110,13 +114,10 @@ def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
         for run in variant.runs
         if variant.task in tasks and run.hardware == hardware and run.latency is not None
     ]
-    rooms = {instances_on(run, profile.hardware[hardware]) for run in runs}
-    if len(rooms) != 1:
+    if any(run.price_per_hour is not None for run in runs):
         return 1
-    (places,) = rooms
-    provides = profile.hardware[hardware].provides
-    full = (min(run.needs.get(name, 0.0) for run in runs) > room / (places + 1) for name, room in provides.items())
-    return places if any(full) else 1
+    alone = [instances_on(run, profile.hardware[hardware]) for run in runs]
+    return places_for(profile.hardware[hardware].provides, [run.needs for run in runs], alone)
 
 
 def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet:

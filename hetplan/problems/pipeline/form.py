@@ -290,8 +290,8 @@ class _Leveled:
     levels: list[list[Vector]]
     flows: list[list[Places]]
     w: list[list[Places]]
-    servers: dict[int, list[tuple[Places, Vector]]] = field(default_factory=dict)
-    """Per hardware, columns of servers and what one costs."""
+    servers: dict[int, list[tuple[Places, Vector, Places]]] = field(default_factory=dict)
+    """Per hardware, columns of servers, what one costs, and how many places it takes."""
 
 
 def levels_form(
@@ -370,7 +370,7 @@ def _add_leveled_task(parts: _Leveled, i: int, t: int) -> None:
         m.add(rows[row_of], x, -task.qps[best] / (tree.demand * gain))
         for g in np.unique(task.hardware[best]):
             on = task.hardware[best] == g
-            parts.servers.setdefault(int(g), []).append((x[on], task.cost[best][on]))
+            parts.servers.setdefault(int(g), []).append((x[on], task.cost[best][on], task.places[best][on]))
 
 
 def _limit_leveled(parts: _Leveled, fleet: Fleet, asked: Asked, costs: dict[int, float]) -> None:
@@ -378,14 +378,14 @@ def _limit_leveled(parts: _Leveled, fleet: Fleet, asked: Asked, costs: dict[int,
     m = parts.m
     budget = m.rows("budget", ["all"], upper=fleet.budget) if fleet.budget is not None and not asked.free else None
     for g, blocks in parts.servers.items():
-        x, price = (np.concatenate(side) for side in zip(*blocks, strict=True))
+        x, price, taken = (np.concatenate(side) for side in zip(*blocks, strict=True))
+        part = taken / fleet.places[g]
         if fleet.is_split(g):
-            price = np.full(x.size, (fleet.offers_of(g)[0].price or 0) / 1e9 / fleet.places[g])
+            price = (fleet.offers_of(g)[0].price or 0) / 1e9 / fleet.places[g] * taken
         if np.isfinite(fleet.most[g]) and not asked.free:
             row = m.rows(f"servers {fleet.hardware[g]}", ["all"], upper=fleet.most[g] / fleet.places[g], equation="(6)")
-            m.add(row, x, 1.0 / fleet.places[g])
+            m.add(row, x, part)
         if budget is not None:
             m.add(budget, x, price)
         if asked.goal in ("servers", "cost"):
-            one = np.full(x.size, 1.0 / fleet.places[g])
-            costs.update(zip(x.tolist(), (one if asked.goal == "servers" else price).tolist(), strict=True))
+            costs.update(zip(x.tolist(), (part if asked.goal == "servers" else price).tolist(), strict=True))

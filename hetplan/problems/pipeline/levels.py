@@ -375,7 +375,7 @@ def _menu(problem: Pipelines, tree: Tree, levels: list[Vector]) -> Menu:
         for place, level in enumerate(levels[t]):
             for c in best_at(tree, t, float(level)):
                 rate = rows.setdefault((int(task.variant[c]), place), np.zeros(kinds))
-                rate[task.hardware[c]] = task.qps[c]
+                rate[task.hardware[c]] = max(rate[task.hardware[c]], task.qps[c] / task.places[c])
         pairs = sorted(rows)
         worth = [pair for pair in pairs if (pair[0], pair[1] - 1) not in rows
                  or (rows[pair] > rows[pair[0], pair[1] - 1]).any()]  # fmt: skip

@@ -102,7 +102,7 @@ class Written:
 def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, asked: Asked) -> Vector:
     """At most how many servers of each configuration of a task can be of use."""
     task = tree.tasks[t]
-    limit = np.full(task.size, np.inf) if asked.free else fleet.most[task.hardware]
+    limit = np.full(task.size, np.inf) if asked.free else np.floor(fleet.most[task.hardware] / task.places)
     if asked.goal == "rate" and asked.rate_most is None:
         return limit
     useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9 + tree.spare / task.k)
@@ -143,7 +143,7 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
     hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
     cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
     x = np.concatenate(found.x)
-    rented = _rent(m, x, hardware, fleet, asked, found)
+    rented = _rent(m, trees, x, hardware, fleet, asked, found)
     for g, name in enumerate(fleet.hardware):
         mine = x[hardware == g]
         lower, upper = (0.0, np.inf) if asked.free else (fleet.least[g], fleet.most[g] / fleet.places[g])
@@ -151,7 +151,7 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
             row = m.rows(f"servers {name}", ["all"], lower=lower, upper=upper, unit="servers", equation="(3)")
             m.add(row, mine if fleet.places[g] == 1 else rented[g], 1.0)
         if mine.size and lower > 0 and fleet.places[g] > 1:
-            m.add(m.rows(f"used {name}", ["all"], lower=lower, unit="places"), mine, 1.0)
+            m.add(m.rows(f"used {name}", ["all"], lower=lower, unit="instances"), mine, 1.0)
     if not asked.free and fleet.budget is not None:
         row = m.rows("budget", ["all"], upper=fleet.budget, unit="per hour")
         _add_money(m, row, x, cost, found.rented, fleet)
@@ -173,11 +173,14 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
                 _add_money(m, row, x, cost, found.rented, fleet)
 
 
-def _rent(m: Builder, x: Places, hardware: Places, fleet: Fleet, asked: Asked, found: Servers) -> Mapping[int, Places]:
+def _rent(
+    m: Builder, trees: Sequence[Tree], x: Places, hardware: Places, fleet: Fleet, asked: Asked, found: Servers
+) -> Mapping[int, Places]:
     """Columns of the servers of each offer, for hardware whose servers are counted by themselves."""
     split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g)]
     if not split:
         return {}
+    taken = np.concatenate([task.places for tree in trees for task in tree.tasks])
     offers = [offer for g in split for offer in fleet.offers_of(g)]
     stock = [np.inf if asked.free else offer.stock for offer in offers]
     found.rented = m.columns(
@@ -190,7 +193,7 @@ def _rent(m: Builder, x: Places, hardware: Places, fleet: Fleet, asked: Asked, f
         most = 0.0 if places == 1 else np.inf  # of a server that is shared, places may be free
         row = m.rows(f"offers {fleet.hardware[g]}", ["all"], lower=0.0, upper=most, unit="servers")
         m.add(row, rented[g], float(places))
-        m.add(row, x[hardware == g], -1.0)
+        m.add(row, x[hardware == g], -taken[hardware == g].astype(float))
     return rented
 
 

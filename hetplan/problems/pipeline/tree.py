@@ -70,6 +70,8 @@ class Task:
     """What one server carries: q = (1 - headroom) k b / l."""
     cost: Vector
     """Price of one server, currency units per hour."""
+    places: Places
+    """Places that one takes, where steps share its server; else 1."""
 
     @property
     def size(self) -> int:
@@ -80,7 +82,7 @@ class Task:
         """With some of the configurations only."""
         cut = {
             name: getattr(self, name)[mask]
-            for name in ("variant", "hardware", "batch", "run", "ms", "k", "qps", "cost")
+            for name in ("variant", "hardware", "batch", "run", "ms", "k", "qps", "cost", "places")
         }
         return replace(self, **cut)
 
@@ -179,8 +181,8 @@ class Level:
 def without_dominated(tree: Tree) -> Tree:
     """The same pipeline without configurations that are never worth choosing.
 
-    Too slow for any path; or slower than another batch of the same variant and hardware that carries no less; or faster
-    than one that carries no less and is in time whatever else is chosen.
+    Too slow for any path; or slower than another batch of the same variant and hardware (and as many places) that
+    carries no less; or faster than one that carries no less and is in time whatever else is chosen.
     """
     before = -1
     while before != (now := sum(task.size for task in tree.tasks)):
@@ -254,11 +256,11 @@ def _worth(task: Task, anyhow_ms: float) -> Mask:
     """Slower ones carry more; of those that are in time anyhow, only the one that carries most is kept."""
     order = np.lexsort((-task.qps, np.where(task.ms <= anyhow_ms, -np.inf, task.ms)))
     keep = np.zeros(task.size, dtype=bool)
-    best: dict[tuple[int, int], float] = {}
+    best: dict[tuple[int, ...], float] = {}
     for place in order:
-        pair = int(task.variant[place]), int(task.hardware[place])
-        if task.qps[place] > best.get(pair, -1.0):
-            best[pair], keep[place] = float(task.qps[place]), True
+        alike = int(task.variant[place]), int(task.hardware[place]), int(task.places[place])
+        if task.qps[place] > best.get(alike, -1.0):
+            best[alike], keep[place] = float(task.qps[place]), True
     return keep
 
 
@@ -320,7 +322,10 @@ def _merged(task: Task) -> Task:
     np.minimum.at(ms, place, task.ms)
     zeros = np.zeros(variants.size, np.int64)
     none = np.zeros(variants.size)
-    return replace(task, variant=variants, hardware=zeros, batch=zeros + 1, ms=ms, k=zeros + 1, qps=none, cost=none)
+    one = zeros + 1
+    return replace(
+        task, variant=variants, hardware=zeros, batch=one, ms=ms, k=one, qps=none, cost=none, places=one
+    )  # fmt: skip
 
 
 def top_variants(tree: Tree) -> Tree:
@@ -341,11 +346,12 @@ def thinned(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def best_at(tree: Tree, t: int, level_ms: float) -> Places:
-    """Of every variant and hardware of a task, the configuration that carries most and takes no longer than this."""
-    task, best = tree.tasks[t], dict[tuple[int, int], int]()
+    """Of every variant and hardware of a task (and places that one takes), the configuration that carries most and
+    takes no longer than this."""
+    task, best = tree.tasks[t], dict[tuple[int, ...], int]()
     for place in np.argsort(task.qps, kind="stable"):
         if task.ms[place] <= level_ms + ON_LIMIT_MS:
-            best[int(task.variant[place]), int(task.hardware[place])] = int(place)
+            best[int(task.variant[place]), int(task.hardware[place]), int(task.places[place])] = int(place)
     return np.array(sorted(best.values()), dtype=np.int64)
 
 

@@ -93,12 +93,14 @@ def too_slow(problem: Pipelines) -> Infeasible | None:
 
 def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
     """Fewer servers than steps, each of which needs one; None where there are enough."""
-    steps = sum(len(tree.tasks) for tree in problem.served)
+    least = [int(task.places.min()) if task.size else 1 for tree in problem.served for task in tree.tasks]
     there = float(problem.wish.fleet.most.sum())
-    if steps <= there:
+    if sum(least) <= there:
         return None
     each = "a place on a server" if problem.wish.fleet.is_shared else "a server"
-    why = f"capacity: {steps} steps need {each} each, and there are {there:g}: no demand at all can be served"
+    if max(least) > 1:
+        each = f"at least {sum(least)} places on servers, not one"
+    why = f"capacity: {len(least)} steps need {each} each, and there are {there:g}: no demand at all can be served"
     return Infeasible(why=(why,), repairs=tuple(_more_servers(problem, ask)))
 
 
@@ -165,7 +167,7 @@ def _binding(problem: Pipelines, ask: Ask, few: Sequence[Tree]) -> str:
     for tree, columns in zip(few, written.x, strict=True):
         ends = np.cumsum([task.size for task in tree.tasks])
         for task, own in zip(tree.tasks, np.split(columns, ends[:-1]), strict=True):
-            taken[tree.app, task.id] = float(answer.point[own].sum())
+            taken[tree.app, task.id] = float((task.places * answer.point[own]).sum())
     (app, step), used = max(taken.items(), key=lambda item: item[1])
     total = sum(taken.values())
     if used <= 0:

@@ -54,8 +54,8 @@ REFUSED = {
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
-_Row = tuple[int, int, int, int, float, float, int]
-"""A configuration: variant, hardware, batch, the place of its run, milliseconds, cost."""
+_Row = tuple[int, int, int, int, float, float, int, int]
+"""A configuration: variant, hardware, batch, the place of its run, milliseconds, cost, instances, places."""
 
 MOST_TOLD = 8
 
@@ -256,7 +256,7 @@ class _Reader:
                 f"({', '.join(self.fleet.hardware) or 'none'})",
                 "Measure one, or allow its hardware in limits.instances.",
             )
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 7
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 8
         ms, batch = np.array(columns[4], dtype=float), np.array(columns[2], dtype=np.int64)
         instances = np.array(columns[6], dtype=np.int64)
         return Task(
@@ -273,6 +273,7 @@ class _Reader:
             k=instances,
             qps=(1.0 - self.options.headroom) * 1000.0 * instances * batch / ms,
             cost=np.array(columns[5], dtype=float),
+            places=np.array(columns[7], dtype=np.int64),
         )
 
     def _configurations(self, name: str, variant: Variant, number: int) -> Iterator[_Row]:
@@ -288,8 +289,9 @@ class _Reader:
                 continue
             place = self.fleet.hardware.index(run.hardware)
             cost = self.fleet.price_of(run).nanos / NANO
+            counted = self.fleet.instances_of(run), self.fleet.places_of(run)
             for batch, ms in self._times(name, run):
-                yield number, place, batch, variant.runs.index(run), ms, cost, self.fleet.instances_of(run)
+                yield number, place, batch, variant.runs.index(run), ms, cost, *counted
 
     def _times(self, name: str, run: Run) -> Iterator[tuple[int, float]]:
         """Milliseconds per batch, at every batch size that was measured."""

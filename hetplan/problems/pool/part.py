@@ -35,7 +35,8 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
     inputs = type(files)(**{**vars(files), "slo": files.slo.model_copy(update={"limits": limits})})
     pool = PoolQuestion.from_inputs(inputs, options, formulation="fluid-milp", tools=Tools())
     part.hardware = tuple(kind.hardware for kind in pool.types)
-    part.needs = {kind.hardware: kind.run.needs for kind in pool.types if kind.per_machine > 1}
+    part.needs = {kind.hardware: kind.run.needs for kind in pool.types}
+    part.alone = {kind.hardware: kind.per_machine for kind in pool.types}
     form = fluid_at(pool, np.zeros(len(pool.types)))
     (busy,) = [block for block in form.rows if block.name == "capacity"]
     warm, cold = at_capacities(form, busy, warm=True), at_capacities(form, busy, warm=False)

@@ -147,14 +147,25 @@ def test_alike_parts_of_more_cards_are_places_too() -> None:
     assert sum(held.values()) == 4
 
 
+def _needing(profile: Any, cards: int) -> Any:
+    """A variant like that of the first step, of so many cards."""
+    other = copy.deepcopy(profile["variants"]["see-m"])
+    other["runs"][0]["needs"] = {"gpu": cards}
+    return other
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={}), "who does not say what it needs"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu_mem_gib": 20}), "memory alone"),
-        (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu": 8}), "who takes the whole"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu": 3}), "who takes a larger part"),
         (lambda profile: profile["variants"]["see-m"]["runs"][0].update(price_per_hour="1"), "who is paid by itself"),
+        (
+            lambda profile: profile["variants"]["see-m"]["runs"][0].update(needs={"gpu": 8}, price_per_hour="1"),
+            "a node",
+        ),
+        (lambda profile: profile["variants"].update(large=_needing(profile, 16)), "who needs more than there is"),
         (lambda profile: profile["offers"]["node-od"].update(per="gpu"), "what is sold by the slice"),
     ],
 )
