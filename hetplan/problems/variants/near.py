@@ -7,7 +7,7 @@ pay for themselves. Near a plan are those with
 - all the machines of an application replaced by another variant, another batch or another type of machine;
 - another batch in all places, and one unit less.
 
-What is free on a machine is filled up: it costs nothing.
+What is free on a machine is filled up, since it costs nothing, but where moves are limited.
 
 A plan is looked at where it costs less, the cheapest first, and where it is hopeful. An application's hope is a part p,
 up to which its instances may be asked for more: each for busy^(1 - p) of its saturation, where `busy` is the formula's.
@@ -104,11 +104,7 @@ def _asked(pair: Serves, part: float) -> Serves:
 
 def why_none(v: Snapshot) -> str:
     """Why no plan near by is looked for ("" where it is)."""
-    if not v.sharing_types and v.running.any():
-        return "no machines are shared and paid whole, and what runs need not be loaded"
-    if any(pair.late for pair in v.eligible):
-        return "running instances that break a limit are counted"
-    return "moves are limited" if v.inputs.slo.limits.moves is not None else ""
+    return "running instances that break a limit are counted" if any(pair.late for pair in v.eligible) else ""
 
 
 @dataclass
@@ -183,7 +179,7 @@ class Near:
                 for unit, price in self._full.items()
                 if len(unit[1]) == 1 and self._serving[unit[1][0][0]].issuperset(apps)
                 for n in self._numbers(unit, apps)[:MOST_ALIKE]
-                if n * price < most
+                if n * price < most and self.v.may_move(self.counts(((unit, n),)))
             )
             looks, others = 0, self._without(now, apps)
             for _, unit, n in ways:
@@ -334,7 +330,7 @@ class Near:
         return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
 
     def _full_of(self, t: int, holds: tuple[tuple[int, int], ...]) -> Unit:
-        if not self._is_machine(t, holds):
+        if not self._is_machine(t, holds) or self.v.inputs.slo.limits.moves is not None:
             return t, holds
         if (t, holds) not in self._filling:
             held = dict(holds)
@@ -382,6 +378,8 @@ class Near:
         ):
             return False
         x = self.counts(units)
+        if not v.may_move(x):
+            return False
         machines = sum(self._price(unit) * n for unit, n in units if self._is_machine(*unit))
         return all(
             float(room.use @ x) + (machines if room.resource == COST else 0.0) <= room.size * (1.0 + 1e-9)

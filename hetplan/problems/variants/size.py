@@ -20,8 +20,8 @@ Each plan is played on seeds of its own, so that no plan is chosen for its luck.
 that asks more of its instances is tried: the formula is careful, and what it forbids may be in time. Where no plan is
 in time, the target is missed, and the outcome says so. Plans and queries are counted; no clock decides, but a limit.
 
-Where machines are shared and paid whole, cheaper plans are looked for near the one in time (`near`). The cheapest that
-looks good is played as any other, on seeds that chose nothing, and bounded by the program at saturation.
+Cheaper plans are looked for near the one in time (`near`). The cheapest that looks good is played as any other, on
+seeds that chose nothing, and bounded by the program at saturation.
 """
 
 from __future__ import annotations
@@ -424,6 +424,8 @@ class _Tries:
             if following is None:
                 break
             seen = self.shown(following, settled=False)
+            if not seen.late and _cost(following) >= _cost(made):
+                break
             if not seen.late:
                 full = self.way(asking(asked, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
                 return (_bounded_by(full, following, AT_SATURATION), seen) if isinstance(full, Draft) else None

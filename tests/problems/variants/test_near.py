@@ -3,10 +3,11 @@
 import pytest
 
 import hetplan as hp
-from benchmarks.kept import is_kept, variants_shared
+from benchmarks.kept import is_kept, variants, variants_shared
 from hetplan import registry
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
+from hetplan.planner.next_state import next_state
 from hetplan.problems.variants.form import evenly
 from hetplan.problems.variants.near import MORE_APART, MOST_LOOKED, Near, asking, why_none
 from hetplan.problems.variants.options import VariantsOptions
@@ -154,9 +155,52 @@ def test_an_application_is_asked_for_so_much_of_its_saturation():
         assert after.saturation_qps == pytest.approx(before.saturation_qps)
 
 
-def test_where_moves_are_limited_no_neighbour_is_looked_for():
-    assert why_none(snapshot()) == ""
-    assert why_none(snapshot(moves=3)) == "moves are limited"
+def test_where_what_runs_breaks_a_limit_and_counts_no_neighbour_is_looked_for():
+    profile, wish = files()
+    wish["apps"]["a"]["latency"][0]["max_ms"] = 9
+    state = {"format": "hetplan/state/1.0", "workers": [running("a", 2)]}
+    v = read_snapshot(load_inputs(profile, wish, state=state), VariantsOptions(violators="count"))
+    assert why_none(v)
+    assert why_none(snapshot(moves=3)) == ""
+
+
+def running(variant, count):
+    loads = [{"id": f"{variant}.1", "variant": variant, "serve": {"max_batch": 1}}]
+    return {"id": variant, "hardware": "gpu", "offer": "gpu", "count": count, "loads": loads}
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2, 4])
+def test_of_few_plans_within_the_moves_the_cheapest_is_found(moves):
+    """Of six small and two large that run, what is new is loaded, and paid for so long."""
+    profile, wish = shared_files((40, 90))
+    wish["limits"], state = {"moves": moves}, {"format": "hetplan/state/1.0", "workers": []}
+    for worker, batch in ((running("small", 6), 1), (running("large", 2), 2)):
+        del worker["offer"]
+        worker["loads"][0]["serve"]["max_batch"] = batch
+        state["workers"].append(worker)
+    for variant in profile["variants"].values():
+        variant["runs"][0]["load_s"] = 360
+    v = leaving_room_to_wait(read_snapshot(load_inputs(profile, wish, state=state), VariantsOptions()))
+    near = together(v, lambda units, apps: dict.fromkeys(apps, 0.5 if use(near, units, 0.6) <= 1.0 + 1e-6 else 1.4))
+    workers = near.v.inputs.state.workers
+    found = near.cheaper(Draft(workers=workers))
+    every = [units_of(v, small=i, large=j) for i in range(8) for j in range(8) if i + j]
+    allowed = [one for one in every if v.may_move(near.counts(one))]
+    assert len(allowed) == sum(max(0, i - 6) + max(0, j - 2) <= moves for i in range(8) for j in range(8)) - 1
+    assert near.cost(found[0]) == pytest.approx(min(near.cost(one) for one in allowed if use(near, one, 0.6) <= 1.0))
+
+
+def test_a_cheaper_plan_within_the_moves_is_found_from_what_runs(monkeypatch):
+    """Instances that pay for themselves run, now there is less load."""
+    drawn = variants(3)
+    before = hp.solve(drawn.profile, drawn.slo, options={"size": "estimated"}).plan
+    drawn.slo["limits"] = {"moves": 3}
+    for app in drawn.slo["apps"].values():
+        app["demand"]["rate_qps"] *= 0.7
+    outcome = hp.solve(drawn.profile, drawn.slo, state=next_state(before))
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    monkeypatch.setattr("hetplan.problems.variants.size.why_none", lambda v: "nothing is looked for near by")
+    assert cost(outcome) < 0.95 * cost(hp.solve(drawn.profile, drawn.slo, state=next_state(before)))
 
 
 def shared_files(max_ms=(40, 90, 60), **change):
