@@ -9,7 +9,8 @@ looks for a cheaper plan near by (or, of policies, for a better one), and for an
 
 The `-wide` instances vary more: percentiles from 50 to 99.9, a second limit, service times that vary, little stock,
 burstier and smoother arrivals; of policies other ways of balancing, and late queries that are dropped; of variants hops
-of the network, and machines that are paid whole, of two offers, on which an instance takes a part.
+of the network, and machines that are paid whole, of two offers, on which an instance takes a part. Of `-shared` ones
+each application may run all variants, so that they share instances.
 
 A question is added with a generator and a search in `QUESTIONS`.
 """
@@ -34,7 +35,6 @@ __all__ = ["QUESTIONS", "Instance", "Judged", "Question", "is_kept", "judge"]
 
 Json = dict[str, Any]
 UNSEEN, SEEDS, QUERIES = 5_000_011, 5, 60_000
-WIDE = "-wide"
 BURSTY = ({"process": "gamma", "shape": 0.5}, {"process": "mmpp", "relative_rates": [0.6, 1.8], "stay_s": [2.0, 1.0]})
 
 
@@ -130,7 +130,7 @@ def judge(question: str, instance: Instance, *, search: bool = True, beside: boo
 
 def _solved(question: str, instance: Instance, **options: Any) -> hp.Outcome:
     options = {**instance.options, **options}
-    return hp.solve(instance.profile, instance.slo, question=question.removesuffix(WIDE), options=options)
+    return hp.solve(instance.profile, instance.slo, question=question.partition("-")[0], options=options)
 
 
 def _demand(rng: random.Random, rate_qps: float) -> Json:
@@ -295,6 +295,15 @@ def variants(seed: int) -> Instance:
             "demand": _demand(rng, most * rng.uniform(0.3, 7.0)),
         }
     return Instance(f"variants {seed}", profile, {"format": "hetplan/slo/1.0", "change": {"slack": 1.0}, "apps": apps})
+
+
+def variants_shared(seed: int) -> Instance:
+    """The same, and each application may run all variants."""
+    made = variants(seed)
+    families = sorted({variant["family"] for variant in made.profile["variants"].values()})
+    for app in made.slo["apps"].values():
+        app["runs"] = {"families": families}
+    return replace(made, name=f"{made.name} shared")
 
 
 def variants_wide(seed: int) -> Instance:
@@ -481,6 +490,7 @@ QUESTIONS = {
     "policy": Question(policy, policies_near, "goodput", noise="p95"),
     "pool-wide": Question(pool_wide, pools_near, "cost_per_hour"),
     "variants-wide": Question(variants_wide, variants_near, "cost_per_hour"),
+    "variants-shared": Question(variants_shared, variants_near, "cost_per_hour"),
     "policy-wide": Question(policy_wide, policies_near, "goodput", noise="p95"),
 }
 """Question -> how its instances are drawn and searched."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.columns import Columns
 from hetplan.planner.forms.milp import Builder, Milp
@@ -22,6 +23,7 @@ __all__ = [
     "cost_part",
     "counts_in_order",
     "counts_of",
+    "evenly",
     "least_use",
     "program",
     "spread",
@@ -209,7 +211,7 @@ def spread(
                 flows[b, i] = share
     if not common:
         return flows
-    answer = ask(_even(v, x, sorted(shared), loads), about="loads spread over the chosen instances")
+    answer = evenly(v, x, ask, sorted(shared), loads)
     if answer.point is None or answer.point[0] > 1 + 1e-6:
         return None
     pairs = _pairs(v, x, sorted(shared))
@@ -217,6 +219,11 @@ def spread(
         if value > 1e-9 and loads[b] > 0:
             flows[b, i] = float(value) * loads[b]
     return flows
+
+
+def evenly(v: Snapshot, x: Integers, ask: Ask, apps: list[int], loads: Sequence[float]) -> Answer[Vector]:
+    """Loads of applications that share instances, spread so that the highest use is least: the point's first value."""
+    return ask(_even(v, x, apps, loads), about="loads spread over the chosen instances")
 
 
 def _pairs(v: Snapshot, x: Integers, apps: list[int]) -> list[tuple[int, int, float]]:

@@ -7,7 +7,7 @@ pay for themselves. Near a plan are those with
 - all the machines of an application replaced by another variant, another batch or another type of machine;
 - another batch in all places, and one unit less.
 
-What is free on a machine is filled up: it costs nothing.
+What is free on a machine is filled up, since it costs nothing, but where moves are limited.
 
 A plan is looked at where it costs less, the cheapest first, and where it is hopeful. An application's hope is a part p,
 up to which its instances may be asked for more: each for busy^(1 - p) of its saturation, where `busy` is the formula's.
@@ -15,38 +15,55 @@ So p = 0 is the formula, and p = 1 saturation. A plan is hopeful where the insta
 carry its load. Hope begins half way between the plan's own p and saturation. A plan that is late lowers it, the more
 the later it is; where no plan is hopeful, it is raised again.
 
+Instances may serve several applications. Then x_i instances of item i, asked for q_bi queries/s of application b,
+carry the needs n_b where for all prices w_b >= 0 of a query
+
+    sum_i x_i max_b w_b q_bi >= sum_b w_b n_b
+
+(Farkas). Enough are those at which applications are worth the same at some items, so many that they hang together
+(*ties*: an item and two applications each). Those of one item are tried first. The program that spreads loads (`form`)
+says whether they were enough; the ties of its prices are tried from then on. Alone, an application has the one price 1.
+
 The search begins a second time where each application has machines of its own, all alike: one queue of many servers
 waits less than many queues of few, so that fewer machines may do there.
 
-A look plays the applications that are new in a plan, each by itself (its own instances decide how long it waits), on
-few queries. So plans are chosen among many, some of them by luck: `size` confirms them on other seeds, by more queries.
-Where it cannot, looks are stricter. Their queries are counted.
+A look plays the applications that are new in a plan, on few queries: each by itself (its own instances decide how long
+it waits), those that share instances together. So plans are chosen among many, some of them by luck: `size` confirms
+them on other seeds, by more queries. Where it cannot, looks are stricter. Their queries are counted.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
 
 import numpy as np
 
+from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft
+from hetplan.problems.variants.form import evenly
 from hetplan.problems.variants.kinds import COST, machine_nanos
 from hetplan.problems.variants.shared import Filling, MachineRoom
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Worker
 
-__all__ = ["Near", "Units", "asking", "why_none"]
+__all__ = ["Apps", "Near", "Units", "asking", "why_none"]
 
 Unit = tuple[int, tuple[tuple[int, int], ...]]
 """A type of machine, and what it holds: items and instances of each."""
 Units = tuple[tuple[Unit, int], ...]
 """How many there are of each."""
+Apps = tuple[int, ...]
+"""Applications that share instances, or one that shares none."""
+Prices = Mapping[int, float]
+"""What a query of each application counts for."""
+Ties = tuple[int, tuple[tuple[int, int, int], ...]]
+"""An application of price 1; then (i, b, c): at item i application c is worth as much as b, whose price is known."""
 
 MOST_LOOKED = 20
 """Looks at each application, or as many queries."""
@@ -68,6 +85,10 @@ HARDLY, FAR = 1.5, 3.0
 """Times the share that may be late: below is hardly late, above is far too late."""
 MOST_HOPE = 0.95
 LEAST_P, STEPS = -3.0, 20
+MOST_TIES = 100
+"""Ties that are tried of applications that share instances, beside the prices of each alone."""
+FULL = 1e-6
+"""So much above 1 the use of instances is still theirs, and so much apart prices are the same."""
 CHEAPER = 1e-9
 
 
@@ -83,28 +104,24 @@ def _asked(pair: Serves, part: float) -> Serves:
 
 def why_none(v: Snapshot) -> str:
     """Why no plan near by is looked for ("" where it is)."""
-    if not v.sharing_types and v.running.any():
-        return "no machines are shared and paid whole, and what runs need not be loaded"
-    if any(len(item.serves) > 1 for item in v.items):
-        return "applications share instances"
-    if any(pair.late for pair in v.eligible):
-        return "running instances that break a limit are counted"
-    return "moves are limited" if v.inputs.slo.limits.moves is not None else ""
+    return "running instances that break a limit are counted" if any(pair.late for pair in v.eligible) else ""
 
 
 @dataclass
 class Near:
-    """The search from one plan. `plays(units, app)` is a look: late share / allowed share of an application."""
+    """The search from one plan."""
 
     v: Snapshot
-    plays: Callable[[Units, int], float]
-    queries: Mapping[int, float]
-    """That a look at an application plays."""
+    plays: Callable[[Units, Apps], Mapping[int, float]]
+    """A look: late share / allowed share of each of these applications."""
+    queries: Callable[[Apps], float]
+    """That a look at these plays."""
+    ask: Ask
     hopeful: dict[int, float] = field(default_factory=dict)
     good: dict[int, float] = field(default_factory=dict)
     """The highest part at which an application was in time."""
-    known: dict[tuple[int, Units], float] = field(default_factory=dict)
-    late: dict[int, list[Counter[Unit]]] = field(default_factory=dict)
+    known: dict[tuple[Apps, Units], Mapping[int, float]] = field(default_factory=dict)
+    late: dict[Apps, list[Counter[Unit]]] = field(default_factory=dict)
     looked: float = 0.0
     missed: int = 0
     more: int = 0
@@ -118,9 +135,9 @@ class Near:
         now = self._filled(dict(start))
         if self.cost(now) > self.cost(start) * (1.0 + CHEAPER):
             now = start
-        for b in range(len(self.v.asked)):
-            self.known[b, self._own(now, b)] = 0.0
-            self.good[b] = self._part(start, b)
+        for apps in self._together(now):
+            self.known[apps, self._own(now, apps)] = {}
+        self.good = self.parts(start)
         found = self._ever_cheaper(now, self.cost(start))
         self.more += MORE_APART
         if (apart := self._apart(now)) is None:
@@ -135,78 +152,78 @@ class Near:
         for b in range(len(self.v.asked)):
             self.hopeful.setdefault(b, (self.good[b] + 1.0) / 2.0)
         while not self._is_over:
+            learned = self._learned
             below = (one for cost, one in self._around(now) if cost < least * (1.0 - CHEAPER))
             following = next((one for one in below if self._good(one)), None)
             if following is not None:
                 now, least = following, self.cost(following)
-                self.good = {b: max(part, self._part(now, b)) for b, part in self.good.items()}
+                parts = self.parts(now)
+                self.good = {b: max(part, parts[b]) for b, part in self.good.items()}
                 found.insert(0, now)
-            elif not self._hoped_more():
+            elif self._learned == learned and not self._hoped_more():
                 break
         return found
 
     def _apart(self, now: Units) -> Units | None:
         """Each application on machines of its own, all alike: the cheapest that looked good (None where none did).
 
-        The others are served as they are now, while one is looked at.
+        Those that may share instances share them. The others are served as they are now, while one is looked at.
         """
         together, most = Counter[Unit](), self.cost(now)
-        self.hopeful |= {b: (part + 1.0) / 2.0 for b, part in self.good.items() if self.queries[b] > 0}
-        for b, one in enumerate(self.v.asked):
-            if one.load_qps <= 0:
+        self.hopeful |= {b: (part + 1.0) / 2.0 for b, part in self.good.items() if self.queries((b,)) > 0}
+        for apps in self._sharing:
+            if self._need(dict.fromkeys(apps, 1.0)) <= 0:
                 continue
             ways = sorted(
                 (n * price, unit, n)
                 for unit, price in self._full.items()
-                if len(unit[1]) == 1 and self._app(unit[1][0][0]) == b
-                for n in self._numbers(unit, b)[:MOST_ALIKE]
-                if n * price < most
+                if len(unit[1]) == 1 and self._serving[unit[1][0][0]].issuperset(apps)
+                for n in self._numbers(unit, apps)[:MOST_ALIKE]
+                if n * price < most and self.v.may_move(self.counts(((unit, n),)))
             )
-            looks, others = 0, self._without(now, b)
+            looks, others = 0, self._without(now, apps)
             for _, unit, n in ways:
                 own: Units = ((unit, n),)
                 if looks == MOST_APART or self._is_over:
                     return None
-                if self._carried(own, b, self._hope(b)) < one.need_qps or self._less_than_late(own, b):
+                if not self._carries(own, apps, self.hopeful, exactly=True) or self._less_than_late(own, apps):
                     continue
-                if (b, own) not in self.known:
+                if (apps, own) not in self.known:
                     looks += 1
-                    self.looked += self.queries[b]
-                    self.known[b, own] = self.plays(tuple(sorted((others + Counter(dict(own))).items())), b)
-                if self.known[b, own] <= self._allowed:
+                    self._look(tuple(sorted((others + Counter(dict(own))).items())), apps)
+                if self._in_time(lates := self.known[apps, own]):
                     together[unit] += n
                     break
-                self._is_late(own, b, self.known[b, own])
+                self._is_late(own, apps, lates)
             else:
                 return None
         apart = self._filled(together)
         return apart if apart and self._may_be(apart) else None
 
-    def _without(self, units: Units, b: int) -> Counter[Unit]:
+    def _without(self, units: Units, apps: Apps) -> Counter[Unit]:
         found = Counter[Unit]()
         for (t, holds), n in units:
-            if left := tuple((i, count) for i, count in holds if self._app(i) != b):
+            if left := tuple((i, count) for i, count in holds if self._serving[i].isdisjoint(apps)):
                 found[t, left] += n
         return found
 
-    def _numbers(self, unit: Unit, b: int) -> range:
-        """How many alike may be enough for an application: from saturation to what is surely in time."""
-        need = self.v.asked[b].need_qps
-        low, high = (self._carried(((unit, 1),), b, part) for part in (1.0, self.good[b]))
-        return range(int(need / low) + 1, int(np.ceil(need / high - 1e-9)) + 1)
+    def _numbers(self, unit: Unit, apps: Apps) -> range:
+        """How many alike may be enough for applications: from saturation to what is surely in time."""
+        least, most = (self._enough(unit, (), apps, parts) for parts in (dict.fromkeys(apps, 1.0), self.good))
+        return range(int(least) + 1, int(np.ceil(most - 1e-9)) + 1)
 
     def _hoped_more(self) -> bool:
         """Where no hopeful plan is left, hope for more; whether there is more to hope for."""
-        low = {b: hope for b, hope in self.hopeful.items() if hope < MOST_HOPE and self.queries[b] > 0}
+        low = {b: hope for b, hope in self.hopeful.items() if hope < MOST_HOPE and self.queries((b,)) > 0}
         self.hopeful |= {b: (hope + 1.0) / 2.0 for b, hope in low.items()}
         return bool(low)
 
     def was_late(self, units: Units, late: tuple[str, ...]) -> None:
         """A plan that looked good was late on other seeds."""
         self.missed += 1
-        for b, one in enumerate(self.v.asked):
-            if one.id in late:
-                self._is_late(units, b, math.inf)
+        for apps in self._together(units):
+            if lates := {b: math.inf for b in apps if self.v.asked[b].id in late}:
+                self._is_late(units, apps, lates)
 
     def fillings(self, units: Units) -> list[Filling]:
         """What is on the machines that are shared."""
@@ -222,7 +239,7 @@ class Near:
 
     def parts(self, units: Units) -> dict[int, float]:
         """Of each application, the least part at which its instances carry the load."""
-        return {b: self._part(units, b) for b in range(len(self.v.asked))}
+        return {b: part for apps in self._together(units) for part in [self._part(units, apps)] for b in apps}
 
     def cost(self, units: Units) -> float:
         """What the plan costs: units, what is loaded for them, and what must be there beside them."""
@@ -252,8 +269,10 @@ class Near:
         for pair in combinations_with_replacement(sorted(now), 2):
             if not Counter(pair) - now:
                 yield from self._replaced(now, Counter(pair))
-        for b in range(len(self.v.asked)):
-            yield from self._served_otherwise(now, b)
+        for apps in self._together(tuple(sorted(now.items()))):
+            own = Counter({unit: n for unit, n in now.items() if all(self._serving[i] & {*apps} for i, _ in unit[1])})
+            for gone in [own, *(Counter({unit: n}) for unit, n in own.items() if len(apps) > 1)]:
+                yield from self._served_otherwise(now, gone)
         for other in self._batched(now):
             yield from self._fewer(other)
 
@@ -267,22 +286,26 @@ class Near:
     def _replaced(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[Counter[Unit]]:
         """The same units less those of `gone`, and one or two others that serve nobody else and cost less."""
         price = sum(self._price(unit) * n for unit, n in gone.items())
-        apps = {self._app(i) for (_, holds) in gone for i, _ in holds}
+        apps = self._served_by(gone)
         for unit, cost in self._full.items():
-            if {self._app(i) for i, _ in unit[1]} <= apps:
+            if all(self._serving[i] & apps for i, _ in unit[1]):
                 for n in (1, 2):
                     if n * cost < price:
                         yield now - gone + Counter({unit: n})
 
-    def _served_otherwise(self, now: Counter[Unit], b: int) -> Iterator[Counter[Unit]]:
-        """An application's own machines replaced by as many others, all alike, as hope needs."""
-        own = Counter({unit: n for unit, n in now.items() if all(self._app(i) == b for i, _ in unit[1])})
-        rest = now - own
-        need = self.v.asked[b].need_qps - self._carried(tuple(rest.items()), b, self._hope(b))
-        for unit in self._full if own else ():
-            if all(self._app(i) == b for i, _ in unit[1]):
-                each = self._carried(((unit, 1),), b, self._hope(b))
-                yield rest + Counter({unit: max(0, int(np.ceil(need / each - 1e-9)))})
+    def _served_otherwise(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[Counter[Unit]]:
+        """These machines replaced by as many others, all alike, as hope needs."""
+        rest, apps = now - gone, self._served_by(gone)
+        for unit in self._full if gone else ():
+            if all(self._serving[i] & apps for i, _ in unit[1]):
+                n = max(
+                    self._enough(unit, tuple(rest.items()), one, self.hopeful) for one in self._sharing if apps & {*one}
+                )
+                if n < math.inf:
+                    yield rest + Counter({unit: max(0, int(np.ceil(n - 1e-9)))})
+
+    def _served_by(self, units: Iterable[Unit]) -> frozenset[int]:
+        return frozenset(b for _, holds in units for i, _ in holds for b in self._serving[i])
 
     def _batched(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
         """Another batch of one item wherever it runs."""
@@ -290,7 +313,7 @@ class Near:
         for i in sorted({i for (_, holds) in now for i, _ in holds}):
             for j, kind in enumerate(kinds):
                 alike = (kind.variant, kind.type, kind.needs) == (kinds[i].variant, kinds[i].type, kinds[i].needs)
-                if j != i and alike and self._app(j) == self._app(i):
+                if j != i and alike and self._serving[j] & self._serving[i]:
                     changed = Counter[Unit]()
                     for (t, holds), n in now.items():
                         held = Counter[int]()
@@ -307,7 +330,7 @@ class Near:
         return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
 
     def _full_of(self, t: int, holds: tuple[tuple[int, int], ...]) -> Unit:
-        if not self._is_machine(t, holds):
+        if not self._is_machine(t, holds) or self.v.inputs.slo.limits.moves is not None:
             return t, holds
         if (t, holds) not in self._filling:
             held = dict(holds)
@@ -343,10 +366,10 @@ class Near:
 
     # --- whether it may be, and is good ------------------------------------------------------------------------------
 
-    def _may_be(self, units: Units) -> bool:
+    def _may_be(self, units: Units, *, exactly: bool = False) -> bool:
         """Whether stocks and rooms allow it, and each application hopes to be in time."""
         v, used = self.v, Counter[int]()
-        if any(self._carried(units, b, self._hope(b)) < one.need_qps * (1.0 - 1e-9) for b, one in enumerate(v.asked)):
+        if not all(self._carries(units, apps, self.hopeful, slack=1e-9, exactly=exactly) for apps in self._sharing):
             return False
         for (t, _), n in units:
             used[t] += n
@@ -355,6 +378,8 @@ class Near:
         ):
             return False
         x = self.counts(units)
+        if not v.may_move(x):
+            return False
         machines = sum(self._price(unit) * n for unit, n in units if self._is_machine(*unit))
         return all(
             float(room.use @ x) + (machines if room.resource == COST else 0.0) <= room.size * (1.0 + 1e-9)
@@ -363,40 +388,52 @@ class Near:
 
     def _good(self, units: Units) -> bool:
         """Whether each application is in time, by a look where it is new; the least hopeful first."""
-        if not self._may_be(units):
+        if not self._may_be(units, exactly=True):
             return False
         unknown = []
-        for b, one in enumerate(self.v.asked):
-            key = (b, self._own(units, b))
-            if one.load_qps > 0 and self.known.get(key, 0.0) > self._allowed:
+        for apps in self._together(units):
+            key = (apps, self._own(units, apps))
+            if self._need(dict.fromkeys(apps, 1.0)) <= 0:
+                continue
+            if not self._in_time(self.known.get(key, {})):
                 return False
-            if one.load_qps > 0 and key not in self.known:
+            if key not in self.known:
                 unknown.append(key)
-        if any(self._less_than_late(units, b) for b, _ in unknown):
+        if any(self._less_than_late(units, apps) for apps, _ in unknown):
             return False
-        for b, own in sorted(unknown, key=lambda key: -self._part(key[1], key[0])):
+        for apps, _ in sorted(unknown, key=lambda key: -self._part(key[1], key[0])):
             if self._is_over:
                 return False
-            self.looked += self.queries[b]
-            self.known[b, own] = worst = self.plays(units, b)
-            if worst > self._allowed:
-                self._is_late(units, b, worst)
+            lates = self._look(units, apps)
+            if not self._in_time(lates):
+                self._is_late(units, apps, lates)
                 return False
         return True
 
-    def _less_than_late(self, units: Units, b: int) -> bool:
-        """Whether an application was late with more machines that hold the same."""
-        own = Counter(dict(self._own(units, b)))
-        return any(late.keys() == own.keys() and own <= late for late in self.late.get(b, ()))
+    def _look(self, units: Units, apps: Apps) -> Mapping[int, float]:
+        """Play these applications: late share / allowed share of each."""
+        self.looked += self.queries(apps)
+        self.known[apps, self._own(units, apps)] = lates = self.plays(units, apps)
+        return lates
 
-    def _is_late(self, units: Units, b: int, worst: float) -> None:
+    def _in_time(self, lates: Mapping[int, float]) -> bool:
+        return max(lates.values(), default=0.0) <= self._allowed
+
+    def _less_than_late(self, units: Units, apps: Apps) -> bool:
+        """Whether applications were late with more machines that hold the same."""
+        own = Counter(dict(self._own(units, apps)))
+        return any(late.keys() == own.keys() and own <= late for late in self.late.get(apps, ()))
+
+    def _is_late(self, units: Units, apps: Apps, lates: Mapping[int, float]) -> None:
         """Hope for less: the later it was, the less."""
-        part, hope = self._part(units, b), self._hope(b)
-        self.known[b, self._own(units, b)] = worst
-        self.late.setdefault(b, []).append(Counter(dict(self._own(units, b))))
-        worst = worst if math.isfinite(worst) else 1.0
-        less = (hope + part) / 2.0 if worst < HARDLY else part if worst < FAR else (part + self.good[b]) / 2.0
-        self.hopeful[b] = max(min(hope, less), self.good[b])
+        part, own = self._part(units, apps), self._own(units, apps)
+        self.known[apps, own] = lates
+        self.late.setdefault(apps, []).append(Counter(dict(own)))
+        for b, late in lates.items():
+            worst, hope = late if math.isfinite(late) else 1.0, self.hopeful[b]
+            less = (hope + part) / 2.0 if worst < HARDLY else part if worst < FAR else (part + self.good[b]) / 2.0
+            if late > self._allowed:
+                self.hopeful[b] = max(min(hope, less), self.good[b])
 
     @property
     def _allowed(self) -> float:
@@ -405,36 +442,142 @@ class Near:
     @property
     def _is_over(self) -> bool:
         most = MOST_LOOKED + MORE_LOOKED * self.missed + self.more
-        return self.looked >= most * sum(self.queries.values())
+        return self.looked >= most * sum(self.queries((b,)) for b in range(len(self.v.asked)))
 
-    def _hope(self, b: int) -> float:
-        return self.hopeful[b]
+    def _part(self, units: Units, apps: Apps) -> float:
+        """The least part at which the instances of these applications carry their load."""
+        while True:
+            low, high = LEAST_P, 1.0
+            for _ in range(STEPS):
+                middle = (low + high) / 2.0
+                enough = self._carries(units, apps, dict.fromkeys(apps, middle))
+                low, high = (low, middle) if enough else (middle, high)
+            learned = self._learned
+            self._carries(units, apps, dict.fromkeys(apps, high), exactly=True)
+            if self._learned == learned:
+                return high
 
-    def _part(self, units: Units, b: int) -> float:
-        low, high = LEAST_P, 1.0
-        for _ in range(STEPS):
-            middle = (low + high) / 2.0
-            enough = self._carried(units, b, middle) >= self.v.asked[b].need_qps
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+    def _carries(
+        self, units: Units, apps: Apps, parts: Mapping[int, float], *, slack: float = 0.0, exactly: bool = False
+    ) -> bool:
+        """Whether instances carry the load of these applications, each asked for its part; not `exactly`: perhaps."""
+        for prices in self._prices(apps, parts):
+            if self._carried(units, prices, parts) < self._need(prices) * (1.0 - slack):
+                return False
+        if not exactly or len(apps) == 1:
+            return True
+        needs = [one.need_qps if b in apps else 0.0 for b, one in enumerate(self.v.asked)]
+        spread = evenly(asking(self.v, parts), self.counts(units), self.ask, list(apps), needs)
+        if spread.point is not None and spread.point[0] <= 1.0 + FULL:
+            return True
+        if spread.row_duals is not None:  # The rows of the loads are the first.
+            worth = {b: max(0.0, float(price)) / needs[b] for b, price in zip(apps, spread.row_duals, strict=False)}
+            self._learn(apps, self._ties_of(units, worth, parts))
+        return False
 
-    def _carried(self, units: Units, b: int, part: float) -> float:
-        """Queries per second of an application, its instances asked for this part."""
-        mine = [(self.v.items[i].serves[0], n * count) for (_, holds), n in units for i, count in holds]
-        return float(sum(s.saturation_qps * s.busy ** (1.0 - part) * n for s, n in mine if s.app == b))
+    def _enough(self, unit: Unit, rest: Units, apps: Apps, parts: Mapping[int, float]) -> float:
+        """How many of a unit carry, perhaps, what the rest leaves of the load of these applications."""
+        found = -math.inf
+        for prices in self._prices(apps, parts):
+            lacking = self._need(prices) - self._carried(rest, prices, parts)
+            each = self._carried(((unit, 1),), prices, parts)
+            found = max(found, lacking / each if each > 0 else math.inf if lacking > 0 else 0.0)
+        return found
+
+    def _carried(self, units: Units, prices: Prices, parts: Mapping[int, float]) -> float:
+        """The worth of the queries per second that instances can serve, asked for these parts."""
+        mine = [(self._rates(i, prices, parts), n * count) for (_, holds), n in units for i, count in holds]
+        return float(sum(max(prices[b] * qps for b, qps in rates.items()) * n for rates, n in mine if rates))
+
+    def _rates(self, i: int, apps: Iterable[int], parts: Mapping[int, float]) -> dict[int, float]:
+        """Queries per second that an instance serves of each of these applications, asked for these parts."""
+        pairs = (s for s in self.v.items[i].serves if s.app in apps)
+        return {s.app: s.saturation_qps * s.busy ** (1.0 - parts[s.app]) for s in pairs}
+
+    def _need(self, prices: Prices) -> float:
+        return sum(price * self.v.asked[b].need_qps for b, price in prices.items())
+
+    def _prices(self, apps: Apps, parts: Mapping[int, float]) -> Iterator[Prices]:
+        """The prices that are tried for these applications, asked for these parts."""
+        if apps not in self._tried:
+            self._tried[apps] = [(b, ()) for b in apps]
+            for i in range(len(self.v.items) if len(apps) > 1 else 0):
+                first, *others = [b for b in apps if b in self._serving[i]] or apps[:1]
+                self._learn(apps, [(first, tuple((i, first, b) for b in others))])
+        for first, ties in self._tried[apps]:
+            prices = {first: 1.0}
+            for i, b, c in ties:
+                rates = self._rates(i, (b, c), parts)
+                prices[c] = prices[b] * rates[b] / rates[c]
+            yield prices
+
+    def _ties_of(self, units: Units, prices: Prices, parts: Mapping[int, float]) -> list[Ties]:
+        """What hangs together at these prices, by what is of most worth at an item."""
+        left, found = sorted(b for b, price in prices.items() if price > 0), list[Ties]()
+        worth = {
+            i: {b: prices[b] * qps for b, qps in self._rates(i, left, parts).items()}
+            for i in sorted({i for (_, holds), _ in units for i, _ in holds})
+        }
+        best = {
+            i: {b for b, one in mine.items() if one >= max(mine.values()) * (1.0 - FULL)} for i, mine in worth.items()
+        }
+        while left:
+            first, ties = left.pop(0), list[tuple[int, int, int]]()
+            known = [first]
+            for b in known:
+                for i, c in ((i, c) for i, mine in best.items() if b in mine for c in sorted(mine)):
+                    if c in left:
+                        left.remove(c)
+                        known.append(c)
+                        ties.append((i, b, c))
+            found.append((first, tuple(ties)))
+        return found
+
+    def _learn(self, apps: Apps, some: Iterable[Ties]) -> None:
+        for ties in some:
+            if ties not in self._tried[apps] and len(self._tried[apps]) < len(apps) + MOST_TIES:
+                self._tried[apps].append(ties)
+
+    @property
+    def _learned(self) -> int:
+        return sum(map(len, self._tried.values()))
+
+    _tried: dict[Apps, list[Ties]] = field(default_factory=dict)
 
     # --- letters ------------------------------------------------------------------------------------------------------
 
-    def _own(self, units: Units, b: int) -> Units:
-        """What serves an application."""
+    def _own(self, units: Units, apps: Apps) -> Units:
+        """What serves these applications."""
         found = Counter[Unit]()
         for (t, holds), n in units:
-            if mine := tuple((i, count) for i, count in holds if self._app(i) == b):
+            if mine := tuple((i, count) for i, count in holds if not self._serving[i].isdisjoint(apps)):
                 found[t, mine] += n
         return tuple(sorted(found.items()))
 
-    def _app(self, i: int) -> int:
-        return self.v.items[i].serves[0].app
+    def _together(self, units: Units) -> tuple[Apps, ...]:
+        """The applications, those together that share instances of these units."""
+        if len(self._sharing) == len(self.v.asked):
+            return self._sharing
+        return self._joined({i for (_, holds), _ in units for i, _ in holds})
+
+    @cached_property
+    def _sharing(self) -> tuple[Apps, ...]:
+        """The applications, those together that may share instances."""
+        return self._joined(range(len(self.v.items)))
+
+    def _joined(self, items: Iterable[int]) -> tuple[Apps, ...]:
+        found = [{b} for b in range(len(self.v.asked))]
+        for i in sorted(items):
+            served = {b for b in self._serving[i] if self.v.asked[b].load_qps > 0}
+            joined = [apps for apps in found if apps & served]
+            if len(joined) > 1:
+                found = [apps for apps in found if not apps & served] + [set[int]().union(*joined)]
+        return tuple(sorted(tuple(sorted(apps)) for apps in found))
+
+    @cached_property
+    def _serving(self) -> tuple[frozenset[int], ...]:
+        """The applications of each item."""
+        return tuple(frozenset(s.app for s in item.serves) for item in self.v.items)
 
     def _is_machine(self, t: int, holds: tuple[tuple[int, int], ...]) -> bool:
         return holds[0][0] in self.v.sharing_types.get(t, ())
@@ -473,5 +616,5 @@ class Near:
         here = (worker.hardware, worker.offer or (type_.offer if worker.host in type_.hosts else None))
         settings = (load.variant, load.serve.max_batch, dict(load.at or {}), dict(load.knobs))
         mine = (kind.variant, kind.batch, dict(kind.at), dict(kind.knobs))
-        of_app = load.app in (None, self.v.asked[self._app(i)].id)
+        of_app = load.app in (None, *(self.v.asked[b].id for b in self._serving[i]))
         return here == (type_.hardware, type_.offer) and settings == mine and of_app

@@ -20,8 +20,8 @@ Each plan is played on seeds of its own, so that no plan is chosen for its luck.
 that asks more of its instances is tried: the formula is careful, and what it forbids may be in time. Where no plan is
 in time, the target is missed, and the outcome says so. Plans and queries are counted; no clock decides, but a limit.
 
-Where machines are shared and paid whole, cheaper plans are looked for near the one in time (`near`). The cheapest that
-looks good is played as any other, on seeds that chose nothing, and bounded by the program at saturation.
+Cheaper plans are looked for near the one in time (`near`). The cheapest that looks good is played as any other, on
+seeds that chose nothing, and bounded by the program at saturation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from hetplan.problems.simulated import (
     where_late,
     with_shown,
 )
-from hetplan.problems.variants.near import Near, Units, asking, why_none
+from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
@@ -387,36 +387,45 @@ class _Tries:
         """
         if why_none(asked):
             return None
-        lengths = {b: _look_s(one) for b, one in enumerate(asked.asked) if _is_judged(asked, one)}
+        judged = {b: one for b, one in enumerate(asked.asked) if one.load_qps > 0 and _is_judged(asked, one)}
         looks = 0
 
         def drafted(units: Units) -> Draft | None:
             v = asking(asked, search.parts(units))
             return filled(v, self.ask, search.counts(units), search.fillings(units), made)
 
-        def plays(units: Units, b: int) -> float:
+        def length_s(apps: Apps) -> float:
+            """0 where too few of their queries come to say that they are late."""
+            mine = [judged[b] for b in apps if b in judged]
+            return _look_s(mine, sum(asked.asked[b].load_qps for b in apps)) if mine else 0.0
+
+        def plays(units: Units, apps: Apps) -> Mapping[int, float]:
             nonlocal looks
-            if b not in lengths:
-                return 0.0  # too few of its queries come to say that they are late
+            if not (mine := [b for b in apps if b in judged]):
+                return {}
             looks += 1
-            found, name = drafted(units), asked.asked[b].id
+            found, names = drafted(units), {b: asked.asked[b].id for b in apps}
             if found is None or self.ask.remaining <= 0:
-                return math.inf
-            plan = plan_to_simulate("variants", self.formulation, _alone(asked, found, name))
+                return dict.fromkeys(mine, math.inf)
+            plan = plan_to_simulate("variants", self.formulation, _alone(asked, found, set(names.values())))
             seed = self.ask.limits.seed + FRESH + looks
             assert self.tools.simulate is not None
-            report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=lengths[b])
-            return shown_of(asked.inputs, name, report.apps[name], 1, None).worst
+            report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=length_s(apps))
+            return {b: shown_of(asked.inputs, names[b], report.apps[names[b]], 1, None).worst for b in mine}
 
-        queries = {b: one.load_qps * lengths.get(b, 0.0) for b, one in enumerate(asked.asked)}
-        hopeful = {b: 0.0 for b in range(len(asked.asked)) if b not in lengths}
-        search = Near(asked, plays, queries, hopeful)
+        def queries(apps: Apps) -> float:
+            return sum(asked.asked[b].load_qps for b in apps) * length_s(apps)
+
+        hopeful = {b: 0.0 for b in range(len(asked.asked)) if b not in judged}
+        search = Near(asked, plays, queries, self.ask, hopeful)
         for _ in range(MOST_CONFIRMED):
             found = search.cheaper(made) if self.may_go_on() else []
             following = drafted(found[0]) if found else None
             if following is None:
                 break
             seen = self.shown(following, settled=False)
+            if not seen.late and _cost(following) >= _cost(made):
+                break
             if not seen.late:
                 full = self.way(asking(asked, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
                 return (_bounded_by(full, following, AT_SATURATION), seen) if isinstance(full, Draft) else None
@@ -467,20 +476,23 @@ def _length_s(v: Snapshot) -> float | None:
     return min(max(wanted, spans), MOST_PLAYED / sum(one.load_qps for one in asked))
 
 
-def _alone(v: Snapshot, made: Draft, name: str) -> Draft:
-    """The part of a plan that one application decides, where no machine is slower for what else it holds."""
+def _alone(v: Snapshot, made: Draft, names: set[str]) -> Draft:
+    """The part of a plan that applications decide by themselves, where no machine is slower for what else it holds."""
     if any(kind.slowdown for kind in v.kinds):
         return made
-    kept = {worker.id: tuple(load for load in worker.loads if load.app == name) for worker in made.workers}
+    routing = {name: routes for name, routes in made.routing.items() if name in names}
+    to = {load for routes in routing.values() for route in routes for load in route.to}
+    kept = {worker.id: tuple(load for load in worker.loads if load.id in to) for worker in made.workers}
     workers = tuple(worker.model_copy(update={"loads": kept[worker.id]}) for worker in made.workers if kept[worker.id])
-    return replace(made, workers=workers, routing={name: made.routing[name]}, dispatch={name: made.dispatch[name]})
+    return replace(made, workers=workers, routing=routing, dispatch={name: made.dispatch[name] for name in routing})
 
 
-def _look_s(one: Asked) -> float:
-    """How long a look at an application is."""
-    spans = SPANS * one.slo_ms / 1000.0 if math.isfinite(one.slo_ms) else 0.0
-    cycle_s = sum(one.app.demand.arrivals.stay_s or ())
-    return min(max(TAIL / _allowed(one) / one.load_qps, spans, LOOKED_CYCLES * cycle_s), MOST_PLAYED / one.load_qps)
+def _look_s(some: list[Asked], load_qps: float) -> float:
+    """How long a look at applications is, of this load in all."""
+    spans = max(SPANS * one.slo_ms / 1000.0 if math.isfinite(one.slo_ms) else 0.0 for one in some)
+    cycle_s = max(sum(one.app.demand.arrivals.stay_s or ()) for one in some)
+    tail_s = max(TAIL / _allowed(one) / one.load_qps for one in some)
+    return min(max(tail_s, spans, LOOKED_CYCLES * cycle_s), MOST_PLAYED / load_qps)
 
 
 def _is_judged(v: Snapshot, one: Asked) -> bool:

@@ -357,6 +357,12 @@ class Snapshot:
         in_group = np.bincount(self.group, weights=x, minlength=self.N.size)
         return float(self.group_loading @ np.maximum(in_group - self.N, 0.0))
 
+    def may_move(self, x: Integers) -> bool:
+        """Whether no more instances are new where they are than may be."""
+        most = self.inputs.slo.limits.moves
+        then = np.bincount(self.kind_of, weights=x, minlength=len(self.kinds))
+        return most is None or float(np.maximum(then - self.running, 0.0).sum()) <= most
+
     def idle_counts(self, used: Mapping[int, int]) -> dict[int, int]:
         """How many idle machines of each type must be there beside those in use, the cheapest first."""
         found: dict[int, int] = {}

@@ -3,7 +3,12 @@
 import pytest
 
 import hetplan as hp
+from benchmarks.kept import is_kept, variants, variants_shared
+from hetplan import registry
+from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
+from hetplan.planner.next_state import next_state
+from hetplan.problems.variants.form import evenly
 from hetplan.problems.variants.near import MORE_APART, MOST_LOOKED, Near, asking, why_none
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.size import leaving_room_to_wait
@@ -77,7 +82,12 @@ def plan(*machines):
 
 
 def search(v, plays):
-    return Near(v, plays, dict.fromkeys(range(len(v.asked)), 100.0))
+    """The search where `plays` says of each application how late it is."""
+    return together(v, lambda units, apps: {b: plays(units, b) for b in apps})
+
+
+def together(v, plays):
+    return Near(v, plays, lambda apps: 100.0 * len(apps), Asking([*registry.solvers("milp")]))
 
 
 TWO = plan(("gpu", 2, [("a", 2, 1)]), ("gpu", 2, [("b", 2, 1)]))
@@ -145,9 +155,158 @@ def test_an_application_is_asked_for_so_much_of_its_saturation():
         assert after.saturation_qps == pytest.approx(before.saturation_qps)
 
 
-def test_where_moves_are_limited_no_neighbour_is_looked_for():
-    assert why_none(snapshot()) == ""
-    assert why_none(snapshot(moves=3)) == "moves are limited"
+def test_where_what_runs_breaks_a_limit_and_counts_no_neighbour_is_looked_for():
+    profile, wish = files()
+    wish["apps"]["a"]["latency"][0]["max_ms"] = 9
+    state = {"format": "hetplan/state/1.0", "workers": [running("a", 2)]}
+    v = read_snapshot(load_inputs(profile, wish, state=state), VariantsOptions(violators="count"))
+    assert why_none(v)
+    assert why_none(snapshot(moves=3)) == ""
+
+
+def running(variant, count):
+    loads = [{"id": f"{variant}.1", "variant": variant, "serve": {"max_batch": 1}}]
+    return {"id": variant, "hardware": "gpu", "offer": "gpu", "count": count, "loads": loads}
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2, 4])
+def test_of_few_plans_within_the_moves_the_cheapest_is_found(moves):
+    """Of six small and two large that run, what is new is loaded, and paid for so long."""
+    profile, wish = shared_files((40, 90))
+    wish["limits"], state = {"moves": moves}, {"format": "hetplan/state/1.0", "workers": []}
+    for worker, batch in ((running("small", 6), 1), (running("large", 2), 2)):
+        del worker["offer"]
+        worker["loads"][0]["serve"]["max_batch"] = batch
+        state["workers"].append(worker)
+    for variant in profile["variants"].values():
+        variant["runs"][0]["load_s"] = 360
+    v = leaving_room_to_wait(read_snapshot(load_inputs(profile, wish, state=state), VariantsOptions()))
+    near = together(v, lambda units, apps: dict.fromkeys(apps, 0.5 if use(near, units, 0.6) <= 1.0 + 1e-6 else 1.4))
+    workers = near.v.inputs.state.workers
+    found = near.cheaper(Draft(workers=workers))
+    every = [units_of(v, small=i, large=j) for i in range(8) for j in range(8) if i + j]
+    allowed = [one for one in every if v.may_move(near.counts(one))]
+    assert len(allowed) == sum(max(0, i - 6) + max(0, j - 2) <= moves for i in range(8) for j in range(8)) - 1
+    assert near.cost(found[0]) == pytest.approx(min(near.cost(one) for one in allowed if use(near, one, 0.6) <= 1.0))
+
+
+def test_a_cheaper_plan_within_the_moves_is_found_from_what_runs(monkeypatch):
+    """Instances that pay for themselves run, now there is less load."""
+    drawn = variants(3)
+    before = hp.solve(drawn.profile, drawn.slo, options={"size": "estimated"}).plan
+    drawn.slo["limits"] = {"moves": 3}
+    for app in drawn.slo["apps"].values():
+        app["demand"]["rate_qps"] *= 0.7
+    outcome = hp.solve(drawn.profile, drawn.slo, state=next_state(before))
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    monkeypatch.setattr("hetplan.problems.variants.size.why_none", lambda v: "nothing is looked for near by")
+    assert cost(outcome) < 0.95 * cost(hp.solve(drawn.profile, drawn.slo, state=next_state(before)))
+
+
+def shared_files(max_ms=(40, 90, 60), **change):
+    """Applications that may run on either of two models: 100 queries/s for 1, and 180 of two at once for 1.7."""
+    times = {"small": ([1], [10]), "large": ([2], [11])}
+    profile = {
+        "format": "hetplan/profile/1.1",
+        "hardware": {"gpu": {"kind": "gpu"}},
+        "tasks": {"t": {}},
+        "variants": {
+            name: {"task": "t", "runs": [{"hardware": "gpu", "latency": name, "price_per_hour": price, "needs": {}}]}
+            for name, price in (("small", "1"), ("large", "1.7"))
+        },
+        "tables": {
+            name: {"quantity": "latency_ms", "axes": {"batch": batches}, "mean": ms}
+            for name, (batches, ms) in times.items()
+        },
+    }
+    wish = {
+        "format": "hetplan/slo/1.0",
+        "change": {"slack": 1.0, **change},
+        "apps": {
+            name: {
+                "runs": {"task": "t"},
+                "latency": [{"percentile": 99, "max_ms": limit}],
+                "demand": {"rate_qps": rate},
+            }
+            for name, limit, rate in zip("abc", max_ms, (170.0, 140.0, 60.0), strict=False)
+        },
+    }
+    return profile, wish
+
+
+def sharing(max_ms, options=None):
+    return leaving_room_to_wait(read_snapshot(load_inputs(*shared_files(max_ms)), options or VariantsOptions()))
+
+
+def units_of(v, **counts):
+    names = {v.kinds[item.kind].variant: i for i, item in enumerate(v.items)}
+    return tuple(sorted(((v.kinds[v.items[names[k]].kind].type, ((names[k], 1),)), n) for k, n in counts.items() if n))
+
+
+def use(near, units, part):
+    """The highest use of an instance, all applications asked for this part."""
+    v = asking(near.v, dict.fromkeys(range(len(near.v.asked)), part))
+    answer = evenly(v, near.counts(units), near.ask, list(range(len(v.asked))), v.need)
+    return float(answer.point[0]) if answer.point is not None else float("inf")
+
+
+@pytest.mark.parametrize("max_ms", [(40, 90), (25, 300), (40, 90, 60), (300, 25, 60)])
+def test_what_ties_carry_is_what_the_program_spreads(max_ms):
+    near = together(sharing(max_ms), lambda units, apps: {})
+    near.hopeful, apps = dict.fromkeys(range(len(max_ms)), 0.5), tuple(range(len(max_ms)))
+    all_ = [units_of(near.v, small=i, large=j) for i in range(5) for j in range(5) if i + j]
+    for units in all_:
+        for _ in range(5):  # What a program showed is known from then on.
+            near._carries(units, apps, near.hopeful, exactly=True)
+        carried = use(near, units, 0.5) <= 1.0 + 1e-6
+        assert near._carries(units, apps, near.hopeful, slack=1e-6) == carried
+        part = near.parts(units)[0]
+        if part < 1.0:
+            assert use(near, units, part) <= 1.0 + 1e-5 < use(near, units, part - 0.01)
+
+
+@pytest.mark.parametrize("max_ms", [(40, 90), (25, 300), (40, 90, 60)])
+@pytest.mark.parametrize("in_time", [0.3, 0.6, 0.9])
+def test_of_few_plans_the_cheapest_in_time_is_found(max_ms, in_time):
+    looked = []
+
+    def plays(units, apps):
+        looked.append(apps)
+        return dict.fromkeys(apps, 0.5 if use(near, units, in_time) <= 1.0 + 1e-6 else 1.4)
+
+    near = together(sharing(max_ms), plays)
+    start = Draft(
+        workers=(
+            Worker(id="w", hardware="gpu", count=9, loads=(Load(id="w.1", variant="small", serve=Serve(max_batch=1)),)),
+        )
+    )
+    found = near.cheaper(start)
+    every = (units_of(near.v, small=i, large=j) for i in range(10) for j in range(7))
+    least = min(near.cost(one) for one in every if one and use(near, one, in_time) <= 1.0)
+    assert near.cost(found[0]) == pytest.approx(least)
+    assert set(looked) == {tuple(range(len(max_ms)))}
+
+
+def test_who_shares_nothing_of_a_plan_is_looked_at_alone():
+    v = sharing((40, 90), VariantsOptions(sharing="dedicated"))
+    assert together(v, lambda units, apps: {})._sharing == ((0,), (1,))
+    shared = together(sharing((10.5, 90)), lambda units, apps: {})
+    assert [sorted(one) for one in shared._serving] == [[1], [0, 1]]
+    assert shared._together(units_of(shared.v, large=1)) == ((0,), (1,))
+    assert shared._together(units_of(shared.v, large=1, small=2)) == ((0, 1),)
+
+
+def test_a_cheaper_plan_whose_applications_share_instances_is_found_and_kept(monkeypatch):
+    drawn = variants_shared(20)
+    outcome = hp.solve(drawn.profile, drawn.slo)
+    assert (outcome.exit_code, outcome.violations) == (0, ())
+    assert is_kept(drawn, outcome.plan)
+    monkeypatch.setattr("hetplan.problems.variants.size.why_none", lambda v: "nothing is looked for near by")
+    assert cost(outcome) < 0.9 * cost(hp.solve(drawn.profile, drawn.slo))
+
+
+def cost(outcome):
+    return next(one.value for one in outcome.plan.promises if one.quantity == "cost_per_hour")
 
 
 def test_one_of_whom_hardly_any_query_comes_is_not_played():
