@@ -187,7 +187,7 @@ class Menus:
         None where there is no choice at all (bound: inf), or none was found. An engine may find one and no bound: then
         the bound is 0. Prices are those of machines; rounded down to a grid, so that equal questions are asked once.
         """
-        keys = [(app.name, rate, _grid(prices / np.array(self.wish.each(app.name)))) for app, rate, prices in wanted]
+        keys = [(app.name, rate, _grid(prices)) for app, rate, prices in wanted]
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
         missing = {key: app for key, app in missing.items() if not self._known(app, *key[1:])}
         missing = {key: app for key, app in missing.items() if not self._looked(app, *key[1:])}
@@ -219,6 +219,10 @@ class Menus:
             self.priced[app.name, rate, grid] = (bound, None)
         return bound is not None
 
+    def _paid(self, app: Application, grid: Counts) -> Floats:
+        """What is paid for each of what an application takes: a machine, or its slice."""
+        return np.array(grid) * STEP / np.array(self.wish.each(app.name))
+
     def _stock(self, app: Application) -> list[int]:
         """How many there are to have of each offer."""
         return [
@@ -235,7 +239,7 @@ class Menus:
                 self.lists[app.name] = Lists(self.wish, part, self.hardware(app))
             lists = self.lists[app.name]
             said, known = len(part.cuts), lists.at(rate)
-            found = known.cheapest(np.array(grid) * STEP, stock) if known is not None else None
+            found = known.cheapest(self._paid(app, grid), stock) if known is not None else None
             if found is None:
                 return False
             self.counted[0] += LOOK
@@ -278,18 +282,25 @@ class Menus:
     def form(self, app: Application, rate: float, grid: Counts) -> Milp:
         """The cheapest choice at prices, as far as the rows known say."""
         m = Builder("min", name=f"machines of {app.name}")
-        x = self.columns(m, app, cost=np.array(grid) * STEP)
+        x = self.columns(m, app, cost=self._paid(app, grid))
         add_part(m, self.wish, self.parts[app.name], x, rate)
         return m.build()
 
     def columns(
-        self, m: Builder, app: Application, *, cost: Floats | float = 0.0, stocked: bool = True
+        self,
+        m: Builder,
+        app: Application,
+        *,
+        cost: Floats | float = 0.0,
+        stocked: bool = True,
+        only: Sequence[bool] | None = None,
     ) -> NDArray[np.int64]:
-        """Columns for the machines of an application, per offer."""
+        """Columns for the machines of an application, per offer; `only`: the offers that it may use."""
         hardware = self.hardware(app)
         stock = self._stock(app) if stocked else [LARGEST] * len(self.wish.offers)
         offers = zip(self.wish.offers, stock, strict=True)
         most = [count if offer.hardware in hardware else 0 for offer, count in offers]
+        most = [count * may for count, may in zip(most, only, strict=True)] if only is not None else most
         names = [offer.name for offer in self.wish.offers]
         return m.columns(f"machines of {app.name}", names, upper=most, cost=cost, whole=True, unit="machines")
 

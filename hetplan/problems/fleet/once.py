@@ -58,9 +58,19 @@ def asked_once(
     return _asked(search, [p], lambda: _form(search, [p], stocked=stocked, still=still, most=most), gap)
 
 
-def asked_of(search: Search, periods: Sequence[int], *, committed: Sequence[int] | None, gap: float) -> Once:
-    """The cheapest machines of these periods by all rows of their parts; `committed`: what is, else it is chosen."""
-    return _asked(search, periods, lambda: _form(search, periods, ahead=committed), gap)
+def asked_of(
+    search: Search,
+    periods: Sequence[int],
+    *,
+    committed: Sequence[int] | None = None,
+    only: Sequence[bool] | None = None,
+    gap: float,
+) -> Once:
+    """The cheapest machines of these periods by all rows of their parts.
+
+    `committed`: what is, else it is chosen. `only`: the offers that are looked at, else all.
+    """
+    return _asked(search, periods, lambda: _form(search, periods, ahead=committed, only=only), gap)
 
 
 def _asked(search: Search, periods: Sequence[int], form_of: Callable[[], tuple[Milp, _Columns]], gap: float) -> Once:
@@ -113,6 +123,7 @@ def _form(
     still: bool = False,
     most: float = np.inf,
     ahead: Sequence[int] | None = None,
+    only: Sequence[bool] | None = None,
 ) -> tuple[Milp, _Columns]:
     wish, m = search.wish, Builder("min", name=f"period p{periods[0]}")
     committed, rented, cover = add_machines(m, wish, search.limits, periods, whole=True, stocked=stocked)
@@ -122,7 +133,7 @@ def _form(
         m.add(row, committed, 1.0)
     for p in periods:
         for app in wish.apps:
-            x = search.menus.columns(m, app, stocked=stocked)
+            x = search.menus.columns(m, app, stocked=stocked, only=only)
             m.add(cover[p], x, -1.0 / np.array(wish.each(app.name)))
             add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
             columns[app.name, p] = x

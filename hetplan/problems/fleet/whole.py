@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ FEW_PAIRS = 72
 """Up to so many applications and periods programs over whole menus are asked, too."""
 FEW_TOGETHER = 24
 """Up to so many of them are one program, where pools share machines."""
+HOUR_GAP = 0.01
+"""How near the cheapest each hour is looked for by itself, then."""
 POLISHES = 2
 MORE = 1.5
 """Up to so many times the programs that set prices, choices are made a second time."""
@@ -106,20 +109,21 @@ def refined(search: Search, fleet: Fleet) -> Fleet:
     """The same by all rows of its parts, where pools share machines: menus know few ways to fill one.
 
     Where there are few applications and periods, in one program of all of them; else hour by hour, beside what is
-    committed.
+    committed, of the offers that are used.
     """
     wish = search.wish
     if not wish.places:
         return fleet
     each = search.over(search.same)
     together = len(each.pairs) <= FEW_TOGETHER
+    used = [any(counts) for counts in zip(fleet.committed, *fleet.rented, strict=True)]
     for group in [[*range(each.wish.periods)]] if together else [[n] for n in range(each.wish.periods)]:
         if is_over(search.ask):
             break
         search.ask.note(Event("fleet", detail=f"shared machines of {len(group)} hours", bound=search.bound or None))
         with suppress(Cancelled):
-            committed = None if together else fleet.committed
-            found = asked_of(each, group, committed=committed, gap=wish.options.gap / 3).fleet
+            how: dict[str, Any] = {} if together else {"committed": fleet.committed, "only": used}
+            found = asked_of(each, group, gap=wish.options.gap / 3 if together else HOUR_GAP, **how).fleet
             if found is None:
                 continue
             choices, rented = dict(fleet.choices), list(fleet.rented)
@@ -162,7 +166,9 @@ def polished(search: Search, each: Search, committed: Floats, turns: int = POLIS
         wanted, known = [], search.known
         for p, own in enumerate(taken):
             for number, app in enumerate(each.wish.apps):
-                free = np.maximum(committed - (own.sum(axis=0) - own[number]), 0.0)
+                others = own.sum(axis=0) - own[number]
+                paid = np.maximum(committed, whole_up(others)) if search.wish.places else committed
+                free = np.maximum(paid - others, 0.0)
                 wanted.append((app, each.wish.rate(app, p), search.barred(search.wish.prices), free))
         if turn and search.menus.asked + len(wanted) > search.wish.options.programs * MORE:
             return

@@ -1,0 +1,293 @@
+"""Pools of a fleet share machines: planned in slices, put on machines, proved, paid and played."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.planner.outcome import Outcome
+from hetplan.problems.places import places_for
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan_file import with_digest
+from hetplan.simulator.day import HowPlayed, play_day
+from hetplan.verifier.claims_again import Word
+
+Json = dict[str, Any]
+CARRIES = 50.0
+"""Queries a second of one instance, by the fluid program."""
+
+
+def _files(
+    rates: Mapping[str, list[float]],
+    gpu: float | Mapping[str, float] = 0.5,
+    zones: str = "ab",
+    *,
+    ahead: bool = False,
+    **limits: Any,
+) -> tuple[Json, Json]:
+    """Pools with a model each, an instance of which takes a part of a card and 20 ms for a query."""
+    parts = gpu if isinstance(gpu, Mapping) else dict.fromkeys(rates, gpu)
+    commit = {"commit": {"term_s": 86400, "discount": 0.4}} if ahead else {}
+    profile = {
+        "format": "hetplan/profile/1.3",
+        "hardware": {"card": {"kind": "gpu", "provides": {"gpu": 1}}},
+        "offers": {
+            f"card-{z}": {"hardware": "card", "zone": z, "price_per_hour": "1", "stock": 40, **commit} for z in zones
+        },
+        "tasks": {name: {} for name in rates},
+        "variants": {
+            f"of-{name}": {
+                "task": name,
+                "runs": [{"hardware": "card", "latency": "t", "needs": {"gpu": parts[name]}}],
+            }
+            for name in rates
+        },
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [1000.0 / CARRIES]}},
+    }
+    slo = {
+        "format": "hetplan/slo/1.2",
+        "limits": limits,
+        "horizon": {"period_s": 3600, "periods": len(next(iter(rates.values()))), "repeats": 24},
+        "apps": {
+            name: {
+                "question": "pool",
+                "runs": {"variants": [f"of-{name}"]},
+                "latency": [{"percentile": 95, "max_ms": 100}],
+                "demand": {"series": series, "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+            }
+            for name, series in rates.items()
+        },
+    }
+    return profile, slo
+
+
+def _solved(files: tuple[Json, Json], **options: Any) -> Outcome:
+    return hp.solve(*files, question="fleet", options={"size": "planned", "gap": 0.0, **options})
+
+
+def _cost(outcome: Outcome) -> float:
+    bill = outcome.require().bill
+    assert bill is not None
+    return float(bill.cost_per_hour)
+
+
+def _text(files: tuple[Json, Json]) -> str:
+    return _solved(files, levers=False).require().model_dump_json(by_alias=True, exclude_none=True)
+
+
+TWO = {"faces": [40.0, 30.0], "plates": [20.0, 35.0]}
+DERATE = 0.8
+"""The share of its rate that a pool of the size `planned` is asked for."""
+
+
+def _slices(rate: float) -> int:
+    return math.ceil(rate / (CARRIES * DERATE) - 1e-9)
+
+
+def test_two_pools_of_half_a_card_each_rent_one_card_and_the_bill_says_what_that_saves() -> None:
+    files = _files(TWO)
+    assert _cost(_solved(files, share=False)) == pytest.approx(2.0)
+    plan = _solved(files).require()
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour == pytest.approx(1.0)
+    assert plan.bill.apps == pytest.approx({"faces": 0.5, "plates": 0.5})
+    last = plan.bill.levers[-1]
+    assert (last.name, last.cost_per_hour, last.saves_per_hour) == ("shared", pytest.approx(1.0), pytest.approx(1.0))
+    (worker,) = next(iter((plan.parts or {}).values())).workers
+    assert (worker.count, worker.queue, sorted(load.app or "" for load in worker.loads)) == (
+        1,
+        "per-load",
+        ["faces", "plates"],
+    )
+    shown = hp.verify(plan, *files)
+    assert shown.ok
+    assert [one.word for one in shown.claims] == [Word.PROVED]
+    assert plan.claims[0].bound == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
+    """Counted by hand: instances of each pool by its rate, and as many cards as have places for all."""
+    chance = random.Random(seed)
+    places = chance.choice([2, 3, 4])
+    rates = {name: [chance.uniform(5.0, 150.0)] for name in ("a", "b", "c")[: chance.randint(2, 3)]}
+    files = _files(rates, 1.0 / places - 0.01, "a")
+    plan = _solved(files).require()
+    cards = math.ceil(sum(_slices(rate) for (rate,) in rates.values()) / places)
+    assert _cost(_solved(files)) == pytest.approx(cards)
+    assert hp.verify(plan, *files).ok
+    assert plan.claims[0].bound is not None
+    assert plan.claims[0].bound <= cards
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_unlike_needs_share_where_places_say_what_fits(seed: int) -> None:
+    """A card, a half and a quarter: as few cards as all of it comes to; by hand again."""
+    chance = random.Random(seed)
+    needs = dict(zip("abc", chance.choices([1.0, 0.5, 0.25], k=3), strict=True))
+    rates = {name: [chance.uniform(5.0, 120.0)] for name in needs}
+    files = _files(rates, needs, "a")
+    plan = _solved(files).require()
+    taken = sum(_slices(rate) * needs[name] for name, (rate,) in rates.items())
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour == pytest.approx(math.ceil(taken - 1e-9))
+    assert hp.verify(plan, *files).ok
+    for part in (plan.parts or {}).values():
+        for worker in part.workers:
+            assert sum(needs[load.app or ""] for load in worker.loads) <= 1.0 + 1e-9
+
+
+def test_what_does_not_fit_exactly_is_not_shared() -> None:
+    """Two of .4 leave room for .2, but not for a second one of .3."""
+    files = _files(TWO, {"faces": 0.4, "plates": 0.3})
+    assert _cost(_solved(files)) == pytest.approx(_cost(_solved(files, share=False))) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "needs", [c for k in (2, 3) for c in itertools.combinations_with_replacement([1.0, 2.0, 3.0, 4.0, 8.0], k)]
+)
+def test_places_say_what_fits(needs: tuple[float, ...]) -> None:
+    """Whatever takes no more than the places fits, and nothing else does: by all counts of each."""
+    alone = [int(8.0 // need) for need in needs]
+    places = places_for({"cards": 8.0}, [{"cards": need} for need in needs], alone)
+    if places == 1:
+        return
+    for counts in itertools.product(*(range(most + 2) for most in alone)):
+        takes = sum(n * places // k for n, k in zip(counts, alone, strict=True))
+        assert (takes <= places) == (sum(n * need for n, need in zip(counts, needs, strict=True)) <= 8.0)
+
+
+def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
+    limits = {"survive": {"zones": 1, "keep": 0.8}}
+    files = _files({"faces": [100.0, 60.0], "plates": [80.0, 120.0]}, zones="abc", ahead=True, **limits)
+    plan = _solved(files, size="auto").require()
+    apart = _solved(files, size="auto", share=False, levers=False)
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour < _cost(apart) - 1e-9
+    assert hp.verify(plan, *files).ok
+    held = plan.parts or {}
+    for period in plan.periods:
+        now = {worker.id: worker.loads for name in period.parts or () for worker in held[name].workers}
+        for names in (period.failures or {}).values():
+            for worker in (worker for name in names for worker in held[name].workers):
+                assert worker.loads == now[worker.id], "a machine keeps what it holds"
+    day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=4e3))
+    assert day.ok
+    assert {app for one in day.failures for app in one.after} == {"faces", "plates"}
+    assert min(found.value for one in day.failures for found in one.after.values()) > 0.95
+
+
+def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> None:
+    files = _files({"faces": [40.0, 0.0, 20.0], "plates": [20.0, 10.0, 0.0]})
+    plan = _solved(files, size="auto").require()
+    assert _cost(_solved(files)) == pytest.approx(1.0)
+    assert hp.verify(plan, *files).ok
+    day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=4e3))
+    assert day.ok
+    assert min(found.value for found in day.in_time.values()) > 0.95
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda slo: slo["limits"].update(moves=9),
+        lambda slo: slo["limits"].update(survive={"hosts": 1, "keep": 0.5}),
+    ],
+)
+def test_nothing_is_shared_beside(change: Callable[[Json], None]) -> None:
+    profile, slo = _files(TWO)
+    change(slo)
+    own, plan = (_solved((profile, slo), share=share, levers=False).require() for share in (False, True))
+    assert own.parts == plan.parts
+    assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
+
+
+def test_another_pool_takes_whole_cards_beside_those_that_share() -> None:
+    """Its instance says nothing of what it needs: nobody is on its card, and nobody shares this hardware."""
+    profile, slo = _files({**TWO, "words": [30.0, 30.0]})
+    del profile["variants"]["of-words"]["runs"][0]["needs"]
+    assert _cost(_solved((profile, slo), levers=False)) == pytest.approx(3.0)
+    profile["hardware"]["box"] = {"kind": "cpu"}
+    profile["offers"]["box"] = {"hardware": "box", "zone": "a", "price_per_hour": ".5"}
+    profile["variants"]["of-words"]["runs"][0]["hardware"] = "box"
+    plan = _solved((profile, slo), levers=False).require()
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour == pytest.approx(1.5)
+    assert {frozenset(part.rate_qps) for part in (plan.parts or {}).values()} == {
+        frozenset({"faces", "plates"}),
+        frozenset({"words"}),
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sharing_is_never_dearer_and_always_proved(seed: int) -> None:
+    chance = random.Random(100 + seed)
+    periods, names = chance.choice([1, 2, 3]), "abcd"[: chance.randint(2, 4)]
+    rates = {name: [chance.choice([0.0, 5.0, 40.0, 90.0]) + 1.0 for _ in range(periods)] for name in names}
+    limits = {"survive": {"zones": 1, "keep": 0.7}} if chance.random() < 0.4 else {}
+    files = _files(rates, chance.choice([0.5, 0.33, 0.25]), "abc", ahead=chance.random() < 0.5, **limits)
+    own, plan = (_solved(files, share=share, levers=False).require() for share in (False, True))
+    assert own.bill is not None
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9
+    shown = hp.verify(plan, *files)
+    assert shown.ok
+    assert [one.word for one in shown.claims] == [Word.PROVED]
+
+
+def _fuller(plan: Json) -> None:
+    """One more instance on a card that is full."""
+    worker = _shared(plan)["workers"][0]
+    more = {**worker["loads"][0], "id": "one-more"}
+    worker["loads"].append(more)
+
+
+def _without(plan: Json) -> None:
+    """An application's load is gone; the queries go to the others."""
+    part = _shared(plan)
+    gone = next(load["id"] for load in part["workers"][0]["loads"] if load["app"] == "plates")
+    part["workers"][0]["loads"] = [load for load in part["workers"][0]["loads"] if load["id"] != gone]
+    left = part["workers"][0]["loads"][0]["id"]
+    for route in part["routing"]["plates"]:
+        route["to"] = {left: 1.0}
+
+
+def _raised(plan: Json) -> None:
+    """More is promised than the instances carry."""
+    part = _shared(plan)
+    part["rate_qps"]["faces"] = 4 * part["rate_qps"]["faces"]
+    for one in part["promises"]:
+        one["value"] = 4 * one["value"] if one.get("app") == "faces" else one["value"]
+
+
+def _shared(plan: Json) -> Json:
+    part: Json = next(part for part in plan["parts"].values() if len(part["rate_qps"]) > 1)
+    return part
+
+
+@pytest.mark.parametrize("forge", [_fuller, _without, _raised])
+def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
+    files = _files(TWO)
+    data = json.loads(_text(files))
+    forge(data)
+    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
+    assert not hp.verify(forged, *files).ok
+
+
+def test_a_bound_that_no_slices_show_is_not_believed() -> None:
+    """Three instances of half a card: a card and a half is shown, and no more."""
+    files = _files({"faces": [80.0], "plates": [30.0]}, zones="a")
+    plan = _solved(files, levers=False).require()
+    assert plan.claims[0].value == pytest.approx(2.0)
+    assert plan.claims[0].bound == pytest.approx(1.5, rel=1e-6)
+    data = json.loads(_text(files))
+    data["claims"][0].update(bound=2.0, gap=0.0, vouched="certified")
+    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
+    assert not hp.verify(forged, *files).ok
