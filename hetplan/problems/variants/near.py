@@ -23,6 +23,8 @@ carry the needs n_b where for all prices w_b >= 0 of a query
 (Farkas). Enough are those at which applications are worth the same at some items, so many that they hang together
 (*ties*: an item and two applications each). Those of one item are tried first. The program that spreads loads (`form`)
 says whether they were enough; the ties of its prices are tried from then on. Alone, an application has the one price 1.
+What one machine less does to several applications hope says less well. So once a plan was in time, one unit less is
+looked at first, whatever is hoped for.
 
 The search begins a second time where each application has machines of its own, all alike: one queue of many servers
 waits less than many queues of few, so that fewer machines may do there.
@@ -152,9 +154,12 @@ class Near:
         for b in range(len(self.v.asked)):
             self.hopeful.setdefault(b, (self.good[b] + 1.0) / 2.0)
         while not self._is_over:
-            learned = self._learned
-            below = (one for cost, one in self._around(now) if cost < least * (1.0 - CHEAPER))
-            following = next((one for one in below if self._good(one)), None)
+            learned, full, most = self._learned, dict.fromkeys(self.hopeful, 1.0), least * (1.0 - CHEAPER)
+            fewer = [one for one in self._one_less(now) if self.cost(one) < most] if found else []
+            following = next((one for one in fewer if self._good(one, full)), None)
+            if following is None:
+                below = (one for cost, one in self._around(now) if cost < most)
+                following = next((one for one in below if self._good(one, self.hopeful)), None)
             if following is not None:
                 now, least = following, self.cost(following)
                 parts = self.parts(now)
@@ -198,7 +203,7 @@ class Near:
             else:
                 return None
         apart = self._filled(together)
-        return apart if apart and self._may_be(apart) else None
+        return apart if apart and self._may_be(apart, self.hopeful) else None
 
     def _without(self, units: Units, apps: Apps) -> Counter[Unit]:
         found = Counter[Unit]()
@@ -256,7 +261,7 @@ class Near:
         found: dict[Units, float] = {}
         for counts in self._changed(Counter(dict(units))):
             one = self._filled(counts)
-            if one not in found and self._may_be(one):
+            if one not in found and self._may_be(one, self.hopeful):
                 found[one] = self.cost(one)
             if len(found) > MOST_TRIED:
                 break
@@ -282,6 +287,12 @@ class Near:
             while k <= n:
                 yield now - Counter({one: k})
                 k *= 2
+
+    def _one_less(self, now: Units) -> list[Units]:
+        """The same less one unit of applications that may share instances; the most saved first."""
+        shared = frozenset(b for apps in self._sharing if len(apps) > 1 for b in apps)
+        fewer = [(-self._price(unit), unit) for unit, _ in now if all(self._serving[i] & shared for i, _ in unit[1])]
+        return [self._filled(Counter(dict(now)) - Counter([unit])) for _, unit in sorted(fewer)]
 
     def _replaced(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[Counter[Unit]]:
         """The same units less those of `gone`, and one or two others that serve nobody else and cost less."""
@@ -366,10 +377,10 @@ class Near:
 
     # --- whether it may be, and is good ------------------------------------------------------------------------------
 
-    def _may_be(self, units: Units, *, exactly: bool = False) -> bool:
+    def _may_be(self, units: Units, hopes: Mapping[int, float], *, exactly: bool = False) -> bool:
         """Whether stocks and rooms allow it, and each application hopes to be in time."""
         v, used = self.v, Counter[int]()
-        if not all(self._carries(units, apps, self.hopeful, slack=1e-9, exactly=exactly) for apps in self._sharing):
+        if not all(self._carries(units, apps, hopes, slack=1e-9, exactly=exactly) for apps in self._sharing):
             return False
         for (t, _), n in units:
             used[t] += n
@@ -386,9 +397,9 @@ class Near:
             for room in v.rooms
         )
 
-    def _good(self, units: Units) -> bool:
+    def _good(self, units: Units, hopes: Mapping[int, float]) -> bool:
         """Whether each application is in time, by a look where it is new; the least hopeful first."""
-        if not self._may_be(units, exactly=True):
+        if not self._may_be(units, hopes, exactly=True):
             return False
         unknown = []
         for apps in self._together(units):
