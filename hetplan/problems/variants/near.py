@@ -532,8 +532,8 @@ class Near:
         if apps not in self._tried:
             self._tried[apps] = [(b, ()) for b in apps]
             for i in range(len(self.v.items) if len(apps) > 1 else 0):
-                first, *others = [b for b in apps if b in self._serving[i]] or apps[:1]
-                self._learn(apps, [(first, tuple((i, first, b) for b in others))])
+                if mine := [b for b in apps if b in self._serving[i]]:
+                    self._learn(apps, [(mine[0], tuple((i, mine[0], b) for b in mine[1:]))])
         for first, ties in self._tried[apps]:
             prices = {first: 1.0}
             for i, b, c in ties:
