@@ -23,6 +23,8 @@ carry the needs n_b where for all prices w_b >= 0 of a query
 (Farkas). Enough are those at which applications are worth the same at some items, so many that they hang together
 (*ties*: an item and two applications each). Those of one item are tried first. The program that spreads loads (`form`)
 says whether they were enough; the ties of its prices are tried from then on. Alone, an application has the one price 1.
+What one machine less does to several applications hope says less well. So once a plan was in time, one unit less is
+looked at first, whatever is hoped for.
 
 The search begins a second time where each application has machines of its own, all alike: one queue of many servers
 waits less than many queues of few, so that fewer machines may do there.
@@ -38,7 +40,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -62,6 +64,8 @@ Apps = tuple[int, ...]
 """Applications that share instances, or one that shares none."""
 Prices = Mapping[int, float]
 """What a query of each application counts for."""
+Rates = Callable[[int], Mapping[int, float]]
+"""Of an item, the queries per second that an instance serves of each application."""
 Ties = tuple[int, tuple[tuple[int, int, int], ...]]
 """An application of price 1; then (i, b, c): at item i application c is worth as much as b, whose price is known."""
 
@@ -152,9 +156,12 @@ class Near:
         for b in range(len(self.v.asked)):
             self.hopeful.setdefault(b, (self.good[b] + 1.0) / 2.0)
         while not self._is_over:
-            learned = self._learned
-            below = (one for cost, one in self._around(now) if cost < least * (1.0 - CHEAPER))
-            following = next((one for one in below if self._good(one)), None)
+            learned, full, most = self._learned, dict.fromkeys(self.hopeful, 1.0), least * (1.0 - CHEAPER)
+            fewer = [one for one in self._one_less(now) if self.cost(one) < most] if found else []
+            following = next((one for one in fewer if self._good(one, full)), None)
+            if following is None:
+                below = (one for cost, one in self._around(now) if cost < most)
+                following = next((one for one in below if self._good(one, self.hopeful)), None)
             if following is not None:
                 now, least = following, self.cost(following)
                 parts = self.parts(now)
@@ -198,7 +205,7 @@ class Near:
             else:
                 return None
         apart = self._filled(together)
-        return apart if apart and self._may_be(apart) else None
+        return apart if apart and self._may_be(apart, self.hopeful) else None
 
     def _without(self, units: Units, apps: Apps) -> Counter[Unit]:
         found = Counter[Unit]()
@@ -256,7 +263,7 @@ class Near:
         found: dict[Units, float] = {}
         for counts in self._changed(Counter(dict(units))):
             one = self._filled(counts)
-            if one not in found and self._may_be(one):
+            if one not in found and self._may_be(one, self.hopeful):
                 found[one] = self.cost(one)
             if len(found) > MOST_TRIED:
                 break
@@ -282,6 +289,12 @@ class Near:
             while k <= n:
                 yield now - Counter({one: k})
                 k *= 2
+
+    def _one_less(self, now: Units) -> list[Units]:
+        """The same less one unit of applications that may share instances; the most saved first."""
+        shared = frozenset(b for apps in self._sharing if len(apps) > 1 for b in apps)
+        fewer = [(-self._price(unit), unit) for unit, _ in now if all(self._serving[i] & shared for i, _ in unit[1])]
+        return [self._filled(Counter(dict(now)) - Counter([unit])) for _, unit in sorted(fewer)]
 
     def _replaced(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[Counter[Unit]]:
         """The same units less those of `gone`, and one or two others that serve nobody else and cost less."""
@@ -366,10 +379,10 @@ class Near:
 
     # --- whether it may be, and is good ------------------------------------------------------------------------------
 
-    def _may_be(self, units: Units, *, exactly: bool = False) -> bool:
+    def _may_be(self, units: Units, hopes: Mapping[int, float]) -> bool:
         """Whether stocks and rooms allow it, and each application hopes to be in time."""
         v, used = self.v, Counter[int]()
-        if not all(self._carries(units, apps, self.hopeful, slack=1e-9, exactly=exactly) for apps in self._sharing):
+        if not all(self._carries(units, apps, hopes, slack=1e-9) for apps in self._sharing):
             return False
         for (t, _), n in units:
             used[t] += n
@@ -386,9 +399,9 @@ class Near:
             for room in v.rooms
         )
 
-    def _good(self, units: Units) -> bool:
+    def _good(self, units: Units, hopes: Mapping[int, float]) -> bool:
         """Whether each application is in time, by a look where it is new; the least hopeful first."""
-        if not self._may_be(units, exactly=True):
+        if not self._may_be(units, hopes):
             return False
         unknown = []
         for apps in self._together(units):
@@ -400,6 +413,8 @@ class Near:
             if key not in self.known:
                 unknown.append(key)
         if any(self._less_than_late(units, apps) for apps, _ in unknown):
+            return False
+        if not all(self._carries(units, apps, hopes, slack=1e-9, exactly=True) for apps in self._sharing):
             return False
         for apps, _ in sorted(unknown, key=lambda key: -self._part(key[1], key[0])):
             if self._is_over:
@@ -446,7 +461,8 @@ class Near:
 
     def _part(self, units: Units, apps: Apps) -> float:
         """The least part at which the instances of these applications carry their load."""
-        while True:
+        own = apps, self._own(units, apps)
+        while own not in self._parts:
             low, high = LEAST_P, 1.0
             for _ in range(STEPS):
                 middle = (low + high) / 2.0
@@ -455,14 +471,18 @@ class Near:
             learned = self._learned
             self._carries(units, apps, dict.fromkeys(apps, high), exactly=True)
             if self._learned == learned:
-                return high
+                self._parts[own] = high
+        return self._parts[own]
+
+    _parts: dict[tuple[Apps, Units], float] = field(default_factory=dict)
 
     def _carries(
         self, units: Units, apps: Apps, parts: Mapping[int, float], *, slack: float = 0.0, exactly: bool = False
     ) -> bool:
         """Whether instances carry the load of these applications, each asked for its part; not `exactly`: perhaps."""
-        for prices in self._prices(apps, parts):
-            if self._carried(units, prices, parts) < self._need(prices) * (1.0 - slack):
+        rates = self._rates(apps, parts)
+        for prices in self._prices(apps, rates):
+            if self._carried(units, prices, rates) < self._need(prices) * (1.0 - slack):
                 return False
         if not exactly or len(apps) == 1:
             return True
@@ -472,50 +492,59 @@ class Near:
             return True
         if spread.row_duals is not None:  # The rows of the loads are the first.
             worth = {b: max(0.0, float(price)) / needs[b] for b, price in zip(apps, spread.row_duals, strict=False)}
-            self._learn(apps, self._ties_of(units, worth, parts))
+            self._learn(apps, self._ties_of(units, worth, rates))
         return False
 
     def _enough(self, unit: Unit, rest: Units, apps: Apps, parts: Mapping[int, float]) -> float:
         """How many of a unit carry, perhaps, what the rest leaves of the load of these applications."""
-        found = -math.inf
-        for prices in self._prices(apps, parts):
-            lacking = self._need(prices) - self._carried(rest, prices, parts)
-            each = self._carried(((unit, 1),), prices, parts)
+        found, rates = -math.inf, self._rates(apps, parts)
+        for prices in self._prices(apps, rates):
+            lacking = self._need(prices) - self._carried(rest, prices, rates)
+            each = self._carried(((unit, 1),), prices, rates)
             found = max(found, lacking / each if each > 0 else math.inf if lacking > 0 else 0.0)
         return found
 
-    def _carried(self, units: Units, prices: Prices, parts: Mapping[int, float]) -> float:
-        """The worth of the queries per second that instances can serve, asked for these parts."""
-        mine = [(self._rates(i, prices, parts), n * count) for (_, holds), n in units for i, count in holds]
-        return float(sum(max(prices[b] * qps for b, qps in rates.items()) * n for rates, n in mine if rates))
+    def _carried(self, units: Units, prices: Prices, rates: Rates) -> float:
+        """The worth of the queries per second that instances can serve."""
+        return float(
+            sum(
+                max([prices[b] * qps for b, qps in rates(i).items() if b in prices], default=0.0) * (n * count)
+                for (_, holds), n in units
+                for i, count in holds
+            )
+        )
 
-    def _rates(self, i: int, apps: Iterable[int], parts: Mapping[int, float]) -> dict[int, float]:
-        """Queries per second that an instance serves of each of these applications, asked for these parts."""
-        pairs = (s for s in self.v.items[i].serves if s.app in apps)
-        return {s.app: s.saturation_qps * s.busy ** (1.0 - parts[s.app]) for s in pairs}
+    def _rates(self, apps: Apps, parts: Mapping[int, float]) -> Rates:
+        """What an instance of an item serves of each of these applications, asked for these parts."""
+        return cache(
+            lambda i: {
+                s.app: s.saturation_qps * s.busy ** (1.0 - parts[s.app])
+                for s in self.v.items[i].serves
+                if s.app in apps
+            }
+        )
 
     def _need(self, prices: Prices) -> float:
         return sum(price * self.v.asked[b].need_qps for b, price in prices.items())
 
-    def _prices(self, apps: Apps, parts: Mapping[int, float]) -> Iterator[Prices]:
-        """The prices that are tried for these applications, asked for these parts."""
+    def _prices(self, apps: Apps, rates: Rates) -> Iterator[Prices]:
+        """The prices that are tried for these applications."""
         if apps not in self._tried:
             self._tried[apps] = [(b, ()) for b in apps]
             for i in range(len(self.v.items) if len(apps) > 1 else 0):
-                first, *others = [b for b in apps if b in self._serving[i]] or apps[:1]
-                self._learn(apps, [(first, tuple((i, first, b) for b in others))])
+                if mine := [b for b in apps if b in self._serving[i]]:
+                    self._learn(apps, [(mine[0], tuple((i, mine[0], b) for b in mine[1:]))])
         for first, ties in self._tried[apps]:
             prices = {first: 1.0}
             for i, b, c in ties:
-                rates = self._rates(i, (b, c), parts)
-                prices[c] = prices[b] * rates[b] / rates[c]
+                prices[c] = prices[b] * rates(i)[b] / rates(i)[c]
             yield prices
 
-    def _ties_of(self, units: Units, prices: Prices, parts: Mapping[int, float]) -> list[Ties]:
+    def _ties_of(self, units: Units, prices: Prices, rates: Rates) -> list[Ties]:
         """What hangs together at these prices, by what is of most worth at an item."""
         left, found = sorted(b for b, price in prices.items() if price > 0), list[Ties]()
         worth = {
-            i: {b: prices[b] * qps for b, qps in self._rates(i, left, parts).items()}
+            i: {b: prices[b] * qps for b, qps in rates(i).items() if b in left}
             for i in sorted({i for (_, holds), _ in units for i, _ in holds})
         }
         best = {

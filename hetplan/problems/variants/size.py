@@ -383,10 +383,14 @@ class _Tries:
     def near(self, made: Draft, asked: Snapshot) -> tuple[Draft, Shown] | None:
         """A cheaper plan near by that is in time as well, bounded by the program at saturation.
 
-        `asked` is what the formula asks.
+        `asked` is what the formula asks. Applications that may share instances begin at what they are asked for now: it
+        says which of them has to wait less.
         """
         if why_none(asked):
             return None
+        common = {s.app for item in asked.items if len(item.serves) > 1 for s in item.serves}
+        pairs = (now if then.app in common else then for now, then in zip(self.v.serves, asked.serves, strict=True))
+        asked = replace(asked, serves=tuple(pairs))
         judged = {b: one for b, one in enumerate(asked.asked) if one.load_qps > 0 and _is_judged(asked, one)}
         looks = 0
 
