@@ -6,8 +6,8 @@
 
 Made-up pools (five sizes of queries, four types of machine) over zones with on demand, spot at .35 and machines paid
 ahead at .6; a zone, or all spot, may be lost with 90% kept. With `--cards` a machine is so many of these, at their
-price together, each for one instance: applications share it, unless there is `--apart`. One line of JSON: CPU seconds of one core, value, bound,
-gap, rounds. The same arguments give the same files.
+price together, each for one instance: applications share it, unless there is `--apart`. One line of JSON: CPU seconds
+of one core, value, bound, gap, rounds. The same arguments give the same files.
 """
 
 from __future__ import annotations
