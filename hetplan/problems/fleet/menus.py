@@ -221,7 +221,7 @@ class Menus:
 
     def _paid(self, app: Application, grid: Counts) -> Floats:
         """What is paid for each of what an application takes: a machine, or its slice."""
-        return np.array(grid) * STEP / np.array(self.wish.each(app.name))
+        return np.asarray(np.array(grid) * STEP / np.array(self.wish.each(app.name)), dtype=float)
 
     def _stock(self, app: Application) -> list[int]:
         """How many there are to have of each offer."""
