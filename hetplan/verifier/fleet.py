@@ -161,6 +161,8 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
         files = alone(bare, part)
+        if part.question == "pool" and len(part.rate_qps) > 1:
+            found += (Violation(one.code, f"parts.{name}.{one.at}", one.text) for one in _unlike(fleet, part))
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
@@ -171,6 +173,21 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
             if one.code not in _NOT_OF_PARTS
         ]
     return found
+
+
+def _unlike(fleet: Fleet, part: Part) -> Iterator[Violation]:
+    """Pools share hardware where parts of it say exactly what fits: bounds are of such plans."""
+    from hetplan.verifier.fleet_bounds import slices_of
+
+    try:
+        slices = slices_of(fleet)
+    except NoProof:  # a pool of which nothing is known shares with nobody
+        slices = {}
+    for worker in part.workers:
+        apps = {load.app or "" for load in worker.loads}
+        if len(apps) > 1 and not all(worker.hardware in slices.get(app, {}) for app in apps):
+            text = f"{', '.join(sorted(apps))} share it, and of {worker.hardware} parts do not say what fits"
+            yield Violation("pool-worker", f"workers.{worker.id}", text)
 
 
 def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
@@ -439,6 +456,11 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
                 yield Violation("survive", at, "nothing is planned for it")
                 continue
             yield from _served(fleet, at, parts, number, keep)
+            anew = fleet.contents(parts) - fleet.contents(period.parts or ())
+            if anew:
+                (offer, whose), many = next(iter(anew.items()))
+                text = f"{many} of {offer} hold {', '.join(whose)}, which none did before: pools keep their instances"
+                yield Violation("survive", at, text)
             for app, counts in fleet.used(parts).items():
                 had = before.get(app, Counter())
                 for offer, count in counts.items():

@@ -40,7 +40,7 @@ from hetplan.verifier.rows import EPS, NoProof, NotRebuilt, Rows
 from hetplan.verifier.slices import parts_of_one
 from hetplan.verifier.variants_bounds import most_of_a_machine
 
-__all__ = ["PRICES", "proved"]
+__all__ = ["PRICES", "proved", "slices_of"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,7 +66,7 @@ def proved(fleet: Fleet, claim: Claim, *, boxes: int = ALL_NODES) -> float:
     if (claim.about, claim.sense) != ("cost_per_hour", "min") or claim.scope not in ("problem", "relaxation"):
         raise NotRebuilt(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
     prices = list(_prices(fleet))
-    slices = _slices(fleet)
+    slices = slices_of(fleet)
     cuts = {app: _cuts(fleet, app) for app in fleet.inputs.slo.apps}
     for app, known in cuts.items():
         if known is not None:
@@ -267,7 +267,7 @@ def _alone_in(part: Part, app: str) -> Part:
     return part.model_copy(update={"workers": workers, "rate_qps": {app: part.rate_qps[app]}})
 
 
-def _slices(fleet: Fleet) -> dict[str, dict[str, int]]:
+def slices_of(fleet: Fleet) -> dict[str, dict[str, int]]:
     """Of each pool that shares machines: how many of its instances are a machine of some hardware."""
     files = {name: alone(fleet.inputs, part) for name, part in fleet.parts.items()}
     cones: dict[str, Carrying] = {}

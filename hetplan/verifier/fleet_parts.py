@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -79,6 +79,16 @@ class Fleet:
                 for app in users:
                     own = found.setdefault(app, {})
                     own[offer] = own.get(offer, 0.0) + (worker.count + worker.standby) / len(users)
+        return found
+
+    def contents(self, names: Sequence[str]) -> Counter[tuple[str, tuple[str, ...]]]:
+        """Machines of pools that share some: of which offer, and whose instances are on one."""
+        found = Counter[tuple[str, tuple[str, ...]]]()
+        sharing = {app for part in self.parts.values() if len(part.rate_qps) > 1 for app in part.rate_qps}
+        for part in (self.parts[name] for name in names):
+            if part.question == "pool" and sharing & part.rate_qps.keys():
+                for worker in part.workers:
+                    found[worker.offer or "", tuple(sorted(load.app or "" for load in worker.loads))] += worker.count
         return found
 
     def price(self, offer: str) -> float:

@@ -42,8 +42,9 @@ class _Parts:
             self.texts[id(part)] = part, part.model_dump_json()
         text = self.texts[id(part)][1]
         if text not in self.ids:
-            self.numbers[app] = self.numbers.get(app, 0) + 1
-            name = f"{app[:52]}-{self.numbers[app]}"
+            stem = app[:52]
+            self.numbers[stem] = self.numbers.get(stem, 0) + 1
+            name = f"{stem}-{self.numbers[stem]}"
             self.ids[text], self.kept[name] = name, part
         return self.ids[text]
 

@@ -13,7 +13,7 @@ keeps its slices after a failure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -66,10 +66,11 @@ def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
 
 
 def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[str]:
-    """Pools whose instances take a part of some machine, asked with the options of the first."""
+    """The pools that are asked in one way, the most there are of these."""
     pools = [app.name for app in wish.apps if app.question == "pool" and isinstance(parts.get(app.name), Cone)]
-    options = wish.options.parts
-    return [name for name in pools if options.get(name, {}) == options.get(pools[0], {})]
+    asked = {name: repr(sorted(wish.options.parts.get(name, {}).items())) for name in pools}
+    most = max(sorted({*asked.values()}), key=lambda one: list(asked.values()).count(one), default="")
+    return [name for name in pools if asked[name] == most]
 
 
 def _places(wish: Wish, parts: Sequence[Cone], hardware: str) -> int:
@@ -175,7 +176,7 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: 
         places = max((places for _, places in sizes.values()), default=1)
         each = {name: size for name, (size, _) in sizes.items()}
         for holds, count in on_servers(counts, places, least=machines[offer], each=each):
-            workers.append(_machine(offer, holds, count, alone))
+            workers.append(_machine(offer, holds, count, alone, {one.id for one in workers}))
             mine = iter(workers[-1].loads)
             for name, many in holds.items():
                 before = to.setdefault(alone[name].loads[0].id, [])
@@ -196,10 +197,11 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: 
     return next(iter(own.values())).model_copy(update=sections)
 
 
-def _machine(offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker]) -> Worker:
+def _machine(offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker], taken: Set[str]) -> Worker:
     """So many machines of an offer that hold so many instances of each pool; they are named by what they hold."""
-    stem = "-".join(f"{name}{many}" for name, many in holds.items())
-    name = f"{stem if len(stem) <= NAME else sha256(stem.encode()).hexdigest()[:8]}-{offer}"
+    stem, said = "-".join(f"{name}{many}" for name, many in holds.items()), repr(sorted(holds.items()))
+    short = f"{sha256(said.encode()).hexdigest()[:8]}-{offer}"
+    name = short if len(stem) > NAME or f"{stem}-{offer}" in taken else f"{stem}-{offer}"
     seats = (load for app, many in holds.items() for load in alone[app].loads * many)
     loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in enumerate(seats, start=1))
     queue = "per-load" if len(loads) > 1 else "shared"

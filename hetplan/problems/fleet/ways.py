@@ -168,11 +168,11 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
 
 
 def searched(
-    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True, settle: bool = True
+    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True, settle: bool = True, foresee: bool = True
 ) -> Found | Infeasible:
     """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is.
 
-    Without `settle` its parts are settled later (`settled_anew`).
+    Without `settle` its parts are settled later (`settled_anew`); without `foresee` pools get room only then.
     """
     from hetplan.problems.fleet.why import contradicted, explained
 
@@ -191,12 +191,13 @@ def searched(
         return explained(search)
     relaxed = _priced(search, each, like)
     search.bound, search.rounds = each.bound, each.rounds
-    if relaxed.missing > FEW:
+    forced = refined(search, None) if relaxed.missing > FEW and not is_over(ask) else None
+    if relaxed.missing > FEW and forced is None:
         return OVER if is_over(ask) else explained(search)
     prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
     served = each.served() if each.best is not None else {}
     bound, rounds = search.bound, search.rounds
-    roomy = wish if is_over(ask) else _foreseen(search, each)
+    stated, roomy = wish, wish if forced or not foresee or is_over(ask) else _foreseen(search, each)
     if roomy.room != wish.room:
         other = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
         anew = _from(other, each, like)
@@ -205,10 +206,11 @@ def searched(
             each, like, relaxed = anew
     refused: dict[tuple[str, int], str] = {}
     for _ in range(MOST_RETRIES):
-        fleet = best_fleet(search, each, like, relaxed)
+        fleet, forced = forced or refined(search, best_fleet(search, each, like, relaxed)), None
+        if fleet is None and wish is not stated and not is_over(ask):
+            return searched(stated, parts, ask, reckoned=reckoned, settle=settle, foresee=False)
         if fleet is None:
             return OVER if is_over(ask) else explained(search)
-        fleet = refined(search, fleet)
         found = Found(wish, fleet, {}, bound, rounds, prices=prices, served=served, search=each, unsettled=search)
         if not settle:
             return found

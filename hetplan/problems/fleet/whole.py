@@ -105,28 +105,28 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     return best
 
 
-def refined(search: Search, fleet: Fleet) -> Fleet:
+def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
     """The same by all rows of its parts, where pools share machines: menus know few ways to fill one.
 
     Where there are few applications and periods, in one program of all of them; else hour by hour, beside what is
     committed, of the offers that are used.
     """
-    wish = search.wish
-    if not wish.places:
-        return fleet
-    each = search.over(search.same)
+    wish, each = search.wish, search.over(search.same)
     together = len(each.pairs) <= FEW_TOGETHER
-    used = [any(counts) for counts in zip(fleet.committed, *fleet.rented, strict=True)]
+    if not wish.places or (fleet is None and not together):
+        return fleet
+    used = [any(counts) for counts in zip(fleet.committed, *fleet.rented, strict=True)] if fleet else []
     for group in [[*range(each.wish.periods)]] if together else [[n] for n in range(each.wish.periods)]:
         if is_over(search.ask):
             break
         search.ask.note(Event("fleet", detail=f"shared machines of {len(group)} hours", bound=search.bound or None))
         with suppress(Cancelled):
-            how: dict[str, Any] = {} if together else {"committed": fleet.committed, "only": used}
+            how: dict[str, Any] = {"committed": fleet.committed, "only": used} if fleet and not together else {}
             found = asked_of(each, group, gap=wish.options.gap / 3 if together else HOUR_GAP, **how).fleet
             if found is None:
                 continue
-            choices, rented = dict(fleet.choices), list(fleet.rented)
+            choices = dict(fleet.choices) if fleet else {}
+            rented: list[tuple[int, ...]] = list(fleet.rented) if fleet else [()] * wish.periods
             for n, counts in zip(group, found.rented, strict=True):
                 for p in search.same[n]:
                     rented[p] = counts
@@ -134,7 +134,7 @@ def refined(search: Search, fleet: Fleet) -> Fleet:
                         taken = found.choices[app.name, n].machines
                         choices[app.name, p] = search.menus.add(app, wish.rate(app, p), taken)
             other = _tight(wish, Fleet(found.committed, choices, tuple(rented)))
-            fleet = min(fleet, other, key=lambda one: cost_of(wish, one))
+            fleet = min([one for one in (fleet, other) if one], key=lambda one: cost_of(wish, one))
     return fleet
 
 

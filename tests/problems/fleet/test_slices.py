@@ -293,3 +293,63 @@ def test_a_bound_that_no_slices_show_is_not_believed() -> None:
     shown = hp.verify(forged, *files)
     assert not shown.ok
     assert [one.word for one in shown.claims] != [Word.PROVED]
+
+
+def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
+    """Half a card and .33 do fit on one; bounds are of those that fit by parts, so such a plan is none of them."""
+    files = _files({"x": [10.0], "y": [10.0]}, {"x": 0.5, "y": 0.5}, "a")
+    data = json.loads(_text(files))
+    profile = json.loads(json.dumps(files[0]))
+    profile["variants"]["of-y"]["runs"][0]["needs"] = {"gpu": 0.33}
+    own = _solved((profile, files[1]), levers=False).require()
+    assert own.bill is not None
+    assert own.bill.cost_per_hour == pytest.approx(2.0)
+    data["inputs"] = json.loads(own.model_dump_json(by_alias=True, exclude_none=True))["inputs"]
+    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
+    assert "pool-worker" in {one.code for one in hp.verify(forged, profile, files[1]).violations}
+
+
+def test_a_pool_that_gets_another_s_place_after_a_failure_is_refused() -> None:
+    files = _files({"x": [70.0], "y": [30.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
+    data = json.loads(_text(files))
+    part = data["parts"][data["periods"][0]["failures"]["zone a lost"][0]]
+    load = next(load for worker in part["workers"] for load in worker["loads"] if load["app"] == "x")
+    load.update(app="y", variant="of-y")
+    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
+    found = hp.verify(forged, *files).violations
+    assert any(one.code == "survive" and "which none did before" in one.text for one in found)
+
+
+def test_five_long_names_have_parts_of_their_own() -> None:
+    """All parts are named by all who share them, in so many letters: they were taken for one."""
+    names = ["recommend-home", "recommend-cart", "search-ranking", "photo-moderate", "voice-hello"]
+    rates = {name: [20.0, 20.0, 20.0] for name in names}
+    rates["voice-hello"][1] = rates["photo-moderate"][2] = 0.0
+    plan = _solved(_files(rates, 0.25, "a"), levers=False).require()
+    assert len({name for period in plan.periods for name in period.parts or ()}) == 3
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"offers": {"on-demand": {"most": 2}}}, {"instances": {"card": [0, 2]}}, {"resources": {"gpu": 2}}],
+)
+def test_a_limit_that_leaves_just_enough_machines_leaves_a_plan(limits: Json) -> None:
+    """Three pools on two cards of two places: the cheapest of each alone do not fit."""
+    files = _files({"x": [35.0, 70.0], "y": [20.0, 0.0], "z": [35.0, 10.0]}, **limits)
+    assert _cost(_solved(files, levers=False)) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("order", ["xyz", "yzx", "zxy"])
+def test_the_order_of_applications_does_not_say_who_shares(order: str) -> None:
+    """One is asked with an option of its own: the other two share, wherever it stands."""
+    rates = {"x": [10.0, 20.0], "y": [20.0, 10.0], "z": [10.0, 10.0]}
+    files = _files({name: rates[name] for name in order}, zones="a")
+    plan = _solved(files, parts={"x": {"derate": 0.5}}, levers=False).require()
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour == pytest.approx(2.0)
+
+
+def test_machines_are_named_apart_whatever_applications_are_called() -> None:
+    """One card holds one of x and one of y; another is whole of the pool "x1-y"."""
+    files = _files({"x": [10.0], "y": [10.0], "x1-y": [10.0]}, {"x": 0.5, "y": 0.5, "x1-y": 1.0}, "a")
+    assert _cost(_solved(files, levers=False)) == pytest.approx(2.0)
