@@ -266,7 +266,10 @@ class _Search:
             near = best is not None and self.effort.enough < best.played.worst
             if near or high == inf or high - low <= width + 1e-9:
                 return
-            of_kind += self._of_kind(kind, round((low + high) / 2, 4))
+            more = self._of_kind(kind, round((low + high) / 2, 4))
+            if good is not None and not more:
+                return  # less than what is enough has no plan at all: asked again, it would have none either
+            of_kind += more
             in_vain += good is None
 
     def _of_kind(self, kind: Kind, amount: float) -> list[_Seen]:

@@ -1,0 +1,31 @@
+"""The search for room ends where less than enough has no plan at all: it asked for the same room for ever."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import hetplan as hp
+from benchmarks.kept_pipelines import pipeline
+from hetplan.planner.contract import Event
+
+MOST = 1000
+"""Events of such a solve: 160."""
+
+
+@pytest.mark.parametrize("rate", [324.015, 300.0])
+def test_a_pipeline_that_has_a_plan_with_more_room_and_none_with_less_is_answered(rate: float) -> None:
+    profile, slo = pipeline(256)
+    slo["apps"]["x"]["demand"]["rate_qps"] = rate
+    ends, seen = threading.Event(), list[str]()
+
+    def note(event: Event) -> None:
+        seen.append(event.what)
+        if len(seen) > MOST:
+            ends.set()
+
+    outcome = hp.solve(profile, slo, on_event=note, limits=hp.Limits(cancel=ends))
+    assert not ends.is_set(), "it asks for ever"
+    assert outcome.exit_code == 0
+    assert "simulated" in seen
