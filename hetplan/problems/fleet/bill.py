@@ -81,9 +81,8 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
 
 def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever, ...]:
     """The cheapest fleet of each way to buy, one after the other; the last is the plan itself."""
-    wish = replace(found.wish, places={}, slices={})
-    quick = wish.options.model_copy(update={"rounds": LEVER_ROUNDS})
-    wish = replace(wish, options=quick)
+    whole = replace(found.wish, places={}, slices={})
+    wish = replace(whole, options=whole.options.model_copy(update={"rounds": LEVER_ROUNDS}))
     peak = tuple(replace(app, rates=(max(app.rates),)) for app in wish.apps)
     flat = replace(wish, apps=peak, flat=True, spot=False, commits=False)
     one = replace(flat, only=_one_type(flat, parts, ask))
@@ -105,7 +104,7 @@ def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever,
         before = cost if cost is not None else before
     mean: float | None = cost_of(wish, found.fleet) / (wish.hours * wish.periods)
     if found.wish.places:  # what it is worth to share machines is the last lever
-        apart = searched(wish, parts, ask, reckoned=False)
+        apart = searched(whole, parts, ask, reckoned=False)
         mean = cost_of(wish, apart.fleet) / (wish.hours * wish.periods) if isinstance(apart, Found) else None
     last = "commitments" if sold["ahead"] else "spot" if sold["spot"] else "this plan"
     levers.append(_lever(last, "this plan", mean, before))
