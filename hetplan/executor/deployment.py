@@ -38,6 +38,7 @@ from hetplan.executor.target import (
     ApplyFailed,
     RememberingTarget,
     Setting,
+    SettlingTarget,
     SharedTarget,
     Target,
     TargetFailed,
@@ -216,6 +217,7 @@ class Deployment:
             unfinished = self.unfinished()
             if unfinished is not None:
                 say(Progress("resume", unfinished.ended, unfinished.steps, str(unfinished)))
+            self._settle()
             seen = self.observe()
             goal = self.wanted(plan, period=period, running=seen)
             found = self._difference(seen, goal)
@@ -227,6 +229,7 @@ class Deployment:
         """Go back from an apply that was cut off to what was last brought about before it."""
         say = on_event or (lambda _: None)
         with self._locked("undo", wait_s), self._going_back():
+            self._settle()
             goal = self._goal_before(())
             seen = self.observe()
             steps = self._steps_back(seen, goal)
@@ -275,6 +278,12 @@ class Deployment:
                 if isinstance(target, RememberingTarget):
                     all_of_them.enter_context(target.going_back())
             yield
+
+    def _settle(self) -> None:
+        """What an apply that was killed asked for may be under way still: it ends before anybody looks."""
+        for target in self.targets.values() if self.unfinished() is not None else ():
+            if isinstance(target, SettlingTarget):
+                target.settle(limit_s=self.hosts.limits.start_s)
 
     def _check(self, made: Wanted) -> None:
         faults = [Fault("hosts.toml", "$", "", why, "") for why in unguarded(self.hosts, made.units.values())]

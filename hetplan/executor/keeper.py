@@ -172,6 +172,7 @@ class Keeper:
             asked = json.loads(line)
             do = {
                 "observe": self._observe, "start": self._start, "load": self._load, "stop": self._stop,
+                "settle": self._settle,
                 "health": self._health, "route": self._route, "down": self._down_and_end, "ping": self._ping,
             }[asked["do"]]  # fmt: skip
             if asked["do"] in ("observe", "health", "down", "ping"):
@@ -189,6 +190,9 @@ class Keeper:
 
     async def _ping(self, _asked: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"pid": os.getpid(), "token": self._mark}
+
+    async def _settle(self, _asked: Mapping[str, Any]) -> None:
+        """Nothing to do: its turn comes when all that was asked for before is done."""
 
     async def _observe(self, _asked: Mapping[str, Any]) -> Mapping[str, Any]:
         seen = [

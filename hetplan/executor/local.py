@@ -109,6 +109,10 @@ class Local:
                 at = Endpoint(self._address(unit), note.port)
                 yield Seen(unit.name, unit.content, "ready", at, unit, why=_UNKEPT)
 
+    def settle(self, *, limit_s: float) -> None:
+        """The keeper finishes what it was asked for last."""
+        self._ask_if_runs("settle", limit_s=limit_s)
+
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """Side by side, each a process of its own."""
         self._ensure_keeper()

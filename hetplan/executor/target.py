@@ -22,6 +22,7 @@ __all__ = [
     "DeploymentLocked",
     "RememberingTarget",
     "Setting",
+    "SettlingTarget",
     "SharedTarget",
     "Target",
     "TargetFailed",
@@ -122,6 +123,15 @@ class RememberingTarget(Protocol):
 
     def going_back(self) -> AbstractContextManager[None]:
         """Meanwhile what is wanted is what was kept."""
+        ...
+
+
+@runtime_checkable
+class SettlingTarget(Protocol):
+    """A target that goes on with what it was asked for when the apply that asked is killed."""
+
+    def settle(self, *, limit_s: float) -> None:
+        """Wait until nothing is under way: from then on `observe` sees what will stay."""
         ...
 
 

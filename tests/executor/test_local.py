@@ -22,7 +22,8 @@ from cases.deployments import Client, make_plan, make_worker, processes_of, wait
 from hetplan.executor.deployment import Deployment
 from hetplan.executor.keeper import socket_path
 from hetplan.executor.kept_process import marked
-from hetplan.executor.target import ApplyFailed, DeploymentLocked
+from hetplan.executor.local import Local
+from hetplan.executor.target import ApplyFailed, DeploymentLocked, Setting
 from hetplan.profiles.plan_file import write_plan
 from hetplan.profiles.workers import Load, Worker
 
@@ -329,6 +330,36 @@ def test_an_apply_killed_in_the_middle_of_a_step_is_finished_or_undone(
     assert Client(deployment.endpoint()).post()[1]["outcome"] == "served"
     deployment.down()
     assert marked(folder_of(deployment)) == []
+
+
+SLOWLY = "import sys, time; time.sleep(1); [print('{\"outputs\": []}', flush=True) for line in sys.stdin]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", ["undo", "before", "after"])
+def test_what_a_killed_apply_asked_for_is_over_before_the_next_looks(
+    deploy: Callable[..., Deployment], tmp_path: Path, then: str
+) -> None:
+    """A model that takes a second to load in place: while it loads, what ran before is still to be seen."""
+    models = [
+        {"kind": "command", "command": [sys.executable, "-c", SLOWLY], "variant": "v"},
+        {"kind": "sleep", "ms": 1.0},
+    ]
+    deployment = deploy(models=models)
+    before, after = make_plan(make_worker("w1", 1)), make_plan(make_worker("w1", 1, variant="v"))
+    deployment.apply(before)
+    write_plan(after, tmp_path / "after.json")
+    was_killed(cut_off(tmp_path, tmp_path / "after.json", after_s=0.3, changes={"models": models}))
+    assert not deployment.difference(before), "it is under way"
+    wanted = after if then == "after" else before
+    if then == "undo":
+        deployment.undo()
+    else:
+        deployment.apply(wanted)
+    assert not deployment.difference(wanted)
+    Local(Setting("here", deployment.hosts, deployment.folder / "targets" / "here")).settle(limit_s=60.0)
+    assert not deployment.difference(wanted), "nothing comes later"
+    assert deployment.unfinished() is None
 
 
 @pytest.mark.slow

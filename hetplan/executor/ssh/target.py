@@ -57,6 +57,10 @@ class SshTarget:
         """What runs on the far machine."""
         return tuple(self._places.seen(one) for one in seen_from(self._ask({"call": "observe"})))
 
+    def settle(self, *, limit_s: float) -> None:
+        """What is under way there ends first."""
+        self._ask({"call": "settle", "limit_s": limit_s}, limit_s=limit_s)
+
     def start(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
         """Start units there."""
         return endpoints_from(self._ask({"call": "start", **self._units(units), "limit_s": limit_s}, limit_s=limit_s))

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from hetplan.executor.target import Target, TargetFailed, UnitHealth
+from hetplan.executor.target import SettlingTarget, Target, TargetFailed, UnitHealth
 from hetplan.executor.units import Endpoint, Seen, Unit
 
 __all__ = ["answer", "endpoints_from", "healths_from", "line_of", "own_version", "seen_from"]
@@ -46,6 +46,8 @@ def _called(target: Target, message: Mapping[str, Any]) -> Any:
     units = [Unit.from_dict(unit) for unit in message.get("units", ())]
     if call == "check":
         return target.check(units)
+    if call == "settle":
+        return target.settle(limit_s=message["limit_s"]) if isinstance(target, SettlingTarget) else None
     if call == "observe":
         return [_seen_data(seen) for seen in target.observe()]
     if call in ("start", "load"):
