@@ -253,7 +253,7 @@ def measure_cell(
         return Cell(cell.variant, cell.hardware, cell.point, failed=str(error))
     if cancel.is_set():
         return None
-    lost = (machine.waited or 0.0) + machine.stolen
+    lost = min((machine.waited or 0.0) + machine.stolen, 1.0)
     if lost > rule.most_waited:
         why = (
             f"the machine is busy: for {100 * lost:.0f}% of the time the model waited for a core, or its host took it. "

@@ -426,6 +426,23 @@ def test_on_a_busy_machine_nothing_is_written_as_if_it_were_measured(folder: Pat
             other.wait()
 
 
+@pytest.mark.parametrize(("most", "refused"), [(1, False), (0.99, True)])
+def test_a_wish_that_takes_any_machine_refuses_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most: float, refused: bool
+) -> None:
+    """Threads that wait for a core on a machine whose host takes cores too: more than all of the time is not lost."""
+    monkeypatch.setattr("hetplan.measure.profile_cell._Machine.waited", 1.0)
+    jiffies = iter(range(0, 10_000, 10))
+    monkeypatch.setattr("hetplan.measure.profile_cell._stolen_and_all", lambda: (next(jiffies), 2 * next(jiffies)))
+    (folder / "nothing.py").write_text("def load():\n    return lambda point: lambda: None")
+    variant = '[variants.v]\ntask = "classify"\ncallable = "nothing:load"\naxes = {batch = [1, 2]}\n'
+    wish = (HEAD + variant).replace("most_waited = 1", f"most_waited = {most}")
+    (folder / "measure.toml").write_text(wish)
+    found = measure(*read_wish(folder / "measure.toml"))
+    assert all(cell.stolen > 0 for cell in found.cells)
+    assert [bool(cell.failed) for cell in found.cells] == [refused] * len(found.cells)
+
+
 class Behind(http.server.BaseHTTPRequestHandler):
     """A router that says that it had each query for 4 ms."""
 
