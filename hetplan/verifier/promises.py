@@ -388,8 +388,9 @@ def status_faults(plan: Plan) -> Iterator[Violation]:
     if gap is None or scope == "none":
         allowed = ("heuristic",)
     elif scope != "restriction" and gap <= OPTIMAL_GAP * (1.0 + VALUE):
-        # A later level of the objective that is the best of some plans alone may keep it from being called that.
-        open_ = any(claim.scope == "restriction" for claim in claims[1:])
+        # A later level of the objective that is the best of some plans alone may keep it from being called that; a
+        # gap that is the limit itself, but for rounding, may be either.
+        open_ = gap >= OPTIMAL_GAP * (1.0 - VALUE) or any(claim.scope == "restriction" for claim in claims[1:])
         allowed = ("optimal", "within-gap") if open_ else ("optimal",)
     elif scope != "restriction" and gap <= WITHIN_GAP:
         allowed = ("within-gap", "feasible")

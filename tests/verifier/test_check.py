@@ -14,6 +14,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.verifier.check import Report, Violation, verify_plan
 from hetplan.verifier.claims_again import Word
 from hetplan.verifier.pool import check
+from hetplan.verifier.promises import status_faults
 from hetplan.verifier.resources import same_money
 
 
@@ -229,3 +230,20 @@ def test_late_queries_are_treated_as_is_wished(case: str):
         assert rule.get("late", "serve") == wanted
         said = f"dispatch.{app}: late queries: {other}, the wish says {wanted} [dispatch]"
         assert said in texts(documents, {f"plan/dispatch/{app}/late": other})
+
+
+@pytest.mark.parametrize(
+    ("gap", "fits"),
+    [
+        (0.9e-6, {"optimal"}),
+        (1e-6 * (1 - 1e-12), {"optimal", "within-gap"}),
+        (1e-6 * (1 + 1e-12), {"optimal", "within-gap"}),
+        (1.1e-6, {"within-gap", "feasible"}),
+    ],
+)
+def test_a_gap_that_is_the_limit_but_for_rounding_may_be_called_either(gap: float, fits: set[str]) -> None:
+    plan, _ = read(pool())
+    first = plan.claims[0].model_copy(update={"gap": gap, "scope": "problem"})
+    said = ("optimal", "within-gap", "feasible", "heuristic")
+    plans = {status: plan.model_copy(update={"claims": (first,), "status": status}) for status in said}
+    assert {status for status, one in plans.items() if not list(status_faults(one))} == fits
