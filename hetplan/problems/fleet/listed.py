@@ -30,17 +30,15 @@ from functools import cache
 from math import comb, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hetplan.problems.fleet.alike import zone_classes
 from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.zoned import Zoned, zoned
+from hetplan.problems.fleet.zones import Counts, Floats, Places
 from hetplan.problems.parts import Cone
 
-__all__ = ["Box", "Listed", "Lists", "Places", "mosts"]
+__all__ = ["Box", "Listed", "Lists", "mosts"]
 
-Floats = NDArray[np.float64]
-Counts = tuple[int, ...]
-LONGEST = 500_000
+LONGEST = 200_000
 """Longer lists are not made: a program is asked."""
 MOST_KEPT = 32
 """Lists of so many rates are kept of an application; those of others are made anew."""
@@ -49,55 +47,6 @@ SPLITS = 3000
 SAME = 1e-9
 NEAR, OTHERS = 1.01, 3
 """Beside the cheapest machines some are found that cost hardly more: whole fleets fit together by them."""
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the offers of a part are: by hardware and zone, those that are not spot and those that are (-1: none)."""
-
-    firm: NDArray[np.int64]
-    spot: NDArray[np.int64]
-    zone_lost: float
-    """The share of the rate that is kept when a zone is lost."""
-    spot_gone: float
-
-    @classmethod
-    def of(cls, wish: Wish, hardware: Sequence[str]) -> Places | None:
-        """None where zones are not alike, or something else may fail."""
-        mine = [n for n, offer in enumerate(wish.offers) if offer.hardware in hardware]
-        zones = list(dict.fromkeys(wish.offers[n].zone for n in mine))
-        found = {spot: np.full((len(hardware), len(zones)), -1, dtype=np.int64) for spot in (False, True)}
-        for n in mine:
-            offer = wish.offers[n]
-            place = hardware.index(offer.hardware), zones.index(offer.zone)
-            if found[offer.spot][place] >= 0:
-                return None
-            found[offer.spot][place] = n
-        classes = np.append(zone_classes(wish), -1)  # the last is that of no offer
-        if any((classes[kind] != classes[kind][:, :1]).any() for kind in found.values()):
-            return None
-        keep = {"zone": 0.0, "spot": 0.0}
-        lost = {frozenset(wish.offers[n].name for n in mine if wish.offers[n].zone == zone): "zone" for zone in zones}
-        lost[frozenset(wish.offers[n].name for n in mine if wish.offers[n].spot)] = "spot"
-        for situation in wish.situations[1:]:
-            gone = frozenset(wish.offers[n].name for n in mine) & situation.gone
-            if situation.hardware is not None or (gone and gone not in lost):
-                return None
-            if gone:
-                keep[lost[gone]] = situation.keep
-        if len(zones) < 2 and keep["zone"]:
-            return None
-        return cls(found[False], found[True], keep["zone"], keep["spot"])
-
-    @property
-    def zones(self) -> int:
-        """How many there are."""
-        return int(self.firm.shape[1])
-
-    def of_kinds(self, values: Floats | Sequence[int], missing: float) -> tuple[Floats, Floats]:
-        """Values of offers, by hardware and zone: of those that are not spot, and of spot."""
-        every = np.append(np.array(values, dtype=float), missing)
-        return every[self.firm], every[self.spot]
 
 
 @dataclass
@@ -169,7 +118,7 @@ class Listed:
         placed = list[Counts]()
         for _, shared, kept in found[:OTHERS]:
             firms = np.where(firm <= at_spot[:, 0], shared.sum(axis=1), kept)
-            ways = [self._placed(shared, firms, stock, evenly=evenly) for evenly in (True, False)]
+            ways = [self.places.placed(shared, firms, stock, evenly=evenly) for evenly in (True, False)]
             if ways[0] is None and not placed:
                 return None
             placed += [way for way in ways if way is not None and way not in placed]
@@ -219,22 +168,6 @@ class Listed:
                     found[hardware] = counts
                     return found
         return None
-
-    def _placed(self, shared: Floats, firm: Floats, stock: Sequence[int], *, evenly: bool) -> Counts | None:
-        """Machines per offer, of those not spot as many as asked for, by zone evenly or not; None: stock is too low."""
-        in_firm, in_spot = self.places.of_kinds(stock, 0.0)
-        kept = np.maximum(shared - in_spot, 0.0)
-        most = np.minimum(shared, in_firm)
-        if (kept > most).any() or (kept.sum(axis=1) > firm).any() or (most.sum(axis=1) < firm).any():
-            return None
-        for place, wanted in enumerate(firm):
-            while kept[place].sum() < wanted:
-                left = most[place] - kept[place]
-                kept[place, np.argmax(left if evenly else left > 0)] += 1.0
-        found = np.zeros(len(stock) + 1, dtype=np.int64)
-        found[self.places.firm] += kept.astype(np.int64)
-        found[self.places.spot] += (shared - kept).astype(np.int64)
-        return tuple(int(n) for n in found[:-1])
 
 
 class _TooMany(Exception):
@@ -295,6 +228,14 @@ class Lists:
             if len(self.known) > MOST_KEPT:
                 del self.known[next(iter(self.known))]
         return self.known[rate][1]
+
+    def program(self, rate: float, prices: Floats, stock: Sequence[int]) -> Zoned | None:
+        """The program that stands for a list that is too long; None where zones are not alike."""
+        if self.places is None:
+            return None
+        rooms = self.wish.rooms.get((self.part.app, rate), {})
+        rows = self.part.weights()[:, self.mine] / np.array([rooms.get(one, 1.0) for one in self.hardware])
+        return zoned(self.places, rows, rate, prices, stock)
 
     def _made(self, rate: float) -> Listed | None:
         if self.places is None or (self.part.app, rate) in self.wish.rooms:

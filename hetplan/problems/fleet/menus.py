@@ -25,6 +25,7 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.listed import Lists
 from hetplan.problems.fleet.wish import Application, Situation, Wish
+from hetplan.problems.fleet.zoned import Zoned
 from hetplan.problems.parts import Cone
 
 __all__ = ["Choice", "Menus", "add_part", "left_of", "surviving", "worth"]
@@ -36,6 +37,8 @@ BEYOND_GAP = 1e-3
 LARGEST = 2000
 LOOK = 0.1
 """What a look at lists counts for, in programs."""
+ZONED = 0.2
+"""What a program of zones that are alike counts for, in programs of all offers."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,17 @@ def _lost(m: Builder, machines: NDArray[np.int64], situation: Situation, app: st
     return lost
 
 
+@dataclass(frozen=True)
+class _Plain:
+    """A program whose first columns are machines per offer."""
+
+    form: Milp
+    offers: int
+
+    def machines(self, point: Floats) -> Counts:
+        return tuple(int(n) for n in np.rint(point[: self.offers]))
+
+
 @dataclass
 class Menus:
     """Menus of all applications, and what prices have shown of them."""
@@ -191,9 +205,12 @@ class Menus:
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
         missing = {key: app for key, app in missing.items() if not self._known(app, *key[1:])}
         missing = {key: app for key, app in missing.items() if not self._looked(app, *key[1:])}
+        tried: dict[tuple[str, float, Counts], Counts | None] = {}
+        plain = set[tuple[str, float, Counts]]()
         while missing:
-            forms = [self.form(app, rate, grid) for (_, rate, grid), app in missing.items()]
-            self.counted[0] += len(forms)
+            programs = {key: self._program(app, *key[1:], plain=key in plain) for key, app in missing.items()}
+            self.counted[0] += sum(ZONED if isinstance(one, Zoned) else 1.0 for one in programs.values())
+            forms = [one.form for one in programs.values()]
             answers = ask.all(forms, gap=PRICE_GAP, about="cheapest machines of applications at prices")
             left: dict[tuple[str, float, Counts], Application] = {}
             for (key, app), answer in zip(missing.items(), answers, strict=True):
@@ -204,11 +221,14 @@ class Menus:
                 if answer.point is None:
                     self.priced[key] = (bound, None)
                     continue
-                machines = tuple(int(n) for n in np.rint(answer.point[: len(self.wish.offers)]))
-                if self.holds(app, key[1], machines):
+                machines = programs[key].machines(answer.point)
+                if machines is not None and self.holds(app, key[1], machines):
                     self.priced[key] = (bound, self.add(app, key[1], machines))
-                else:
-                    left[key] = app
+                    continue
+                left[key] = app
+                if machines is None or machines == tried.get(key):  # its rows say no more than they did
+                    plain.add(key)
+                tried[key] = machines
             missing = left
         return [self.priced[key] for key in keys]
 
@@ -250,6 +270,15 @@ class Menus:
                 self.listed.add((app.name, rate, grid))
                 return True
         return False
+
+    def _program(self, app: Application, rate: float, grid: Counts, *, plain: bool) -> Zoned | _Plain:
+        """The program of zones that are alike; that of all offers where they are not, or where it is `plain`."""
+        lists = self.lists.get(app.name)
+        if lists is not None and not plain:
+            found = lists.program(rate, self._paid(app, grid), self._stock(app))
+            if found is not None:
+                return found
+        return _Plain(self.form(app, rate, grid), len(self.wish.offers))
 
     def beyond(self, ask: Ask, wanted: Sequence[tuple[Application, float, Floats, Floats]]) -> None:
         """The choices that cost least beyond machines that are there already: application, rate, prices, those."""

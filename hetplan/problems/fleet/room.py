@@ -32,7 +32,6 @@ STEP = 1.1
 """An application that is short of room is planned for so much more."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
 """Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
-UNSETTLED = Infeasible(why=("machines that carry the rates do not settle into plans",), proved=False)
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
 """So often at most, of few applications and periods (by then four times a rate) and of many: a search takes seconds."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ import hetplan as hp
 from hetplan import registry
 from hetplan.planner.ask import Asking
 from hetplan.problems.faults import Faults
-from hetplan.problems.fleet.listed import LONGEST, Places
+from hetplan.problems.fleet.listed import LONGEST
 from hetplan.problems.fleet.menus import LOOK, STEP, Menus
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.ways import parts_of
 from hetplan.problems.fleet.wish import Wish, read_wish
+from hetplan.problems.fleet.zones import Places
 from hetplan.problems.parts import Cone
 
 
@@ -120,3 +122,35 @@ def test_longer_lists_are_not_made() -> None:
     (app,) = wish.apps
     assert not menus._looked(app, 1e3 * LONGEST, tuple(int(n) for n in wish.prices / STEP))
     assert not menus.asked
+
+
+def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where lists are too long, or more room is needed: with tight stock, without spot, after every failure."""
+    monkeypatch.setattr("hetplan.problems.fleet.listed.LONGEST", 0)
+    without = zoned_only = 0
+    for seed in range(25):
+        rng = random.Random(f"zoned {seed}")
+        wish, menus, ask = menus_of(*files(rng))
+        (app,) = wish.apps
+        rate = app.rates[0]
+        if rng.random() < 0.5:
+            wish = replace(wish, rooms={("app", rate): {h: rng.uniform(1.0, 2.0) for h in menus.parts["app"].hardware}})
+            menus = menus.roomier(wish)
+        kinds = {(o.hardware, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
+        for at in (wish.prices, np.array([kinds[o.hardware, o.spot] for o in wish.offers])):
+            before = menus.asked
+            ((bound, choice),) = menus.price(ask, [(app, rate, at)])
+            zoned_only += menus.asked - before < 1.0
+            grid = tuple(int(n) for n in np.floor(at / STEP + 1e-9))
+            answer = ask(menus.form(app, rate, grid), gap=0.0)
+            assert (answer.value is None) == (choice is None), seed
+            if choice is None:
+                without += 1
+                continue
+            assert menus.holds(app, rate, choice.machines)
+            assert bound <= answer.value + 1e-6
+            assert choice.array @ np.array(grid) * STEP == pytest.approx(answer.value, rel=1e-5), seed
+    assert zoned_only > 35, "hardly ever is the program of all offers asked"
+    assert without < 15
