@@ -491,6 +491,10 @@ class _Day:
         names = self._prepared(segment.period).get(segment.situation or "")
         left = self.system(tuple(names)) if names is not None else None
         survivors = Counter[str]()
+        stays = {group.id: group.count for group in left.groups} if left is not None else {}
+        for group in after.groups if left is not None else ():  # first those that hold what they held
+            stays[group.id] = min(stays.get(group.id, 0), group.count)
+            survivors[self.offer[group.id]] -= stays[group.id]
         for group in left.groups if left is not None else ():
             survivors[self.offer[group.id]] += group.count
         if names is None:
@@ -502,8 +506,9 @@ class _Day:
         gone = list[tuple[str, int]]()
         serving = {way.group for route in after.routes for way in route.ways}
         for group in sorted(after.groups, key=lambda group: group.id in serving):  # who serves is lost before who waits
-            stay = min(survivors[self.offer[group.id]], group.count)
-            survivors[self.offer[group.id]] -= stay
+            more = min(survivors[self.offer[group.id]], group.count - stays.get(group.id, 0))
+            survivors[self.offer[group.id]] -= more
+            stay = stays.get(group.id, 0) + more
             # The last ones: a group that shrinks keeps its first.
             gone += [(group.id, worker) for worker in range(stay, group.count)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 
@@ -460,6 +461,7 @@ def _starting(fleet: Fleet, before: Mapping[str, float], after: Mapping[str, flo
 
 def _failures(fleet: Fleet) -> Iterator[Violation]:
     """After each failure each application gets what is to be kept, on machines that it had and that are left."""
+    yield from _whichever(fleet)
     keep, situations = fleet.inputs.slo.limits.survive.keep, lost_in(fleet)
     profile = fleet.inputs.profile
     for number, period in enumerate(fleet.plan.periods):
@@ -490,6 +492,16 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
                     held = sum(had[one] for one in mine)
                     if sum(counts[one] for one in mine) > max(held - less, 0):
                         yield Violation("survive", at, f"{app} runs on more {hardware} than the {held - less} left")
+
+
+def _whichever(fleet: Fleet) -> Iterator[Violation]:
+    """Of unlike machines that are shared any may be lost: those that hold most of an application, too."""
+    from hetplan.verifier.fleet_bounds import worst_left
+
+    with suppress(NoProof):  # of what is not known how it shares, `_unlike` says so
+        for period, name, app, carried, wanted in worst_left(fleet):
+            text = f"without the machines that it has most of, {app} carries {carried:.6g} qps, and {wanted:g} are kept"
+            yield Violation("survive", f"periods.{period.id}.failures.{name}", text)
 
 
 def _promises(fleet: Fleet) -> Iterator[Violation]:

@@ -29,10 +29,11 @@ from highspy import Highs, HighsModelStatus, MatrixFormat, ObjSense
 from scipy.sparse import csr_array
 
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Claim
+from hetplan.profiles.plan import Claim, Period
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.profiles.slo import Survive, WishLimits
+from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import gather, option
 from hetplan.verifier.fleet_parts import IN_SLICES, Fleet, alone, lost_in, may_run, one_variant
 from hetplan.verifier.llm_bounds import Carried
@@ -41,7 +42,7 @@ from hetplan.verifier.rows import EPS, NoProof, NotRebuilt, Rows
 from hetplan.verifier.slices import parts_of_one
 from hetplan.verifier.variants_bounds import most_of_a_machine
 
-__all__ = ["PRICES", "proved", "slices_of"]
+__all__ = ["PRICES", "proved", "slices_of", "worst_left"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -323,13 +324,51 @@ def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part], slices: Mapping[str
     for name, part in parts.items():
         machines: dict[str, float] = {}
         for worker in _alone_in(part, app).workers:
-            held = sum(load.instances for load in worker.loads)
-            share = held / slices[worker.hardware] if worker.hardware in slices else 1.0
-            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + worker.count * share
+            share = worker.count * _held(worker, slices)
+            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + share
         if cuts.cone is not None and cuts.carried(machines) >= part.rate_qps[app] * (1.0 - _KEPT):
             cuts.add(machines)
         if cuts.carried(machines) < part.rate_qps[app] * (1.0 - _KEPT):
             raise NoProof(f"part {name} keeps less free than its options say")
+
+
+def worst_left(fleet: Fleet) -> Iterator[tuple[Period, str, str, float, float]]:
+    """Who shares machines, and carries too little without those single machines that hold most of its instances.
+
+    Of each the period, the failure, the application, the most that is carried then, and what is to be kept.
+    """
+    single = {name: lost for name, lost in lost_in(fleet).items() if isinstance(lost, tuple)}
+    sharing = [one for one in fleet.parts.values() if one.question in IN_SLICES and len(one.rate_qps) > 1]
+    apps = {app for one in sharing for app in one.rate_qps} if single else set[str]()
+    slices = slices_of(fleet) if apps else {}
+    cuts = {app: known for app in sorted(apps) if (known := _cuts(fleet, app)) is not None}
+    for number, period in enumerate(fleet.plan.periods):
+        serves = {app: fleet.parts[name] for name in period.parts or () for app in fleet.parts[name].rate_qps}
+        for app in (app for app in cuts if app in serves):
+            wanted = fleet.rates[app][number] * fleet.inputs.slo.limits.survive.keep
+            for name, (hardware, less) in single.items():
+                left = _without(_alone_in(serves[app], app), slices.get(app, {}), hardware, less)
+                if cuts[app].carried(left) >= wanted * (1.0 - _KEPT):
+                    cuts[app].add(left)
+                if (carried := cuts[app].carried(left)) < wanted * (1.0 - _KEPT):
+                    yield period, name, app, carried, wanted
+
+
+def _without(part: Part, slices: Mapping[str, int], hardware: str, less: int) -> dict[str, float]:
+    """Machines of each hardware that an application has, parts of them too, but those of one that it has most of."""
+    found: dict[str, float] = {}
+    single = list[float]()
+    for one in part.workers:
+        found[one.hardware] = found.get(one.hardware, 0.0) + one.count * _held(one, slices)
+        single += [_held(one, slices)] * (min(one.count, less) if one.hardware == hardware else 0)
+    lost = sum(sorted(single, reverse=True)[:less])
+    return {name: share - lost * (name == hardware) for name, share in found.items()}
+
+
+def _held(worker: Worker, slices: Mapping[str, int]) -> float:
+    """How much of a machine the instances on it are."""
+    held = sum(load.instances for load in worker.loads)
+    return held / slices[worker.hardware] if worker.hardware in slices else 1.0
 
 
 # The cheapest whole machines

@@ -9,7 +9,7 @@ searched for in slices, of which a machine is k_ah:
 
 Pools share with pools, and text with text, as a part of a plan is of one question; a hardware is shared by one of the
 two. Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. An
-application keeps its slices after a failure.
+application keeps its slices after a failure. A single machine that is lost counts as full of each application's: k_ah.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.contract import Tools
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.ways import Found, Together, part_of
-from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.parts import Cone
 from hetplan.problems.places import on_servers, places_for
 from hetplan.profiles.fields import NANO
@@ -39,6 +39,8 @@ __all__ = ["in_slices", "on_machines"]
 
 Offered = Mapping[str, Mapping[str, int]]
 """Slices by offer and application."""
+Held = Mapping[str, Sequence[tuple[Mapping[str, int], int]]]
+"""By offer, what machines hold of each application, and how many do; an application is alone on whole ones."""
 SHARING = ("pool", "llm")
 """Questions whose instances depend on no neighbour."""
 NAME = 24
@@ -47,8 +49,7 @@ NAME = 24
 
 def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish, Mapping[str, Part]]:
     """The wish with the applications that may share machines counted in slices; as it is where none may."""
-    limits, lost = wish.inputs.slo.limits, any(situation.hardware is not None for situation in wish.situations)
-    if not wish.options.share or wish.stated or wish.goal != "cost" or limits.moves is not None or lost:
+    if not wish.options.share or wish.stated or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
         return wish, parts
     groups = [_sharers(wish, parts, question) for question in SHARING]
     places, slices = dict[str, int](), {app.name: dict[str, int]() for app in wish.apps}
@@ -143,9 +144,9 @@ def _after(
 
     Nor does it where one is made in another way than the others, or at first than `before`.
     """
-    found = dict[str, PlanPart]()
+    found, held = dict[str, PlanPart](), _held(wish, slices, machines)
     for one in (one for one in wish.situations if one.keep > 0):
-        left = {offer: own for offer, own in slices.items() if offer not in one.gone}
+        left = _left(wish, held, one)
         asked = {name: mine for name in rates if (mine := _of(left, name))}
         plans = {name: parts[name].settle(mine, rates[name] * one.keep).part for name, mine in asked.items()}
         settled = {name: plan for name, plan in plans.items() if plan is not None}
@@ -153,7 +154,33 @@ def _after(
         if len(settled) < len(plans) or any(method != made[0] for method in made):
             return None
         if settled:
-            found[one.name] = _joined(wish, settled, left, machines)
+            found[one.name] = _joined(wish, settled, left)
+    return found
+
+
+def _held(wish: Wish, slices: Offered, machines: Mapping[str, int]) -> Held:
+    """Slices on machines."""
+    found = dict[str, list[tuple[Mapping[str, int], int]]]()
+    for offer, taken in slices.items():
+        hardware = wish.offers[wish.place[offer]].hardware
+        whole = [({name: 1}, count) for name, count in taken.items() if hardware not in wish.slices[name]]
+        counts = {name: count for name, count in taken.items() if hardware in wish.slices[name]}
+        each = {name: _size(wish, offer, name)[0] for name in counts}
+        least = machines[offer] - sum(count for _, count in whole)
+        found[offer] = [*whole, *on_servers(counts, wish.places.get(hardware, 1), least=least, each=each)]
+    return found
+
+
+def _left(wish: Wish, held: Held, situation: Situation) -> Held:
+    """What is left of machines after a failure; of single ones the last are lost, of the first offers."""
+    found, lost = dict[str, list[tuple[Mapping[str, int], int]]](), situation.count
+    for offer, kinds in held.items():
+        left = list[tuple[Mapping[str, int], int]]()
+        for holds, count in reversed(kinds if offer not in situation.gone else ()):
+            gone = min(lost, count) if wish.offers[wish.place[offer]].hardware == situation.hardware else 0
+            lost -= gone
+            left += [(holds, count - gone)] if count > gone else []
+        found[offer] = left[::-1]
     return found
 
 
@@ -188,27 +215,29 @@ def _filled(wish: Wish, offer: str, taken: Mapping[str, Mapping[str, int]], mach
     return own
 
 
-def _of(slices: Offered, name: str) -> dict[str, int]:
-    return {offer: own[name] for offer, own in slices.items() if own.get(name)}
+def _of(held: Held, name: str) -> dict[str, int]:
+    """The slices of an application."""
+    found = {offer: sum(holds.get(name, 0) * count for holds, count in kinds) for offer, kinds in held.items()}
+    return {offer: count for offer, count in found.items() if count}
 
 
-def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: Mapping[str, int]) -> PlanPart:
+def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
     """One part of all these applications, their slices on machines."""
     workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
-    for offer, taken in slices.items():
-        hardware = wish.offers[wish.place[offer]].hardware
-        counts = {name: count for name, count in taken.items() if hardware in wish.slices[name]}
-        whole = taken.keys() - counts.keys()
-        workers += (one for name in taken if name in whole for one in own[name].workers if one.offer == offer)
-        alone = {name: next(one for one in own[name].workers if one.offer == offer) for name in counts}
-        each, places = {name: _size(wish, offer, name)[0] for name in counts}, wish.places.get(hardware, 1)
-        least = machines[offer] - sum(taken[name] for name in whole)
-        for holds, count in on_servers(counts, places, least=least, each=each):
+    taken = {name: _of(held, name) for name in own}
+    for offer, kinds in held.items():
+        hardware, names = wish.offers[wish.place[offer]].hardware, {name for holds, _ in kinds for name in holds}
+        mine = {name: [one for one in plan.workers if one.offer == offer] for name, plan in own.items()}
+        alone = {name: mine[name][0] for name in own if name in names and hardware in wish.slices[name]}
+        workers += (one for name in own if name in names - alone.keys() for one in mine[name])
+        for holds, count in kinds:
+            if not holds.keys() <= alone.keys():
+                continue
             workers.append(_machine(offer, holds, count, alone, {one.id for one in workers}))
-            mine = iter(workers[-1].loads)
+            seats = iter(workers[-1].loads)
             for name, many in holds.items():
                 before = to.setdefault(alone[name].loads[0].id, [])
-                before += [(next(mine).id, count / counts[name]) for _ in range(many)]
+                before += [(next(seats).id, count / taken[name][offer]) for _ in range(many)]
     cost = Promise(quantity="cost_per_hour", relation="=", value=_cost(wish, workers), model="no-queueing")
     kept = tuple(one for plan in own.values() for one in plan.promises if one.app is not None)
     routing = {name: tuple(_route(one, to) for one in plan.routing[name]) for name, plan in own.items()}

@@ -357,6 +357,37 @@ def test_engines_that_change_places_after_a_failure_are_refused() -> None:
     assert any(one.code == "survive" and "which none did before" in one.text for one in found)
 
 
+def test_a_machine_that_has_most_of_an_application_may_be_the_one_that_is_lost() -> None:
+    """Three engines of `chat`, of which two are kept: one node has two of them, and the plan has another one lost."""
+    files = _files({"chat": [20.0], "code": [2.0]}, survive={"hosts": 1, "keep": 1.0})
+    data = json.loads(_solved(files).require().model_dump_json(by_alias=True, exclude_none=True))
+    part = data["parts"][data["periods"][0]["parts"][0]]
+    (worker,) = part["workers"]
+    assert (worker["count"], sorted(load["app"] for load in worker["loads"])) == (4, ["chat", "code"])
+    chat, code = sorted(worker["loads"], key=lambda load: str(load["app"]))
+    worker["count"] = 1
+    for name, load, count in (("full", chat, 1), ("rest", code, 2)):
+        loads = [{**load, "id": f"{name}.{place}"} for place in (1, 2)]
+        part["workers"].append({**worker, "id": name, "count": count, "loads": loads})
+    part["routing"]["chat"][0]["to"] = {chat["id"]: 1 / 3, "full.1": 1 / 3, "full.2": 1 / 3}
+    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
+    found = hp.verify(forged, *files).violations
+    assert any(one.code == "survive" and "that it has most of, chat carries" in one.text for one in found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
+    chance = random.Random(400 + seed)
+    rates = {name: [chance.choice([2.0, 20.0, 50.0])] for name in "abc"[: chance.randint(2, 3)]}
+    files = _files(rates, {name: chance.choice([1, 2, 4]) for name in rates}, survive={"hosts": 1, "keep": 0.8})
+    plan = _solved(files).require()
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour < _cost(_solved(files, share=False)) - 1e-9
+    assert hp.verify(plan, *files).ok
+    (failure,) = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=5e2)).failures
+    assert min(found.value for found in failure.after.values()) > 0.9
+
+
 def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
     """Three cards and two do fit on a node; bounds are of what fits by parts, so such a plan is none of them."""
     data, (profile, slo) = json.loads(_text()), _files(TWO, {"chat": 3, "code": 2})
