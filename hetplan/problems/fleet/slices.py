@@ -21,9 +21,13 @@ from hashlib import sha256
 from typing import Any
 
 from hetplan.errors import SolverFailed
-from hetplan.planner.contract import Tools
+from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.ways import Found, Together, part_of
+from hetplan.problems.fleet.room import with_room
+from hetplan.problems.fleet.search import is_over
+from hetplan.problems.fleet.ways import Found, Together, is_small, part_of, roomier, searched
+from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.parts import Cone
 from hetplan.problems.places import on_servers, places_for
@@ -35,8 +39,9 @@ from hetplan.profiles.plan_sections import Dispatch, Method, Promise, Route, Val
 from hetplan.profiles.workers import Worker
 from hetplan.serving.runs import machine_price
 
-__all__ = ["in_slices", "on_machines"]
+__all__ = ["in_slices", "on_machines", "or_apart"]
 
+Answered = tuple[Found, Mapping[str, Part]]
 Offered = Mapping[str, Mapping[str, int]]
 """Slices by offer and application."""
 Held = Mapping[str, Sequence[tuple[Mapping[str, int], int]]]
@@ -73,6 +78,28 @@ def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
     together = {p: shared for p, some in each.items() if (shared := tuple(one for one in some if one is not None))}
     own = {(name, p): one.part for p, some in together.items() for one in some for name in one.part.rate_qps}
     return replace(found, parts={**found.parts, **own}, together=together)
+
+
+def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
+    """The same, or the fleet in which nobody shares, where that costs less.
+
+    Text that is played is given as much room as it is found to need on the machines that were tried: that depends on
+    which these were. So it is looked at where the bound does not show that it costs more.
+    """
+    cost = cost_of(best[0].wish, best[0].fleet)
+    first = searched(wish, parts, ask, reckoned=False, settle=is_small(wish))
+    if isinstance(first, Infeasible) or first.bound >= cost:
+        return best
+
+    def answer(other: Wish, last: Found | None) -> Answered | Infeasible:
+        found = (roomier(last, other, ask) if last is not None else None) or (first if other is wish else None)
+        found = found or searched(other, parts, ask, reckoned=False, settle=is_small(other))
+        return found if isinstance(found, Infeasible) else (found, parts)
+
+    apart = with_room(wish, answer, lambda: is_over(ask))
+    if isinstance(apart, Infeasible) or cost_of(apart[0].wish, apart[0].fleet) >= cost:
+        return best
+    return apart
 
 
 def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Cone]:

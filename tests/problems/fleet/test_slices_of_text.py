@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.outcome import Outcome
+from hetplan.problems.fleet import room
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
 from hetplan.profiles.plan_file import with_digest
@@ -195,6 +197,25 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     assert day.ok
     assert {app for one in day.failures for app in one.after} == {"chat", "code"}
     assert min(found.value for one in day.failures for found in one.after.values()) > 0.9
+
+
+def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One engine each is too slow when it is played, by itself; were several times as many asked for, two nodes do."""
+    files, roomier = _files({"chat": [18.5], "code": [18.5]}), room._roomier
+    for app in files[1]["apps"].values():
+        app["latency"][0]["max_ms"] = 300
+
+    def too_much(found: Any, short: Any) -> Any:
+        wish = roomier(found, short)
+        more = {key: dict.fromkeys(own, 4.0) for key, own in wish.rooms.items()}
+        return replace(wish, rooms=more) if wish.slices else wish
+
+    monkeypatch.setattr(room, "_roomier", too_much)
+    plan = _solved(files, size="auto").require()
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour == pytest.approx(2.0)
+    assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
+    assert hp.verify(plan, *files).ok
 
 
 def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> None:
