@@ -99,7 +99,7 @@ class FleetQuestion:
         if recalled is not None and best[0].search is not None:
             recalled.keep(best[0].search.menus)
         hurried = self.tools.trial or look or is_over(ask)
-        if asked is not self.wish and best[0].wish.rooms and not hurried:
+        if asked is not self.wish and (best[0].wish.rooms or is_small(self.wish)) and not hurried:
             with suppress(Cancelled):
                 best = or_apart(best, self.wish, whole, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried

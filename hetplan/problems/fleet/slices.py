@@ -83,8 +83,8 @@ def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
 def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
     """The same, or the fleet in which nobody shares, where that costs less.
 
-    Text that is played is given as much room as it is found to need on the machines that were tried: that depends on
-    which these were. So it is looked at where the bound does not show that it costs more.
+    Whole machines are found in steps, and text that is played is given the room that it is found to need on those that
+    were tried. So it is looked at where the bound does not show that it costs more.
     """
     cost = cost_of(best[0].wish, best[0].fleet)
     first = searched(wish, parts, ask, reckoned=False, settle=is_small(wish))
@@ -92,8 +92,9 @@ def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) ->
         return best
 
     def answer(other: Wish, last: Found | None) -> Answered | Infeasible:
-        found = (roomier(last, other, ask) if last is not None else None) or (first if other is wish else None)
-        found = found or searched(other, parts, ask, reckoned=False, settle=is_small(other))
+        more = roomier(last, other, ask) if last is not None else None
+        known = more or (first if other is wish else None)
+        found = known or searched(other, parts, ask, reckoned=False, settle=is_small(other))
         return found if isinstance(found, Infeasible) else (found, parts)
 
     apart = with_room(wish, answer, lambda: is_over(ask))
