@@ -204,7 +204,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     chance = random.Random(300 + seed)
     names = "abcd"[: chance.randint(2, 4)]
     rates = {name: [chance.choice([5.0, 40.0, 90.0])] for name in names}
-    limits = {"survive": {"hosts": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "keep": 0.7}}
+    limits: Json = {"survive": {"hosts": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "keep": 0.7}}
     files = _files(rates, chance.choice([0.5, 0.25]), "ab", **limits)
     own, plan = (_solved(files, share=share, levers=False).require() for share in (False, True))
     assert own.bill is not None

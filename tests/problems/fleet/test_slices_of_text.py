@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.comparing import Compared, compare_ways
 from hetplan.planner.outcome import Outcome
 from hetplan.problems.fleet import room
 from hetplan.profiles.load import load_inputs
@@ -129,7 +130,7 @@ def test_two_engines_of_four_cards_rent_one_node_of_eight_and_the_bill_says_what
 
 def test_the_part_of_those_who_share_says_of_each_all_that_text_needs() -> None:
     plan = _solved(_files(TWO)).require()
-    part = (plan.parts or {})[(plan.periods[0].parts or ())[0]]
+    part = next(iter((plan.parts or {}).values()))
     (worker,) = part.workers
     assert (worker.count, worker.queue) == (1, "per-load")
     assert [(load.app, load.instances) for load in worker.loads] == [("chat", 1), ("code", 1)]
@@ -168,7 +169,7 @@ def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
     chance = random.Random(200 + seed)
     periods, names = chance.choice([1, 2]), "abc"[: chance.randint(2, 3)]
     rates = {name: [chance.choice([0.0, 20.0, 60.0]) + 1.0 for _ in range(periods)] for name in names}
-    limits = {"survive": {"zones": 1, "keep": 0.7}} if chance.random() < 0.4 else {}
+    limits: Json = {"survive": {"zones": 1, "keep": 0.7}} if chance.random() < 0.4 else {}
     cards = {name: chance.choice([1, 2, 4]) for name in names}
     files = _files(rates, cards, "ab", **limits)
     plan = _solved(files).require()
@@ -430,3 +431,27 @@ def test_plans_of_those_who_share_are_as_many_as_machines_can_be_alike() -> None
     assert plan.bill.cost_per_hour == pytest.approx(nodes)
     held = [len(worker.loads) for part in (plan.parts or {}).values() for worker in part.workers]
     assert set(held) == {4}
+
+
+def test_a_comparison_adds_no_bounds_of_those_who_share() -> None:
+    """Alone each costs two a node of its own; together they have one."""
+    profile, slo = _files(TWO)
+    profile["hardware"]["card"] = {"kind": "gpu", "provides": {"gpu": 1}}
+    profile["offers"]["card"] = {"hardware": "card", "price_per_hour": ".1"}
+    profile["tables"] = {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20.0]}}
+    profile["tasks"]["faces"] = {}
+    profile["variants"]["of-faces"] = {"task": "faces", "runs": [{"hardware": "card", "latency": "t"}]}
+    mix = {"axes": ["batch"], "bins": [[1]], "share": [1]}
+    limit = [{"percentile": 95, "max_ms": 100}]
+    slo["apps"]["faces"] = {"question": "pool", "runs": {"variants": ["of-faces"]}, "latency": limit,
+                            "demand": {"series": [10.0, 20.0], "mix": mix}}  # fmt: skip
+    slo["horizon"]["period_s"] = 60
+    plan = _solved((profile, slo)).require()
+    inputs = load_inputs(profile, slo)
+    series = {name: app.demand.series or () for name, app in inputs.slo.apps.items()}
+    what = Compared(series=series, period_s=60.0, ways=("plan",), fresh=0)
+    found = compare_ways(plan, inputs, what)
+    assert found.least is None
+    (row,) = found.rows
+    assert row.nearest is not None
+    assert row.nearest.cost_per_hour == pytest.approx(1.1)
