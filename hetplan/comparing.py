@@ -307,7 +307,8 @@ def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event |
     others = without(plan, inputs, texts)
     if others[1].slo.apps:
         kept = {app: rates for app, rates in what.series.items() if app not in texts}
-        return Together([_Bench(*others, replace(what, series=kept), cancel), *benches])
+        shared = any(part.question == "llm" and len(part.rate_qps) > 1 for part in (plan.parts or {}).values())
+        return Together([_Bench(*others, replace(what, series=kept), cancel), *benches], shared)
     raise InputError.one(
         file="plan", path="$.parts", value="llm", why="all parts are text, and no bill is played of these alone",
         remedy="Compare the plan of one period: hetplan solve with one rate.",

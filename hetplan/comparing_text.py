@@ -366,6 +366,8 @@ class Together:
     """Several benches under one demand: each way is tuned in each of them by itself, and its money is added."""
 
     benches: Sequence[Bench]
+    shared: bool = False
+    """Whether some of them run on the same machines: what each costs alone bounds nothing then."""
 
     @property
     def course(self) -> Course:
@@ -390,8 +392,8 @@ class Together:
         return Tuned(way, best, (whole,), notes, _added(fresh) if len(fresh) == len(found) else None)
 
     def least(self) -> float | None:
-        """The sum of what no way can be below."""
-        found = [bench.least() for bench in self.benches]
+        """The sum of what no way can be below; None where that is not known of all, or they share machines."""
+        found = [None if self.shared else bench.least() for bench in self.benches]
         known = [one for one in found if one is not None]
         return sum(known) if len(known) == len(found) else None
 

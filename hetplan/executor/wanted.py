@@ -61,6 +61,7 @@ def wanted(
     # Workers that the plan ties to a host come first, so that no other takes their room.
     for worker in sorted(workers, key=lambda one: one.host is None):
         loads = tuple(_load(plan, known, hosts, worker, load, placing.faults) for load in worker.loads)
+        placing.faults += _at_one_address(loads)
         policies = _policies(plan, worker)
         for index in range(worker.count + worker.standby):
             host = placing.host_of(worker, index)
@@ -259,6 +260,17 @@ def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load:
         model=model, expected=law, quality=known.quality(load), outcomes=dict(load.outcomes or {}),
         tokens=tokens,
     )  # fmt: skip
+
+
+def _at_one_address(loads: Sequence[LoadSpec]) -> Iterator[Fault]:
+    """Engines of one machine that the hosts file would have at one port, or at one address."""
+    seen = set[object]()
+    for load in loads:
+        where = load.model.get("port") or load.model.get("url") if load.tokens is not None else None
+        if where is not None and where in seen:
+            why, remedy = "engines of one machine have a server each", "Give each load a rule with a port of its own."
+            yield Fault("hosts.toml", "$.models", where, f"{why}, and {load.id} would have that of another", remedy)
+        seen.add(where)
 
 
 def _policies(plan: Plan, worker: Worker) -> tuple[Mapping[str, Any], ...]:

@@ -191,9 +191,9 @@ class Cone(Asked):
     known: dict[tuple[float, ...], float] = field(default_factory=dict)
     roomy: dict[tuple[float, ...], float] = field(default_factory=dict)
     needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What one instance takes of a machine of each hardware."""
+    """What one instance takes of a machine, of each hardware where all instances take the same."""
     alone: Mapping[str, int] = field(default_factory=dict)
-    """How many instances a machine of each hardware holds."""
+    """How many instances a machine of each of them holds."""
 
     def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""

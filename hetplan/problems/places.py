@@ -32,7 +32,8 @@ def places_for(provides: Mapping[str, float], needs: Sequence[Mapping[str, float
     if not sizes or any(large % small for small, large in pairwise(sizes)):
         return 1
     places = sizes[-1]
-    listed = all(need <= provides.get(name, 0.0) * (1 + HAIR) for one in needs for name, need in one.items())
+    fits = ((need * k, name) for one, k in zip(needs, alone, strict=True) for name, need in one.items())
+    listed = all(amount <= provides.get(name, 0.0) * (1 + HAIR) for amount, name in fits)
     full = any(
         all(one.get(name, 0.0) * k > part * (1 + HAIR) for one, k in zip(needs, alone, strict=True))
         for name, part in ((name, room * places / (places + 1)) for name, room in provides.items())

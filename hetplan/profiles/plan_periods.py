@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
@@ -168,7 +169,8 @@ def text_apps(plan: Plan) -> list[str]:
 
 def without(plan: Plan, inputs: Inputs, apps: Sequence[str]) -> tuple[Plan, Inputs]:
     """A plan with periods and its files without these applications; its bill stays whole."""
-    parts = {name: part for name, part in (plan.parts or {}).items() if not set(part.rate_qps) & set(apps)}
+    found = {name: _left_of(part, apps) for name, part in (plan.parts or {}).items()}
+    parts = {name: part for name, part in found.items() if part.rate_qps}
     periods = tuple(
         one.model_copy(update={"parts": tuple(name for name in one.parts or () if name in parts)})
         for one in plan.periods
@@ -176,3 +178,25 @@ def without(plan: Plan, inputs: Inputs, apps: Sequence[str]) -> tuple[Plan, Inpu
     kept = {name: app for name, app in inputs.slo.apps.items() if name not in apps}
     slo = inputs.slo.model_copy(update={"apps": kept})
     return plan.model_copy(update={"parts": parts, "periods": periods}), replace(inputs, slo=slo)
+
+
+def _left_of(part: Part, apps: Sequence[str]) -> Part:
+    """A part without these applications; of a machine that it shares, the loads of the others."""
+    if not part.rate_qps.keys() & set(apps):
+        return part
+    own = ((one, tuple(load for load in one.loads if load.app not in apps)) for one in part.workers)
+    kept = {app: rate for app, rate in part.rate_qps.items() if app not in apps}
+    update = {
+        "rate_qps": kept,
+        "valid": part.valid.model_copy(update={"rate_qps": _of(part.valid.rate_qps, kept)}),
+        "workers": tuple(one.model_copy(update={"loads": loads}) for one, loads in own if loads),
+        "routing": _of(part.routing, kept),
+        "dispatch": _of(part.dispatch, kept),
+        "policies": _of(part.policies, kept),
+        "promises": tuple(one for one in part.promises if one.app in kept),
+    }
+    return part.model_copy(update=update)
+
+
+def _of(held: Mapping[str, Any], apps: Mapping[str, float]) -> dict[str, Any]:
+    return {app: one for app, one in held.items() if app in apps}

@@ -163,7 +163,9 @@ class _Day:
         self.held: dict[str, tuple[str, ...]] = {}
         """The variants that they hold."""
         self.text = DayText(plan, inputs, how.seed)
-        self.texts = {name: self.text.app(name) for name in self.text.parts}
+        self.texts = {name: tuple(part.rate_qps) for name, part in self.text.parts.items()}
+        """Parts that make text, each with its applications."""
+        self.makes_text = {app for apps in self.texts.values() for app in apps}
         self.windows: dict[Any, list[_Counts]] = {}
         self.played = 0
         self.taken = 0
@@ -257,8 +259,8 @@ class _Day:
                 if kept < group.count:
                     found[group.id] = (group.ready_ms / 1000.0, group.count - kept)
             for worker_id, (offer, count) in self.text.machines(name).items() if name in self.texts else ():
-                kept = min(has[self.texts[name], offer], count)
-                has[self.texts[name], offer] -= kept
+                kept = min(has[self.texts[name][0], offer], count)
+                has[self.texts[name][0], offer] -= kept
                 if kept < count:
                     known = self.inputs.profile.offers.get(offer)
                     ready_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
@@ -345,9 +347,8 @@ class _Day:
         names = segment.now.parts if prepared is None else prepared
         zones = zones_of(segment.situation) if segment.situation is not None and prepared is None else frozenset()
         for name, gone in self._gone_of_text(segment.now, names, zones).items():
-            app = self.texts[name]
-            if app in wanted:
-                found[app] = (MILLION, round(MILLION * self.text.share(name, wanted[app], gone, seed)))
+            for app in (one for one in self.texts[name] if one in wanted):
+                found[app] = (MILLION, round(MILLION * self.text.share(name, app, wanted[app], gone, seed)))
         return found
 
     def _first_of_text(self, segment: _Segment, seed: int, head_s: float) -> dict[str, tuple[int, int]]:
@@ -357,19 +358,19 @@ class _Day:
         rates, earlier = self._text_rates(segment), dict(segment.before.rates)
         was = self._gone_of_text(segment.before, segment.before.parts)
         broken = self._gone_of_text(segment.now, segment.now.parts, zones_of(segment.situation or ""))
-        later = {self.texts[name]: name for name in self._prepared_for(segment) or () if name in self.texts}
+        later = {app: name for name in self._prepared_for(segment) or () for app in self.texts.get(name, ())}
+        gone_now = self._gone_of_text(segment.now, segment.now.parts)
         found = dict[str, tuple[int, int]]()
-        for name, gone in self._gone_of_text(segment.now, segment.now.parts).items():
-            app = self.texts[name]
-            if app not in rates:
-                continue
-            ran = [part for part in was if self.texts[part] == app and earlier.get(app, 0.0) > 0]
-            before = Stood(ran[0], earlier[app], _sorted(was[ran[0]])) if ran else None
+        serves = {app: name for name in gone_now for app in self.texts[name] if app in rates}
+        for app, name in serves.items():
+            gone = gone_now[name]
+            ran = [part for part in was if app in self.texts[part] and earlier.get(app, 0.0) > 0]
+            before = Stood(ran[0], app, earlier[app], _sorted(was[ran[0]])) if ran else None
             # Machines of a part that goes on break; those of another part never came.
             lost = gone - was[name] if name in was else Counter[str]()
             if segment.situation is not None:
                 lost = self.text.lost_to(name, later[app]) if app in later else broken[name] - gone
-            now = Stood(name, rates[app], _sorted(gone - lost))
+            now = Stood(name, app, rates[app], _sorted(gone - lost))
             found[app] = self.text.first_minute(
                 Change(before, now, _sorted(lost), later.get(app), self.how.notice_s), seed, head_s
             )
@@ -378,7 +379,7 @@ class _Day:
     def _text_rates(self, segment: _Segment) -> dict[str, float]:
         """What comes to each application that is text; after a failure, what is kept of it."""
         keep = self.inputs.slo.limits.survive.keep if segment.situation is not None else 1.0
-        return {app: keep * rate for app, rate in segment.now.rates if app in self.texts.values() and rate > 0}
+        return {app: keep * rate for app, rate in segment.now.rates if app in self.makes_text and rate > 0}
 
     def _prepared_for(self, segment: _Segment) -> Sequence[str] | None:
         return self._prepared(segment.period).get(segment.situation or "")
@@ -490,6 +491,10 @@ class _Day:
         names = self._prepared(segment.period).get(segment.situation or "")
         left = self.system(tuple(names)) if names is not None else None
         survivors = Counter[str]()
+        stays = {group.id: group.count for group in left.groups} if left is not None else {}
+        for group in after.groups if left is not None else ():  # first those that hold what they held
+            stays[group.id] = min(stays.get(group.id, 0), group.count)
+            survivors[self.offer[group.id]] -= stays[group.id]
         for group in left.groups if left is not None else ():
             survivors[self.offer[group.id]] += group.count
         if names is None:
@@ -501,8 +506,9 @@ class _Day:
         gone = list[tuple[str, int]]()
         serving = {way.group for route in after.routes for way in route.ways}
         for group in sorted(after.groups, key=lambda group: group.id in serving):  # who serves is lost before who waits
-            stay = min(survivors[self.offer[group.id]], group.count)
-            survivors[self.offer[group.id]] -= stay
+            more = min(survivors[self.offer[group.id]], group.count - stays.get(group.id, 0))
+            survivors[self.offer[group.id]] -= more
+            stay = stays.get(group.id, 0) + more
             # The last ones: a group that shrinks keeps its first.
             gone += [(group.id, worker) for worker in range(stay, group.count)]
 
@@ -598,7 +604,7 @@ class _Day:
 
     def _promised(self, app: str) -> float:
         wanted = self.inputs.slo.apps[app]
-        if app in self.texts.values():
+        if app in self.makes_text:
             return promised_of_text(wanted)
         shares = [target.percentile / 100.0 for target in response_targets(wanted)]
         if wanted.violations is not None:

@@ -38,9 +38,10 @@ MOST_REQUESTS = 200_000
 
 @dataclass(frozen=True)
 class Stood:
-    """A part that makes text at a rate; so many machines of its workers are gone."""
+    """An application of a part that makes text, at a rate; so many machines of the part's workers are gone."""
 
     part: str
+    app: str
     rate: float
     gone: tuple[tuple[str, int], ...] = ()
 
@@ -77,24 +78,23 @@ def zones_of(situation: str) -> set[str | None]:
 
 @dataclass
 class DayText:
-    """The parts of a plan that make text, by name; each played at the rates and with the machines that are asked."""
+    """The parts of a plan that make text, by name; each played at the rates and with the machines that are asked.
+
+    Applications that share machines are played one by one: each engine has its own cards.
+    """
 
     plan: Plan
     inputs: Inputs
     seed: int
     played: int = 0
     _shares: dict[object, float] = field(default_factory=dict)
-    _fleets: dict[str, TokenFleet] = field(default_factory=dict)
+    _fleets: dict[tuple[str, str], TokenFleet] = field(default_factory=dict)
     _changes: dict[object, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def parts(self) -> Mapping[str, Part]:
         """The parts that make text."""
         return {name: part for name, part in (self.plan.parts or {}).items() if part.question == "llm"}
-
-    def app(self, name: str) -> str:
-        """Whom a part serves."""
-        return next(iter(self.parts[name].rate_qps))
 
     def machines(self, name: str) -> dict[str, tuple[str, int]]:
         """Workers of a part, with their offer and how many they are."""
@@ -124,17 +124,18 @@ class DayText:
             left[offer] -= min(left[offer], count)
         return +lost
 
-    def share(self, name: str, rate: float, gone: Mapping[str, int], number: int) -> float:
-        """In time of a part's requests at a rate, where so many machines of its workers are gone; seed by number."""
-        key = (name, rate, tuple(sorted(gone.items())), number)
+    def share(self, name: str, app: str, rate: float, gone: Mapping[str, int], number: int) -> float:
+        """In time of an application's requests at a rate, where so many machines of the part's workers are gone.
+
+        The seed is by number.
+        """
+        key = (name, app, rate, tuple(sorted(gone.items())), number)
         if key not in self._shares:
-            self._shares[key] = self._play(name, rate, gone, number)
+            self._shares[key] = self._play(name, app, rate, gone, number)
         return self._shares[key]
 
-    def _play(self, name: str, rate: float, gone: Mapping[str, int], number: int) -> float:
-        app = self.app(name)
-        wanted = self.inputs.slo.apps[app]
-        whole = self._fleet(name)
+    def _play(self, name: str, app: str, rate: float, gone: Mapping[str, int], number: int) -> float:
+        wanted, whole = self.inputs.slo.apps[app], self._fleet(name, app)
         owner = {load.id: worker.id for worker in self.parts[name].workers for load in worker.loads}
         counts = {one.id: worker.count for worker in self.parts[name].workers for one in worker.loads}
         groups = list[Group]()
@@ -164,7 +165,7 @@ class DayText:
         return self._changes[key]
 
     def _run(self, change: Change, number: int, head_s: float) -> tuple[int, int]:
-        app, now = self.app(change.now.part), self._system(change.now)
+        app, now = change.now.app, self._system(change.now)
         before = now if change.before is None else self._system(change.before)
         wanted, rate = self.inputs.slo.apps[app], change.now.rate
         demand, limits = demand_of(wanted, rate), limits_of(wanted)
@@ -183,10 +184,10 @@ class DayText:
         run = TokenRun(app, before, coming, seed, 1000.0 * (lead_s + head_s))
         if change.before is not None:
             run.at(1000.0 * lead_s - starts_ms, lambda: run.change(now))
-        for name, count in self._crews_of(change.now.part, dict(change.lost)).items():
+        for name, count in self._crews_of(change.now, dict(change.lost)).items():
             run.at(1000.0 * lead_s + 1.0, lambda name=name, count=count: run.fail(name, count))  # type: ignore[misc]
         if change.later is not None:
-            later = self._system(Stood(change.later, rate))
+            later = self._system(Stood(change.later, app, rate))
             run.at(1000.0 * (lead_s + change.notice_s) + 1.0, lambda: run.change(later))
         played = run.finish()
         self.played += len(played.arrival_ms)
@@ -194,26 +195,23 @@ class DayText:
         return int(head.sum()), int((head & played.within(limits)).sum())
 
     def _system(self, stood: Stood) -> TextSystem:
-        """What runs of a part, without the machines that are gone."""
-        name = stood.part
-        files = inputs_of_part(self.inputs, self.parts[name].rate_qps)
-        system, gone = text_system(of_part(self.plan, name), files, self.app(name)), dict(stood.gone)
-        missing = self._crews_of(name, gone)
+        """What runs of a part for an application, without the machines that are gone."""
+        alone, files = self._of_part(stood.part)
+        system, missing = text_system(alone, files, stood.app), self._crews_of(stood, dict(stood.gone))
         return system.sized({crew.id: max(crew.count - missing.get(crew.id, 0), 0) for crew in system.crews})
 
-    def _crews_of(self, name: str, machines: Mapping[str, int]) -> dict[str, int]:
-        """Machines of workers, as crews have them."""
-        files, found = inputs_of_part(self.inputs, self.parts[name].rate_qps), dict[str, int]()
-        alone = of_part(self.plan, name)
-        for worker in alone.workers:
-            if machines.get(worker.id):
-                (crew,) = text_system(alone.model_copy(update={"workers": (worker,)}), files, self.app(name)).crews
+    def _crews_of(self, stood: Stood, machines: Mapping[str, int]) -> dict[str, int]:
+        """Machines of workers, as crews of the application have them."""
+        (alone, files), found = self._of_part(stood.part), dict[str, int]()
+        for worker in (one for one in alone.workers if machines.get(one.id)):
+            for crew in text_system(alone.model_copy(update={"workers": (worker,)}), files, stood.app).crews:
                 found[crew.id] = found.get(crew.id, 0) + machines[worker.id]
         return found
 
-    def _fleet(self, name: str) -> TokenFleet:
-        if name not in self._fleets:
-            app = self.app(name)
-            files = inputs_of_part(self.inputs, self.parts[name].rate_qps)
-            self._fleets[name] = fleet_of_plan(of_part(self.plan, name), files, app)
-        return self._fleets[name]
+    def _fleet(self, name: str, app: str) -> TokenFleet:
+        if (name, app) not in self._fleets:
+            self._fleets[name, app] = fleet_of_plan(*self._of_part(name), app)
+        return self._fleets[name, app]
+
+    def _of_part(self, name: str) -> tuple[Plan, Inputs]:
+        return of_part(self.plan, name), inputs_of_part(self.inputs, self.parts[name].rate_qps)

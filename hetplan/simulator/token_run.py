@@ -39,7 +39,10 @@ _SHUT = 0
 
 @dataclass(frozen=True, eq=False)
 class TextCrew:
-    """Alike machines: the instances on each of them, how long one takes to serve, and its price per hour."""
+    """Alike machines: the instances on each of them, how long one takes to serve, and its price per hour.
+
+    Of machines that applications share, each has the instances of one of them, and pays an equal part.
+    """
 
     id: str
     groups: tuple[Group, ...]
@@ -76,7 +79,7 @@ def text_system(plan: Plan, inputs: Inputs, app: str) -> TextSystem:
         )
         ready_s = inputs.profile.hardware[worker.hardware].startup_s
         ready_s += max(load_s_of(inputs, load, worker.hardware) for load in mine)
-        price = (worker_price(inputs, worker) or 0) / NANO
+        price = (worker_price(inputs, worker) or 0) / NANO / len({load.app for load in worker.loads})
         name = f"{worker.offer or worker.hardware} {engines}"
         crews.append(TextCrew(name, each, worker.count, 1000.0 * ready_s, price))
     return TextSystem(_together(crews), fleet)

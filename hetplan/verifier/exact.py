@@ -224,7 +224,7 @@ def _loads(facts: Facts) -> Iterator[Violation]:
             yield Violation("run-unnamed", seat.at, "names no run of the profile")
         share = seat.load.share
         # In a part of a fleet loads are called by their worker.
-        named = (f"w-{seat.load.id}", seat.load.id.removesuffix(".1"))
+        named = (f"w-{seat.load.id}", seat.load.id.rpartition(".")[0])
         if facts.plan.question == "llm" and seat.worker.id not in named:
             yield Violation("worker-id", seat.at, f"its worker is called {seat.worker.id}, not w-{seat.load.id}")
         if facts.plan.question == "policy" and (seat.load.app is None or seat.load.instances != 1):

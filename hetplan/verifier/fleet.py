@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 
@@ -22,7 +23,17 @@ from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
 from hetplan.verifier.claims_again import ClaimAgain, Word
 from hetplan.verifier.fleet_exact import exactly
-from hetplan.verifier.fleet_parts import Fleet, alone, loaded, lost_in, may_run, one_variant, same, uncommitted
+from hetplan.verifier.fleet_parts import (
+    IN_SLICES,
+    Fleet,
+    alone,
+    loaded,
+    lost_in,
+    may_run,
+    one_variant,
+    same,
+    uncommitted,
+)
 from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
@@ -161,7 +172,7 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
         files = alone(bare, part)
-        if part.question == "pool" and len(part.rate_qps) > 1:
+        if part.question in IN_SLICES and len(part.rate_qps) > 1:
             found += (Violation(one.code, f"parts.{name}.{one.at}", one.text) for one in _unlike(fleet, part))
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
@@ -176,18 +187,23 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
 
 
 def _unlike(fleet: Fleet, part: Part) -> Iterator[Violation]:
-    """Pools share hardware where parts of it say exactly what fits: bounds are of such plans."""
+    """Pools, or text, share hardware where parts of it say exactly what fits: bounds are of such plans."""
     from hetplan.verifier.fleet_bounds import slices_of
 
     try:
         slices = slices_of(fleet)
-    except NoProof:  # a pool of which nothing is known shares with nobody
+    except NoProof:  # an application of which nothing is known shares with nobody
         slices = {}
     for worker in part.workers:
         apps = {load.app or "" for load in worker.loads}
-        if len(apps) > 1 and not all(worker.hardware in slices.get(app, {}) for app in apps):
+        by_parts = all(worker.hardware in slices.get(app, {}) for app in apps)
+        if len(apps) > 1 and not by_parts:
             text = f"{', '.join(sorted(apps))} share it, and of {worker.hardware} parts do not say what fits"
-            yield Violation("pool-worker", f"workers.{worker.id}", text)
+            yield Violation(f"{part.question}-worker", f"workers.{worker.id}", text)
+        elif by_parts and any(load.instances != 1 for load in worker.loads):
+            yield Violation(
+                f"{part.question}-worker", f"workers.{worker.id}", "each load is one instance, with its part"
+            )
 
 
 def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
@@ -445,6 +461,7 @@ def _starting(fleet: Fleet, before: Mapping[str, float], after: Mapping[str, flo
 
 def _failures(fleet: Fleet) -> Iterator[Violation]:
     """After each failure each application gets what is to be kept, on machines that it had and that are left."""
+    yield from _whichever(fleet)
     keep, situations = fleet.inputs.slo.limits.survive.keep, lost_in(fleet)
     profile = fleet.inputs.profile
     for number, period in enumerate(fleet.plan.periods):
@@ -459,7 +476,9 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
             anew = fleet.contents(parts) - fleet.contents(period.parts or ())
             if anew:
                 (offer, whose), many = next(iter(anew.items()))
-                text = f"{many} of {offer} hold {', '.join(whose)}, which none did before: pools keep their instances"
+                text = (
+                    f"{many} of {offer} hold {', '.join(whose)}, which none did before: instances stay where they are"
+                )
                 yield Violation("survive", at, text)
             for app, counts in fleet.used(parts).items():
                 had = before.get(app, Counter())
@@ -473,6 +492,16 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
                     held = sum(had[one] for one in mine)
                     if sum(counts[one] for one in mine) > max(held - less, 0):
                         yield Violation("survive", at, f"{app} runs on more {hardware} than the {held - less} left")
+
+
+def _whichever(fleet: Fleet) -> Iterator[Violation]:
+    """Of unlike machines that are shared any may be lost: those that hold most of an application, too."""
+    from hetplan.verifier.fleet_bounds import worst_left
+
+    with suppress(NoProof):  # of what is not known how it shares, `_unlike` says so
+        for period, name, app, carried, wanted in worst_left(fleet):
+            text = f"without the machines that it has most of, {app} carries {carried:.6g} qps, and {wanted:g} are kept"
+            yield Violation("survive", f"periods.{period.id}.failures.{name}", text)
 
 
 def _promises(fleet: Fleet) -> Iterator[Violation]:

@@ -6,18 +6,19 @@ pi >= 0 of a machine in a period, and any prices of the limits, a fleet costs no
     sum over applications and periods of the cheapest machines at these prices that carry the rate, after every failure
     + the least of  sum_o cost R_o + sum_op cost N_op - sum_op pi_op (R_o + N_op)  under the limits (`_Market`)
 
-Pools that share machines are bounded by slices of them: a slice is what one instance takes where a machine holds P of
-any of them, and no P + 1, and costs pi / P. Costs of starting only add to it. What machines carry is bounded by rows
-``sum of w_h m_h >= rate`` (`_cuts`): of pools and of machines that make text from linear programs, whose prices w are
-proved for all machines at once; of variants from what an instance serves. The cheapest whole machines are then found by
-splitting (`cheapest`). Of other questions nothing is known here, and an application of theirs counts as if it were
-free: the bound is true, and lower.
+Pools, or text, that share machines are bounded by slices of them: a slice is what one instance takes where a machine
+holds P of any of them, and no P + 1, and costs pi / P. Costs of starting only add to it. What machines carry is bounded
+by rows ``sum of w_h m_h >= rate`` (`_cuts`): of pools and of machines that make text from linear programs, whose prices
+w are proved for all machines at once; of variants from what an instance serves. The cheapest whole machines are then
+found by splitting (`cheapest`). Of other questions nothing is known here, and an application of theirs counts as if it
+were free: the bound is true, and lower.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
@@ -28,25 +29,28 @@ from highspy import Highs, HighsModelStatus, MatrixFormat, ObjSense
 from scipy.sparse import csr_array
 
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Claim
+from hetplan.profiles.plan import Claim, Period
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.profiles.slo import Survive, WishLimits
+from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import gather, option
-from hetplan.verifier.fleet_parts import Fleet, alone, lost_in, may_run, one_variant
+from hetplan.verifier.fleet_parts import IN_SLICES, Fleet, alone, lost_in, may_run, one_variant
 from hetplan.verifier.llm_bounds import Carried
 from hetplan.verifier.pool_bounds import Carrying
 from hetplan.verifier.rows import EPS, NoProof, NotRebuilt, Rows
 from hetplan.verifier.slices import parts_of_one
 from hetplan.verifier.variants_bounds import most_of_a_machine
 
-__all__ = ["PRICES", "proved", "slices_of"]
+__all__ = ["PRICES", "proved", "slices_of", "worst_left"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
+_Instance = tuple[Mapping[str, float], int]
+"""What an instance takes of a machine, and how many of them one holds."""
 PRICES = "hetplan.prices"
 """Where a plan carries its prices, among its extensions: for some periods each, of machines and of limits."""
 NODES, ALL_NODES = 2000, 20_000
@@ -227,8 +231,8 @@ class _Cuts:
 def _cuts(fleet: Fleet, app: str) -> _Cuts | None:
     """What machines carry of an application; None where nothing is known here of its question."""
     served = {name: part for name, part in fleet.parts.items() if app in part.rate_qps}
-    shared = [part for part in served.values() if len(part.rate_qps) > 1 and part.question != "pool"]
-    if not served or shared:  # an application that shares machines counts as free, unless it is a pool
+    shared = [part for part in served.values() if len(part.rate_qps) > 1 and part.question not in IN_SLICES]
+    if not served or shared:  # an application that shares machines counts as free, unless it does so in slices
         return None
     name, part = next(iter(served.items()))
     part = _alone_in(part, app)
@@ -268,26 +272,51 @@ def _alone_in(part: Part, app: str) -> Part:
 
 
 def slices_of(fleet: Fleet) -> dict[str, dict[str, int]]:
-    """Of each pool that shares machines: how many of its instances are a machine of some hardware."""
-    files = {name: alone(fleet.inputs, part) for name, part in fleet.parts.items()}
-    cones: dict[str, Carrying] = {}
-    limits = WishLimits(currency=fleet.inputs.slo.limits.currency, survive=Survive())
+    """Of each pool, or text, that shares machines: how many of its instances are a machine of some hardware.
+
+    A hardware is shared by applications of one question: of that of which some do, where there are two.
+    """
+    seen: dict[str, dict[str, _Instance]] = {}
+    asked: dict[str, str] = {}
     for name, part in fleet.parts.items():
-        for app in part.rate_qps if part.question == "pool" and len(part.rate_qps) > 1 else ():
-            mine = _alone_in(part, app)
-            plan = of_part(fleet.plan, name).model_copy(update={"workers": mine.workers})
-            wish = files[name].slo
-            only = replace(files[name], slo=wish.model_copy(update={"apps": {app: wish.apps[app]}, "limits": limits}))
-            cones.setdefault(app, Carrying(gather(plan, one_variant(only, mine)), planned=True))
-    found: dict[str, dict[str, int]] = {app: {} for app in cones}
-    for hardware in fleet.inputs.profile.hardware:
-        kinds = {app: kind for app, cone in cones.items() for kind in cone.kinds if kind.hardware == hardware}
-        if len(kinds) > 1:
-            runs, rooms = [one.run for one in kinds.values()], [one.instances for one in kinds.values()]
-            shared = parts_of_one(fleet.inputs.profile.hardware[hardware].provides, runs, rooms) > 1
-            for app, kind in kinds.items() if shared else ():
-                found[app][hardware] = kind.instances
+        for app in part.rate_qps if part.question in IN_SLICES and len(part.rate_qps) > 1 else ():
+            if app not in seen:
+                seen[app], asked[app] = _instances(fleet, name, app), part.question
+    found: dict[str, dict[str, int]] = {app: {} for app in seen}
+    for hardware, machine in fleet.inputs.profile.hardware.items():
+        ways: dict[str, dict[str, _Instance]] = {}
+        for question in IN_SLICES:
+            mine = {app: own[hardware] for app, own in seen.items() if asked[app] == question and hardware in own}
+            needs, rooms = [needs for needs, _ in mine.values()], [room for _, room in mine.values()]
+            if len(mine) > 1 and parts_of_one(machine.provides, needs, rooms) > 1:
+                ways[question] = mine
+        for question in [one for one in ways if _is_shared(fleet, one, hardware)] or ways:
+            for app, (_, room) in ways[question].items():
+                found[app][hardware] = room
     return found
+
+
+def _instances(fleet: Fleet, name: str, app: str) -> dict[str, _Instance]:
+    """What an instance takes of a machine of each hardware, and how many it holds: where all of them take the same."""
+    part = _alone_in(fleet.parts[name], app)
+    files, free = alone(fleet.inputs, part), WishLimits(currency=fleet.inputs.slo.limits.currency, survive=Survive())
+    files = replace(files, slo=files.slo.model_copy(update={"limits": free}))
+    plan = of_part(fleet.plan, name).model_copy(update={"workers": part.workers})
+    kinds: list[tuple[str, _Instance]]
+    if part.question == "pool":
+        pools = Carrying(gather(plan, one_variant(files, part)), planned=True).kinds
+        kinds = [(one.hardware, (one.run.needs, one.instances)) for one in pools if one.run.price_per_hour is None]
+    else:
+        types = Carried(gather(plan, files), 0.0, strict=False).types
+        kinds = [(one.seat.worker.hardware, (one.needs, one.instances)) for one in types]
+    times = Counter(hardware for hardware, _ in kinds)
+    return {hardware: one for hardware, one in kinds if times[hardware] == 1}
+
+
+def _is_shared(fleet: Fleet, question: str, hardware: str) -> bool:
+    """Whether a machine of a hardware has several applications of a question."""
+    workers = (worker for part in fleet.parts.values() if part.question == question for worker in part.workers)
+    return any(one.hardware == hardware and len({load.app for load in one.loads}) > 1 for one in workers)
 
 
 def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part], slices: Mapping[str, int]) -> None:
@@ -295,12 +324,51 @@ def _keeps(cuts: _Cuts, app: str, parts: Mapping[str, Part], slices: Mapping[str
     for name, part in parts.items():
         machines: dict[str, float] = {}
         for worker in _alone_in(part, app).workers:
-            share = len(worker.loads) / slices[worker.hardware] if worker.hardware in slices else 1.0
-            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + worker.count * share
+            share = worker.count * _held(worker, slices)
+            machines[worker.hardware] = machines.get(worker.hardware, 0.0) + share
         if cuts.cone is not None and cuts.carried(machines) >= part.rate_qps[app] * (1.0 - _KEPT):
             cuts.add(machines)
         if cuts.carried(machines) < part.rate_qps[app] * (1.0 - _KEPT):
             raise NoProof(f"part {name} keeps less free than its options say")
+
+
+def worst_left(fleet: Fleet) -> Iterator[tuple[Period, str, str, float, float]]:
+    """Who shares machines, and carries too little without those single machines that hold most of its instances.
+
+    Of each the period, the failure, the application, the most that is carried then, and what is to be kept.
+    """
+    single = {name: lost for name, lost in lost_in(fleet).items() if isinstance(lost, tuple)}
+    sharing = [one for one in fleet.parts.values() if one.question in IN_SLICES and len(one.rate_qps) > 1]
+    apps = {app for one in sharing for app in one.rate_qps} if single else set[str]()
+    slices = slices_of(fleet) if apps else {}
+    cuts = {app: known for app in sorted(apps) if (known := _cuts(fleet, app)) is not None}
+    for number, period in enumerate(fleet.plan.periods):
+        serves = {app: fleet.parts[name] for name in period.parts or () for app in fleet.parts[name].rate_qps}
+        for app in (app for app in cuts if app in serves):
+            wanted = fleet.rates[app][number] * fleet.inputs.slo.limits.survive.keep
+            for name, (hardware, less) in single.items():
+                left = _without(_alone_in(serves[app], app), slices.get(app, {}), hardware, less)
+                if cuts[app].carried(left) >= wanted * (1.0 - _KEPT):
+                    cuts[app].add(left)
+                if (carried := cuts[app].carried(left)) < wanted * (1.0 - _KEPT):
+                    yield period, name, app, carried, wanted
+
+
+def _without(part: Part, slices: Mapping[str, int], hardware: str, less: int) -> dict[str, float]:
+    """Machines of each hardware that an application has, parts of them too, but those of one that it has most of."""
+    found: dict[str, float] = {}
+    single = list[float]()
+    for one in part.workers:
+        found[one.hardware] = found.get(one.hardware, 0.0) + one.count * _held(one, slices)
+        single += [_held(one, slices)] * (min(one.count, less) if one.hardware == hardware else 0)
+    lost = sum(sorted(single, reverse=True)[:less])
+    return {name: share - lost * (name == hardware) for name, share in found.items()}
+
+
+def _held(worker: Worker, slices: Mapping[str, int]) -> float:
+    """How much of a machine the instances on it are."""
+    held = sum(load.instances for load in worker.loads)
+    return held / slices[worker.hardware] if worker.hardware in slices else 1.0
 
 
 # The cheapest whole machines

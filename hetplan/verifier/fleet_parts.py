@@ -18,7 +18,10 @@ from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
 from hetplan.profiles.workers import Worker
 
-__all__ = ["Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant", "same", "uncommitted"]
+__all__ = ["IN_SLICES", "Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant", "same", "uncommitted"]
+
+IN_SLICES = ("pool", "llm")
+"""Questions whose applications share machines in slices: what an instance does depends on no neighbour."""
 
 
 def same(one: float, other: float) -> bool:
@@ -82,11 +85,11 @@ class Fleet:
         return found
 
     def contents(self, names: Sequence[str]) -> Counter[tuple[str, tuple[str, ...]]]:
-        """Machines of pools that share some: of which offer, and whose instances are on one."""
+        """Machines of those who share some in slices: of which offer, and whose instances are on one."""
         found = Counter[tuple[str, tuple[str, ...]]]()
         sharing = {app for part in self.parts.values() if len(part.rate_qps) > 1 for app in part.rate_qps}
         for part in (self.parts[name] for name in names):
-            if part.question == "pool" and sharing & part.rate_qps.keys():
+            if part.question in IN_SLICES and sharing & part.rate_qps.keys():
                 for worker in part.workers:
                     found[worker.offer or "", tuple(sorted(load.app or "" for load in worker.loads))] += worker.count
         return found

@@ -57,6 +57,11 @@ class Seated:
         return self.load.serve.most_seqs or self.engine.most_seqs
 
     @property
+    def cards(self) -> int:
+        """The GPUs that it takes of a machine."""
+        return self.load.instances * self.engine.tensor * self.engine.pipeline
+
+    @property
     def instances(self) -> int:
         """How many run, on all machines of the group."""
         return self.worker.count * self.load.instances
@@ -65,13 +70,17 @@ class Seated:
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """Everything that arithmetic can say of a fleet that makes text."""
     found: list[Violation] = []
+    every = list(_seats(plan, inputs, found))
+    found += _cards(inputs, every)
+    found += _warned(plan, every, Words.of(plan, inputs))
     for name, app in inputs.slo.apps.items():
-        seats = list(_seats(plan, inputs, name, found))
+        seats = [seat for seat in every if seat.load.app == name]
+        if not seats:
+            found.append(Violation("llm-load", "workers", f"nothing serves {name}"))
         for seat in seats:
-            found += _machine(inputs, seat)
+            found += _batches(seat)
             found += _quality(inputs, app, seat)
         found += _rule(plan, name, app, seats)
-        found += _warned(plan, seats, Words.of(plan, inputs))
         found += _promises(plan, name, app)
         if seats and not found:
             found += _carried(plan, name, app, seats)
@@ -84,25 +93,31 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return found
 
 
-def _seats(plan: Plan, inputs: Inputs, name: str, found: list[Violation]) -> Iterator[Seated]:
-    facts = gather(plan, inputs)
-    for seat in facts.seats.values():
-        if seat.load.app != name:
-            found.append(Violation("llm-load", seat.at, f"a load of no application, or of another than {name}"))
+def _seats(plan: Plan, inputs: Inputs, found: list[Violation]) -> Iterator[Seated]:
+    for seat in gather(plan, inputs).seats.values():
+        if seat.load.app not in inputs.slo.apps:
+            text = f"a load of no application, or of another than {', '.join(inputs.slo.apps)}"
+            found.append(Violation("llm-load", seat.at, text))
         elif seat.run is None or seat.run.engine is None:
             found.append(Violation("llm-load", seat.at, "its run names no engine, so it makes no tokens"))
         else:
             yield Seated(seat.worker, seat.load, inputs.profile.engines[seat.run.engine], seat.run.engine)
-    if not facts.seats:
-        found.append(Violation("llm-load", "workers", f"nothing serves {name}"))
 
 
-def _machine(inputs: Inputs, seat: Seated) -> Iterator[Violation]:
-    """GPUs that a machine has; batches and sequences that the engine can run."""
-    has = inputs.profile.hardware[seat.worker.hardware].provides.get("gpu", 1.0)
-    takes = seat.load.instances * seat.engine.tensor * seat.engine.pipeline
-    if takes > has * (1.0 + FEASIBILITY):
-        yield Violation("llm-gpus", seat.at, f"{takes} GPUs are taken of a machine that has {has:g}")
+def _cards(inputs: Inputs, seats: Sequence[Seated]) -> Iterator[Violation]:
+    """A machine has the GPUs that all engines on it take: each has its own."""
+    takes: dict[str, int] = {}
+    for seat in seats:
+        takes[seat.worker.id] = takes.get(seat.worker.id, 0) + seat.cards
+    for worker in {seat.worker.id: seat.worker for seat in seats}.values():
+        has = inputs.profile.hardware[worker.hardware].provides.get("gpu", 1.0)
+        if takes[worker.id] > has * (1.0 + FEASIBILITY):
+            text = f"{takes[worker.id]} GPUs are taken of a machine that has {has:g}"
+            yield Violation("llm-gpus", f"workers.{worker.id}", text)
+
+
+def _batches(seat: Seated) -> Iterator[Violation]:
+    """Batches and sequences that the engine can run."""
     for what, mine, most in (
         ("most_tokens", seat.load.serve.most_tokens, seat.engine.most_tokens),
         ("most_seqs", seat.load.serve.most_seqs, seat.engine.most_seqs),

@@ -53,6 +53,8 @@ class _Type:
     name: str
     seat: Seated
     offers: dict[str, tuple[int, int | None]]
+    needs: dict[str, float]
+    """What one instance takes of a machine."""
 
     @property
     def instances(self) -> int:
@@ -90,7 +92,8 @@ class _Fleet:
                 load = Load(id="any", app=self.app, variant=variant, at=dict(run.at), instances=instances)
                 at = "".join(f",{axis}={value:g}" for axis, value in run.at.items())
                 seat = Seated(Worker(id="any", hardware=run.hardware, loads=(load,)), load, engine)
-                yield _Type(f"{variant}@{run.hardware}{at}", seat, offers)
+                needs = {**run.needs, "gpu": float(engine.tensor * engine.pipeline)}
+                yield _Type(f"{variant}@{run.hardware}{at}", seat, offers, needs)
 
     def _variants(self) -> list[str]:
         runs, known = self.wish.runs, self.profile.variants

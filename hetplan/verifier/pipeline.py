@@ -94,8 +94,10 @@ def places_on(facts: Facts, hardware: str) -> int:
         run for variant in profile.variants.values() if variant.task in tasks
         for run in variant.runs if run.hardware == hardware and run.latency is not None
     ]  # fmt: skip
+    if any(run.price_per_hour is not None for run in runs):
+        return 1
     rooms = [instances_on(facts, run) for run in runs]
-    return parts_of_one(profile.hardware[hardware].provides, runs, rooms)
+    return parts_of_one(profile.hardware[hardware].provides, [run.needs for run in runs], rooms)
 
 
 def _may_share(facts: Facts, worker: Worker) -> bool:

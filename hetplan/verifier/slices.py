@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from hetplan.planner.tolerances import VALUE
-from hetplan.profiles.profile import Offer, Run
+from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import Facts, Seat, needs_of
 
@@ -47,8 +47,8 @@ def _on_processor(facts: Facts, seat: Seat) -> bool:
     return node.device == "cpu" and not node.needs.get("gpu", 0.0)
 
 
-def parts_of_one(provides: Mapping[str, float], runs: Sequence[Run], rooms: Sequence[int]) -> int:
-    """How many of the smallest of these runs a machine holds, where they may share it; else one; `rooms` of each alone.
+def parts_of_one(provides: Mapping[str, float], needs: Sequence[Mapping[str, float]], rooms: Sequence[int]) -> int:
+    """How many of those of the least needs a machine holds, where all may share it; else one; `rooms` of each alone.
 
     They may where instances fit exactly if their parts do: one of a run of which n fit alone is 1/n of a machine. Such
     n divide one another, so parts that come to so many machines fill no more than these. With P the largest n, what
@@ -57,10 +57,10 @@ def parts_of_one(provides: Mapping[str, float], runs: Sequence[Run], rooms: Sequ
     """
     most = max(rooms, default=1)
     unlike = any(one % other and other % one for one in rooms for other in rooms)
-    short = (need > provides.get(name, 0.0) * (1.0 + VALUE) for run in runs for name, need in run.needs.items())
-    if unlike or any(short) or any(run.price_per_hour is not None for run in runs):
+    taken = ((name, need * n) for one, n in zip(needs, rooms, strict=True) for name, need in one.items())
+    if unlike or any(amount > provides.get(name, 0.0) * (1.0 + VALUE) for name, amount in taken):
         return 1
     for resource, room in provides.items():
-        if all(run.needs.get(resource, 0.0) * n * (most + 1) > room * most for run, n in zip(runs, rooms, strict=True)):
+        if all(one.get(resource, 0.0) * n * (most + 1) > room * most for one, n in zip(needs, rooms, strict=True)):
             return most
     return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from cases.deployments import make_hosts, make_plan, make_worker
 
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.serving import openai_model
+from hetplan.executor.serving.process import PreciseTimer
+from hetplan.executor.serving.worker import model_of
 from hetplan.executor.units import Seen, Unit
-from hetplan.executor.wanted import wanted
+from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_policy import Otherwise, PolicyTable
@@ -185,3 +189,43 @@ def test_an_engine_that_makes_text_has_its_law_also_in_a_plan_of_several_questio
     assert unit.loads[0].tokens is not None
     assert unit.loads[0].expected is None
     assert asked.apps["chat"]["slo_ms"] is None
+
+
+def test_engines_of_one_machine_are_told_apart_by_their_gpus_and_their_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two applications on a machine: an engine of two GPUs and one of four; each sees its own alone."""
+    engine = {"pieces": [{"base_ms": 8.0, "token_ms": 0.05}], "kv_tokens": 1000, "most_seqs": 8}
+    profile = {
+        "format": "hetplan/profile/1.2", "hardware": {"cpu": {"kind": "gpu", "provides": {"gpu": 8}}},
+        "tasks": {"chat": {}}, "engines": {"a": {**engine, "tensor": 2}, "b": {**engine, "tensor": 4}},
+        "variants": {name: {"task": "chat", "runs": [{"hardware": "cpu", "engine": name}]} for name in "ab"},
+    }  # fmt: skip
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    loads = tuple(Load(id=f"w.{name}", app=f"of-{name}", variant=name, at={}) for name in "ab")
+    plan = make_plan(
+        Worker(id="w", hardware="cpu", count=1, queue="per-load", loads=loads), question="llm",
+        dispatch={f"of-{name}": {"rule": "round-robin/1"} for name in "ab"},
+        routing={f"of-{name}": [{"to": {f"w.{name}": 1.0}}] for name in "ab"},
+    )  # fmt: skip
+
+    def asked(**rule: object) -> Wanted:
+        said = {"kind": "openai", "command": ["serve", "{port}"], **rule}
+        return wanted(plan, make_hosts(tmp_path, profiles=[str(tmp_path / "profile.json")], models=[said]))
+
+    (unit,) = asked().units.values()
+    assert [(load.app, load.instances, load.model["gpus"]) for load in unit.loads] == [("of-a", 1, 2), ("of-b", 1, 4)]
+    with pytest.raises(InputError, match=r"a server each, and w\.b would have that of another"):
+        asked(port=8000)
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+    started: list[object] = []
+    monkeypatch.setattr(openai_model, "OtherServer", lambda made, more: started.append(more))
+
+    async def models() -> None:
+        for number, load in enumerate(unit.loads):
+            said = {"model": load.model, "instances": 1, "concurrency": 1}
+            model_of(said, timer=PreciseTimer(asyncio.get_running_loop()), cores=(), beside=[2, 4], number=number)
+
+    asyncio.run(models())
+    assert started == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2,3,4,5"}]

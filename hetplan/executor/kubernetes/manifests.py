@@ -36,7 +36,7 @@ from hetplan.executor.kubernetes.settings import KubernetesSettings, WorkerPod
 from hetplan.executor.routing_table import routing_table
 from hetplan.executor.secrets import TOKEN_FILE, ciphered, token_of
 from hetplan.executor.tls import TLS, WORKER_NAME, tls_folder
-from hetplan.executor.units import Endpoint
+from hetplan.executor.units import Endpoint, Unit
 from hetplan.executor.wanted import Wanted, wanted
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.plan import Plan
@@ -224,7 +224,8 @@ class Manifests:
         unit, machines = group.unit, self.hosts.hosts[group.unit.host]
         chosen = self.settings.pod(unit.hardware)
         container = self._container("worker", chosen.image or self.settings.image, self.settings.worker_command)
-        container["env"] = _env({**self.settings.environment, **machines.environment, **self._where_keys_are})
+        said = {**self._devices(group), **self.settings.environment, **machines.environment}
+        container["env"] = _env({**said, **self._where_keys_are})
         resources = self.resources(group)
         # Equal requests and limits: a worker gets what was planned, and its neighbour cannot take it.
         container["resources"] = {"requests": resources, "limits": resources} if resources else _WORKER_NEEDS
@@ -248,12 +249,18 @@ class Manifests:
         if chosen.mem_gib:
             asked["memory"] = f"{round(1024 * chosen.mem_gib)}Mi"
         # Where nobody says, an engine that makes text has the GPUs that its degrees of parallelism take.
-        engines = sum(load.model.get("gpus", 0) * load.instances for load in unit.loads)
-        gpu_units = (sum(slices) if slices else chosen.gpu or engines) * settings.gpu_slices
+        gpu_units = (sum(slices) if slices else chosen.gpu or sum(_takes(unit))) * settings.gpu_slices
         if gpu_units:
             # A pod without any sees no GPU at all.
             asked[settings.gpu_resource] = str(ceil(gpu_units - 1e-9))
         return asked
+
+    def _devices(self, group: Group) -> dict[str, str]:
+        """The GPUs of a pod by number, where several engines are to be told apart which have which."""
+        takes, held = _takes(group.unit), self.settings.pod(group.unit.hardware).gpu
+        if len(takes) < 2 or self.settings.gpu_slices > 1:
+            return {}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(ceil(held or sum(takes))))}
 
     def unenforced(self, group: Group) -> list[str]:
         """Shares of the group that this cluster does not enforce, each with its reason."""
@@ -392,6 +399,11 @@ def _amounts(pod: WorkerPod) -> Json:
     asked = {"cpu": f"{round(1000 * pod.cpu_cores)}m"} if pod.cpu_cores else {}
     asked |= {"memory": f"{round(1024 * pod.mem_gib)}Mi"} if pod.mem_gib else {}
     return {"requests": asked, "limits": asked}
+
+
+def _takes(unit: Unit) -> list[int]:
+    """The GPUs of each engine of a unit that makes text."""
+    return [load.model["gpus"] for load in unit.loads for _ in range(load.instances) if load.model.get("gpus")]
 
 
 def _env(values: Mapping[str, str]) -> list[Json]:

@@ -23,11 +23,19 @@ _LOOK_S, _AGAIN_S = 0.2, 1.0
 
 
 class OpenaiModel:
-    """The servers of one load. One that ends is started again; until then its requests are refused."""
+    """The servers of one load. One that ends is started again; until then its requests are refused.
 
-    def __init__(self, made: Mapping[str, Any], instances: int, *, loop: asyncio.AbstractEventLoop) -> None:
+    `beside` says what engines of each load of the worker take of its GPUs, in order; this load is the one of `number`.
+    """
+
+    def __init__(
+        self, made: Mapping[str, Any], instances: int, *, loop: asyncio.AbstractEventLoop,
+        beside: Sequence[int] = (), number: int = 0,
+    ) -> None:  # fmt: skip
         self._made, self._loop = made, loop
-        parts = gpus_apart(os.environ.get(_VISIBLE), instances)
+        every = os.environ.get(_VISIBLE)
+        own = gpus_of(every, beside, number)
+        parts = [part or (own if own != every else None) for part in gpus_apart(own, instances)]
         self._servers = [OtherServer(made, {_VISIBLE: part} if part is not None else None) for part in parts]
         self._watching: asyncio.Task[None] | None = None
         self.open = 0
@@ -78,6 +86,18 @@ class OpenaiModel:
                         await asyncio.wait_for(server.prepare(), self._made["timeout_s"])
                     except (OSError, ValueError, TimeoutError):
                         await asyncio.sleep(_AGAIN_S)
+
+
+def gpus_of(visible: str | None, takes: Sequence[int], number: int) -> str | None:
+    """The GPUs that a worker sees for one of its loads, where each takes so many; all, where these are too few.
+
+    >>> gpus_of("0,1,2,3,4,5", [2, 4], 1), gpus_of("0,1", [2, 4], 1), gpus_of(None, [2, 4], 1)
+    ('2,3,4,5', '0,1', None)
+    """
+    listed = visible.split(",") if visible else []
+    if len(takes) < 2 or sum(takes) > len(listed):
+        return visible
+    return ",".join(listed[sum(takes[:number]) : sum(takes[: number + 1])])
 
 
 def gpus_apart(visible: str | None, instances: int) -> list[str | None]:

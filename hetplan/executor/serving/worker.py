@@ -132,7 +132,10 @@ class Worker:
 
     async def _loaded(self, load: Mapping[str, Any], config: Mapping[str, Any], number: int) -> HeldLoad:
         serial = 1009 * int(config["unit"]["index"]) + number
-        model = model_of(load, timer=self._timer, cores=config["cores"], serial=serial)
+        takes = [one["model"].get("gpus", 0) * one["instances"] for one in config["unit"]["loads"]]
+        model = model_of(
+            load, timer=self._timer, cores=config["cores"], serial=serial, beside=takes, number=number
+        )  # fmt: skip
         await model.prepare()
         expected = load["expected"] or (load["model"].get("law") if load["model"]["kind"] == "sleep" else None)
         return HeldLoad(
@@ -351,8 +354,14 @@ def _report(file: int, said: Mapping[str, Any]) -> None:
     os.close(file)
 
 
-def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[int], serial: int = 0) -> Model:
-    """The model of a load of a unit; what it needs is imported here."""
+def model_of(
+    load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[int], serial: int = 0,
+    beside: Sequence[int] = (), number: int = 0,
+) -> Model:  # fmt: skip
+    """The model of a load of a unit; what it needs is imported here. `beside`: the GPUs that each load's engines take.
+
+    This load is the one of `number`.
+    """
     made = load["model"]
     servers = load["instances"] * load["concurrency"]
     if made["kind"] == "sleep":
@@ -370,7 +379,7 @@ def model_of(load: Mapping[str, Any], *, timer: PreciseTimer, cores: Sequence[in
     if made["kind"] == "openai":
         from hetplan.executor.serving.openai_model import OpenaiModel
 
-        return OpenaiModel(made, load["instances"], loop=loop)
+        return OpenaiModel(made, load["instances"], loop=loop, beside=beside, number=number)
     if made["kind"] == "api":
         from hetplan.executor.serving.api_model import ApiModel
 

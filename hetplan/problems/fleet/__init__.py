@@ -12,7 +12,7 @@ p, l            period, `Wish.hours`            period, and its length in hours;
 f, d_f          `Wish.situations`, `keep`       situation (nothing failed; zones, machines or spot gone), share kept
 lam_ap          `Application.rates`             rate of an application in a period
 R_o, N_op       `Fleet.committed`, `.rented`    machines paid for ahead, machines rented in a period
-x_aop           `Choice.machines`               whole machines that a uses in p; of pools that share, whole slices
+x_aop           `Choice.machines`               whole machines that a uses in p; of those that share, whole slices
 ==============  ==============================  =======================================================================
 
 ::
@@ -27,9 +27,9 @@ With a state that has s_o machines, r_ao of them of a, the first period follows 
 `repeats` times that it comes, once ``sum_o c_o start_o (R_o + N_o0 - s_o)+`` is paid, and ``sum (x_ao0 - r_ao)+`` is at
 most `limits.moves`.
 
-A machine serves one application, and keeps it when others fail. Pools may share machines: x_aop then counts slices, of
-which a machine is `Wish.each` (`slices`). Applications of `variants`, or of pipelines, may share some afterwards
-(`together`).
+A machine serves one application, and keeps it when others fail. Pools, or text, may share machines: x_aop then
+counts slices, of which a machine is `Wish.each` (`slices`). Applications of `variants`, or of pipelines, may share some
+afterwards (`together`).
 
 The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),
 `alike` (zones and periods that are alike), `menus` (the cheapest machines of one application), `listed` (the same from

@@ -25,6 +25,9 @@ __all__ = ["drafted"]
 PRICES = "hetplan.prices"
 """Where a plan carries the prices that show its bound, among its extensions."""
 
+FULL = "of plans in which a single machine that is lost counts as full of each of them"
+"""What a bound is of, where machines are shared and single ones may be lost."""
+
 
 class _Parts:
     """Parts by their ids, each kept once."""
@@ -114,8 +117,14 @@ def _about_the_bound(found: Found) -> str:
         f"bound of {found.rounds} rounds of prices, without the costs of starting: {whole}, which stay with their "
         "application after a failure"
     )
+    note = f"{note}; {FULL}" if _counts_full(found.wish) else note
     sharers = ", ".join(found.may_share)
     return f"{note}; {sharers} may share machines, and count as free in it" if sharers else note
+
+
+def _counts_full(wish: Wish) -> bool:
+    """Whether plans are bounded that lose more with a single machine than others might."""
+    return bool(wish.slices) and any(one.hardware in wish.places for one in wish.situations)
 
 
 def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:
@@ -132,6 +141,7 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
             "relaxation",
             f"{note}; it leaves out waiting: the plan is for {', '.join(roomy)}, because queues need that",
         )
+    scope = "restriction" if _counts_full(found.wish) else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)

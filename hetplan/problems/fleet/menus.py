@@ -61,7 +61,7 @@ def surviving(wish: Wish, part: Part, machines: Sequence[int], situation: Situat
         if count and offer.name not in situation.gone:
             left[offer.hardware] = left.get(offer.hardware, 0) + count
     if situation.hardware in left:
-        left[situation.hardware] = max(0, left[situation.hardware] - situation.count)
+        left[situation.hardware] = max(0, left[situation.hardware] - wish.lost(part.app, situation))
     return tuple(left[hardware] for hardware in part.hardware)
 
 
@@ -73,7 +73,7 @@ def worth(wish: Wish, part: Part, machines: Sequence[int], situation: Situation,
 
 def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situation) -> dict[str, int]:
     """What is left to a part of each offer; of a hardware that loses machines, the first offers lose them."""
-    left, lost = dict[str, int](), situation.count
+    left, lost = dict[str, int](), wish.lost(part.app, situation)
     for offer, count in zip(wish.offers, machines, strict=True):
         if not count or offer.name in situation.gone or offer.hardware not in part.hardware:
             continue
@@ -99,7 +99,7 @@ def add_part(m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: flo
             if situation.hardware not in part.hardware:
                 continue
             place = part.hardware.index(situation.hardware)
-            lost = _lost(m, machines[place], situation, part.app)
+            lost = _lost(m, machines[place], wish.lost(part.app, situation), f"{part.app} {situation.name}")
             machines[place] = np.concatenate([machines[place], lost])
         for hardware, room in wish.rooms.get((part.app, rate), {}).items():
             place = part.hardware.index(hardware)
@@ -118,11 +118,11 @@ def _worth(m: Builder, machines: NDArray[np.int64], room: float, name: str) -> N
     return one
 
 
-def _lost(m: Builder, machines: NDArray[np.int64], situation: Situation, app: str) -> NDArray[np.int64]:
+def _lost(m: Builder, machines: NDArray[np.int64], count: int, name: str) -> NDArray[np.int64]:
     """A column of 0 or less: at most -min(k, machines)."""
-    k, name = float(situation.count), f"{app} {situation.name}"
+    k = float(count)
     lost = m.columns(f"lost of {name}", ["machines"], lower=-k, upper=0.0)
-    if situation.count == 0:
+    if count == 0:
         return lost
     many = m.columns(f"more than lost of {name}", ["yes"], upper=1.0, whole=True)
     rows = m.rows(f"losing {name}", ["all k", "all there are", "few"], upper=[0.0, 0.0, k])

@@ -37,7 +37,7 @@ class FleetOptions(Options):
     )
     share: bool = Field(
         default=True,
-        description="whether pools, variants or pipelines may share machines where loads fit",
+        description="whether pools, text, variants or pipelines may share machines where loads fit",
     )
     levers: bool = Field(default=True, description="whether the bill says what each way to buy saves")
     look: bool = Field(

@@ -64,7 +64,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import with_room
         from hetplan.problems.fleet.search import is_over
-        from hetplan.problems.fleet.slices import in_slices, on_machines
+        from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
         from hetplan.problems.fleet.ways import is_small, part_of, parts_of, roomier, searched
 
@@ -99,6 +99,9 @@ class FleetQuestion:
         if recalled is not None and best[0].search is not None:
             recalled.keep(best[0].search.menus)
         hurried = self.tools.trial or look or is_over(ask)
+        if asked is not self.wish and (best[0].wish.rooms or is_small(self.wish)) and not hurried:
+            with suppress(Cancelled):
+                best = or_apart(best, self.wish, whole, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         levers: tuple[Lever, ...] = ()
         with suppress(Cancelled):

@@ -1,81 +1,119 @@
-"""Pools on machines that they share: planned in slices, each the part of a machine that one instance takes.
+"""Applications on machines that they share: planned in slices, each the part of a machine that one instance takes.
 
-A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`places_for`); k_ah of pool
-a take all of them. An instance waits for none of its neighbours: it has its own part of the machine, as it has beside
-others of its own pool. So these pools are searched for in slices, of which a machine is k_ah:
+A machine of a hardware h has P_h places, where instances fit exactly if they take no more (`places_for`); k_ah of
+application a take all of them. An instance waits for none of its neighbours: it has its own part of the machine, as it
+has beside others of its own application; an engine that makes text has its own cards. So these applications are
+searched for in slices, of which a machine is k_ah:
 
-    R_o + N_op >= sum over pools x_aop / k_ah + what others take        x_aop whole: slices
+    R_o + N_op >= sum over applications x_aop / k_ah + what others take        x_aop whole: slices
 
-Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. A pool
-keeps its slices after a failure.
+Pools share with pools, and text with text, as a part of a plan is of one question; a hardware is shared by one of the
+two. Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. An
+application keeps its slices after a failure. A single machine that is lost counts as full of each application's: k_ah.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from hetplan.errors import SolverFailed
-from hetplan.planner.contract import Tools
+from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.ways import Found, Together, part_of
-from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.room import with_room
+from hetplan.problems.fleet.search import is_over
+from hetplan.problems.fleet.ways import Found, Together, is_small, part_of, roomier, searched
+from hetplan.problems.fleet.whole import cost_of
+from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.parts import Cone
 from hetplan.problems.places import on_servers, places_for
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.profiles.plan_sections import Promise, Route, Valid
+from hetplan.profiles.plan_sections import Dispatch, Method, Promise, Route, Valid
 from hetplan.profiles.workers import Worker
 from hetplan.serving.runs import machine_price
 
-__all__ = ["in_slices", "on_machines"]
+__all__ = ["in_slices", "on_machines", "or_apart"]
 
+Answered = tuple[Found, Mapping[str, Part]]
 Offered = Mapping[str, Mapping[str, int]]
 """Slices by offer and application."""
+Held = Mapping[str, Sequence[tuple[Mapping[str, int], int]]]
+"""By offer, what machines hold of each application, and how many do; an application is alone on whole ones."""
+SHARING = ("pool", "llm")
+"""Questions whose instances depend on no neighbour."""
 NAME = 24
 """What a machine holds names it in up to so many letters."""
 
 
 def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish, Mapping[str, Part]]:
-    """The wish with the pools that may share machines counted in slices; as it is where none may."""
-    limits, names = wish.inputs.slo.limits, _sharers(wish, parts)
-    lost = any(situation.hardware is not None for situation in wish.situations)
-    if not wish.options.share or wish.stated or wish.goal != "cost" or limits.moves is not None or lost:
+    """The wish with the applications that may share machines counted in slices; as it is where none may."""
+    if not wish.options.share or wish.stated or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
         return wish, parts
-    cones = {name: one for name in names if isinstance(one := parts[name], Cone)}
-    hardware = dict.fromkeys(one for part in cones.values() for one in part.hardware)
-    found = {name: _places(wish, list(cones.values()), name) for name in hardware}
-    places = {name: count for name, count in found.items() if count > 1}
-    slices = {name: {h: part.alone[h] for h in places if h in part.alone} for name, part in cones.items()}
-    slices = {name: own for name, own in slices.items() if own}
-    if len(slices) < 2:
+    groups = [_sharers(wish, parts, question) for question in SHARING]
+    places, slices = dict[str, int](), {app.name: dict[str, int]() for app in wish.apps}
+    for hardware in dict.fromkeys(name for group in groups for part in group for name in part.alone):
+        ways = [[part for part in group if hardware in part.alone] for group in groups]
+        most, on = max(((_places(wish, way, hardware), way) for way in ways), key=lambda one: (one[0] > 1, len(one[1])))
+        if most > 1:
+            places[hardware] = most
+            for part in on:
+                slices[part.app][hardware] = part.alone[hardware]
+    if not places:
         return wish, parts
-    sliced = replace(wish, places=places, slices=slices)
-    return sliced, {**parts, **{name: _sliced(sliced, cones[name], tools) for name in slices}}
+    sliced = replace(wish, places=places, slices={name: own for name, own in slices.items() if own})
+    cones = {part.app: part for group in groups for part in group}
+    return sliced, {**parts, **{name: _sliced(sliced, cones[name], tools) for name in sliced.slices}}
 
 
 def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
     """The fleet with the slices of each period on machines, free places filled."""
-    together = {p: one for p in range(found.wish.periods) if (one := _together(found, parts, p)) is not None}
-    own = {(name, p): one.part for p, one in together.items() for name in one.part.rate_qps}
-    return replace(found, parts={**found.parts, **own}, together={p: (one,) for p, one in together.items()})
+    each = {p: [_together(found, parts, p, question) for question in SHARING] for p in range(found.wish.periods)}
+    together = {p: shared for p, some in each.items() if (shared := tuple(one for one in some if one is not None))}
+    own = {(name, p): one.part for p, some in together.items() for one in some for name in one.part.rate_qps}
+    return replace(found, parts={**found.parts, **own}, together=together)
 
 
-def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[str]:
-    """The pools that are asked in one way, the most there are of these."""
-    pools = [app.name for app in wish.apps if app.question == "pool" and isinstance(parts.get(app.name), Cone)]
-    asked = {name: repr(sorted(wish.options.parts.get(name, {}).items())) for name in pools}
-    most = max(sorted({*asked.values()}), key=lambda one: list(asked.values()).count(one), default="")
-    return [name for name in pools if asked[name] == most]
+def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
+    """The same, or the fleet in which nobody shares, where that costs less.
+
+    Whole machines are found in steps, and text that is played is given the room that it is found to need on those that
+    were tried. So it is looked at where the bound does not show that it costs more.
+    """
+    cost = cost_of(best[0].wish, best[0].fleet)
+    first = searched(wish, parts, ask, reckoned=False, settle=is_small(wish))
+    if isinstance(first, Infeasible) or first.bound >= cost:
+        return best
+
+    def answer(other: Wish, last: Found | None) -> Answered | Infeasible:
+        more = roomier(last, other, ask) if last is not None else None
+        known = more or (first if other is wish else None)
+        found = known or searched(other, parts, ask, reckoned=False, settle=is_small(other))
+        return found if isinstance(found, Infeasible) else (found, parts)
+
+    apart = with_room(wish, answer, lambda: is_over(ask))
+    if isinstance(apart, Infeasible) or cost_of(apart[0].wish, apart[0].fleet) >= cost:
+        return best
+    return apart
 
 
-def _places(wish: Wish, parts: Sequence[Cone], hardware: str) -> int:
-    """The places on a machine, where two of these pools or more could be on it."""
-    own = [part for part in parts if hardware in part.hardware]
+def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Cone]:
+    """The applications of a question that are asked in one way, the most there are of these."""
+    own = {app.name: parts.get(app.name) for app in wish.apps if app.question == question}
+    cones = [part for part in own.values() if isinstance(part, Cone)]
+    asked = [repr(sorted(wish.options.parts.get(part.app, {}).items())) for part in cones]
+    most = max(sorted({*asked}), key=asked.count, default="")
+    return [part for part, one in zip(cones, asked, strict=True) if one == most]
+
+
+def _places(wish: Wish, own: Sequence[Cone], hardware: str) -> int:
+    """The places on a machine, where two of these applications or more could be on it."""
     if len(own) < 2:
         return 1
     provides = wish.inputs.profile.hardware[hardware].provides
@@ -83,15 +121,15 @@ def _places(wish: Wish, parts: Sequence[Cone], hardware: str) -> int:
 
 
 def _sliced(wish: Wish, part: Cone, tools: Tools) -> Part:
-    """The same pool, its machines slices that hold one instance each."""
+    """The same application, its machines slices that hold one instance each."""
     app = next(app for app in wish.apps if app.name == part.app)
-    return part_of(replace(wish, inputs=_of_slices(wish.inputs, wish.places, part.needs)), app, tools)
+    return part_of(replace(wish, inputs=_of_slices(wish.inputs, wish.slices[part.app], part.needs)), app, tools)
 
 
-def _of_slices(inputs: Inputs, places: Mapping[str, int], needs: Mapping[str, Mapping[str, float]]) -> Inputs:
-    """The files of one pool, in which a machine that is shared is no more than one of its instances takes."""
+def _of_slices(inputs: Inputs, shared: Iterable[str], needs: Mapping[str, Mapping[str, float]]) -> Inputs:
+    """The files of one application, in which a machine that is shared is no more than one of its instances takes."""
     hardware = dict(inputs.profile.hardware)
-    for name in places.keys() & needs.keys():
+    for name in shared:
         provides = {one: needs[name].get(one) or amount for one, amount in hardware[name].provides.items()}
         hardware[name] = hardware[name].model_copy(update={"provides": provides})
     return replace(inputs, profile=inputs.profile.model_copy(update={"hardware": hardware}))
@@ -100,10 +138,11 @@ def _of_slices(inputs: Inputs, places: Mapping[str, int], needs: Mapping[str, Ma
 # --- slices on machines -----------------------------------------------------------------------------------------------
 
 
-def _together(found: Found, parts: Mapping[str, Part], p: int) -> Together | None:
-    """What the pools that share run in a period, on which machines, and after each failure."""
+def _together(found: Found, parts: Mapping[str, Part], p: int, question: str) -> Together | None:
+    """What applications of a question that share run in a period, on which machines, and after each failure."""
     wish = found.wish
-    rates = {app.name: wish.rate(app, p) for app in wish.apps if app.name in wish.slices and app.rates[p] > 0}
+    mine = [app for app in wish.apps if app.question == question and app.name in wish.slices and app.rates[p] > 0]
+    rates = {app.name: wish.rate(app, p) for app in mine}
     if not rates:
         return None
     taken = {name: dict(zip(wish.place, found.fleet.choices[name, p].machines, strict=True)) for name in rates}
@@ -112,25 +151,69 @@ def _together(found: Found, parts: Mapping[str, Part], p: int) -> Together | Non
     }
     filled = {offer: _filled(wish, offer, taken, count) for offer, count in machines.items()}
     bare = {offer: Counter({name: own[offer] for name, own in taken.items() if own[offer]}) for offer in wish.place}
-    situations = [one for one in wish.situations if one.keep > 0]
-    for slices in (filled, bare):  # these carry the rates, as was seen to
-        after = dict[str, PlanPart]()
-        for one in situations:
-            left = {offer: own for offer, own in slices.items() if offer not in one.gone}
-            asked = {name: mine for name in rates if (mine := _of(left, name))}
-            plans = {name: parts[name].settle(mine, rates[name] * one.keep).part for name, mine in asked.items()}
-            settled = {name: plan for name, plan in plans.items() if plan is not None}
-            if len(settled) < len(plans):
-                break
-            if settled:
-                after[one.name] = _joined(wish, settled, left, machines)
-        else:
-            return Together(tuple(machines.values()), after.pop(situations[0].name), after)
-    raise SolverFailed("", f"pools that share machines do not settle in p{p}")
+    for asked, slices in _tries(parts, filled, bare):  # slices carry the rates, as was seen to
+        before = {name: found.parts[name, p].method for name in rates} if asked is parts else {}
+        if (after := _after(wish, asked, rates, slices, machines, before)) is not None:
+            return Together(tuple(machines.values()), after.pop(wish.situations[0].name), after)
+    raise SolverFailed("", f"applications that share machines do not settle in p{p}")
+
+
+def _tries(parts: Mapping[str, Part], filled: Offered, bare: Offered) -> Iterator[tuple[Mapping[str, Part], Offered]]:
+    """Ways to settle: first as was seen to, then by formulas alone, as one plan is made in one way for all."""
+    by_formula = {name: getattr(part, "otherwise", None) or part for name, part in parts.items()}
+    yield from ((asked, slices) for asked in (parts, by_formula) for slices in (filled, bare))
+
+
+def _after(
+    wish: Wish, parts: Mapping[str, Part], rates: Mapping[str, float], slices: Offered, machines: Mapping[str, int],
+    before: Mapping[str, Method],
+) -> dict[str, PlanPart] | None:  # fmt: skip
+    """What runs on these slices at first, and after each failure; None where some of it does not settle.
+
+    Nor does it where one is made in another way than the others, or at first than `before`.
+    """
+    found, held = dict[str, PlanPart](), _held(wish, slices, machines)
+    for one in (one for one in wish.situations if one.keep > 0):
+        left = _left(wish, held, one)
+        asked = {name: mine for name in rates if (mine := _of(left, name))}
+        plans = {name: parts[name].settle(mine, rates[name] * one.keep).part for name, mine in asked.items()}
+        settled = {name: plan for name, plan in plans.items() if plan is not None}
+        made = [plan.method for plan in settled.values()] + ([] if found else list(before.values()))
+        if len(settled) < len(plans) or any(method != made[0] for method in made):
+            return None
+        if settled:
+            found[one.name] = _joined(wish, settled, left)
+    return found
+
+
+def _held(wish: Wish, slices: Offered, machines: Mapping[str, int]) -> Held:
+    """Slices on machines."""
+    found = dict[str, list[tuple[Mapping[str, int], int]]]()
+    for offer, taken in slices.items():
+        hardware = wish.offers[wish.place[offer]].hardware
+        whole = [({name: 1}, count) for name, count in taken.items() if hardware not in wish.slices[name]]
+        counts = {name: count for name, count in taken.items() if hardware in wish.slices[name]}
+        each = {name: _size(wish, offer, name)[0] for name in counts}
+        least = machines[offer] - sum(count for _, count in whole)
+        found[offer] = [*whole, *on_servers(counts, wish.places.get(hardware, 1), least=least, each=each)]
+    return found
+
+
+def _left(wish: Wish, held: Held, situation: Situation) -> Held:
+    """What is left of machines after a failure; of single ones the last are lost, of the first offers."""
+    found, lost = dict[str, list[tuple[Mapping[str, int], int]]](), situation.count
+    for offer, kinds in held.items():
+        left = list[tuple[Mapping[str, int], int]]()
+        for holds, count in reversed(kinds if offer not in situation.gone else ()):
+            gone = min(lost, count) if wish.offers[wish.place[offer]].hardware == situation.hardware else 0
+            lost -= gone
+            left += [(holds, count - gone)] if count > gone else []
+        found[offer] = left[::-1]
+    return found
 
 
 def _size(wish: Wish, offer: str, name: str) -> tuple[int, int]:
-    """The places that a pool's slice takes on a machine of an offer, and how many there are."""
+    """The places that an application's slice takes on a machine of an offer, and how many there are."""
     hardware = wish.offers[wish.place[offer]].hardware
     places = wish.places.get(hardware, 1)
     return places // wish.slices[name].get(hardware, 1), places
@@ -143,7 +226,7 @@ def _machines(wish: Wish, offer: str, slices: Mapping[str, int]) -> int:
 
 
 def _filled(wish: Wish, offer: str, taken: Mapping[str, Mapping[str, int]], machines: int) -> Counter[str]:
-    """Slices of each pool: free places get one more instance each, such that machines are alike where that can be."""
+    """Slices of each application: free places get one more instance each; machines are alike where that can be."""
     own = Counter({name: counts[offer] for name, counts in taken.items() if counts[offer]})
     sizes = {name: _size(wish, offer, name) for name in own}
     free = machines * max((places for _, places in sizes.values()), default=0)
@@ -160,27 +243,29 @@ def _filled(wish: Wish, offer: str, taken: Mapping[str, Mapping[str, int]], mach
     return own
 
 
-def _of(slices: Offered, name: str) -> dict[str, int]:
-    return {offer: own[name] for offer, own in slices.items() if own.get(name)}
+def _of(held: Held, name: str) -> dict[str, int]:
+    """The slices of an application."""
+    found = {offer: sum(holds.get(name, 0) * count for holds, count in kinds) for offer, kinds in held.items()}
+    return {offer: count for offer, count in found.items() if count}
 
 
-def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: Mapping[str, int]) -> PlanPart:
-    """One part of all these pools, their slices on machines."""
+def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
+    """One part of all these applications, their slices on machines."""
     workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
-    for offer, counts in slices.items():
-        alone = {name: next(one for one in own[name].workers if one.offer == offer) for name in counts}
-        if wish.offers[wish.place[offer]].hardware not in wish.places:
-            workers += alone.values()
-            continue
-        sizes = {name: _size(wish, offer, name) for name in counts}
-        places = max((places for _, places in sizes.values()), default=1)
-        each = {name: size for name, (size, _) in sizes.items()}
-        for holds, count in on_servers(counts, places, least=machines[offer], each=each):
+    taken = {name: _of(held, name) for name in own}
+    for offer, kinds in held.items():
+        hardware, names = wish.offers[wish.place[offer]].hardware, {name for holds, _ in kinds for name in holds}
+        mine = {name: [one for one in plan.workers if one.offer == offer] for name, plan in own.items()}
+        alone = {name: mine[name][0] for name in own if name in names and hardware in wish.slices[name]}
+        workers += (one for name in own if name in names - alone.keys() for one in mine[name])
+        for holds, count in kinds:
+            if not holds.keys() <= alone.keys():
+                continue
             workers.append(_machine(offer, holds, count, alone, {one.id for one in workers}))
-            mine = iter(workers[-1].loads)
+            seats = iter(workers[-1].loads)
             for name, many in holds.items():
                 before = to.setdefault(alone[name].loads[0].id, [])
-                before += [(next(mine).id, count / counts[name]) for _ in range(many)]
+                before += [(next(seats).id, count / taken[name][offer]) for _ in range(many)]
     cost = Promise(quantity="cost_per_hour", relation="=", value=_cost(wish, workers), model="no-queueing")
     kept = tuple(one for plan in own.values() for one in plan.promises if one.app is not None)
     routing = {name: tuple(_route(one, to) for one in plan.routing[name]) for name, plan in own.items()}
@@ -189,7 +274,7 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: 
         "valid": Valid(rate_qps={name: span for plan in own.values() for name, span in plan.valid.rate_qps.items()}),
         "workers": tuple(workers),
         "routing": routing,
-        "dispatch": {name: rule for plan in own.values() for name, rule in plan.dispatch.items()},
+        "dispatch": {name: _rule(rule, to) for plan in own.values() for name, rule in plan.dispatch.items()},
         "tables": {name: table for plan in own.values() for name, table in plan.tables.items()},
         "promises": (*kept, cost),
         "warnings": tuple(dict.fromkeys(one for plan in own.values() for one in plan.warnings)),
@@ -198,20 +283,29 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], slices: Offered, machines: 
 
 
 def _machine(offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker], taken: Set[str]) -> Worker:
-    """So many machines of an offer that hold so many instances of each pool; they are named by what they hold."""
+    """So many machines of an offer that hold so many instances of each application, and are named by that."""
     stem, said = "-".join(f"{name}{many}" for name, many in holds.items()), repr(sorted(holds.items()))
     short = f"{sha256(said.encode()).hexdigest()[:8]}-{offer}"
     name = short if len(stem) > NAME or f"{stem}-{offer}" in taken else f"{stem}-{offer}"
     seats = (load for app, many in holds.items() for load in alone[app].loads * many)
     loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in enumerate(seats, start=1))
-    queue = "per-load" if len(loads) > 1 else "shared"
-    return next(iter(alone.values())).model_copy(update={"id": name, "count": count, "queue": queue, "loads": loads})
+    first = next(iter(alone.values()))
+    queue = "per-load" if len(loads) > 1 else first.queue
+    return first.model_copy(update={"id": name, "count": count, "queue": queue, "loads": loads})
 
 
 def _route(route: Route, to: Mapping[str, Sequence[tuple[str, float]]]) -> Route:
     """The same shares to the loads on machines."""
     shares = {one: share * part for load, share in route.to.items() for one, part in to.get(load, [(load, 1.0)])}
     return route.model_copy(update={"to": shares})
+
+
+def _rule(rule: Dispatch, to: Mapping[str, Sequence[tuple[str, float]]]) -> Dispatch:
+    """The same rule, with the limits of loads as those of the loads on machines."""
+    if not isinstance(rule, LeastWorkDispatch):
+        return rule
+    limit = {one: most for load, most in rule.limit.items() for one, _ in to.get(load, [(load, 1.0)])}
+    return rule.model_copy(update={"limit": limit})
 
 
 def _cost(wish: Wish, workers: Sequence[Worker]) -> float:

@@ -26,7 +26,7 @@ TRIES = 4
 FEW_PAIRS = 72
 """Up to so many applications and periods programs over whole menus are asked, too."""
 FEW_TOGETHER = 24
-"""Up to so many of them are one program, where pools share machines."""
+"""Up to so many of them are one program, where slices share machines."""
 HOUR_GAP = 0.01
 """How near the cheapest each hour is looked for by itself, then."""
 POLISHES = 2
@@ -106,7 +106,7 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
 
 
 def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
-    """The same by all rows of its parts, where pools share machines: menus know few ways to fill one.
+    """The same by all rows of its parts, where slices share machines: menus know few ways to fill one.
 
     Where there are few applications and periods, in one program of all of them; else hour by hour, beside what is
     committed, of the offers that are used.

@@ -120,9 +120,9 @@ class Wish:
     rooms: Mapping[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
     """How many machines of a hardware do what its program says of one, by application and rate."""
     places: Mapping[str, int] = field(default_factory=dict)
-    """Places on one machine of each hardware that pools share."""
+    """Places on one machine of each hardware that is shared in slices."""
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """The pools that share, and of how many of their slices, each for one instance, such a machine is."""
+    """The applications that share, and of how many of their slices, each for one instance, such a machine is."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
 
@@ -170,6 +170,10 @@ class Wish:
         """How many of what an application takes one machine of each offer is."""
         own = self.slices.get(name, {})
         return tuple(own.get(offer.hardware, 1) for offer in self.offers)
+
+    def lost(self, name: str, situation: Situation) -> int:
+        """How many of what an application takes are lost at most with single machines: all slices of each of them."""
+        return situation.count * self.slices.get(name, {}).get(situation.hardware or "", 1)
 
     def on(self, hardware: str) -> NDArray[np.int64]:
         """The offers of a hardware."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,10 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
     rows = Rows.of(program(wish, mean_tpot=True, sacrifice=options.sacrifice, laws=slower), iterations=True)
     part.hardware = tuple(dict.fromkeys(kind.hardware for kind in wish.kinds))
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
+    kinds = Counter(kind.hardware for kind in wish.kinds)
+    single = [kind for kind in wish.kinds if kinds[kind.hardware] == 1]  # of several types no one part of a machine
+    part.needs = {kind.hardware: {**kind.run.needs, "gpu": float(kind.engine.gpus)} for kind in single}
+    part.alone = {kind.hardware: kind.instances for kind in single}
 
     m, entries = Builder("max", name="the rate of machines"), rows.matrix.tocoo()
     n = m.columns("n", [kind.name for kind in wish.kinds], unit="machines")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cases.exported import METHOD, a_day, commands_of, hosts, objects, of_kind, one_period
 
+import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes.exports import Scaling, export_folder
@@ -118,6 +119,60 @@ def test_a_server_that_makes_text_has_its_gpus_its_numbers_and_is_ready_once_it_
     assert said["model"]["ready"] == "/health"
     assert said["model"]["command"][2:] == ["org/m", "--port", "{port}", "--max-num-batched-tokens", "512"]
     assert of_kind(found, "HorizontalPodAutoscaler")["prod-w"]["minReplicas"] == 3
+    assert {"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3"} in pod["env"]
+
+
+def test_engines_of_two_applications_on_one_machine_are_a_pod_with_the_gpus_of_both(tmp_path: Path) -> None:
+    """As a fleet plans it: a load is an engine, one of four GPUs and one of two, on a node of eight."""
+    engine = {"pieces": [{"base_ms": 8.0, "token_ms": 0.05}], "kv_tokens": 100_000, "most_seqs": 64}
+    profile = {
+        "format": "hetplan/profile/1.3",
+        "hardware": {"t4": {"kind": "gpu", "provides": {"gpu": 8}}},
+        "offers": {"t4": {"hardware": "t4", "zone": "a", "price_per_hour": "1"}},
+        "tasks": {"chat": {}, "code": {}},
+        "engines": {"chat": {**engine, "tensor": 4}, "code": {**engine, "tensor": 2}},
+        "variants": {
+            name: {"task": name, "runs": [{"hardware": "t4", "engine": name}]} for name in ("chat", "code")
+        },
+    }  # fmt: skip
+    mix = {"axes": ["input_tokens", "output_tokens"], "bins": [[200, 50]], "share": [1]}
+    slo = {
+        "format": "hetplan/slo/1.2",
+        "horizon": {"period_s": 3600, "periods": 1},
+        "apps": {
+            name: {
+                "question": "llm", "runs": {"variants": [name]}, "demand": {"rate_qps": rate, "mix": mix},
+                "latency": [{"of": "ttft", "percentile": 95, "max_ms": 1500}],
+            }
+            for name, rate in (("chat", 30.0), ("code", 2.0))
+        },
+    }  # fmt: skip
+    plan = hp.solve(profile, slo, question="fleet", options={"size": "planned"}).require()
+    (worker,) = next(iter((plan.parts or {}).values())).workers
+    assert sorted(load.variant or "" for load in worker.loads) == ["chat", "code", "code"]  # a free place is filled
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    words = ["vllm", "serve", "org/{variant}", "--port", "{port}", "--tensor-parallel-size", "{tensor}"]
+    where = read_hosts({
+        **hosts().model_dump(mode="json", exclude={"models", "watch"}), "profiles": [str(tmp_path / "profile.json")],
+        "models": [{"kind": "openai", "command": words, "ready": "/health"}],
+    })  # fmt: skip
+    found = [
+        json.loads(text) for text in export_folder(plan, where, version="1.32").files["objects.yaml"].split("---\n")[1:]
+    ]
+    (pod,) = [
+        one["spec"]["template"]["spec"]["containers"][0]
+        for one in found
+        if one["kind"] == "Deployment" and "vllm" not in one["metadata"]["name"] and "t4" in one["metadata"]["name"]
+    ]
+    assert pod["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert {"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3,4,5,6,7"} in pod["env"]
+    config = next(
+        text for one in found if one["kind"] == "ConfigMap" for text in one["data"].values() if "vllm" in text
+    )
+    loads = json.loads(config)["unit"]["loads"]
+    assert sorted((one["app"], one["model"]["command"][-1], one["instances"]) for one in loads) == [
+        ("chat", "4", 1), ("code", "2", 1), ("code", "2", 1),
+    ]  # fmt: skip
 
 
 FOLDER = Path(os.environ.get("HETPLAN_KUBERNETES", "/nowhere"))

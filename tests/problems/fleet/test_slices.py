@@ -184,6 +184,35 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     assert min(found.value for one in day.failures for found in one.after.values()) > 0.95
 
 
+def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> None:
+    """Of two halves each, any card may be full of one pool: three cards of both; apart two cards each."""
+    files = _files({"faces": [40.0], "plates": [40.0]}, zones="a", survive={"hosts": 1, "keep": 1.0})
+    apart = _solved(files, share=False, levers=False).require()
+    plan = _solved(files, levers=False).require()
+    assert apart.bill is not None
+    assert plan.bill is not None
+    assert (apart.bill.cost_per_hour, plan.bill.cost_per_hour) == (pytest.approx(4.0), pytest.approx(3.0))
+    assert (plan.claims[0].scope, plan.claims[0].vouched) == ("restriction", "claimed")
+    for one in (apart, plan):
+        assert hp.verify(one, *files).ok
+        (failure,) = play_day(one, load_inputs(*files), HowPlayed(seeds=1, queries=4e3)).failures
+        assert min(found.value for found in failure.after.values()) > 0.95
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
+    chance = random.Random(300 + seed)
+    names = "abcd"[: chance.randint(2, 4)]
+    rates = {name: [chance.choice([5.0, 40.0, 90.0])] for name in names}
+    limits: Json = {"survive": {"hosts": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "keep": 0.7}}
+    files = _files(rates, chance.choice([0.5, 0.25]), "ab", **limits)
+    own, plan = (_solved(files, share=share, levers=False).require() for share in (False, True))
+    assert own.bill is not None
+    assert plan.bill is not None
+    assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9
+    assert hp.verify(plan, *files).ok
+
+
 def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> None:
     files = _files({"faces": [40.0, 0.0, 20.0], "plates": [20.0, 10.0, 0.0]})
     plan = _solved(files, size="auto").require()
@@ -194,16 +223,8 @@ def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> N
     assert min(found.value for found in day.in_time.values()) > 0.95
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda slo: slo["limits"].update(moves=9),
-        lambda slo: slo["limits"].update(survive={"hosts": 1, "keep": 0.5}),
-    ],
-)
-def test_nothing_is_shared_beside(change: Callable[[Json], None]) -> None:
-    profile, slo = _files(TWO)
-    change(slo)
+def test_nothing_is_shared_beside_limits_on_moves() -> None:
+    profile, slo = _files(TWO, moves=9)
     own, plan = (_solved((profile, slo), share=share, levers=False).require() for share in (False, True))
     assert own.parts == plan.parts
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
