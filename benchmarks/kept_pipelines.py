@@ -1,6 +1,6 @@
 """Random pipelines by which the default size is judged: does its plan keep the wish, and how good is it?
 
-    python benchmarks/kept_pipelines.py [--cases 20] [--first 1] [--full | --wide | --nodes] [--json]
+    python benchmarks/kept_pipelines.py [--cases 20] [--first 1] [--full | --wide | --nodes] [--every 3] [--json]
 
 Each case is a random tree of one to four steps, on one to twenty servers of one or two types, with a deadline of 2 to 5
 times the fastest way through, Poisson or in bursts (MMPP), at 20 to 70% of what the whole stock carries in half of the
@@ -301,11 +301,12 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--no-neighbours", action="store_true")
+    parser.add_argument("--every", type=int, default=1, help="of the neighbours, look at every such one: sooner")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--wide", action="store_true")
     parser.add_argument("--nodes", action="store_true")
     given = parser.parse_args()
-    rows, neighbours = [], () if given.no_neighbours else NEIGHBOURS
+    rows, neighbours = [], () if given.no_neighbours else NEIGHBOURS[given.every // 2 :: given.every]
     make = wide if given.wide else nodes if given.nodes else pipeline if given.full else fair
     for case in range(given.first, given.first + given.cases):
         rows.append(judged(case, neighbours=neighbours, make=make))

@@ -5,7 +5,9 @@ servers, whatever its size: `spare`, inside the program. `estimated` takes a num
 nothing. `auto` looks for the least that is: each is planned and played for a counted number of queries. A plan is good
 when it uses no more than `CHOSEN_AT` of what may be late: a choice is biased towards luck. The best plan seen is
 confirmed by fresh seeds; more room is not always better, so none is thrown away that was good. Where no such number
-does, an equal share of all capacity (`headroom`) is tried. `simulated` looks closer, at more queries, and tries both.
+does, or where it is a whole server or more, an equal share of all capacity (`headroom`) is tried. Where no step between
+too little room and more than there is a plan for was good, the most that there is a plan for is looked for without
+playing. `simulated` looks closer, at more queries, and tries both.
 Nothing is timed: the same inputs give the same plan.
 """
 
@@ -385,9 +387,10 @@ class _Search:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:
             ended = "more room was not tried" if not self.may_go_on else "more room leaves no plan, or does not help"
+            unsure = ", and fresh seeds do not confirm that" if nearest.played.worst <= 1.0 else ""
             why = (
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what is "
-                f"allowed, even with {nearest.room}; {ended}"
+                f"allowed{unsure}, even with {nearest.room}; {ended}"
             )
         apps, rates = self.p.inputs.slo.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app))]
