@@ -301,7 +301,7 @@ class _Search:
         tried = (one.room.of(kind) for one in self.seen if one.room.divisor == self.least.divisor)
         low, high, made = max(tried, default=self.least.of(kind)), min(self.beyond[kind], self._most(kind)), None
         while high - low > max(NEAREST * high, self.effort.headroom) and self.ask.remaining > 0:
-            middle = round((max(low, steps[0]) * high) ** 0.5, 4)
+            middle = round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
             room = replace(self.least, **{kind: middle})
             found = _made(self.p, self.ask, self.way, room, tight=True)
             if isinstance(found, Draft):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import hetplan as hp
-from benchmarks.kept_pipelines import pipeline
+from benchmarks.kept_pipelines import fair, pipeline
 from hetplan.planner.contract import Event
 
 MOST = 1000
@@ -29,6 +29,20 @@ def test_a_pipeline_that_has_a_plan_with_more_room_and_none_with_less_is_answere
     assert not ends.is_set(), "it asks for ever"
     assert outcome.exit_code == 0
     assert "simulated" in seen
+
+
+def test_a_pipeline_that_has_no_plan_with_the_least_room_is_answered() -> None:
+    ends, seen = threading.Event(), list[str]()
+
+    def note(event: Event) -> None:
+        seen.append(event.what)
+        if len(seen) > MOST:
+            ends.set()
+
+    options = {"slo_divisor": 1.8}
+    outcome = hp.solve(*fair(208), options=options, on_event=note, limits=hp.Limits(cancel=ends))
+    assert not ends.is_set(), "it asks for ever"
+    assert outcome.exit_code == 3
 
 
 def test_the_most_room_that_there_is_a_plan_for_is_looked_for() -> None:
