@@ -62,6 +62,7 @@ def test_of_random_cases_that_vary_more_what_is_handed_out_is_kept():
 def test_a_plan_is_nearly_as_good_as_the_best_that_a_search_over_neighbours_finds(case):
     row = judged(case)
     assert row.best is not None
+    assert row.quality is not None
     assert row.quality >= row.best - 0.02
 
 
