@@ -22,7 +22,7 @@ from typing import Any
 
 from hetplan.errors import HetplanError, InputError
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Event, OnEvent, Options
 from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
@@ -210,18 +210,22 @@ def tried(outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again
         cancel = ask.limits.cancel
         return ask.remaining > 0 and not (cancel is not None and cancel.is_set())
 
-    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left)
+    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note)
     return replace(outcome, repairs=trials.kept(outcome.repairs))
 
 
 @dataclass
 class Trials:
-    """Tries repairs of one question: `ask` answers it for other inputs and options, while `left` holds."""
+    """Tries repairs of one question: `ask` answers it for other inputs and options, while `left` holds.
+
+    `note` is told of each trial before it begins: it may take as long as the question itself.
+    """
 
     inputs: Inputs
     options: Mapping[str, Any]
     ask: Callable[[Inputs, Mapping[str, Any]], Outcome]
     left: Callable[[], bool] = lambda: True
+    note: OnEvent = lambda _: None
     count: int = field(default=0, init=False)
 
     def kept(self, repairs: Sequence[Repair]) -> tuple[Repair, ...]:
@@ -237,7 +241,9 @@ class Trials:
                 untried.append(replace(repair, text=repair.text + UNTRIED))
                 continue
             done = self._nudged(repair, edits, given)
-            if done is None:
+            if done is None and not self.left():
+                untried.append(replace(repair, text=repair.text + UNTRIED))  # stopped before it was told
+            elif done is None:
                 failed.append(next(_moved(edits, given, up=repair.verb == "raise")))
             else:
                 found.append(done)
@@ -279,6 +285,8 @@ class Trials:
     def _tried(self, edits: Sequence[Edit], given: Documents) -> tuple[Repair, ...] | None:
         """None where a plan is found with these edits; else what is said to help then."""
         self.count += 1
+        words = _all_said(edits[:1], given) + (f", and {len(edits) - 1} more" if len(edits) > 1 else "")
+        self.note(Event("repairs", f"trial {self.count} of at most {MOST_TRIALS} of what may help: {words}"))
         try:
             changed, inputs = edited(given, edits), self.inputs
             if any(edit.file == "slo" for edit in edits):

@@ -3,7 +3,8 @@
 import pytest
 
 import hetplan as hp
-from benchmarks.kept_pipelines import judged, lost_by, nodes, pipeline, wide, worth
+from benchmarks.kept_pipelines import fair, judged, length_s, lost_by, nodes, pipeline, wide, worth
+from benchmarks.pipelines_by_hand import carried_qps, dealt_by_hand
 from hetplan.planner.repairs import documents, edited
 
 FEW = (1, 3, 5, 15)
@@ -13,6 +14,23 @@ FEW = (1, 3, 5, 15)
 def test_a_case_is_the_same_each_time_and_cases_differ():
     assert pipeline(7) == pipeline(7)
     assert pipeline(7) != pipeline(8)
+
+
+def test_a_fair_case_asks_for_what_the_stock_carries_in_time():
+    assert fair(7) == fair(7)
+    for case in range(300, 330):
+        asked = fair(case)[1]["apps"]["x"]["demand"]["rate_qps"]
+        assert 0.19 * carried_qps(pipeline(case)) <= asked <= 0.71 * carried_qps(pipeline(case))
+
+
+def test_a_hand_keeps_the_wish_where_there_is_a_plan_and_nothing_is_dealt_where_there_is_no_stock():
+    """Of 213 and 216 the planner once said that they had no plan."""
+    files = pipeline(216)
+    hand = dealt_by_hand(files, length_s=length_s(files))
+    assert hand is not None
+    assert lost_by(hand.plan, files) <= 0.01
+    files[1]["limits"]["instances"] = {"g": [0, 1]}
+    assert dealt_by_hand(files, length_s=1.0) is None
 
 
 @pytest.mark.quick_cases(2)
@@ -44,6 +62,7 @@ def test_of_random_cases_that_vary_more_what_is_handed_out_is_kept():
 def test_a_plan_is_nearly_as_good_as_the_best_that_a_search_over_neighbours_finds(case):
     row = judged(case)
     assert row.best is not None
+    assert row.quality is not None
     assert row.quality >= row.best - 0.02
 
 

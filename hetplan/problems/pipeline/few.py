@@ -51,8 +51,12 @@ class _Choice:
         return variant_form("few levels", some, self.trees, self.problem.wish.fleet, asked)
 
 
-def by_few_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
-    """The best plan with one latency level per step; None where there are too many choices to answer."""
+def by_few_levels(problem: Pipelines, ask: Ask, *, tight: bool = False) -> Solved | Infeasible | None:
+    """The best plan with one latency level per step; None where there are too many choices to answer.
+
+    `tight` asks of what could carry most whether it has a plan, however good the others would be: so it is of a room
+    that few choices leave.
+    """
     goals = problem.levels
     chosen = _chosen(problem)
     if not chosen or goals[0] != "quality":
@@ -66,18 +70,32 @@ def by_few_levels(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
         return NONE
     best = sum(tree.weight * best_quality(fast, prefixes(fast))[0]
                for tree, fast in ((tree, merged(tree)) for tree in problem.served))  # fmt: skip
-    worth = [n for value, n in order if -value >= best - KEPT]
+    worth = [] if tight else [n for value, n in order if -value >= best - KEPT]
     found = [one for n in worth[:SOLVED] if (one := _at_the_best(problem, ask, chosen[n])) is not None]
     if found:
         return min(found, key=lambda one: one.servers)
     reached: Solved | None = None
-    for value, n in order[:SOLVED]:
+    for value, n in [] if tight else order[:SOLVED]:
         if reached is not None and -value <= reached.quality + KEPT:
             break
         made = _at_most(problem, ask, chosen[n])
         if made is not None and (reached is None or made.quality > reached.quality + KEPT):
             reached = made
+    left = [n for _, n in (order if tight else order[SOLVED:])]
+    if reached is None and left:
+        reached = _of_most(problem, ask, [chosen[n] for n in left])
     return NONE if reached is None else reached
+
+
+def _of_most(problem: Pipelines, ask: Ask, chosen: Sequence[_Choice]) -> Solved | None:
+    """A plan of one of the choices that could carry most: whole servers may be too many for what is best in parts."""
+    most = ask.all(
+        [one.write(one.forest, problem.asked("rate", whole=False)).form for one in chosen],
+        about="choices of latency levels, most that servers in parts could carry",
+    )
+    ranked = sorted((-one.value, n) for n, one in enumerate(most) if one.value is not None)
+    made = (_at_most(problem, ask, chosen[n]) for _, n in ranked[:SOLVED])
+    return next((one for one in made if one is not None), None)
 
 
 def _chosen(problem: Pipelines) -> list[_Choice] | None:

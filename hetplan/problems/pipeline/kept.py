@@ -5,7 +5,9 @@ servers, whatever its size: `spare`, inside the program. `estimated` takes a num
 nothing. `auto` looks for the least that is: each is planned and played for a counted number of queries. A plan is good
 when it uses no more than `CHOSEN_AT` of what may be late: a choice is biased towards luck. The best plan seen is
 confirmed by fresh seeds; more room is not always better, so none is thrown away that was good. Where no such number
-does, an equal share of all capacity (`headroom`) is tried. `simulated` looks closer, at more queries, and tries both.
+does, or where it is a whole server or more, an equal share of all capacity (`headroom`) is tried. Where no step between
+too little room and more than there is a plan for was good, the most that there is a plan for is looked for without
+playing. `simulated` looks closer, at more queries, and tries both.
 Nothing is timed: the same inputs give the same plan.
 """
 
@@ -42,6 +44,10 @@ DIVISORS = (1.8, 1.4, 1.15)
 with nearly idle servers, where the deadline is tight."""
 MOST_QUERIES = 10
 """Of several applications the busiest is played for no more than so many times the queries that are counted."""
+CYCLES = 40.0
+"""A play is as long as a process of arrivals takes to go so often through its states,"""
+LONGEST_CYCLES = 4
+"""or has so many times the queries that are counted, whichever is shorter."""
 CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
 HOPELESS = 2.5
@@ -51,8 +57,12 @@ FAR = 10.0
 LATE = 100
 """In a play, at least so many queries may be late: where fewer may be, more are played, up to `LONGEST` times."""
 LONGEST = 10
-IN_VAIN = 2
-"""So often the step between too little room and more than there is a plan for is halved."""
+HALF = 0.5
+"""The share of capacity that is tried beside spare servers that are enough: less of it, then, by halves."""
+LARGE = 0.9
+"""That is worth it where each group keeps so many servers free, or more: whole ones fit small groups badly."""
+NEAREST = 0.05
+"""In parts of it, so near the most room that there is a plan for is looked for without a play."""
 CONSTANT = "service times that do not vary: tables without std"
 """What a promise by simulation rests on where no spread was measured."""
 
@@ -74,7 +84,9 @@ class _Effort:
 
 
 EFFORTS = {
-    "auto": _Effort((1, 10_000), (2, 30_000), ((5, 10_000), (5, 30_000)), 0.06, 0.025, enough=0.4, both=False),
+    "auto": _Effort(
+        (1, 10_000), (2, 30_000), ((5, 10_000), (5, 30_000), (5, 90_000)), 0.06, 0.025, enough=0.4, both=False
+    ),
     "simulated": _Effort((1, 10_000), (2, 60_000), ((5, 100_000),), 0.02, 0.01, enough=1.0, both=True),
 }
 
@@ -186,10 +198,14 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
     return p.wish.fleet.budget is not None and cost > p.wish.fleet.budget * (1.0 + 1e-9)
 
 
-def _made(p: Pipelines, ask: Ask, way: Way, room: _Room) -> Draft | Infeasible:
+def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False) -> Draft | Infeasible:
     """The plan that keeps this room: by few latency levels where these answer, else by the formulation."""
     roomy = room.given_to(p)
-    found = by_few_levels(roomy, ask) if p.formulation in ("config", "paper") and not roomy.wish.joins else None
+    found = (
+        by_few_levels(roomy, ask, tight=tight)
+        if p.formulation in ("config", "paper") and not roomy.wish.joins
+        else None
+    )
     if isinstance(found, Infeasible):
         return found
     made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
@@ -223,7 +239,8 @@ class _Search:
             self.least = replace(self.least, divisor=divisor)
             self.beyond = {"spare": inf, "headroom": 1.0}
             for kind in kinds:
-                if not any(one.good and one.room.divisor == divisor for one in self.seen) or self.effort.both:
+                good = [one.room.spare for one in self.seen if one.good and one.room.divisor == divisor]
+                if not good or self.effort.both or min(good) >= LARGE:
                     self._along(kind)
             if self.best is not None and _in_large(self.p):
                 break
@@ -247,30 +264,56 @@ class _Search:
         return min((one for one in self.seen if one.good), key=lambda one: one.rank, default=None)
 
     def _along(self, kind: Kind) -> None:
-        """More and more room of one kind until a plan is good, then halves between too little and enough."""
+        """More and more room of one kind until a plan is good, then halves between too little and enough.
+
+        Where no plan is good so far, the most room that there is a plan for says whether a smaller step is worth it.
+        """
         steps, width = (SPARES, self.effort.spare) if kind == "spare" else (HEADROOMS, self.effort.headroom)
         least = self.least.of(kind)
         of_kind: list[_Seen] = []
-        left = [step for step in steps if step > least]
+        if not self.seen or (self.best is not None and kind == "spare") or self.effort.both:
+            left = [step for step in steps if step > least]
+        else:
+            left = [HALF] if self.best is not None and least < HALF < self.beyond[kind] else []
         while left and self.may_go_on and left[0] < self.beyond[kind] and not any(one.good for one in of_kind):
             of_kind += self._of_kind(kind, left[0])
             # Far from enough, every other step is passed over: halves come back to it.
             far = bool(of_kind) and of_kind[-1].played.worst > FAR
             left = left[2:] if far and len(left) > 2 else left[1:]
-        in_vain = 0
-        while self.may_go_on and in_vain < IN_VAIN:
-            good = min((one.room.of(kind) for one in of_kind if one.good), default=None)
-            high = self.beyond[kind] if good is None else good
-            low = max((one.room.of(kind) for one in of_kind if one.room.of(kind) < high), default=least)
+        if not any(one.good for one in of_kind) and self.may_go_on and (kind == "spare" or self.best is None):
+            of_kind += self._roomiest(kind)
+        while self.may_go_on:
             best = min((one for one in of_kind if one.good), key=lambda one: one.rank, default=None)
-            near = best is not None and self.effort.enough < best.played.worst
-            if near or high == inf or high - low <= width + 1e-9:
+            if best is None or self.effort.enough < best.played.worst:
+                return
+            high = min(one.room.of(kind) for one in of_kind if one.good)
+            low = max((one.room.of(kind) for one in of_kind if one.room.of(kind) < high), default=least)
+            if high - low <= width + 1e-9:
                 return
             more = self._of_kind(kind, round((low + high) / 2, 4))
-            if good is not None and not more:
+            if not more:
                 return  # less than what is enough has no plan at all: asked again, it would have none either
             of_kind += more
-            in_vain += good is None
+
+    def _roomiest(self, kind: Kind) -> list[_Seen]:
+        """The plan with the most room of one kind, found without a play; nothing where it was played already."""
+        steps = SPARES if kind == "spare" else HEADROOMS
+        tried = (one.room.of(kind) for one in self.seen if one.room.divisor == self.least.divisor)
+        low, high, made = max(tried, default=self.least.of(kind)), min(self.beyond[kind], self._most(kind)), None
+        while high - low > max(NEAREST * high, self.effort.headroom) and self.ask.remaining > 0:
+            middle = round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
+            room = replace(self.least, **{kind: middle})
+            found = _made(self.p, self.ask, self.way, room, tight=True)
+            if isinstance(found, Draft):
+                low, made = middle, found
+            else:
+                high = self.beyond[kind] = middle
+        return [] if made is None else [self._played(replace(self.least, **{kind: low}), made)]
+
+    def _most(self, kind: Kind) -> float:
+        """More than this no plan can keep free: of spare servers an equal part for each step."""
+        steps = sum(len(tree.tasks) for tree in self.p.asked_for)
+        return min(float(self.p.wish.fleet.most.sum()) / steps, 2.0 * SPARES[-1]) if kind == "spare" else 1.0
 
     def _of_kind(self, kind: Kind, amount: float) -> list[_Seen]:
         seen = self._tried(replace(self.least, **{kind: amount}))
@@ -284,9 +327,9 @@ class _Search:
         return self._played(room, made) if isinstance(made, Draft) else None
 
     def _played(self, room: _Room, made: Draft) -> _Seen:
-        self.turns += 1
         made, seed = replace(made, searched=True), self.ask.limits.seed
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
+        self.turns += alike is None
         played = alike.played if alike is not None else _play(self.p, made, self.effort.first, seed=seed)
         if alike is None and played.worst <= HOPELESS:
             played = _play(self.p, made, self.effort.chosen, seed=seed)
@@ -344,9 +387,10 @@ class _Search:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:
             ended = "more room was not tried" if not self.may_go_on else "more room leaves no plan, or does not help"
+            unsure = ", and fresh seeds do not confirm that" if nearest.played.worst <= 1.0 else ""
             why = (
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what is "
-                f"allowed, even with {nearest.room}; {ended}"
+                f"allowed{unsure}, even with {nearest.room}; {ended}"
             )
         apps, rates = self.p.inputs.slo.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app))]
@@ -396,7 +440,10 @@ def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> Play
     rates = [tree.demand for tree in p.asked_for]
     strictest = min(late_share(p.inputs.slo.apps[tree.app]) for tree in p.asked_for)
     queries = round(queries * min(max(1.0, LATE / (10_000 * max(strictest, 1e-9))), LONGEST))
-    length_s = min(queries / min(rates), MOST_QUERIES * queries / sum(rates))
+    # A burst that comes seldom is seen, too.
+    cycle_s = max(sum(p.inputs.slo.apps[tree.app].demand.arrivals.stay_s or ()) for tree in p.asked_for)
+    longest_s = max(min(CYCLES * cycle_s, LONGEST_CYCLES * queries / sum(rates)), queries / min(rates))
+    length_s = min(longest_s, MOST_QUERIES * queries / sum(rates))
     plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
     report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=length_s)
     return together(

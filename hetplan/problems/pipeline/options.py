@@ -46,7 +46,7 @@ class PipelineOptions(Options):
         description="servers that every group in use keeps free, in parts of one: room to wait",
     )
     size: Size = Field(default="auto", description=SIZE)
-    evaluations: int = Field(default=12, ge=1, le=50, description="most plans simulated (sizes auto and simulated)")
+    evaluations: int = Field(default=20, ge=1, le=50, description="most plans simulated (sizes auto and simulated)")
     routing: Literal["path-shares", "node", "most-accurate-first"] = Field(
         default="path-shares",
         description="shares per path so far; per step (only where a check shows that it keeps the plan); or the "

@@ -1,4 +1,4 @@
-"""The search for room ends where less than enough has no plan at all: it asked for the same room for ever."""
+"""The search for room ends where less than enough has no plan, and finds what whole servers leave room for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import hetplan as hp
-from benchmarks.kept_pipelines import pipeline
+from benchmarks.kept_pipelines import fair, pipeline
 from hetplan.planner.contract import Event
 
 MOST = 1000
@@ -29,3 +29,28 @@ def test_a_pipeline_that_has_a_plan_with_more_room_and_none_with_less_is_answere
     assert not ends.is_set(), "it asks for ever"
     assert outcome.exit_code == 0
     assert "simulated" in seen
+
+
+def test_a_pipeline_that_has_no_plan_with_the_least_room_is_answered() -> None:
+    ends, seen = threading.Event(), list[str]()
+
+    def note(event: Event) -> None:
+        seen.append(event.what)
+        if len(seen) > MOST:
+            ends.set()
+
+    options = {"slo_divisor": 1.8}
+    outcome = hp.solve(*fair(208), options=options, on_event=note, limits=hp.Limits(cancel=ends))
+    assert not ends.is_set(), "it asks for ever"
+    assert outcome.exit_code == 3
+
+
+def test_the_most_room_that_there_is_a_plan_for_is_looked_for() -> None:
+    """Three servers for two steps: no step between too little room and none was near enough to what is enough."""
+    assert hp.solve(*pipeline(216), options={"slo_divisor": 1.4, "evaluations": 6}).exit_code == 0
+
+
+def test_a_share_of_capacity_is_tried_beside_many_spare_servers() -> None:
+    """With 2.8 servers free in each group it is .886."""
+    plan = hp.solve(*pipeline(206), options={"slo_divisor": 1.8}).require()
+    assert next(one.value for one in plan.promises if one.quantity == "quality") > 0.91
