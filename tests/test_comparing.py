@@ -191,6 +191,7 @@ def test_a_plan_with_periods_is_played_hour_by_hour_and_costs_its_bill(fleet: tu
     assert early.best is None, "the machines of its first hour are too few"
 
 
+@pytest.mark.slow
 def test_a_fleet_is_planned_anew_as_its_demand_is_seen(fleet: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plan, inputs = fleet
     monkeypatch.setattr(comparing, "MARGINS", ((1.0, 1.3), (0.5, 0.5)))
@@ -217,6 +218,7 @@ def test_beside_a_plan_with_periods_others_rent_by_the_hour(fleet: tuple[Any, An
     assert money["perfect foresight"] < 3.0, "which may rent a spot machine, by the hour"
 
 
+@pytest.mark.slow
 def test_text_is_compared_with_machines_that_start_and_end_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [str(POOL.parent / "llm" / name) for name in ("profile.json", "slo.json")]
     plan = hp.solve(*files, options={"size": "planned"}).require()

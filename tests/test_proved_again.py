@@ -195,7 +195,7 @@ def test_verify_solves_anew_where_a_plan_says_that_it_has_no_room_for_a_proof(tm
     assert ended["forged", 0] == ended["forged", 1] == (6, {"refuted"})
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 def test_a_report_says_what_solving_anew_says() -> None:
     profile, slo = (EXAMPLES / one for one in FILES["pool"][:2])
     document = document_of("pool")

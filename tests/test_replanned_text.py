@@ -153,6 +153,7 @@ def fleet_wish() -> dict[str, Any]:
     return slo
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("only_text", [False, True])
 def test_a_fleet_with_text_is_planned_anew_as_one(only_text: bool) -> None:
     slo = fleet_wish()

@@ -222,6 +222,7 @@ def text() -> tuple[Plan, Any]:
     return plan, load_inputs(str(EXAMPLE / "profile.json"), slo)
 
 
+@pytest.mark.slow
 def test_text_is_played_within_its_day_as_the_plan_of_its_hour_is(text: tuple[Plan, Any]) -> None:
     plan, inputs = text
     how = HowPlayed(seeds=2, situations=("zone east lost",))

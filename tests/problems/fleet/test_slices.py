@@ -199,6 +199,7 @@ def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> No
         assert min(found.value for found in failure.after.values()) > 0.95
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     chance = random.Random(300 + seed)
@@ -247,6 +248,7 @@ def test_another_pool_takes_whole_cards_beside_those_that_share() -> None:
     }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", [*range(6), 41])
 def test_sharing_is_never_dearer_and_always_proved(seed: int) -> None:
     chance = random.Random(100 + seed)

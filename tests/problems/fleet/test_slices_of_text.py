@@ -164,6 +164,7 @@ def test_nodes_are_as_few_as_hold_the_fewest_engines_of_all(seed: int) -> None:
     assert plan.claims[0].bound <= nodes + 1e-9
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
     chance = random.Random(200 + seed)

@@ -87,6 +87,7 @@ def test_rerouting_needs_a_plan():
         fluid(*depth_3(100), formulation="reroute")
 
 
+@pytest.mark.slow
 def test_through_the_planner():
     profile, slo = depth_3(110)
     planner = hp.Planner(profile)

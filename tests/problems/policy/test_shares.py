@@ -52,7 +52,7 @@ def solved(made: Files) -> hp.Plan:
     return outcome.plan
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("balancing", ["round_robin", "shortest_queue"])
 def test_unlike_workers_get_the_queries_that_their_tables_are_for(balancing: str) -> None:
     made = files({"fast": 1.0, "slow": 3.0}, {"fast": 3, "slow": 3}, 400.0, balancing=balancing)
@@ -66,6 +66,7 @@ def test_unlike_workers_get_the_queries_that_their_tables_are_for(balancing: str
     assert hp.verify(plan, *made).ok
 
 
+@pytest.mark.slow
 def test_verify_refuses_unlike_workers_that_get_equal_shares() -> None:
     made = files({"fast": 1.0, "slow": 3.0}, {"fast": 3, "slow": 3}, 400.0)
     plan = solved(made)

@@ -191,6 +191,7 @@ def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
     assert "so the limit of 1% may not be kept" in outcome.why[0]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("seed", "cost"), [(3003, 8.442), (3025, 1.32)])
 def test_a_cheaper_pool_that_looked_too_near_may_still_be_confirmed(seed: int, cost: float) -> None:
     """By few queries .86 and .90 of what may be late: not chosen at once, and kept by more (9.38 and 1.61 before)."""
