@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import product
 from typing import Any
 
@@ -37,7 +38,7 @@ from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
 from hetplan.serving.strictest import strictest
 
-__all__ = ["Asked", "AtCapacities", "Cone", "Table", "named_apart"]
+__all__ = ["Asked", "AtCapacities", "Cone", "Table", "named_apart", "short_name"]
 
 Solve = Callable[..., Any]
 """`hetplan.front_door.plan_for`, handed in."""
@@ -46,6 +47,8 @@ AtCapacities = Callable[..., Callable[[Sequence[float]], tuple[float, NDArray[np
 
 SAME = 1e-9
 MOST = 10_000
+MOST_LETTERS = 50
+"""So long are names of workers at most, before numbers are added."""
 
 OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
     "pipeline": (Objective(min="cost"),),
@@ -342,12 +345,21 @@ def _below(one: Sequence[int], other: Sequence[int]) -> bool:
     return all(a <= b for a, b in zip(one, other, strict=True))
 
 
+def short_name(name: str) -> str:
+    """A name of workers that leaves room for numbers in an id: what is cut off stays in it as some digits.
+
+    >>> short_name("chat-node-a"), len(short_name("a" * 80)), short_name("a" * 80) == short_name("a" * 81)
+    ('chat-node-a', 50, False)
+    """
+    return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
 def named_apart(plan: Plan, whose: str, rates: Mapping[str, float]) -> PlanPart:
     """A question's plan as a part: workers named by `whose` they are and offer, so that all periods name them alike."""
     names, groups = dict[str, str](), dict[str, str]()
     workers, used = [], dict[str, int]()
     for worker in plan.workers:
-        stem = f"{whose}-{worker.offer or worker.hardware}"[:50]
+        stem = short_name(f"{whose}-{worker.offer or worker.hardware}")
         used[stem] = used.get(stem, 0) + 1
         own = stem if used[stem] == 1 else f"{stem}-{used[stem]}"
         groups[worker.id] = own

@@ -38,7 +38,7 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
-from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, zones_of
+from hetplan.simulator.day_text import Change, DayText, Stood, owners, promised_of_text, running, zones_of
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
 from hetplan.simulator.following import Names, scheduled
@@ -162,6 +162,8 @@ class _Day:
         """The offer that a group's machines are rented under."""
         self.held: dict[str, tuple[str, ...]] = {}
         """The variants that they hold."""
+        self.owners: dict[str, tuple[str, ...]] = {}
+        """The applications whose loads they have."""
         self.text = DayText(plan, inputs, how.seed)
         self.texts = {name: tuple(part.rate_qps) for name, part in self.text.parts.items()}
         """Parts that make text, each with its applications."""
@@ -193,9 +195,11 @@ class _Day:
         system = planned_systems(single, inputs_of_part(self.inputs, part.rate_qps), noise=self.how.noise)[0].system
         offers = {worker.id: worker.offer or worker.hardware for worker in single.workers}
         loads = {worker.id: tuple(sorted(load.variant or "" for load in worker.loads)) for worker in single.workers}
+        whose = {worker.id: owners(part, worker) for worker in single.workers}
         named = self.names.named(system, labels=offers)
         for old, new in zip(system.groups, named.groups, strict=True):
             self.offer[new.id], self.held[new.id] = offers[old.id], loads[old.id]
+            self.owners[new.id] = whose[old.id]
         return named
 
     def _state(self, number: int, down: Down = ()) -> _State:
@@ -253,18 +257,15 @@ class _Day:
                 has[app, worker.offer or ""] += worker.count
         for name in self.plan.periods[0].parts or ():
             for group in self._of_part(name).groups if name not in self.texts else ():
-                key = (next(iter((self.plan.parts or {})[name].rate_qps)), self.offer[group.id])
-                kept = min(has[key], group.count)
-                has[key] -= kept
+                kept = running(has, self.owners[group.id], self.offer[group.id], group.count)
                 if kept < group.count:
                     found[group.id] = (group.ready_ms / 1000.0, group.count - kept)
-            for worker_id, (offer, count) in self.text.machines(name).items() if name in self.texts else ():
-                kept = min(has[self.texts[name][0], offer], count)
-                has[self.texts[name][0], offer] -= kept
-                if kept < count:
-                    known = self.inputs.profile.offers.get(offer)
+            for worker in self.text.parts[name].workers if name in self.texts else ():
+                offer, known = worker.offer or worker.hardware, self.inputs.profile.offers.get(worker.offer or "")
+                kept = running(has, owners(self.text.parts[name], worker), offer, worker.count)
+                if kept < worker.count:
                     ready_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
-                    found[f"{name}/{worker_id}"] = (ready_s, count - kept)
+                    found[f"{name}/{worker.id}"] = (ready_s, worker.count - kept)
         return found
 
     def _gone(self, machines: Counter[str], at_s: float) -> Down:

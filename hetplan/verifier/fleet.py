@@ -146,6 +146,10 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
         for name in (*(period.parts or ()), *(one for names in (period.failures or {}).values() for one in names)):
             if name not in fleet.parts:
                 yield Violation("unknown-reference", at, f"there is no part {name}")
+        known = (fleet.parts[name] for name in period.parts or () if name in fleet.parts)
+        named = Counter(one for part in known for one in {worker.id for worker in part.workers})
+        for one in (one for one, times in named.items() if times > 1):
+            yield Violation("duplicate-id", at, f"two parts have a worker {one}: what starts, and what stops?")
     for name, part in fleet.parts.items():
         if part.question not in CHECKS:
             yield Violation("unknown-reference", f"parts.{name}", f"no part may be of the question {part.question}")
@@ -200,10 +204,6 @@ def _unlike(fleet: Fleet, part: Part) -> Iterator[Violation]:
         if len(apps) > 1 and not by_parts:
             text = f"{', '.join(sorted(apps))} share it, and of {worker.hardware} parts do not say what fits"
             yield Violation(f"{part.question}-worker", f"workers.{worker.id}", text)
-        elif by_parts and any(load.instances != 1 for load in worker.loads):
-            yield Violation(
-                f"{part.question}-worker", f"workers.{worker.id}", "each load is one instance, with its part"
-            )
 
 
 def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:

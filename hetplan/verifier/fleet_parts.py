@@ -91,7 +91,8 @@ class Fleet:
         for part in (self.parts[name] for name in names):
             if part.question in IN_SLICES and sharing & part.rate_qps.keys():
                 for worker in part.workers:
-                    found[worker.offer or "", tuple(sorted(load.app or "" for load in worker.loads))] += worker.count
+                    whose = sorted(load.app or "" for load in worker.loads for _ in range(load.instances))
+                    found[worker.offer or "", tuple(whose)] += worker.count
         return found
 
     def price(self, offer: str) -> float:

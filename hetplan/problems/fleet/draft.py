@@ -111,13 +111,14 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
 
 
 def _about_the_bound(found: Found) -> str:
-    own = found.wish.slices
+    of = found.bounded or found.wish
+    own = of.slices
     whole = f"whole machines, shared by {', '.join(own)} alone" if own else "whole machines, none of them shared"
     note = (
         f"bound of {found.rounds} rounds of prices, without the costs of starting: {whole}, which stay with their "
         "application after a failure"
     )
-    note = f"{note}; {FULL}" if _counts_full(found.wish) else note
+    note = f"{note}; {FULL}" if _counts_full(of) else note
     sharers = ", ".join(found.may_share)
     return f"{note}; {sharers} may share machines, and count as free in it" if sharers else note
 
@@ -141,7 +142,7 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
             "relaxation",
             f"{note}; it leaves out waiting: the plan is for {', '.join(roomy)}, because queues need that",
         )
-    scope = "restriction" if _counts_full(found.wish) else scope
+    scope = "restriction" if _counts_full(found.bounded or found.wish) else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)

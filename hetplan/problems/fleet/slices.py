@@ -29,7 +29,7 @@ from hetplan.problems.fleet.search import is_over
 from hetplan.problems.fleet.ways import Found, Together, is_small, part_of, roomier, searched
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish
-from hetplan.problems.parts import Cone
+from hetplan.problems.parts import Cone, short_name
 from hetplan.problems.places import on_servers, places_for
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -84,7 +84,8 @@ def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) ->
     """The same, or the fleet in which nobody shares, where that costs less.
 
     Whole machines are found in steps, and text that is played is given the room that it is found to need on those that
-    were tried. So it is looked at where the bound does not show that it costs more.
+    were tried. So it is looked at where the bound does not show that it costs more. The bound stays one of fleets that
+    share: they might cost less than the one that was found.
     """
     cost = cost_of(best[0].wish, best[0].fleet)
     first = searched(wish, parts, ask, reckoned=False, settle=is_small(wish))
@@ -100,7 +101,8 @@ def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) ->
     apart = with_room(wish, answer, lambda: is_over(ask))
     if isinstance(apart, Infeasible) or cost_of(apart[0].wish, apart[0].fleet) >= cost:
         return best
-    return apart
+    found, own = apart
+    return replace(found, bound=min(found.bound, best[0].bound), bounded=best[0].wish), own
 
 
 def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Cone]:
@@ -253,6 +255,7 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
     """One part of all these applications, their slices on machines."""
     workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
     taken = {name: _of(held, name) for name in own}
+    others = {short_name(f"{app.name}-{offer}") for app in wish.apps for offer in wish.place}
     for offer, kinds in held.items():
         hardware, names = wish.offers[wish.place[offer]].hardware, {name for holds, _ in kinds for name in holds}
         mine = {name: [one for one in plan.workers if one.offer == offer] for name, plan in own.items()}
@@ -261,7 +264,7 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
         for holds, count in kinds:
             if not holds.keys() <= alone.keys():
                 continue
-            workers.append(_machine(offer, holds, count, alone, {one.id for one in workers}))
+            workers.append(_machine(offer, holds, count, alone, others | {one.id for one in workers}))
             seats = iter(workers[-1].loads)
             for name, many in holds.items():
                 before = to.setdefault(alone[name].loads[0].id, [])
@@ -283,10 +286,14 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
 
 
 def _machine(offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker], taken: Set[str]) -> Worker:
-    """So many machines of an offer that hold so many instances of each application, and are named by that."""
-    stem, said = "-".join(f"{name}{many}" for name, many in holds.items()), repr(sorted(holds.items()))
-    short = f"{sha256(said.encode()).hexdigest()[:8]}-{offer}"
-    name = short if len(stem) > NAME or f"{stem}-{offer}" in taken else f"{stem}-{offer}"
+    """So many machines of an offer that hold so many instances of each application, and are named by that.
+
+    Digits stand for what is held where that is long, or might be the name of others.
+    """
+    stem, said = "-".join(f"{name}{many}" for name, many in holds.items()), repr((sorted(holds.items()), offer))
+    name = f"{stem}-{offer}"
+    if len(stem) > NAME or any(app[-1].isdigit() for app in holds) or name != short_name(name) or name in taken:
+        name = short_name(f"{sha256(said.encode()).hexdigest()[:8]}-{offer}")
     seats = (load for app, many in holds.items() for load in alone[app].loads * many)
     loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in enumerate(seats, start=1))
     first = next(iter(alone.values()))

@@ -100,6 +100,8 @@ class Found:
     """Machines that applications share, by period: of each question that may."""
     may_share: tuple[str, ...] = ()
     """Applications that may: the bound, in which nobody shares, counts them as free."""
+    bounded: Wish | None = None
+    """The wish that the bound is of, where it is of more fleets than were searched for these machines."""
     after: Mapping[tuple[str, int, str], PlanPart] = field(default_factory=dict)
     """What runs after a failure where it is known already: by application, period and failure."""
     search: Search | None = field(default=None, repr=False, compare=False)

@@ -256,7 +256,7 @@ def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[tuple[str, str]
     for number, (worker, (app, offer)) in enumerate(owners(inputs)):
         if offer not in inputs.profile.offers or not app:
             why = "a fleet knows machines by their offer and the one application that they serve"
-            remedy = 'Write "offer" of the worker and "app" of its loads.'
+            remedy = 'Write "offer" of the worker and one "app" for all its loads: beside a state no machine is shared.'
             faults.found.append(Fault(inputs.files.get("state", "state.json"), f"$.workers[{number}]", "", why, remedy))
             continue
         found[app, offer] = found.get((app, offer), 0) + worker.count

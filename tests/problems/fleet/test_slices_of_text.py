@@ -19,7 +19,7 @@ from hetplan.problems.fleet import room
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
 from hetplan.profiles.plan_file import with_digest
-from hetplan.simulator.day import HowPlayed, play_day
+from hetplan.simulator.day import HowPlayed, _Day, play_day
 from hetplan.verifier.claims_again import Word
 
 Json = dict[str, Any]
@@ -218,7 +218,12 @@ def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.Monke
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
-    assert hp.verify(plan, *files).ok
+    shown = hp.verify(plan, *files)
+    assert shown.ok
+    assert [one.word for one in shown.claims] == [Word.PROVED]
+    assert plan.claims[0].bound is not None
+    assert plan.claims[0].bound <= 1.0 + 1e-9, "one node of both is not shown to be too little"
+    assert "shared by chat, code alone" in (plan.claims[0].note or "")
 
 
 def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> None:
@@ -283,6 +288,58 @@ def test_pools_share_with_pools_and_text_with_text() -> None:
     assert found == {("llm", "chat", "code"), ("pool", "faces", "plates")}
 
 
+def _three_pools(profile: Json, slo: Json, runs: list[Json]) -> None:
+    profile["tables"] = {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20.0]}}
+    for name in ("p", "q", "r"):
+        profile["tasks"][name], profile["variants"][f"of-{name}"] = {}, {"task": name, "runs": runs}
+        slo["apps"][name] = {
+            "question": "pool",
+            "runs": {"variants": [f"of-{name}"]},
+            "latency": [{"percentile": 95, "max_ms": 100}],
+            "demand": {"series": [10.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
+        }
+
+
+def test_text_has_whole_machines_of_what_pools_may_share_and_do_not() -> None:
+    """Nodes are of pools, as more of them run there, but cards are cheaper for these; text has nodes to itself."""
+    profile, slo = _files({"a": [150.0], "b": [20.0]})
+    for name, cards, price, stock in (("duo", 2, ".2", 2), ("card", 1, ".01", 40)):
+        profile["hardware"][name] = {"kind": "gpu", "provides": {"gpu": cards}}
+        profile["offers"][name] = {"hardware": name, "zone": "a", "price_per_hour": price, "stock": stock}
+    for name in "ab":
+        profile["engines"][f"small-{name}"] = {**profile["engines"][f"e-{name}"], "tensor": 1}
+        profile["variants"][f"of-{name}"]["runs"].append({"hardware": "duo", "engine": f"small-{name}"})
+    runs = [("node", 1), ("card", 0.5)]
+    _three_pools(profile, slo, [{"hardware": name, "latency": "t", "needs": {"gpu": need}} for name, need in runs])
+    plan = _solved((profile, slo)).require()
+    held = [worker for part in (plan.parts or {}).values() for worker in part.workers if worker.hardware == "node"]
+    assert {load.instances for worker in held for load in worker.loads} == {2}
+    assert not hp.verify(plan, profile, slo).violations
+
+
+def test_names_of_machines_are_ids_and_no_others_have_them() -> None:
+    """Names of 63 letters; and an application `v1` beside one machine that holds one engine of `v`."""
+    long = ("a" * 63, "a" * 62 + "b")
+    profile, slo = _files({"c": [4.0], "d": [2.0]})
+    text = json.dumps([profile, slo]).replace("node-a", "o" * 63).replace("of-", "").replace("e-", "")
+    profile, slo = json.loads(text.replace('"c"', f'"{long[0]}"').replace('"d"', f'"{long[1]}"'))
+    for share in (True, False):
+        plan = _solved((profile, slo), share=share).require()
+        assert hp.verify(plan, profile, slo).ok
+    profile, slo = _files({"v": [4.0], "code": [2.0], "v1": [4.0]}, {"v": 8, "code": 4, "v1": 8})
+    _three_pools(profile, slo, [{"hardware": "node", "latency": "t", "needs": {"gpu": 8}}])
+    slo["apps"] = {**{name: slo["apps"][name] for name in ("v", "code")}, "v1": slo["apps"]["p"]}
+    plan = _solved((profile, slo)).require()
+    names = [worker.id for name in plan.periods[0].parts or () for worker in (plan.parts or {})[name].workers]
+    assert "v1-node-a" in names
+    assert len({*names}) == len(names)
+    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
+    first, other = (data["parts"][name]["workers"][0] for name in data["periods"][0]["parts"])
+    first["id"] = other["id"]
+    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
+    assert "duplicate-id" in {one.code for one in hp.verify(forged, profile, slo).violations}
+
+
 def test_pools_and_text_on_one_hardware_do_not_share_it_with_each_other() -> None:
     """Of two pools and three of text the text shares: two nodes of it, and a node for each pool."""
     profile, slo = _files({**TWO, "tools": [3.0, 3.0]})
@@ -302,6 +359,22 @@ def test_pools_and_text_on_one_hardware_do_not_share_it_with_each_other() -> Non
     shown = hp.verify(plan, profile, slo)
     assert shown.ok
     assert {part.question for part in (plan.parts or {}).values() if len(part.rate_qps) > 1} == {"llm"}
+
+
+def test_a_day_begins_with_the_machines_that_run_whoever_they_are_of() -> None:
+    """Two engines of `code` on one node, and one of each on another."""
+    files = _files({"chat": [4.0], "code": [50.0]})
+    plan = _solved(files).require()
+    (part,) = (plan.parts or {}).values()
+    assert len(part.workers) == 2
+    workers = [
+        {"id": one.id, "hardware": "node", "offer": one.offer, "count": one.count,
+         "loads": [{"id": load.id, "app": load.app, "variant": load.variant} for load in one.loads]}
+        for one in part.workers
+    ]  # fmt: skip
+    for state, missing in ((workers, 0), (workers[:1], 1), (workers[1:], 1)):
+        inputs = load_inputs(*files, state={"format": "hetplan/state/1.1", "workers": state})
+        assert len(_Day(plan, inputs, HowPlayed(seeds=1), None, None)._missing()) == missing
 
 
 # Faults that are planted
