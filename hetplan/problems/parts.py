@@ -143,7 +143,9 @@ class Asked(ABC):
                 machines[self.inputs.profile.offers[name].hardware] += count
             plan = self.asked(self.files(rate, {h: (n, n) for h, n in machines.items() if n}, bought))
             self.settled[key] = (
-                Settled(None, plan) if isinstance(plan, str) else Settled(named_apart(plan, self.app, self.rates(rate)))
+                Settled(None, plan)
+                if isinstance(plan, str)
+                else Settled(named_apart(plan, self.app, self.rates(rate), self.inputs))
             )
         found = self.settled[key]
         return self.otherwise.settle(offers, rate) if found.part is None and self.otherwise is not None else found
@@ -176,7 +178,7 @@ class Asked(ABC):
 
     def _at_rest(self, plan: Plan, rate: float) -> PlanPart:
         """A plan that moves nothing, as a part: what it says of moves is of no use there."""
-        part = named_apart(plan, self.app, self.rates(rate))
+        part = named_apart(plan, self.app, self.rates(rate), self.inputs)
         return part.model_copy(update={"promises": tuple(one for one in part.promises if one.quantity != "moves")})
 
 
@@ -354,14 +356,22 @@ def short_name(name: str) -> str:
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def named_apart(plan: Plan, whose: str, rates: Mapping[str, float]) -> PlanPart:
-    """A question's plan as a part: workers named by `whose` they are and offer, so that all periods name them alike."""
+def named_apart(plan: Plan, whose: str, rates: Mapping[str, float], files: Inputs) -> PlanPart:
+    """A question's plan as a part: workers named by `whose` they are and offer, so that all periods name them alike.
+
+    No other application of the files, on no other offer, gets these names: `a` on `b-c` is not `a-b` on `c`.
+    """
     names, groups = dict[str, str](), dict[str, str]()
-    workers, used = [], dict[str, int]()
+    workers, used = [], Counter[str]()
+    places = (*files.profile.offers, *files.profile.hardware)
+    plain = Counter(f"{app}-{place}" for app in {whose, *files.slo.apps} for place in dict.fromkeys(places))
     for worker in plan.workers:
-        stem = short_name(f"{whose}-{worker.offer or worker.hardware}")
-        used[stem] = used.get(stem, 0) + 1
-        own = stem if used[stem] == 1 else f"{stem}-{used[stem]}"
+        place = worker.offer or worker.hardware
+        used[place] += 1
+        own = f"{whose}-{place}" if used[place] == 1 else f"{whose}-{place}-{used[place]}"
+        if plain[own] > (used[place] == 1):
+            own = f"{own}-{sha256(repr((whose, place, used[place])).encode()).hexdigest()[:8]}"
+        own = short_name(own)
         groups[worker.id] = own
         names |= {load.id: f"{own}.{number}" for number, load in enumerate(worker.loads, start=1)}
         loads = tuple(load.model_copy(update={"id": names[load.id]}) for load in worker.loads)

@@ -255,6 +255,7 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
     """One part of all these applications, their slices on machines."""
     workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
     taken = {name: _of(held, name) for name in own}
+    apps = {app.name for app in wish.apps}
     others = {short_name(f"{app.name}-{offer}") for app in wish.apps for offer in wish.place}
     for offer, kinds in held.items():
         hardware, names = wish.offers[wish.place[offer]].hardware, {name for holds, _ in kinds for name in holds}
@@ -264,7 +265,7 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
         for holds, count in kinds:
             if not holds.keys() <= alone.keys():
                 continue
-            workers.append(_machine(offer, holds, count, alone, others | {one.id for one in workers}))
+            workers.append(_machine(offer, holds, count, alone, apps, others | {one.id for one in workers}))
             seats = iter(workers[-1].loads)
             for name, many in holds.items():
                 before = to.setdefault(alone[name].loads[0].id, [])
@@ -285,14 +286,17 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
     return next(iter(own.values())).model_copy(update=sections)
 
 
-def _machine(offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker], taken: Set[str]) -> Worker:
+def _machine(
+    offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker], apps: Set[str], taken: Set[str]
+) -> Worker:
     """So many machines of an offer that hold so many instances of each application, and are named by that.
 
     Digits stand for what is held where that is long, or might be the name of others.
     """
-    stem, said = "-".join(f"{name}{many}" for name, many in holds.items()), repr((sorted(holds.items()), offer))
-    name = f"{stem}-{offer}"
-    if len(stem) > NAME or any(app[-1].isdigit() for app in holds) or name != short_name(name) or name in taken:
+    stem = "-".join(f"{app}{'x' * app[-1].isdigit()}{many}" for app, many in holds.items())
+    name, said = f"{stem}-{offer}", repr((sorted(holds.items()), offer))
+    unclear = any(app[-1].isdigit() and f"{app}x" in apps for app in holds)
+    if len(stem) > NAME or unclear or name != short_name(name) or name in taken:
         name = short_name(f"{sha256(said.encode()).hexdigest()[:8]}-{offer}")
     seats = (load for app, many in holds.items() for load in alone[app].loads * many)
     loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in enumerate(seats, start=1))
