@@ -32,6 +32,7 @@ __all__ = [
     "best_quality",
     "climb",
     "cut",
+    "evenly_filled",
     "keeping",
     "kept_best",
     "polished",
@@ -257,6 +258,33 @@ def polished(
             written, answer = roomy, again
     assert answer.point is not None
     shares = [[np.maximum(answer.point[columns], 0.0) for columns in flows] for flows in written.flows]
+    return forest, kept, shares
+
+
+def evenly_filled(
+    ask: Ask, trees: Sequence[Tree], counts: Sequence[Places], fleet: Fleet, asked: Asked
+) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
+    """Shares by which these servers could carry the most of all rates: no group is fuller than it has to be.
+
+    None where they break a limit, do not carry the demand, or where some of them have nothing to do.
+    """
+    used = [_used(tree, n) for tree, n in zip(trees, counts, strict=True)]
+    forest, kept = [(tree, prefixes(tree)) for tree, _ in used], [n for _, n in used]
+    if any(not level.size for _, levels in forest for level in levels):
+        return None
+    written = config_form(forest, fleet, asked)
+    lower, upper = written.form.lower.copy(), written.form.upper.copy()
+    for columns, n in zip(written.x, kept, strict=True):
+        lower[columns] = upper[columns] = n
+    answer = ask(replace(written.form, lower=lower, upper=upper), about="shares by which these servers carry most")
+    if answer.point is None or answer.value is None or answer.value < 1.0:
+        return None
+    point = np.maximum(answer.point, 0.0) / answer.value
+    shares = [[point[columns] for columns in flows] for flows in written.flows]
+    for (tree, levels), own in zip(forest, shares, strict=True):
+        for task, level, n in zip(tree.tasks, levels, own, strict=True):
+            if (np.bincount(level.config, weights=n, minlength=task.size) <= KEPT).any():
+                return None
     return forest, kept, shares
 
 
