@@ -18,8 +18,8 @@ def fluid_without_repairs(*files, formulation):
     return plan_for(load_inputs(*files), formulation=formulation, options={"size": "planned"}, try_repairs=False)
 
 
-def simulator_saying(share_of):
-    """A simulator in which each application loses `share_of(plan)`, and as many queries wait at every group."""
+def simulator_saying(share_of, waiting_at=""):
+    """A simulator in which each application loses `share_of(plan)`, and queries wait at one step."""
 
     def simulate(plan, inputs, *, seeds, seed, duration_s):
         share = share_of(plan)
@@ -27,10 +27,9 @@ def simulator_saying(share_of):
         time = SimpleNamespace(value=1.0 if share <= 0.01 else 1e9, low=1.0, high=float("inf"))
         figures = {"violations": late, "accuracy": SimpleNamespace(high=1.0)}
         app = SimpleNamespace(figures=figures, percentiles_ms={99.0: time})
-        group = SimpleNamespace(waiting=SimpleNamespace(value=1.0))
-        return SimpleNamespace(
-            apps=dict.fromkeys(plan.routing, app), groups={worker.id: group for worker in plan.workers}
-        )
+        waiting = {worker.id: float(worker.loads[0].node == waiting_at) for worker in plan.workers}
+        groups = {name: SimpleNamespace(waiting=SimpleNamespace(value=many)) for name, many in waiting.items()}
+        return SimpleNamespace(apps=dict.fromkeys(plan.routing, app), groups=groups)
 
     return simulate
 

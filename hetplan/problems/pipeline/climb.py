@@ -268,8 +268,8 @@ def evenly_filled(
 
     None where they break a limit, do not carry the demand, or where some of them have nothing to do.
     """
-    used = [_used(tree, n) for tree, n in zip(trees, counts, strict=True)]
-    forest, kept = [(tree, prefixes(tree)) for tree, _ in used], [n for _, n in used]
+    cut_down = [_used(tree, n) for tree, n in zip(trees, counts, strict=True)]
+    forest, kept = [(tree, prefixes(tree)) for tree, _ in cut_down], [n for _, n in cut_down]
     if any(not level.size for _, levels in forest for level in levels):
         return None
     written = config_form(forest, fleet, asked)
@@ -281,11 +281,12 @@ def evenly_filled(
         return None
     point = np.maximum(answer.point, 0.0) / answer.value
     shares = [[point[columns] for columns in flows] for flows in written.flows]
-    for (tree, levels), own in zip(forest, shares, strict=True):
-        for task, level, n in zip(tree.tasks, levels, own, strict=True):
-            if (np.bincount(level.config, weights=n, minlength=task.size) <= KEPT).any():
-                return None
-    return forest, kept, shares
+    used_at = (
+        np.bincount(level.config, weights=share, minlength=task.size)
+        for (tree, levels), own in zip(forest, shares, strict=True)
+        for task, level, share in zip(tree.tasks, levels, own, strict=True)
+    )
+    return None if any((used <= KEPT).any() for used in used_at) else (forest, kept, shares)
 
 
 def _used(tree: Tree, counts: Places) -> tuple[Tree, Places]:

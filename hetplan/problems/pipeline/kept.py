@@ -240,6 +240,9 @@ class _Search:
     seen: list[_Seen] = field(default_factory=list)
     beyond: dict[Kind, float] = field(default_factory=lambda: {"spare": inf, "headroom": 1.0})
     turns: int = 0
+    refused: list[_Seen] = field(default_factory=list)
+    """Those that fresh seeds did not confirm, and what these showed of the last."""
+    last: Played | None = None
 
     def __post_init__(self) -> None:
         options = self.p.options
@@ -401,48 +404,43 @@ class _Search:
 
     def _confirmed(self) -> Draft:
         """The best plan that fresh seeds confirm; where they do not, the next best, more room, then other deals."""
-        refused: list[_Seen] = []
-        last: Played | None = None
         while self.ask.remaining > 0:
-            good = sorted((one for one in self.seen if one.good and one not in refused), key=lambda one: one.rank)
-            one = good[0] if good else self._with_more(refused[-1].room if refused else self.least)
+            good = sorted((one for one in self.seen if one.good and one not in self.refused), key=lambda one: one.rank)
+            one = good[0] if good else self._with_more(self.refused[-1].room if self.refused else self.least)
             if one is None:
                 break
             if not one.good:
                 continue
-            last = self._shown_again(one)
-            if not last.late:
-                return self._with_promises(one.draft, last)
-            refused.append(one)
+            if (made := self._shown_again(one)) is not None:
+                return made
             if len(good) > 1:
                 self._with_more(one.room)  # It may be better than the next best with room of another kind.
-        for search in (lambda: None, self._deal_anew):
-            if self.ask.remaining > 0:
-                search()
-            for one in self._near(refused)[:MOST_NEAR]:
-                if self.ask.remaining <= 0:
-                    break
-                last = self._shown_again(one)
-                if not last.late:
-                    return self._with_promises(one.draft, last)
-                refused.append(one)
-        return self._not_kept(last)
+        made = self._nearly_good()
+        if made is None and self.ask.remaining > 0:
+            self._deal_anew()
+            made = self._nearly_good()
+        return made if made is not None else self._not_kept()
 
-    def _shown_again(self, one: _Seen) -> Played:
-        """What fresh seeds show of a plan: more of them while they leave it open."""
+    def _shown_again(self, one: _Seen) -> Draft | None:
+        """The plan, if fresh seeds show that it keeps the wish: more of them while they leave it open."""
         for how in self.effort.confirmed:
-            last, _ = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
-            if not last.late or last.worst > 1.0:
+            self.last, _ = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
+            if not self.last.late:
+                return self._with_promises(one.draft, self.last)
+            if self.last.worst > 1.0:
                 break
-        return last
+        self.refused.append(one)
+        return None
 
-    def _near(self, refused: list[_Seen]) -> list[_Seen]:
-        """The plans that may keep the wish, those with most to spare first; each once, and none that was refused."""
-        found: list[_Seen] = []
+    def _nearly_good(self) -> Draft | None:
+        """Of the plans that may keep the wish, though barely, the first that fresh seeds confirm, nearest first."""
+        near: list[_Seen] = []
         for one in sorted(self.seen, key=lambda one: one.played.worst):
-            if one.played.worst <= 1.0 and not any(_runs_alike(one.draft, old.draft) for old in (*refused, *found)):
-                found.append(one)
-        return found
+            known = (*self.refused, *near)
+            if one.played.worst <= 1.0 and not any(_runs_alike(one.draft, old.draft) for old in known):
+                near.append(one)
+        shown = (self._shown_again(one) for one in near[:MOST_NEAR] if self.ask.remaining > 0)
+        return next((made for made in shown if made is not None), None)
 
     def _with_more(self, than: _Room) -> _Seen | None:
         """A plan with more room than all that were tried whose paths may be as long, where there is one."""
@@ -463,10 +461,10 @@ class _Search:
         quiet = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
         return _bounded(self.p, self.ask, replace(made, promises=(*made.promises, *shown.promises), warnings=quiet))
 
-    def _not_kept(self, last: Played | None) -> Draft:
+    def _not_kept(self) -> Draft:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
         nearest = min(self.seen, key=lambda one: one.played.worst)
-        late = (last.late if last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
+        late = (self.last.late if self.last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
         if self.ask.remaining <= 0:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:

@@ -9,7 +9,9 @@ from cases.pipelines import simulator_saying
 
 import hetplan as hp
 from benchmarks.kept_pipelines import fair, pipeline
+from hetplan.front_door import plan_for
 from hetplan.planner.contract import Event, Tools
+from hetplan.profiles.load import load_inputs
 
 MOST = 1000
 """Events of such a solve: 160."""
@@ -41,9 +43,10 @@ def test_a_pipeline_that_has_no_plan_with_the_least_room_is_answered() -> None:
             ends.set()
 
     never = Tools(simulate=simulator_saying(lambda _: 0.05))
-    outcome = hp.solve(
-        *fair(208), options={"slo_divisor": 1.8}, on_event=note, limits=hp.Limits(cancel=ends), tools=never
-    )
+    outcome = plan_for(
+        load_inputs(*fair(208)), options={"slo_divisor": 1.8}, on_event=note, limits=hp.Limits(cancel=ends),
+        tools=never, try_repairs=False,
+    )  # fmt: skip
     assert not ends.is_set(), "it asks for ever"
     assert outcome.exit_code == 3
 
