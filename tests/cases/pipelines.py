@@ -1,6 +1,7 @@
 """Pipelines for tests: known answers of small ones, and random trees from a seed."""
 
 import random
+from types import SimpleNamespace
 
 import hetplan as hp
 from hetplan.front_door import plan_for
@@ -15,6 +16,22 @@ def fluid(*files, options=None, **how):
 def fluid_without_repairs(*files, formulation):
     """The same, where nobody asks what would make a plan possible."""
     return plan_for(load_inputs(*files), formulation=formulation, options={"size": "planned"}, try_repairs=False)
+
+
+def simulator_saying(share_of, waiting_at=""):
+    """A simulator in which each application loses `share_of(plan)`, and queries wait at one step."""
+
+    def simulate(plan, inputs, *, seeds, seed, duration_s):
+        share = share_of(plan)
+        late = SimpleNamespace(value=share, low=0.9 * share, high=1.1 * share)
+        time = SimpleNamespace(value=1.0 if share <= 0.01 else 1e9, low=1.0, high=float("inf"))
+        figures = {"violations": late, "accuracy": SimpleNamespace(high=1.0)}
+        app = SimpleNamespace(figures=figures, percentiles_ms={99.0: time})
+        waiting = {worker.id: float(worker.loads[0].node == waiting_at) for worker in plan.workers}
+        groups = {name: SimpleNamespace(waiting=SimpleNamespace(value=many)) for name, many in waiting.items()}
+        return SimpleNamespace(apps=dict.fromkeys(plan.routing, app), groups=groups)
+
+    return simulate
 
 
 HAND = [

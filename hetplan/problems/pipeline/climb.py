@@ -32,6 +32,7 @@ __all__ = [
     "best_quality",
     "climb",
     "cut",
+    "evenly_filled",
     "keeping",
     "kept_best",
     "polished",
@@ -258,6 +259,34 @@ def polished(
     assert answer.point is not None
     shares = [[np.maximum(answer.point[columns], 0.0) for columns in flows] for flows in written.flows]
     return forest, kept, shares
+
+
+def evenly_filled(
+    ask: Ask, trees: Sequence[Tree], counts: Sequence[Places], fleet: Fleet, asked: Asked
+) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
+    """Shares by which these servers could carry the most of all rates: no group is fuller than it has to be.
+
+    None where they break a limit, do not carry the demand, or where some of them have nothing to do.
+    """
+    cut_down = [_used(tree, n) for tree, n in zip(trees, counts, strict=True)]
+    forest, kept = [(tree, prefixes(tree)) for tree, _ in cut_down], [n for _, n in cut_down]
+    if any(not level.size for _, levels in forest for level in levels):
+        return None
+    written = config_form(forest, fleet, asked)
+    lower, upper = written.form.lower.copy(), written.form.upper.copy()
+    for columns, n in zip(written.x, kept, strict=True):
+        lower[columns] = upper[columns] = n
+    answer = ask(replace(written.form, lower=lower, upper=upper), about="shares by which these servers carry most")
+    if answer.point is None or answer.value is None or answer.value < 1.0:
+        return None
+    point = np.maximum(answer.point, 0.0) / answer.value
+    shares = [[point[columns] for columns in flows] for flows in written.flows]
+    used_at = (
+        np.bincount(level.config, weights=share, minlength=task.size)
+        for (tree, levels), own in zip(forest, shares, strict=True)
+        for task, level, share in zip(tree.tasks, levels, own, strict=True)
+    )
+    return None if any((used <= KEPT).any() for used in used_at) else (forest, kept, shares)
 
 
 def _used(tree: Tree, counts: Places) -> tuple[Tree, Places]:

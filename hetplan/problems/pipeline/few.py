@@ -22,9 +22,18 @@ from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_q
 from hetplan.problems.pipeline.form import config_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written
-from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Tree, all_levels, as_stated, at_levels, merged, prefixes
+from hetplan.problems.pipeline.tree import (
+    ON_LIMIT_MS,
+    Places,
+    Tree,
+    all_levels,
+    as_stated,
+    at_levels,
+    merged,
+    prefixes,
+)
 
-__all__ = ["best_of_all", "by_few_levels", "choices", "in_parts"]
+__all__ = ["best_of_all", "by_few_levels", "carrying_most", "choices", "in_parts"]
 
 MOST = 64
 """With more choices of levels than this, the search for the best of them is a program of its own."""
@@ -89,13 +98,27 @@ def by_few_levels(problem: Pipelines, ask: Ask, *, tight: bool = False) -> Solve
 
 def _of_most(problem: Pipelines, ask: Ask, chosen: Sequence[_Choice]) -> Solved | None:
     """A plan of one of the choices that could carry most: whole servers may be too many for what is best in parts."""
+    made = (_at_most(problem, ask, one) for one in _with_most(problem, ask, chosen))
+    return next((one for one in made if one is not None), None)
+
+
+def _with_most(problem: Pipelines, ask: Ask, chosen: Sequence[_Choice]) -> list[_Choice]:
+    """The choices that could carry most with servers in parts."""
     most = ask.all(
         [one.write(one.forest, problem.asked("rate", whole=False)).form for one in chosen],
         about="choices of latency levels, most that servers in parts could carry",
     )
     ranked = sorted((-one.value, n) for n, one in enumerate(most) if one.value is not None)
-    made = (_at_most(problem, ask, chosen[n]) for _, n in ranked[:SOLVED])
-    return next((one for one in made if one is not None), None)
+    return [chosen[n] for _, n in ranked[:SOLVED]]
+
+
+def carrying_most(problem: Pipelines, ask: Ask) -> Iterator[tuple[tuple[Tree, ...], list[Places]]]:
+    """Whole servers by which all rates could be largest, at the choices of levels that could carry most."""
+    for choice in _with_most(problem, ask, _chosen(problem) or []):
+        written = choice.write(choice.forest, problem.asked("rate"))
+        (answer,) = ask.all([written.form], gap=GAP, about="whole servers at one choice of levels: rate")
+        if answer.point is not None:
+            yield choice.trees, written.counts(answer.point)
 
 
 def _chosen(problem: Pipelines) -> list[_Choice] | None:

@@ -7,13 +7,15 @@ when it uses no more than `CHOSEN_AT` of what may be late: a choice is biased to
 confirmed by fresh seeds; more room is not always better, so none is thrown away that was good. Where no such number
 does, or where it is a whole server or more, an equal share of all capacity (`headroom`) is tried. Where no step between
 too little room and more than there is a plan for was good, the most that there is a plan for is looked for without
-playing. `simulated` looks closer, at more queries, and tries both.
+playing. `simulated` looks closer, at more queries, and tries both. Before it refuses, a search deals the servers anew
+(`dealt`): what carries most, and what came nearest with servers moved to where queries wait in simulation.
 Nothing is timed: the same inputs give the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal
@@ -21,6 +23,7 @@ from typing import Any, Literal
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.few import by_few_levels, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
@@ -63,6 +66,12 @@ LARGE = 0.9
 """That is worth it where each group keeps so many servers free, or more: whole ones fit small groups badly."""
 NEAREST = 0.05
 """In parts of it, so near the most room that there is a plan for is looked for without a play."""
+DEALT_DIVISORS = (2.2, 1.8, 1.4, 1.15)
+"""What paths of servers that are dealt anew take of the deadline, in turn, where it is not stated."""
+MOST_DEALT = 24
+"""So many deals are played at most; never more than `evaluations` leaves."""
+MOST_NEAR = 3
+"""Of plans that barely keep the wish, so many are confirmed by fresh seeds before it is refused."""
 CONSTANT = "service times that do not vary: tables without std"
 """What a promise by simulation rests on where no spread was measured."""
 
@@ -132,6 +141,13 @@ class _Seen:
     draft: Draft
     worth: tuple[float, ...]
     played: Played
+    waiting: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Queries that wait, by application and step."""
+    is_dealt: bool = False
+    """Whether its servers were dealt anew: the room is where that began."""
+
+    def __str__(self) -> str:
+        return "servers dealt anew" if self.is_dealt else str(self.room)
 
     @property
     def good(self) -> bool:
@@ -224,6 +240,9 @@ class _Search:
     seen: list[_Seen] = field(default_factory=list)
     beyond: dict[Kind, float] = field(default_factory=lambda: {"spare": inf, "headroom": 1.0})
     turns: int = 0
+    refused: list[_Seen] = field(default_factory=list)
+    """Those that fresh seeds did not confirm, and what these showed of the last."""
+    last: Played | None = None
 
     def __post_init__(self) -> None:
         options = self.p.options
@@ -326,39 +345,102 @@ class _Search:
         made = _made(self.p, self.ask, self.way, room)
         return self._played(room, made) if isinstance(made, Draft) else None
 
-    def _played(self, room: _Room, made: Draft) -> _Seen:
+    def _played(self, room: _Room, made: Draft, *, is_dealt: bool = False) -> _Seen:
         made, seed = replace(made, searched=True), self.ask.limits.seed
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
         self.turns += alike is None
-        played = alike.played if alike is not None else _play(self.p, made, self.effort.first, seed=seed)
-        if alike is None and played.worst <= HOPELESS:
-            played = _play(self.p, made, self.effort.chosen, seed=seed)
-        self.seen.append(_Seen(room, made, _worth(self.p, made), played))
+        if alike is not None:
+            played, waiting = alike.played, alike.waiting
+        else:
+            played, waiting = _play(self.p, made, self.effort.first, seed=seed)
+            if played.worst <= HOPELESS:
+                played, waiting = _play(self.p, made, self.effort.chosen, seed=seed)
+        one = _Seen(room, made, _worth(self.p, made), played, waiting, is_dealt)
+        self.seen.append(one)
         share = self.turns / self.p.options.evaluations
-        self.ask.note(Event("simulated", f"{room}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
-        return self.seen[-1]
+        self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
+        return one
+
+    def _deal_anew(self) -> None:
+        """Plays plans of servers dealt anew until one is good."""
+        for n, one in enumerate(self._climbed() if may_deal(self.p) else (), 1):
+            if one.good or n == MOST_DEALT:
+                return
+
+    def _climbed(self) -> Iterator[_Seen]:
+        """What came nearest, with its servers filled evenly; what carries most; then, from the best, move by move."""
+        best = min(self.seen, key=lambda one: one.played.worst)
+        full = replace(best.room, spare=0.0, headroom=0.0)
+        begun = [(full, deal) for deal in [deal_of(full.given_to(self.p), best.draft.workers)] if deal is not None]
+        for one in self._deals_played(begun):
+            best = min(best, one, key=lambda one: one.played.worst)
+            yield one
+        stated = "slo_divisor" in self.p.options.model_fields_set
+        for divisor in _divisors(self.p) if stated else DEALT_DIVISORS:
+            room = replace(full, divisor=divisor)
+            for one in self._deals_played((room, deal) for deal in of_most(room.given_to(self.p), self.ask)):
+                best = min(best, one, key=lambda one: one.played.worst)
+                yield one
+        while True:
+            room = replace(best.room, spare=0.0, headroom=0.0)
+            deal = deal_of(room.given_to(self.p), best.draft.workers)
+            moves = iter(()) if deal is None else deal.moves(best.waiting)
+            for one in self._deals_played((room, move) for move in moves):
+                yield one
+                if one.played.worst < best.played.worst:
+                    best = one
+                    break
+            else:
+                return
+
+    def _deals_played(self, deals: Iterable[tuple[_Room, Deal]]) -> Iterator[_Seen]:
+        """Those that make a plan, where it is not one that was played."""
+        for room, deal in deals:
+            if not self.may_go_on:
+                return
+            made = deal.planned(self.ask)
+            if made is not None and not any(_runs_alike(one.draft, made) for one in self.seen):
+                yield self._played(room, replace(made, chosen=room.named), is_dealt=True)
 
     def _confirmed(self) -> Draft:
-        """The best plan that fresh seeds confirm; where they do not, the next best, then more room."""
-        refused: list[_Seen] = []
-        last: Played | None = None
+        """The best plan that fresh seeds confirm; where they do not, the next best, more room, then other deals."""
         while self.ask.remaining > 0:
-            good = sorted((one for one in self.seen if one.good and one not in refused), key=lambda one: one.rank)
-            one = good[0] if good else self._with_more(refused[-1].room if refused else self.least)
+            good = sorted((one for one in self.seen if one.good and one not in self.refused), key=lambda one: one.rank)
+            one = good[0] if good else self._with_more(self.refused[-1].room if self.refused else self.least)
             if one is None:
                 break
             if not one.good:
                 continue
-            for how in self.effort.confirmed:
-                last = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
-                if not last.late:
-                    return self._with_promises(one.draft, last)
-                if last.worst > 1.0:
-                    break
-            refused.append(one)
+            if (made := self._shown_again(one)) is not None:
+                return made
             if len(good) > 1:
                 self._with_more(one.room)  # It may be better than the next best with room of another kind.
-        return self._not_kept(last)
+        made = self._nearly_good()
+        if made is None and self.ask.remaining > 0:
+            self._deal_anew()
+            made = self._nearly_good()
+        return made if made is not None else self._not_kept()
+
+    def _shown_again(self, one: _Seen) -> Draft | None:
+        """The plan, if fresh seeds show that it keeps the wish: more of them while they leave it open."""
+        for how in self.effort.confirmed:
+            self.last, _ = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
+            if not self.last.late:
+                return self._with_promises(one.draft, self.last)
+            if self.last.worst > 1.0:
+                break
+        self.refused.append(one)
+        return None
+
+    def _nearly_good(self) -> Draft | None:
+        """Of the plans that may keep the wish, though barely, the first that fresh seeds confirm, nearest first."""
+        near: list[_Seen] = []
+        for one in sorted(self.seen, key=lambda one: one.played.worst):
+            known = (*self.refused, *near)
+            if one.played.worst <= 1.0 and not any(_runs_alike(one.draft, old.draft) for old in known):
+                near.append(one)
+        shown = (self._shown_again(one) for one in near[:MOST_NEAR] if self.ask.remaining > 0)
+        return next((made for made in shown if made is not None), None)
 
     def _with_more(self, than: _Room) -> _Seen | None:
         """A plan with more room than all that were tried whose paths may be as long, where there is one."""
@@ -379,10 +461,10 @@ class _Search:
         quiet = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
         return _bounded(self.p, self.ask, replace(made, promises=(*made.promises, *shown.promises), warnings=quiet))
 
-    def _not_kept(self, last: Played | None) -> Draft:
+    def _not_kept(self) -> Draft:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
         nearest = min(self.seen, key=lambda one: one.played.worst)
-        late = (last.late if last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
+        late = (self.last.late if self.last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
         if self.ask.remaining <= 0:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:
@@ -390,7 +472,7 @@ class _Search:
             unsure = ", and fresh seeds do not confirm that" if nearest.played.worst <= 1.0 else ""
             why = (
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what is "
-                f"allowed{unsure}, even with {nearest.room}; {ended}"
+                f"allowed{unsure}, even with {nearest}; {ended}"
             )
         apps, rates = self.p.inputs.slo.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app))]
@@ -433,8 +515,10 @@ def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
     return tuple(found[goal] for goal in p.levels if goal in found)
 
 
-def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> Played:
-    """A counted number of queries, and what the applications' wishes say of them."""
+def _play(
+    p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int
+) -> tuple[Played, Mapping[tuple[str, str], float]]:
+    """A counted number of queries: what the applications' wishes say of them, and how many wait where."""
     assert p.tools.simulate is not None
     seeds, queries = how
     rates = [tree.demand for tree in p.asked_for]
@@ -446,13 +530,18 @@ def _play(p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int) -> Play
     length_s = min(longest_s, MOST_QUERIES * queries / sum(rates))
     plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
     report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=length_s)
-    return together(
+    shown = together(
         shown_of(
             p.inputs, tree.app, report.apps[tree.app], seeds, tree.floor,
             basis=CONSTANT if _has_constant_times(p, tree) else None,
         )
         for tree in p.asked_for
     )  # fmt: skip
+    waiting = Counter[tuple[str, str]]()
+    for worker in made.workers:
+        for load in worker.loads:
+            waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
+    return shown, waiting
 
 
 def _has_constant_times(p: Pipelines, tree: Tree) -> bool:

@@ -141,7 +141,8 @@ def losing(share_of):
         app = SimpleNamespace(
             figures={"violations": late, "accuracy": SimpleNamespace(high=1.0)}, percentiles_ms={99.0: time}
         )
-        return SimpleNamespace(apps={"cameras": app})
+        group = SimpleNamespace(waiting=SimpleNamespace(value=1.0))
+        return SimpleNamespace(apps={"cameras": app}, groups={worker.id: group for worker in plan.workers})
 
     return simulate, asked
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from cases.pipelines import simulator_saying
 
 import hetplan as hp
 from benchmarks.kept_pipelines import fair, pipeline
-from hetplan.planner.contract import Event
+from hetplan.front_door import plan_for
+from hetplan.planner.contract import Event, Tools
+from hetplan.profiles.load import load_inputs
 
 MOST = 1000
 """Events of such a solve: 160."""
@@ -39,15 +42,20 @@ def test_a_pipeline_that_has_no_plan_with_the_least_room_is_answered() -> None:
         if len(seen) > MOST:
             ends.set()
 
-    options = {"slo_divisor": 1.8}
-    outcome = hp.solve(*fair(208), options=options, on_event=note, limits=hp.Limits(cancel=ends))
+    never = Tools(simulate=simulator_saying(lambda _: 0.05))
+    outcome = plan_for(
+        load_inputs(*fair(208)), options={"slo_divisor": 1.8}, on_event=note, limits=hp.Limits(cancel=ends),
+        tools=never, try_repairs=False,
+    )  # fmt: skip
     assert not ends.is_set(), "it asks for ever"
     assert outcome.exit_code == 3
 
 
 def test_the_most_room_that_there_is_a_plan_for_is_looked_for() -> None:
-    """Three servers for two steps: no step between too little room and none was near enough to what is enough."""
-    assert hp.solve(*pipeline(216), options={"slo_divisor": 1.4, "evaluations": 6}).exit_code == 0
+    """Three servers for two steps: there is a plan with .73 servers free, none with .98, and .58 is too little here."""
+    some = Tools(simulate=simulator_saying(lambda plan: 0.005 if plan.method.options["spare"] > 0.6 else 0.05))
+    plan = hp.solve(*pipeline(216), options={"slo_divisor": 1.4}, tools=some).require()
+    assert 0.6 < plan.method.options["spare"] < 0.98
 
 
 def test_a_share_of_capacity_is_tried_beside_many_spare_servers() -> None:
