@@ -190,6 +190,7 @@ def oddly_warned(plan: Plan) -> Plan:
     return with_digest(plan.model_copy(update={"warnings": (*plan.warnings, odd)}))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("question", "options"),
     [("variants", PLANNED), ("pipeline", PLANNED), ("llm", PLANNED), ("pool", {"evaluations": 4, "seeds": 2})],

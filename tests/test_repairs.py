@@ -25,6 +25,7 @@ RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("question", "size", "least"),
     # A pool that is played may be late by its queues whatever one number is changed to: some files get no repair.

@@ -58,6 +58,7 @@ def begun(run: Callable[..., Any], mine: Path, words: str, folder: str = "out") 
     return shlex.split(line.removeprefix("Next: hetplan ")), ran
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("words", "question"),
     [

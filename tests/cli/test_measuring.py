@@ -94,6 +94,7 @@ def test_plans_are_measured_and_the_journal_backs_them(
     assert first["inputs"]["measured"] == second["inputs"]["measured"] is not None
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_and_the_same_command_goes_on_with_the_same_plans(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path, spawn: Callable[..., Any]
 ) -> None:

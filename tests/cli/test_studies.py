@@ -105,6 +105,7 @@ def planned_by_hand(question: str, values: Sequence[str]) -> hp.Plan:
     return hp.solve(files["profile"], files["slo"], options=options, measured=measured).require()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("question", [pytest.param(one, marks=LONG.get(one, ())) for one in QUESTIONS])
 def test_every_question_is_asked_along_two_axes(question: str, run: Callable[..., Any], tmp_path: Path) -> None:
     """The table, the points and the picture agree, and a change is where plans made by hand change as well."""

@@ -102,6 +102,7 @@ def plan() -> hp.Plan:
     return hp.solve(PROFILE, SLO, measured=MEASURED).require()
 
 
+@pytest.mark.slow
 def test_a_call_has_the_key_is_made_again_and_keeps_the_limit(
     api: Api, deploy: Callable[..., Deployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

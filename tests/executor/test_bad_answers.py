@@ -52,6 +52,7 @@ def test_an_answer_that_cannot_be_written_ends_its_own_query(tmp_path: Path) -> 
     assert isinstance(errors[0]["exception"], TypeError)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "said", [b"HTTP/1.1 401 No\r\n\r\n", b"\0" * 100_000, b""], ids=["refuses", "endless", "hangs up"]
 )

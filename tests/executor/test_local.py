@@ -169,6 +169,7 @@ def test_a_taken_port_undoes_the_apply(deploy: Callable[..., Deployment], taken_
     assert Client(endpoint).post()[0] == 200
 
 
+@pytest.mark.slow
 def test_workers_that_the_router_cannot_reach_are_stopped_again(deploy: Callable[..., Deployment]) -> None:
     limits = {"start_s": 3.0, "drain_s": 0.5, "call_s": 60.0}
     host = {"target": "here", "hardware": ["cpu"], "machines": 8, "address": "127.9.9.9"}

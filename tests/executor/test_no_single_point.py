@@ -173,6 +173,7 @@ def test_a_router_that_dies_refuses_nobody(applied: Deployment) -> None:
     assert len(broken) <= 4, "at most what each client had under way at each death"
 
 
+@pytest.mark.slow
 def test_a_frozen_router_is_replaced(applied: Deployment) -> None:
     endpoint = applied.endpoint()
     wait_for(lambda: len(processes(applied, ROUTER)) == 2)

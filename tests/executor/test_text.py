@@ -328,6 +328,7 @@ def test_a_prompt_is_prefilled_at_one_machine_and_decoded_at_another(split: tupl
     assert counts["loads"]["l-make"]["served"] == 2, "one token needs no machine that decodes"
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_is_let_go_where_it_prefills_where_its_kv_moves_and_where_it_decodes(
     split: tuple[Deployment, str],
 ) -> None:

@@ -252,6 +252,7 @@ def test_a_simulation_that_is_not_what_was_measured_is_exit_9(planned: Path, rou
     assert lines[-1]["report"]["tolerance"] == 0.5
 
 
+@pytest.mark.slow
 def test_fields_for_a_gateway_are_sent(planned: Path, router: str) -> None:
     words = load_words(planned, router, "--simulations", "0", "--header", "authorization: Bearer me")
     assert run(*words)[0] == 0

@@ -79,6 +79,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         process.terminate()
 
 
+@pytest.mark.slow
 def test_a_server_is_measured_by_its_streams_and_what_is_known_is_not_measured_again(port: int, tmp_path: Path) -> None:
     asked, journal = wish(port), CellJournal(tmp_path / "journal")
     assert cells_of(asked.engines["e"]) == [(1, 20), (1, 300), (3, 20), (3, 300)]

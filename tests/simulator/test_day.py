@@ -247,6 +247,7 @@ def test_text_is_played_within_its_day_as_the_plan_of_its_hour_is(text: tuple[Pl
     assert small.broken == ("p1: assistant",)
 
 
+@pytest.mark.slow
 def test_text_on_spot_machines_and_from_a_state_has_fewer_machines(text: tuple[Plan, Any]) -> None:
     plan, inputs = text
     offers = {worker.offer for part in (plan.parts or {}).values() for worker in part.workers}

@@ -285,7 +285,7 @@ def _answers(held: socket.socket, said: bytes) -> None:
             caller.recv(1000)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["ray:{at}", "ray:ray://{at}", "ray"])
 def test_a_cluster_that_does_not_answer_as_ray_does_is_refused_before_ray_waits_for_it(
     named: str, monkeypatch: pytest.MonkeyPatch

@@ -35,6 +35,7 @@ def verify_read(plan: hp.Plan, inputs: hp.Inputs) -> Any:
     return verify_plan(plan, inputs, registry.check_of(plan.question)).violations
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("example", sorted(QUICK))
 def test_an_honest_plan_is_not_called_forged(example: str) -> None:
     assert codes(plan_of(example), example) == set()

@@ -53,6 +53,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("how", KINDS, ids=str)
 def test_no_policy_is_better_than_the_bound_and_the_best_attains_it(how: dict[str, Any]) -> None:
     """From the best table, and from a poor one; every action of the form is one here, and no other is."""

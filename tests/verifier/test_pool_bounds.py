@@ -87,6 +87,7 @@ def test_a_claim_of_an_engine_alone_is_no_fault_and_its_writers_word(shipped: tu
     assert words(report)[0] is Word.OPEN
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize(
     ("seed", "rate", "size"),
     [*((seed, rate, "planned") for seed in range(8) for rate in (False, True)), (0, True, "auto"), (5, False, "auto")],

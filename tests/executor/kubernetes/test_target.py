@@ -156,7 +156,7 @@ def test_a_failure_that_cannot_be_taken_back_says_both(target: Make, cluster: An
         target().start(units(2), limit_s=60)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["down", "stop"])
 def test_many_pods_may_end_one_after_the_other(
     target: Make, cluster: Any, end: str, monkeypatch: pytest.MonkeyPatch

@@ -129,7 +129,7 @@ def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[
     assert played.figures["accuracy"].value == pytest.approx(promised(plan, "quality"), abs=1e-9)
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("quality", [0.7, 0.85])
 @pytest.mark.parametrize("limit_ms", [420, 540, 900, 300, 480, 700])
 def test_the_cheapest_way_on_is_that_of_brute_force(measured: dict[str, Any], quality: float, limit_ms: float) -> None:

@@ -118,7 +118,7 @@ def test_a_process_knows_what_it_saw_and_doubts_the_rest():
     assert sd[0] < 0.2 < sd[35]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEngine):
     answers, asked = [], []

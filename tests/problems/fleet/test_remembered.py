@@ -79,7 +79,7 @@ MOVES = {
 }  # fmt: skip
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("move", MOVES)
 def test_a_plan_of_an_earlier_movement_is_not_shown_for_other_files(warm, move):
     """The verifier, which knows of no earlier movement, finds nothing wrong and proves the bound of the new files."""

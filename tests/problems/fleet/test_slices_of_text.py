@@ -164,7 +164,7 @@ def test_nodes_are_as_few_as_hold_the_fewest_engines_of_all(seed: int) -> None:
     assert plan.claims[0].bound <= nodes + 1e-9
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
     chance = random.Random(200 + seed)
@@ -473,6 +473,7 @@ def test_a_machine_that_has_most_of_an_application_may_be_the_one_that_is_lost()
     assert any(one.code == "survive" and "that it has most of, chat carries" in one.text for one in found)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     chance = random.Random(400 + seed)

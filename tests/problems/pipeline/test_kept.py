@@ -180,6 +180,7 @@ def test_where_fresh_seeds_disagree_more_is_kept_free():
     assert (0.2, 5) in {(spare, seeds) for spare, _, seeds, *_ in asked}
 
 
+@pytest.mark.slow
 def test_where_fresh_seeds_leave_it_open_more_of_them_are_played():
     def share(spare, headroom, seeds):
         return 0.0095 if seeds == 5 else 0.005

@@ -17,6 +17,7 @@ MOST = 1000
 """Events of such a solve: 160."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [324.015, 300.0])
 def test_a_pipeline_that_has_a_plan_with_more_room_and_none_with_less_is_answered(rate: float) -> None:
     profile, slo = pipeline(256)
