@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from cases.shared_fleets import Files, Json, cost, is_refused_with_places_changed, solved, text
 
 import hetplan as hp
-from hetplan.planner.outcome import Outcome
 from hetplan.problems.places import places_for
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, play_day
 from hetplan.verifier.claims_again import Word
 
-Json = dict[str, Any]
 CARRIES = 50.0
 """Queries a second of one instance, by the fluid program."""
 
@@ -31,7 +30,7 @@ def _files(
     *,
     ahead: bool = False,
     **limits: Any,
-) -> tuple[Json, Json]:
+) -> Files:
     """Pools with a model each, an instance of which takes a part of a card and 20 ms for a query."""
     parts = gpu if isinstance(gpu, Mapping) else dict.fromkeys(rates, gpu)
     commit = {"commit": {"term_s": 86400, "discount": 0.4}} if ahead else {}
@@ -68,18 +67,8 @@ def _files(
     return profile, slo
 
 
-def _solved(files: tuple[Json, Json], **options: Any) -> Outcome:
-    return hp.solve(*files, question="fleet", options={"size": "planned", "gap": 0.0, **options})
-
-
-def _cost(outcome: Outcome) -> float:
-    bill = outcome.require().bill
-    assert bill is not None
-    return float(bill.cost_per_hour)
-
-
-def _text(files: tuple[Json, Json]) -> str:
-    return _solved(files, levers=False).require().model_dump_json(by_alias=True, exclude_none=True)
+def _text(files: Files) -> str:
+    return text(solved(files, levers=False))
 
 
 TWO = {"faces": [40.0, 30.0], "plates": [20.0, 35.0]}
@@ -93,8 +82,8 @@ def _slices(rate: float) -> int:
 
 def test_two_pools_of_half_a_card_each_rent_one_card_and_the_bill_says_what_that_saves() -> None:
     files = _files(TWO)
-    assert _cost(_solved(files, share=False)) == pytest.approx(2.0)
-    plan = _solved(files).require()
+    assert cost(solved(files, share=False)) == pytest.approx(2.0)
+    plan = solved(files).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.0)
     assert plan.bill.apps == pytest.approx({"faces": 0.5, "plates": 0.5})
@@ -119,9 +108,9 @@ def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
     places = chance.choice([2, 3, 4])
     rates = {name: [chance.uniform(5.0, 150.0)] for name in ("a", "b", "c")[: chance.randint(2, 3)]}
     files = _files(rates, 1.0 / places - 0.01, "a")
-    plan = _solved(files).require()
+    plan = solved(files).require()
     cards = math.ceil(sum(_slices(rate) for (rate,) in rates.values()) / places)
-    assert _cost(_solved(files)) == pytest.approx(cards)
+    assert cost(solved(files)) == pytest.approx(cards)
     assert hp.verify(plan, *files).ok
     assert plan.claims[0].bound is not None
     assert plan.claims[0].bound <= cards
@@ -134,7 +123,7 @@ def test_unlike_needs_share_where_places_say_what_fits(seed: int) -> None:
     needs = dict(zip("abc", chance.choices([1.0, 0.5, 0.25], k=3), strict=True))
     rates = {name: [chance.uniform(5.0, 120.0)] for name in needs}
     files = _files(rates, needs, "a")
-    plan = _solved(files).require()
+    plan = solved(files).require()
     taken = sum(_slices(rate) * needs[name] for name, (rate,) in rates.items())
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(math.ceil(taken - 1e-9))
@@ -147,7 +136,7 @@ def test_unlike_needs_share_where_places_say_what_fits(seed: int) -> None:
 def test_what_does_not_fit_exactly_is_not_shared() -> None:
     """Two of .4 leave room for .2, but not for a second one of .3."""
     files = _files(TWO, {"faces": 0.4, "plates": 0.3})
-    assert _cost(_solved(files)) == pytest.approx(_cost(_solved(files, share=False))) == pytest.approx(2.0)
+    assert cost(solved(files)) == pytest.approx(cost(solved(files, share=False))) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(
@@ -167,10 +156,10 @@ def test_places_say_what_fits(needs: tuple[float, ...]) -> None:
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     limits = {"survive": {"zones": 1, "keep": 0.8}}
     files = _files({"faces": [100.0, 60.0], "plates": [80.0, 120.0]}, zones="abc", ahead=True, **limits)
-    plan = _solved(files, size="auto").require()
-    apart = _solved(files, size="auto", share=False, levers=False)
+    plan = solved(files, size="auto").require()
+    apart = solved(files, size="auto", share=False, levers=False)
     assert plan.bill is not None
-    assert plan.bill.cost_per_hour < _cost(apart) - 1e-9
+    assert plan.bill.cost_per_hour < cost(apart) - 1e-9
     assert hp.verify(plan, *files).ok
     held = plan.parts or {}
     for period in plan.periods:
@@ -187,8 +176,8 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
 def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> None:
     """Of two halves each, any card may be full of one pool: three cards of both; apart two cards each."""
     files = _files({"faces": [40.0], "plates": [40.0]}, zones="a", survive={"hosts": 1, "keep": 1.0})
-    apart = _solved(files, share=False, levers=False).require()
-    plan = _solved(files, levers=False).require()
+    apart = solved(files, share=False, levers=False).require()
+    plan = solved(files, levers=False).require()
     assert apart.bill is not None
     assert plan.bill is not None
     assert (apart.bill.cost_per_hour, plan.bill.cost_per_hour) == (pytest.approx(4.0), pytest.approx(3.0))
@@ -207,7 +196,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     rates = {name: [chance.choice([5.0, 40.0, 90.0])] for name in names}
     limits: Json = {"survive": {"hosts": chance.choice([1, 2]), "zones": chance.choice([0, 1]), "keep": 0.7}}
     files = _files(rates, chance.choice([0.5, 0.25]), "ab", **limits)
-    own, plan = (_solved(files, share=share, levers=False).require() for share in (False, True))
+    own, plan = (solved(files, share=share, levers=False).require() for share in (False, True))
     assert own.bill is not None
     assert plan.bill is not None
     assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9
@@ -216,8 +205,8 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
 
 def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> None:
     files = _files({"faces": [40.0, 0.0, 20.0], "plates": [20.0, 10.0, 0.0]})
-    plan = _solved(files, size="auto").require()
-    assert _cost(_solved(files)) == pytest.approx(1.0)
+    plan = solved(files, size="auto").require()
+    assert cost(solved(files)) == pytest.approx(1.0)
     assert hp.verify(plan, *files).ok
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=4e3))
     assert day.ok
@@ -226,7 +215,7 @@ def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> N
 
 def test_nothing_is_shared_beside_limits_on_moves() -> None:
     profile, slo = _files(TWO, moves=9)
-    own, plan = (_solved((profile, slo), share=share, levers=False).require() for share in (False, True))
+    own, plan = (solved((profile, slo), share=share, levers=False).require() for share in (False, True))
     assert own.parts == plan.parts
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
 
@@ -235,11 +224,11 @@ def test_another_pool_takes_whole_cards_beside_those_that_share() -> None:
     """Its instance says nothing of what it needs: nobody is on its card, and nobody shares this hardware."""
     profile, slo = _files({**TWO, "words": [30.0, 30.0]})
     del profile["variants"]["of-words"]["runs"][0]["needs"]
-    assert _cost(_solved((profile, slo), levers=False)) == pytest.approx(3.0)
+    assert cost(solved((profile, slo), levers=False)) == pytest.approx(3.0)
     profile["hardware"]["box"] = {"kind": "cpu"}
     profile["offers"]["box"] = {"hardware": "box", "zone": "a", "price_per_hour": ".5"}
     profile["variants"]["of-words"]["runs"][0]["hardware"] = "box"
-    plan = _solved((profile, slo), levers=False).require()
+    plan = solved((profile, slo), levers=False).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.5)
     assert {frozenset(part.rate_qps) for part in (plan.parts or {}).values()} == {
@@ -256,7 +245,7 @@ def test_sharing_is_never_dearer_and_always_proved(seed: int) -> None:
     rates = {name: [chance.choice([0.0, 5.0, 40.0, 90.0]) + 1.0 for _ in range(periods)] for name in names}
     limits = {"survive": {"zones": 1, "keep": 0.7}} if chance.random() < 0.4 else {}
     files = _files(rates, chance.choice([0.5, 0.33, 0.25]), "abc", ahead=chance.random() < 0.5, **limits)
-    own, plan = (_solved(files, share=share, levers=False).require() for share in (False, True))
+    own, plan = (solved(files, share=share, levers=False).require() for share in (False, True))
     assert own.bill is not None
     assert plan.bill is not None
     assert plan.bill.cost_per_hour <= own.bill.cost_per_hour + 1e-9
@@ -307,7 +296,7 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
 def test_a_bound_that_no_slices_show_is_not_believed() -> None:
     """Three instances of half a card: a card and a half is shown, and no more."""
     files = _files({"faces": [80.0], "plates": [30.0]}, zones="a")
-    plan = _solved(files, levers=False).require()
+    plan = solved(files, levers=False).require()
     assert plan.claims[0].value == pytest.approx(2.0)
     assert plan.claims[0].bound == pytest.approx(1.5, rel=1e-6)
     data = json.loads(_text(files))
@@ -324,7 +313,7 @@ def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
     data = json.loads(_text(files))
     profile = json.loads(json.dumps(files[0]))
     profile["variants"]["of-y"]["runs"][0]["needs"] = {"gpu": 0.33}
-    own = _solved((profile, files[1]), levers=False).require()
+    own = solved((profile, files[1]), levers=False).require()
     assert own.bill is not None
     assert own.bill.cost_per_hour == pytest.approx(2.0)
     data["inputs"] = json.loads(own.model_dump_json(by_alias=True, exclude_none=True))["inputs"]
@@ -334,13 +323,7 @@ def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
 
 def test_a_pool_that_gets_another_s_place_after_a_failure_is_refused() -> None:
     files = _files({"x": [70.0], "y": [30.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
-    data = json.loads(_text(files))
-    part = data["parts"][data["periods"][0]["failures"]["zone a lost"][0]]
-    load = next(load for worker in part["workers"] for load in worker["loads"] if load["app"] == "x")
-    load.update(app="y", variant="of-y")
-    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
-    found = hp.verify(forged, *files).violations
-    assert any(one.code == "survive" and "which none did before" in one.text for one in found)
+    assert is_refused_with_places_changed(files, _text(files), "zone a lost", "x", "y")
 
 
 def test_five_long_names_have_parts_of_their_own() -> None:
@@ -348,7 +331,7 @@ def test_five_long_names_have_parts_of_their_own() -> None:
     names = ["recommend-home", "recommend-cart", "search-ranking", "photo-moderate", "voice-hello"]
     rates = {name: [20.0, 20.0, 20.0] for name in names}
     rates["voice-hello"][1] = rates["photo-moderate"][2] = 0.0
-    plan = _solved(_files(rates, 0.25, "a"), levers=False).require()
+    plan = solved(_files(rates, 0.25, "a"), levers=False).require()
     assert len({name for period in plan.periods for name in period.parts or ()}) == 3
 
 
@@ -359,7 +342,7 @@ def test_five_long_names_have_parts_of_their_own() -> None:
 def test_a_limit_that_leaves_just_enough_machines_leaves_a_plan(limits: Json) -> None:
     """Three pools on two cards of two places: the cheapest of each alone do not fit."""
     files = _files({"x": [35.0, 70.0], "y": [20.0, 0.0], "z": [35.0, 10.0]}, **limits)
-    assert _cost(_solved(files, levers=False)) == pytest.approx(2.0)
+    assert cost(solved(files, levers=False)) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("order", ["xyz", "yzx", "zxy"])
@@ -367,7 +350,7 @@ def test_the_order_of_applications_does_not_say_who_shares(order: str) -> None:
     """One is asked with an option of its own: the other two share, wherever it stands."""
     rates = {"x": [10.0, 20.0], "y": [20.0, 10.0], "z": [10.0, 10.0]}
     files = _files({name: rates[name] for name in order}, zones="a")
-    plan = _solved(files, parts={"x": {"derate": 0.5}}, levers=False).require()
+    plan = solved(files, parts={"x": {"derate": 0.5}}, levers=False).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
 
@@ -375,4 +358,4 @@ def test_the_order_of_applications_does_not_say_who_shares(order: str) -> None:
 def test_machines_are_named_apart_whatever_applications_are_called() -> None:
     """One card holds one of x and one of y; another is whole of the pool "x1-y"."""
     files = _files({"x": [10.0], "y": [10.0], "x1-y": [10.0]}, {"x": 0.5, "y": 0.5, "x1-y": 1.0}, "a")
-    assert _cost(_solved(files, levers=False)) == pytest.approx(2.0)
+    assert cost(solved(files, levers=False)) == pytest.approx(2.0)

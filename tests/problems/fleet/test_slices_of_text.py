@@ -7,14 +7,14 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
+from cases.shared_fleets import Files, Json, add_pools, cost, is_refused_with_places_changed, solved, text
 
 import hetplan as hp
 from hetplan.comparing import Compared, compare_ways
-from hetplan.planner.outcome import Outcome
 from hetplan.problems.fleet import room
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
@@ -22,7 +22,6 @@ from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, _Day, play_day
 from hetplan.verifier.claims_again import Word
 
-Json = dict[str, Any]
 NODE = 8
 """Cards of a machine."""
 
@@ -34,7 +33,7 @@ def _files(
     *,
     node: int = NODE,
     **limits: Any,
-) -> tuple[Json, Json]:
+) -> Files:
     """Text with a model each, whose engine takes so many cards of a node."""
     takes = cards if isinstance(cards, Mapping) else dict.fromkeys(rates, cards)
     engine = {
@@ -73,20 +72,13 @@ def _files(
     return profile, slo
 
 
-def _solved(files: tuple[Json, Json], **options: Any) -> Outcome:
-    return hp.solve(*files, question="fleet", options={"size": "planned", "gap": 0.0, "levers": False, **options})
-
-
-def _cost(outcome: Outcome) -> float:
-    bill = outcome.require().bill
-    assert bill is not None
-    return float(bill.cost_per_hour)
+_solved = partial(solved, levers=False)
 
 
 @cache
 def _engines(rate: float) -> int:
     """The fewest engines for a rate: machines that hold one, for one application."""
-    return round(_cost(_solved(_files({"alone": [rate]}, 1, node=1))))
+    return round(cost(_solved(_files({"alone": [rate]}, 1, node=1))))
 
 
 def _fewest(engines: list[int]) -> int:
@@ -111,12 +103,12 @@ TWO = {"chat": [4.0, 3.0], "code": [2.0, 4.0]}
 
 @cache
 def _text() -> str:
-    return _solved(_files(TWO)).require().model_dump_json(by_alias=True, exclude_none=True)
+    return text(_solved(_files(TWO)))
 
 
 def test_two_engines_of_four_cards_rent_one_node_of_eight_and_the_bill_says_what_that_saves() -> None:
     files = _files(TWO)
-    assert _cost(_solved(files, share=False)) == pytest.approx(2.0)
+    assert cost(_solved(files, share=False)) == pytest.approx(2.0)
     plan = _solved(files, levers=True).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.0)
@@ -174,7 +166,7 @@ def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
     cards = {name: chance.choice([1, 2, 4]) for name in names}
     files = _files(rates, cards, "ab", **limits)
     plan = _solved(files).require()
-    assert _cost(_solved(files)) <= _cost(_solved(files, share=False)) + 1e-9
+    assert cost(_solved(files)) <= cost(_solved(files, share=False)) + 1e-9
     assert hp.verify(plan, *files).ok
     for part in (plan.parts or {}).values():
         for worker in part.workers:
@@ -184,7 +176,7 @@ def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
 def test_what_does_not_fit_exactly_is_not_shared() -> None:
     """Two engines of three cards leave room for one of two, and parts of a machine do not say so."""
     files = _files(TWO, {"chat": 3, "code": 2})
-    assert _cost(_solved(files)) == pytest.approx(_cost(_solved(files, share=False))) == pytest.approx(2.0)
+    assert cost(_solved(files)) == pytest.approx(cost(_solved(files, share=False))) == pytest.approx(2.0)
 
 
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
@@ -192,7 +184,7 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     plan = _solved(files, size="auto").require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(2.0)
-    assert _cost(_solved(files, share=False)) == pytest.approx(4.0)
+    assert cost(_solved(files, share=False)) == pytest.approx(4.0)
     assert hp.verify(plan, *files).ok
     assert all(part.method.options["size"] == "auto" for part in (plan.parts or {}).values())
     assert not any(one.code == "W-queueing" for one in plan.warnings)
@@ -270,95 +262,13 @@ def test_pools_share_with_pools_and_text_with_text() -> None:
     profile, slo = _files(TWO)
     profile["hardware"]["card"] = {"kind": "gpu", "provides": {"gpu": 1}}
     profile["offers"]["card"] = {"hardware": "card", "zone": "a", "price_per_hour": ".1"}
-    profile["tables"] = {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20.0]}}
-    for name in ("faces", "plates"):
-        run = {"hardware": "card", "latency": "t", "needs": {"gpu": 0.5}}
-        profile["tasks"][name], profile["variants"][f"of-{name}"] = {}, {"task": name, "runs": [run]}
-        slo["apps"][name] = {
-            "question": "pool",
-            "runs": {"variants": [f"of-{name}"]},
-            "latency": [{"percentile": 95, "max_ms": 100}],
-            "demand": {"series": [10.0, 20.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
-        }
+    add_pools((profile, slo), ("faces", "plates"), [{"hardware": "card", "needs": {"gpu": 0.5}}], [10.0, 20.0])
     plan = _solved((profile, slo)).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.1)
     assert hp.verify(plan, profile, slo).ok
     found = {(part.question, *part.rate_qps) for part in (plan.parts or {}).values()}
     assert found == {("llm", "chat", "code"), ("pool", "faces", "plates")}
-
-
-def _three_pools(profile: Json, slo: Json, runs: list[Json]) -> None:
-    profile["tables"] = {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20.0]}}
-    for name in ("p", "q", "r"):
-        profile["tasks"][name], profile["variants"][f"of-{name}"] = {}, {"task": name, "runs": runs}
-        slo["apps"][name] = {
-            "question": "pool",
-            "runs": {"variants": [f"of-{name}"]},
-            "latency": [{"percentile": 95, "max_ms": 100}],
-            "demand": {"series": [10.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
-        }
-
-
-def test_text_has_whole_machines_of_what_pools_may_share_and_do_not() -> None:
-    """Nodes are of pools, as more of them run there, but cards are cheaper for these; text has nodes to itself."""
-    profile, slo = _files({"a": [150.0], "b": [20.0]})
-    for name, cards, price, stock in (("duo", 2, ".2", 2), ("card", 1, ".01", 40)):
-        profile["hardware"][name] = {"kind": "gpu", "provides": {"gpu": cards}}
-        profile["offers"][name] = {"hardware": name, "zone": "a", "price_per_hour": price, "stock": stock}
-    for name in "ab":
-        profile["engines"][f"small-{name}"] = {**profile["engines"][f"e-{name}"], "tensor": 1}
-        profile["variants"][f"of-{name}"]["runs"].append({"hardware": "duo", "engine": f"small-{name}"})
-    runs = [("node", 1), ("card", 0.5)]
-    _three_pools(profile, slo, [{"hardware": name, "latency": "t", "needs": {"gpu": need}} for name, need in runs])
-    plan = _solved((profile, slo)).require()
-    held = [worker for part in (plan.parts or {}).values() for worker in part.workers if worker.hardware == "node"]
-    assert {load.instances for worker in held for load in worker.loads} == {2}
-    assert not hp.verify(plan, profile, slo).violations
-
-
-def test_names_of_machines_are_ids_and_no_others_have_them() -> None:
-    """Names of 63 letters; and an application `v1` beside one machine that holds one engine of `v`."""
-    long = ("a" * 63, "a" * 62 + "b")
-    profile, slo = _files({"c": [4.0], "d": [2.0]})
-    text = json.dumps([profile, slo]).replace("node-a", "o" * 63).replace("of-", "").replace("e-", "")
-    profile, slo = json.loads(text.replace('"c"', f'"{long[0]}"').replace('"d"', f'"{long[1]}"'))
-    for share in (True, False):
-        plan = _solved((profile, slo), share=share).require()
-        assert hp.verify(plan, profile, slo).ok
-    profile, slo = _files({"v": [4.0], "code": [2.0], "v1": [4.0]}, {"v": 8, "code": 4, "v1": 8})
-    _three_pools(profile, slo, [{"hardware": "node", "latency": "t", "needs": {"gpu": 8}}])
-    slo["apps"] = {**{name: slo["apps"][name] for name in ("v", "code")}, "v1": slo["apps"]["p"]}
-    plan = _solved((profile, slo)).require()
-    names = [worker.id for name in plan.periods[0].parts or () for worker in (plan.parts or {})[name].workers]
-    assert "v1-node-a" in names
-    assert len({*names}) == len(names)
-    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
-    first, other = (data["parts"][name]["workers"][0] for name in data["periods"][0]["parts"])
-    first["id"] = other["id"]
-    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
-    assert "duplicate-id" in {one.code for one in hp.verify(forged, profile, slo).violations}
-
-
-def test_pools_and_text_on_one_hardware_do_not_share_it_with_each_other() -> None:
-    """Of two pools and three of text the text shares: two nodes of it, and a node for each pool."""
-    profile, slo = _files({**TWO, "tools": [3.0, 3.0]})
-    profile["tables"] = {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20.0]}}
-    for name in ("faces", "plates"):
-        run = {"hardware": "node", "latency": "t", "needs": {"gpu": 2}}
-        profile["tasks"][name], profile["variants"][f"of-{name}"] = {}, {"task": name, "runs": [run]}
-        slo["apps"][name] = {
-            "question": "pool",
-            "runs": {"variants": [f"of-{name}"]},
-            "latency": [{"percentile": 95, "max_ms": 100}],
-            "demand": {"series": [10.0, 20.0], "mix": {"axes": ["batch"], "bins": [[1]], "share": [1]}},
-        }
-    plan = _solved((profile, slo)).require()
-    assert plan.bill is not None
-    assert plan.bill.cost_per_hour == pytest.approx(4.0)
-    shown = hp.verify(plan, profile, slo)
-    assert shown.ok
-    assert {part.question for part in (plan.parts or {}).values() if len(part.rate_qps) > 1} == {"llm"}
 
 
 def test_a_day_begins_with_the_machines_that_run_whoever_they_are_of() -> None:
@@ -446,13 +356,7 @@ def test_a_bound_that_no_slices_show_is_not_believed() -> None:
 
 def test_engines_that_change_places_after_a_failure_are_refused() -> None:
     files = _files({"chat": [20.0], "code": [2.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
-    data = json.loads(_solved(files).require().model_dump_json(by_alias=True, exclude_none=True))
-    part = data["parts"][data["periods"][0]["failures"]["zone a lost"][0]]
-    load = next(load for worker in part["workers"] for load in worker["loads"] if load["app"] == "chat")
-    load.update(app="code", variant="of-code")
-    forged = with_digest(hp.Plan.model_validate({**data, "digest": None}))
-    found = hp.verify(forged, *files).violations
-    assert any(one.code == "survive" and "which none did before" in one.text for one in found)
+    assert is_refused_with_places_changed(files, text(_solved(files)), "zone a lost", "chat", "code")
 
 
 def test_a_machine_that_has_most_of_an_application_may_be_the_one_that_is_lost() -> None:
@@ -481,7 +385,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     files = _files(rates, {name: chance.choice([1, 2, 4]) for name in rates}, survive={"hosts": 1, "keep": 0.8})
     plan = _solved(files).require()
     assert plan.bill is not None
-    assert plan.bill.cost_per_hour < _cost(_solved(files, share=False)) - 1e-9
+    assert plan.bill.cost_per_hour < cost(_solved(files, share=False)) - 1e-9
     assert hp.verify(plan, *files).ok
     (failure,) = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=5e2)).failures
     assert min(found.value for found in failure.after.values()) > 0.9

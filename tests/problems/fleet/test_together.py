@@ -9,18 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from cases.shared_fleets import Files, Json, cost, solved
 
 import hetplan as hp
-from hetplan.planner.outcome import Outcome
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, play_day
 from hetplan.verifier.claims_again import Word
 
-Json = dict[str, Any]
 
-
-def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> tuple[Json, Json]:
+def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> Files:
     """Applications with a model each; one instance takes a part of a card, and 100 queries a second."""
     profile = {
         "format": "hetplan/profile/1.3",
@@ -44,16 +42,6 @@ def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> tu
     return profile, slo
 
 
-def _solved(files: tuple[Json, Json], **options: Any) -> Outcome:
-    return hp.solve(*files, question="fleet", options={"size": "planned", "gap": 0.0, **options})
-
-
-def _cost(outcome: Outcome) -> float:
-    bill = outcome.require().bill
-    assert bill is not None
-    return float(bill.cost_per_hour)
-
-
 SLACK = 1.05
 """What the question leaves free of an instance."""
 FACES = {"faces": [90.0, 90.0], "plates": [80.0, 10.0]}
@@ -62,7 +50,7 @@ FACES = {"faces": [90.0, 90.0], "plates": [80.0, 10.0]}
 def test_loads_that_fit_together_share_a_machine_and_the_bill_says_what_that_saves() -> None:
     """Either needs a part of a card: one of the cards is left out, in every hour."""
     files = _files(FACES)
-    own, plan = _solved(files, share=False).require(), _solved(files).require()
+    own, plan = solved(files, share=False).require(), solved(files).require()
     assert own.bill is not None
     assert plan.bill is not None
     assert (own.bill.cost_per_hour, plan.bill.cost_per_hour) == pytest.approx((1.2, 0.6))
@@ -85,14 +73,14 @@ def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
     for offer in files[0]["offers"].values():
         del offer["commit"]
     instances = sum(math.ceil(SLACK * rate / 100.0) for (rate,) in rates.values())
-    assert _cost(_solved(files)) == pytest.approx(math.ceil(instances / 3))
+    assert cost(solved(files)) == pytest.approx(math.ceil(instances / 3))
 
 
 def test_what_a_failure_leaves_carries_all_that_share_and_so_it_is_played() -> None:
     """A zone may be lost: a card in each zone for both, where each alone has one in each."""
     files = _files({"faces": [60.0], "plates": [50.0]}, survive={"zones": 1, "keep": 0.9})
-    assert _cost(_solved(files, share=False)) == pytest.approx(2.4)
-    plan = _solved(files).require()
+    assert cost(solved(files, share=False)) == pytest.approx(2.4)
+    plan = solved(files).require()
     (names,) = {period.failures["zone a lost"] for period in plan.periods if period.failures is not None}
     parts = plan.parts or {}
     assert [parts[name].rate_qps for name in names] == [pytest.approx({"faces": 54.0, "plates": 45.0})]
@@ -116,11 +104,11 @@ def test_beside_limits_that_fewer_machines_may_break_nothing_is_shared(change: A
     profile, slo = _files(FACES)
     change(slo)
     assert all(
-        len(part.rate_qps) == 1 for part in (_solved((profile, slo), levers=False).require().parts or {}).values()
+        len(part.rate_qps) == 1 for part in (solved((profile, slo), levers=False).require().parts or {}).values()
     )
 
 
-def _loading(files: tuple[Json, Json], load_s: float) -> tuple[Json, Json]:
+def _loading(files: Files, load_s: float) -> Files:
     """The same files, where a variant is loaded in so long and machines start in 90 s."""
     for variant in files[0]["variants"].values():
         variant["runs"][0]["load_s"] = load_s
@@ -130,7 +118,7 @@ def _loading(files: tuple[Json, Json], load_s: float) -> tuple[Json, Json]:
 
 def test_a_machine_for_a_failure_holds_ahead_what_it_serves_then() -> None:
     files = _loading(_files({"faces": [60.0]}, gpu=1.0, survive={"zones": 1, "keep": 1.0}), load_s=70)
-    plan = _solved(files, levers=False).require()
+    plan = solved(files, levers=False).require()
     (part,) = [(plan.parts or {})[name] for name in plan.periods[0].parts or ()]
     assert {worker.offer: [load.variant for load in worker.loads] for worker in part.workers} == {
         "card-a": ["of-faces"], "card-b": ["of-faces"],
@@ -147,7 +135,7 @@ def test_a_machine_goes_over_to_another_application_only_where_that_is_soon(load
     limits = {"survive": {"zones": 1, "keep": 1.0}}
     profile, slo = _loading(_files({"faces": [60.0], "plates": [50.0]}, gpu=1.0, **limits), load_s)
     profile["offers"]["card-c"] = {**profile["offers"]["card-a"], "zone": "c"}
-    plan = _solved((profile, slo), levers=False).require()
+    plan = solved((profile, slo), levers=False).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(0.6 * cards)
     day = play_day(plan, load_inputs(profile, slo), HowPlayed(seeds=1, queries=5e3))
@@ -155,7 +143,7 @@ def test_a_machine_goes_over_to_another_application_only_where_that_is_soon(load
 
 
 def test_two_that_do_not_fit_on_a_card_have_one_each() -> None:
-    assert _cost(_solved(_files(FACES, gpu=0.6))) == pytest.approx(1.2)
+    assert cost(solved(_files(FACES, gpu=0.6))) == pytest.approx(1.2)
 
 
 def _forged(plan: Json, what: str) -> None:
@@ -175,13 +163,13 @@ def _forged(plan: Json, what: str) -> None:
 @pytest.mark.parametrize("what", ["load", "bill", "bound", "words"])
 def test_the_verifier_sees_what_is_wrong_of_machines_that_are_shared(what: str) -> None:
     files = _files(FACES)
-    said = json.loads(_solved(files).require().model_dump_json(by_alias=True, exclude_none=True))
+    said = json.loads(solved(files).require().model_dump_json(by_alias=True, exclude_none=True))
     assert hp.verify(with_digest(hp.Plan.model_validate(said)), *files).ok
     _forged(said, what)
     assert not hp.verify(with_digest(hp.Plan.model_validate(said)), *files).ok
 
 
-def _pipelines(rates: Sequence[float]) -> tuple[Json, Json]:
+def _pipelines(rates: Sequence[float]) -> Files:
     """Two pipelines of two steps; an instance takes one card of a node of four."""
     steps = ("see", "name", "read", "tell")
     profile: Json = {
@@ -213,11 +201,11 @@ def _pipelines(rates: Sequence[float]) -> tuple[Json, Json]:
 def test_pipelines_share_nodes_and_are_played_so() -> None:
     """One node carries all four steps, where each pipeline alone has a node of its own."""
     files = _pipelines([60.0, 120.0])
-    plan = _solved(files).require()
+    plan = solved(files).require()
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(8.0)
     assert plan.bill.apps == pytest.approx({"left": 4.0, "right": 4.0})
-    assert _cost(_solved(files, share=False)) == pytest.approx(16.0)
+    assert cost(solved(files, share=False)) == pytest.approx(16.0)
     assert hp.verify(plan, *files).ok
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=1e4))
     assert day.ok
@@ -232,9 +220,9 @@ def test_a_bound_counts_those_who_may_share_as_free_where_nobody_does() -> None:
     for variant in files[0]["variants"].values():
         variant["runs"].append({**variant["runs"][0], "hardware": "one"})
     files[1]["limits"]["instances"]["one"] = [0, 9]
-    plan = _solved(files).require()
+    plan = solved(files).require()
     (claim,) = plan.claims
     assert claim.bound is not None
     files[1]["limits"]["instances"]["one"] = [0, 0]
-    assert claim.bound <= _cost(_solved(files)) + 1e-9
+    assert claim.bound <= cost(solved(files)) + 1e-9
     assert "count as free" in (claim.note or "")
