@@ -72,14 +72,14 @@ def too_fast_and_too_cheap() -> tuple[dict[str, Any], dict[str, Any]]:
     return files({"a": [20.0, 80.0], "b": [10.0, 40.0]}, [0.5, 0.5], prices={"a": 1, "b": 3}, qos_ms=30.0, budget=2)
 
 
-def test_each_trial_is_told_and_no_other_begins_once_the_work_is_cancelled() -> None:
+def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled() -> None:
     profile, slo, _, options = asked("pipeline", 2)
     heard: list[hp.Event] = []
-    told = hp.solve(profile, slo, question="pipeline", options=options, on_event=heard.append)
+    whole = hp.solve(profile, slo, question="pipeline", options=options, on_event=heard.append)
     trials = [event.detail for event in heard if event.what == "repairs"]
     assert trials[0] == "trial 1 of at most 24 of what may help: lower slo.apps.x.quality.min from 0.753 to 0.518"
     assert len(trials) > 2
-    assert not any(repair.text.endswith("(not tried)") for repair in told.repairs)
+    assert not any(repair.text.endswith("(not tried)") for repair in whole.repairs)
 
     cancel, heard = threading.Event(), []
 
@@ -92,7 +92,7 @@ def test_each_trial_is_told_and_no_other_begins_once_the_work_is_cancelled() -> 
         profile, slo, question="pipeline", options=options, on_event=hear, limits=hp.Limits(cancel=cancel)
     )
     assert sum(event.what == "repairs" for event in heard) == 1
-    assert stopped.exit_code == told.exit_code == 3
+    assert stopped.exit_code == whole.exit_code == 3
     assert stopped.repairs
     assert all(repair.text.endswith("(not tried)") for repair in stopped.repairs)
 

@@ -218,7 +218,7 @@ def tried(outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again
 class Trials:
     """Tries repairs of one question: `ask` answers it for other inputs and options, while `left` holds.
 
-    `note` is told of each trial before it begins: it may take as long as the question itself.
+    `note` hears of each trial before it begins: it may take as long as the question itself.
     """
 
     inputs: Inputs
@@ -242,7 +242,7 @@ class Trials:
                 continue
             done = self._nudged(repair, edits, given)
             if done is None and not self.left():
-                untried.append(replace(repair, text=repair.text + UNTRIED))  # stopped before it was told
+                untried.append(replace(repair, text=repair.text + UNTRIED))  # stopped before its end
             elif done is None:
                 failed.append(next(_moved(edits, given, up=repair.verb == "raise")))
             else:

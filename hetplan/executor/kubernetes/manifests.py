@@ -256,7 +256,7 @@ class Manifests:
         return asked
 
     def _devices(self, group: Group) -> dict[str, str]:
-        """The GPUs of a pod by number, where several engines are to be told apart which have which."""
+        """The GPUs of a pod by number, where it has several engines: each gets its own."""
         takes, held = _takes(group.unit), self.settings.pod(group.unit.hardware).gpu
         if len(takes) < 2 or self.settings.gpu_slices > 1:
             return {}

@@ -230,7 +230,7 @@ class Lists:
         return self.known[rate][1]
 
     def program(self, rate: float, prices: Floats, stock: Sequence[int]) -> Zoned | None:
-        """The program that stands for a list that is too long; None where zones are not alike."""
+        """The program to ask where a list is too long; None where zones are not alike."""
         if self.places is None:
             return None
         rooms = self.wish.rooms.get((self.part.app, rate), {})

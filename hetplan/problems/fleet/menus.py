@@ -26,12 +26,11 @@ from hetplan.planner.part import Part
 from hetplan.problems.fleet.listed import Lists
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.fleet.zoned import Zoned
+from hetplan.problems.fleet.zones import Counts, Floats
 from hetplan.problems.parts import Cone
 
 __all__ = ["Choice", "Menus", "add_part", "left_of", "surviving", "worth"]
 
-Counts = tuple[int, ...]
-Floats = NDArray[np.float64]
 PRICE_GAP = 1e-6
 BEYOND_GAP = 1e-3
 LARGEST = 2000

@@ -347,7 +347,7 @@ def test_a_limit_that_leaves_just_enough_machines_leaves_a_plan(limits: Json) ->
 
 @pytest.mark.parametrize("order", ["xyz", "yzx", "zxy"])
 def test_the_order_of_applications_does_not_say_who_shares(order: str) -> None:
-    """One is asked with an option of its own: the other two share, wherever it stands."""
+    """One is asked with an option of its own: the other two share, whatever the order."""
     rates = {"x": [10.0, 20.0], "y": [20.0, 10.0], "z": [10.0, 10.0]}
     files = _files({name: rates[name] for name in order}, zones="a")
     plan = solved(files, parts={"x": {"derate": 0.5}}, levers=False).require()
