@@ -5,9 +5,8 @@ servers, whatever its size: `spare`, inside the program. `estimated` takes a num
 nothing. `auto` looks for the least that is: each is planned and played for a counted number of queries. A plan is good
 when it uses no more than `CHOSEN_AT` of what may be late: a choice is biased towards luck. The best plan seen is
 confirmed by fresh seeds; more room is not always better, so none is thrown away that was good. Where no such number
-does, or where it is a whole server or more, an equal share of all capacity (`headroom`) is tried. Where no step between
-too little room and more than there is a plan for was good, the most that there is a plan for is looked for without
-playing. `simulated` looks closer, at more queries, and tries both. Before it refuses, a search deals the servers anew
+does, or where it is nearly a server, an equal share of all capacity (`headroom`) is tried. Where no room that was tried
+is good, the most that there is a plan for is looked for, by programs alone, and played. `simulated` looks closer, at more queries, and tries both. Before it refuses, a search deals the servers anew
 (`dealt`): what carries most, and what came nearest with servers moved to where queries wait in simulation.
 Nothing is timed: the same inputs give the same plan.
 """
@@ -48,9 +47,9 @@ with nearly idle servers, where the deadline is tight."""
 MOST_QUERIES = 10
 """Of several applications the busiest is played for no more than so many times the queries that are counted."""
 CYCLES = 40.0
-"""A play is as long as a process of arrivals takes to go so often through its states,"""
+"""A play of arrivals that come in bursts sees so many of their cycles, if it need not be too long for that."""
 LONGEST_CYCLES = 4
-"""or has so many times the queries that are counted, whichever is shorter."""
+"""It is never longer for that than so many times the queries of a usual play."""
 CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
 HOPELESS = 2.5
@@ -61,11 +60,11 @@ LATE = 100
 """In a play, at least so many queries may be late: where fewer may be, more are played, up to `LONGEST` times."""
 LONGEST = 10
 HALF = 0.5
-"""The share of capacity that is tried beside spare servers that are enough: less of it, then, by halves."""
+"""Where spare servers are enough, this share of capacity is tried in their place, then less of it by halves."""
 LARGE = 0.9
-"""That is worth it where each group keeps so many servers free, or more: whole ones fit small groups badly."""
+"""So many spare servers of each group are much: whole ones fit small groups badly, and a share is tried too."""
 NEAREST = 0.05
-"""In parts of it, so near the most room that there is a plan for is looked for without a play."""
+"""The most room that there is a plan for is found up to this part of it, without a play."""
 DEALT_DIVISORS = (2.2, 1.8, 1.4, 1.15)
 """What paths of servers that are dealt anew take of the deadline, in turn, where it is not stated."""
 MOST_DEALT = 24
