@@ -6,9 +6,10 @@ nothing. `auto` looks for the least that is: each is planned and played for a co
 when it uses no more than `CHOSEN_AT` of what may be late: a choice is biased towards luck. The best plan seen is
 confirmed by fresh seeds; more room is not always better, so none is thrown away that was good. Where no such number
 does, or where it is nearly a server, an equal share of all capacity (`headroom`) is tried. Where no room that was tried
-is good, the most that there is a plan for is looked for, by programs alone, and played. `simulated` looks closer, at more queries, and tries both. Before it refuses, a search deals the servers anew
-(`dealt`): what carries most, and what came nearest with servers moved to where queries wait in simulation.
-Nothing is timed: the same inputs give the same plan.
+is good, the most that there is a plan for is looked for, by programs alone, and played. `simulated` looks closer, at
+more queries, and tries both. Before it refuses, a search deals the servers anew (`dealt`): what carries most, and what
+came nearest with servers moved to where queries wait in simulation. Nothing is timed: the same inputs give the same
+plan.
 """
 
 from __future__ import annotations
