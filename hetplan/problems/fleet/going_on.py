@@ -34,8 +34,9 @@ from typing import TYPE_CHECKING
 
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
-from hetplan.problems.fleet.menus import Counts, left_of
+from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.wish import Situation, Wish
+from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Asked
 from hetplan.problems.pipeline.evenly import shared_out
 from hetplan.profiles.plan_parts import Part as PlanPart

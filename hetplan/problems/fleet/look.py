@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from hetplan.planner.contract import Ask
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.descent import keeps_limits
-from hetplan.problems.fleet.menus import LARGEST, Counts
+from hetplan.problems.fleet.menus import LARGEST
 from hetplan.problems.fleet.remembered import Recalled
 from hetplan.problems.fleet.search import FEW, Fleet, Search
 from hetplan.problems.fleet.ways import Found, settled_by
 from hetplan.problems.fleet.whole import cost_of, hours, moves_of, polished, tries_of
 from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.zones import Counts
 
 Floats = NDArray[np.float64]
 ROUNDS = 4

@@ -20,11 +20,12 @@ import numpy as np
 
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, filled, loaded_anew_s
-from hetplan.problems.fleet.menus import Counts, left_of
+from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.search import Fleet
 from hetplan.problems.fleet.ways import Found, Together
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
 

@@ -14,10 +14,11 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.menus import Counts, left_of, surviving
+from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
 from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
