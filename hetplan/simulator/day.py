@@ -251,10 +251,10 @@ class _Day:
 
     def _missing(self) -> dict[str, tuple[float, int]]:
         """Machines of the first period that do not run yet: of each group, in how many seconds, and how many."""
-        has, found = Counter[tuple[str, str]](), dict[str, tuple[float, int]]()
+        has, found = Counter[tuple[tuple[str, ...], str]](), dict[str, tuple[float, int]]()
         for worker in self.inputs.state.workers if self.inputs.state is not None else ():
-            for app in {load.app for load in worker.loads if load.app is not None} or set(self.inputs.slo.apps):
-                has[app, worker.offer or ""] += worker.count
+            apps = {load.app for load in worker.loads if load.app is not None} or set(self.inputs.slo.apps)
+            has[tuple(sorted(apps)), worker.offer or ""] += worker.count
         for name in self.plan.periods[0].parts or ():
             for group in self._of_part(name).groups if name not in self.texts else ():
                 kept = running(has, self.owners[group.id], self.offer[group.id], group.count)

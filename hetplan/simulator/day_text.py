@@ -82,14 +82,14 @@ def owners(part: Part, worker: Worker) -> tuple[str, ...]:
     return tuple(sorted({load.app for load in worker.loads if load.app})) or tuple(part.rate_qps)[:1]
 
 
-def running(has: Counter[tuple[str, str]], apps: Sequence[str], offer: str, count: int) -> int:
-    """How many of so many machines run already, by what all of these applications have of an offer, and less of it.
+def running(has: Counter[tuple[tuple[str, ...], str]], apps: tuple[str, ...], offer: str, count: int) -> int:
+    """How many of so many machines run already, by what these applications have together of an offer: less of it now.
 
-    >>> running(has := Counter({("a", "o"): 2, ("b", "o"): 1}), ["a", "b"], "o", 3), has["a", "o"]
-    (1, 1)
+    >>> running(has := Counter({(("a", "b"), "o"): 2, (("a",), "o"): 1}), ("a", "b"), "o", 3), +has
+    (2, Counter({(('a',), 'o'): 1}))
     """
-    kept = min([count, *(has[app, offer] for app in apps)])
-    has.subtract(dict.fromkeys(((app, offer) for app in apps), kept))
+    kept = min(count, has[apps, offer])
+    has[apps, offer] -= kept
     return kept
 
 

@@ -33,6 +33,7 @@ from hetplan.verifier.fleet_parts import (
     one_variant,
     same,
     uncommitted,
+    users_of,
 )
 from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.proofs import compared
@@ -53,6 +54,8 @@ SOON = 5000
 """A claim is called certified where a quarter of the boxes that `verify` may split prove it."""
 SLIP = 1e-6
 MONTH_HOURS = 730.0
+Owned = tuple[tuple[str, ...], str]
+"""Who has a machine, in order, and of which offer it is."""
 
 
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
@@ -382,8 +385,8 @@ def _wished(fleet: Fleet) -> Iterator[Violation]:
 def _moves(fleet: Fleet) -> int:
     """Machines that each application gets of each offer beyond those that the state has for it."""
     runs: Counter[tuple[str, str]] = Counter()
-    for _, key, count in _running_of(fleet):
-        runs[key] += count
+    for _, (apps, offer), count in _running_of(fleet):
+        runs[", ".join(apps), offer] += count
     used = fleet.used(fleet.plan.periods[0].parts or ())
     return sum(max(n - runs[app, offer], 0) for app, offers in used.items() for offer, n in offers.items())
 
@@ -555,13 +558,13 @@ def _changes(fleet: Fleet) -> Iterator[Violation]:
 
 
 def _first_changes(fleet: Fleet) -> Iterator[Violation]:
-    """The plan's actions lead from what runs to the first period: each application gets its machines of each offer."""
-    names = fleet.plan.periods[0].parts or ()
-    owner = {
-        worker.id: (app, worker.offer or "")
-        for name in names for worker in fleet.parts[name].workers for app in fleet.parts[name].rate_qps
-    }  # fmt: skip
-    had, ends = _running_of(fleet), Counter[tuple[str, str]]()
+    """The plan's actions lead from what runs to the first period: those who use machines together get theirs."""
+    owner, wanted = dict[str, Owned](), Counter[Owned]()
+    for part in (fleet.parts[name] for name in fleet.plan.periods[0].parts or ()):
+        for worker in part.workers:
+            owner[worker.id] = tuple(sorted(users_of(part, worker))), worker.offer or ""
+            wanted[owner[worker.id]] += worker.count + worker.standby
+    had, ends = _running_of(fleet), Counter[Owned]()
     for _, key, count in had:
         ends[key] += count
     runs = {name: (key, count) for name, key, count in had}
@@ -573,21 +576,21 @@ def _first_changes(fleet: Fleet) -> Iterator[Violation]:
             ends[runs[name][0]] -= count
         else:
             yield Violation("actions", f"actions.{action.id}", f"{action.do} {count} of {name}: it cannot")
-    wanted = {(app, offer): n for app, offers in fleet.used(names).items() for offer, n in offers.items()}
-    wrong = sorted({f"{app} on {offer}" for app, offer in ends.keys() | wanted.keys()
-                    if ends[app, offer] != wanted.get((app, offer), 0)})  # fmt: skip
+    wrong = sorted(
+        f"{', '.join(one[0])} on {one[1]}" for one in ends.keys() | wanted.keys() if ends[one] != wanted[one]
+    )
     if wrong:
         yield Violation(
             "actions", "actions", f"they do not lead from what runs to the first period: {', '.join(wrong)}"
         )
 
 
-def _running_of(fleet: Fleet) -> list[tuple[str, tuple[str, str], int]]:
+def _running_of(fleet: Fleet) -> list[tuple[str, Owned, int]]:
     """Workers of the state: their ids, whose they are and of which offer, and how many machines."""
     found = []
     for worker in fleet.inputs.state.workers if fleet.inputs.state is not None else ():
         apps = {load.app for load in worker.loads if load.app is not None} or set(fleet.inputs.slo.apps)
-        found.append((worker.id, (min(apps, default=""), worker.offer or ""), worker.count))
+        found.append((worker.id, (tuple(sorted(apps)), worker.offer or ""), worker.count))
     return found
 
 

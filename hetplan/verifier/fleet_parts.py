@@ -18,7 +18,18 @@ from hetplan.profiles.profile import Profile, Variant
 from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLimits
 from hetplan.profiles.workers import Worker
 
-__all__ = ["IN_SLICES", "Fleet", "alone", "loaded", "lost_in", "may_run", "one_variant", "same", "uncommitted"]
+__all__ = [
+    "IN_SLICES",
+    "Fleet",
+    "alone",
+    "loaded",
+    "lost_in",
+    "may_run",
+    "one_variant",
+    "same",
+    "uncommitted",
+    "users_of",
+]
 
 IN_SLICES = ("pool", "llm")
 """Questions whose applications share machines in slices: what an instance does depends on no neighbour."""
@@ -78,7 +89,7 @@ class Fleet:
         for name in names:
             part = self.parts[name]
             for worker in part.workers:
-                offer, users = worker.offer or "", _users(part, worker) or set(part.rate_qps)
+                offer, users = worker.offer or "", users_of(part, worker)
                 for app in users:
                     own = found.setdefault(app, {})
                     own[offer] = own.get(offer, 0.0) + (worker.count + worker.standby) / len(users)
@@ -122,11 +133,11 @@ class Fleet:
         return {period: Counter(own) for period, own in whole.items()}
 
 
-def _users(part: Part, worker: Worker) -> set[str]:
-    """The applications that have loads on a worker, or send queries to them."""
+def users_of(part: Part, worker: Worker) -> set[str]:
+    """The applications that have loads on a worker, or send queries to them; else all of the part."""
     held = {load.id for load in worker.loads}
     sent = {app for app, routes in part.routing.items() if any(not held.isdisjoint(one.to) for one in routes)}
-    return sent | {load.app for load in worker.loads if load.app is not None}
+    return (sent | {load.app for load in worker.loads if load.app is not None}) or set(part.rate_qps)
 
 
 def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:

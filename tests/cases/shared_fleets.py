@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import hetplan as hp
+from hetplan.planner.next_state import next_state
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_periods import of_period
 
 Json = dict[str, Any]
 Files = tuple[Json, Json]
@@ -29,6 +31,18 @@ def cost(outcome: Outcome) -> float:
 def text(outcome: Outcome) -> str:
     """The plan as a file has it."""
     return outcome.require().model_dump_json(by_alias=True, exclude_none=True)
+
+
+def goes_on(files: Files, plan: hp.Plan) -> bool:
+    """Whether it is planned again beside what it runs: nothing starts or stops, for the same money."""
+    held = next_state(of_period(plan, plan.periods[-1]))
+    outcome = hp.solve(
+        *files, state=held, question="fleet", options={"size": "planned", "gap": 0.0, "levers": False}
+    )  # fmt: skip
+    again = outcome.require()
+    assert plan.bill is not None
+    alike = not again.actions and abs(cost(outcome) - plan.bill.cost_per_hour) < 1e-9
+    return alike and hp.verify(again, *files, state=held).ok
 
 
 def add_pools(files: Files, names: Iterable[str], runs: Sequence[Json], series: Sequence[float]) -> None:

@@ -11,6 +11,7 @@ from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.together import users_of
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish, owners
@@ -176,13 +177,14 @@ def _actions(
 
 
 def _first_actions(found: Found) -> Iterator[Action]:
-    """From what runs to the first period: machines that an application has of an offer already go on."""
+    """From what runs to the first period: machines that the same applications have of an offer already go on."""
     wish, started, number = found.wish, list[int](), 0
     left = dict(wish.running)
-    for app in wish.apps:
-        part = found.parts.get((app.name, 0))
-        for worker in part.workers if part is not None else ():
-            key = (app.name, worker.offer or "")
+    for name, part in ((app.name, found.parts.get((app.name, 0))) for app in wish.apps):
+        if part is None or name != next(iter(part.rate_qps)):  # one that is shared comes once
+            continue
+        for worker in part.workers:
+            key = (users_of(part, worker), worker.offer or "")
             kept = min(left.get(key, 0), worker.count)
             left[key] = left.get(key, 0) - kept
             if worker.count > kept:

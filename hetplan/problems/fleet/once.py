@@ -102,10 +102,8 @@ def cheapest_once(search: Search) -> Once:
 
 def moves_of(wish: Wish, choices: Mapping[tuple[str, int], Choice]) -> int:
     """Machines that applications get anew, of those that run."""
-    return sum(
-        max(count - wish.running.get((name, offer.name), 0), 0)
-        for (name, _), choice in choices.items()
-        for offer, count in zip(wish.offers, choice.machines, strict=True)
+    return round(
+        sum(float(np.maximum(choice.array - wish.runs(name), 0.0).sum()) for (name, _), choice in choices.items())
     )
 
 

@@ -54,7 +54,7 @@ NAME = 24
 
 def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish, Mapping[str, Part]]:
     """The wish with the applications that may share machines counted in slices; as it is where none may."""
-    if not wish.options.share or wish.stated or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
+    if not wish.options.share or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
         return wish, parts
     groups = [_sharers(wish, parts, question) for question in SHARING]
     places, slices = dict[str, int](), {app.name: dict[str, int]() for app in wish.apps}

@@ -6,7 +6,7 @@ one fewer, and one fewer again, the dearest first, as long as their question car
 failure what is kept. What is rented, and what is paid for ahead, follows. A machine goes over to other loads after a
 failure only where they are loaded soon.
 
-Nothing is shared beside a state, limits on moves, and least counts or shares of machines, which fewer machines may
+Nothing is shared beside limits on moves, and least counts or shares of machines, which fewer machines may
 break. The bound of a fleet without sharing says nothing of one that shares: in it those applications count as free,
 whether machines could be shared at last or not.
 """
@@ -28,8 +28,9 @@ from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.profiles.workers import Worker
 
-__all__ = ["used_in", "with_sharing"]
+__all__ = ["used_in", "users_of", "with_sharing"]
 
 SHARING = ("variants", "pipeline")
 """Questions whose machines hold several applications; where both could, those of the first do."""
@@ -72,12 +73,18 @@ def used_in(found: Found, p: int) -> dict[str, list[float]]:
     for one in found.together.get(p, ()):
         used |= {name: [0.0] * len(wish.offers) for name in one.part.rate_qps}
         for worker in one.part.workers:
-            loads = {load.id for load in worker.loads}
-            whose = {load.app for load in worker.loads if load.app is not None}
-            whose |= {app for app, routes in one.part.routing.items() for to in routes if loads & to.to.keys()}
-            for name in whose or one.part.rate_qps:
-                used[name][wish.place[worker.offer or ""]] += worker.count / len(whose or one.part.rate_qps)
+            whose = users_of(one.part, worker)
+            for name in whose:
+                used[name][wish.place[worker.offer or ""]] += worker.count / len(whose)
     return used
+
+
+def users_of(part: PlanPart, worker: Worker) -> tuple[str, ...]:
+    """The applications that have loads on a worker, or send queries to them, in order; else all of the part."""
+    loads = {load.id for load in worker.loads}
+    whose = {load.app for load in worker.loads if load.app is not None}
+    whose |= {app for app, routes in part.routing.items() for to in routes if loads & to.to.keys()}
+    return tuple(sorted(whose or part.rate_qps))
 
 
 def _beside(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Together, ...]]:
@@ -91,7 +98,7 @@ def _sharers(found: Found, parts: Mapping[str, Part]) -> list[Application]:
     wish, limits = found.wish, found.wish.inputs.slo.limits
     least = any(low for low, _ in limits.instances.values())
     least |= any(one.least or one.share is not None for one in limits.offers.values())
-    if not wish.options.share or wish.stated or wish.goal != "cost" or limits.moves is not None or least:
+    if not wish.options.share or wish.goal != "cost" or limits.moves is not None or least:
         return []
     for question in SHARING:
         own = [app for app in wish.apps if app.question == question and isinstance(parts[app.name], Table)]

@@ -56,14 +56,9 @@ def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
     rented = [np.array(one, dtype=float) for one in fleet.rented]
     found = [hours * np.maximum(rented[p] - rented[p - 1], 0.0) for p in range(wish.periods)]
     if wish.stated:
-        new = np.maximum(rented[0] + np.array(fleet.committed) - _running(wish), 0.0)
+        new = np.maximum(rented[0] + np.array(fleet.committed) - wish.all_running, 0.0)
         found[0] = wish.again * found[0] + (1.0 - wish.again) * hours * new
     return found
-
-
-def _running(wish: Wish) -> Floats:
-    """Machines of each offer that run already."""
-    return sum((wish.runs(app.name) for app in wish.apps), np.zeros(len(wish.offers)))
 
 
 def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
@@ -322,7 +317,7 @@ def _couple(
             m.add(row, rented[before], 1.0)
             _changed(m, search, f"before {p}", taken, [(p, -1.0), (before, 1.0)])
     if wish.stated:
-        row = _started(m, wish, "at first", rented[0], 1.0 - wish.again, lower=-_running(wish))
+        row = _started(m, wish, "at first", rented[0], 1.0 - wish.again, lower=-wish.all_running)
         m.add(row, committed, -1.0)
         _changed(m, search, "at first", taken, [(0, -1.0)], running=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
 from hetplan.problems.faults import Faults, refuse_only
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.slo import App
     from hetplan.profiles.workers import Worker
 
-__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Situation", "Wish", "owners", "read_wish"]
+__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Owned", "Situation", "Wish", "owners", "read_wish"]
 
 REFUSED = {
     "change.slack": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
@@ -49,6 +49,8 @@ GOALS: Mapping[tuple[str, ...], Goal] = {
 }  # fmt: skip
 HUGE = 10**6
 MONTH_HOURS = 730.0
+Owned = tuple[tuple[str, ...], str]
+"""The applications that have a machine, in order, and its offer."""
 
 Floats = NDArray[np.float64]
 
@@ -113,8 +115,8 @@ class Wish:
     """What is best; more than the cost can be said of one period alone (`between`)."""
     most: str | None = None
     """The application of which the most rate is wanted."""
-    running: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Machines that run already, by application and offer: the first period follows them, the first time it comes."""
+    running: Mapping[Owned, int] = field(default_factory=dict)
+    """Machines that run already, by whose they are: the first period follows them, the first time it comes."""
     room: Mapping[tuple[str, float | None], float] = field(default_factory=dict)
     """How many times a rate an application is planned for, so that queries may wait; None: at any rate."""
     rooms: Mapping[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
@@ -163,8 +165,16 @@ class Wish:
         return 1.0 - 1.0 / self.inputs.slo.horizon.repeats if self.stated else 1.0
 
     def runs(self, name: str) -> Floats:
-        """Machines of each offer that an application has already."""
-        return np.array([float(self.running.get((name, offer.name), 0)) for offer in self.offers])
+        """Machines of each offer that an application has already for itself."""
+        return np.array([float(self.running.get(((name,), offer.name), 0)) for offer in self.offers])
+
+    @cached_property
+    def all_running(self) -> Floats:
+        """Machines of each offer that run already."""
+        counts = Counter[str]()
+        for (_, offer), count in self.running.items():
+            counts[offer] += count
+        return np.array([float(counts[offer.name]) for offer in self.offers])
 
     def each(self, name: str) -> tuple[int, ...]:
         """How many of what an application takes one machine of each offer is."""
@@ -245,29 +255,37 @@ def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
     return goal, next(iter(wanted), None)
 
 
-def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[tuple[str, str], int]:
+def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[Owned, int]:
     """What the state says of machines: whose they are, and of which offer."""
-    found: dict[tuple[str, str], int] = {}
+    found = Counter[Owned]()
     if inputs.state is None:
         if "moves" in goal:
             why = "the fewest moves are wanted, and nothing says what runs"
             faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
         return found
-    for number, (worker, (app, offer)) in enumerate(owners(inputs)):
-        if offer not in inputs.profile.offers or not app:
-            why = "a fleet knows machines by their offer and the one application that they serve"
-            remedy = 'Write "offer" of the worker and one "app" for all its loads: beside a state no machine is shared.'
-            faults.found.append(Fault(inputs.files.get("state", "state.json"), f"$.workers[{number}]", "", why, remedy))
-            continue
-        found[app, offer] = found.get((app, offer), 0) + worker.count
+    counted = "moves" in goal or inputs.slo.limits.moves is not None
+    for number, (worker, (apps, offer)) in enumerate(owners(inputs)):
+        found[apps, offer] += worker.count
+        at = f"$.workers[{number}]"
+        if offer not in inputs.profile.offers:
+            why, remedy = "a fleet knows machines by their offer", 'Write "offer", one of the profile.'
+            faults.in_state(f"{at}.offer", why, remedy, value=offer)
+        elif not apps:
+            why = "a fleet knows machines by the applications that they serve, and a load here names none"
+            faults.in_state(at, why, 'Write "app" of each load.')
+        elif counted and len(apps) > 1:
+            why = f"moves are counted by application, and this machine is of {', '.join(apps)}"
+            faults.in_state(at, why, 'Leave out "moves": beside limits on moves no machine is shared.')
     return found
 
 
-def owners(inputs: Inputs) -> Iterator[tuple[Worker, tuple[str, str]]]:
-    """The workers of the state, each with its application (empty where that is not one) and its offer."""
+def owners(inputs: Inputs) -> Iterator[tuple[Worker, Owned]]:
+    """The workers of the state, and whose they are; nobody's, where that is not said."""
+    only = tuple(inputs.slo.apps) if len(inputs.slo.apps) == 1 else ()
     for worker in inputs.state.workers if inputs.state is not None else ():
-        apps = {load.app for load in worker.loads if load.app is not None} or set(inputs.slo.apps)
-        yield worker, (next(iter(apps)) if len(apps) == 1 else "", worker.offer or "")
+        named = {load.app for load in worker.loads}
+        said = tuple(sorted(app for app in named if app is not None))
+        yield worker, (said if named and None not in named else only, worker.offer or "")
 
 
 def _bounded(inputs: Inputs, name: str, faults: Faults) -> None:

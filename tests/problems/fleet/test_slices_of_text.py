@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Any
 
 import pytest
-from cases.shared_fleets import Files, Json, add_pools, cost, is_refused_with_places_changed, solved, text
+from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, is_refused_with_places_changed, solved, text
 
 import hetplan as hp
 from hetplan.comparing import Compared, compare_ways
@@ -118,6 +118,7 @@ def test_two_engines_of_four_cards_rent_one_node_of_eight_and_the_bill_says_what
     shown = hp.verify(plan, *files)
     assert shown.ok
     assert [one.word for one in shown.claims] == [Word.PROVED]
+    assert goes_on(files, plan)
 
 
 def test_the_part_of_those_who_share_says_of_each_all_that_text_needs() -> None:

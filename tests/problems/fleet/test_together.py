@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cases.shared_fleets import Files, Json, cost, solved
+from cases.shared_fleets import Files, Json, cost, goes_on, solved
 
 import hetplan as hp
 from hetplan.profiles.load import load_inputs
@@ -57,6 +57,7 @@ def test_loads_that_fit_together_share_a_machine_and_the_bill_says_what_that_sav
     assert [one.name for one in plan.bill.levers][-1] == "shared"
     assert plan.bill.levers[-1].saves_per_hour == pytest.approx(0.6)
     assert plan.bill.apps == pytest.approx({"faces": 0.3, "plates": 0.3})
+    assert goes_on(files, plan)
     assert hp.verify(plan, *files).ok
     (claim,) = plan.claims
     assert claim.bound is not None
@@ -210,6 +211,7 @@ def test_pipelines_share_nodes_and_are_played_so() -> None:
     day = play_day(plan, load_inputs(*files), HowPlayed(seeds=1, queries=1e4))
     assert day.ok
     assert min(found.value for found in day.in_time.values()) > 0.99
+    assert goes_on(files, plan)
 
 
 def test_a_bound_counts_those_who_may_share_as_free_where_nobody_does() -> None:
