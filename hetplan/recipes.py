@@ -74,6 +74,9 @@ class Recipes:
             self._options["size"] = "estimated"
         if self.plan.question == "llm":
             self._options["size"] = "planned"
+        if self.limited and "share" in known:
+            # Moves are counted by application: the first plan shares no machines, as those that follow it do not.
+            self._options["share"] = False
 
     @property
     def stateful(self) -> bool:

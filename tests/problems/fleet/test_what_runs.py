@@ -15,6 +15,7 @@ import hetplan as hp
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
+from hetplan.recipes import Recipes
 from hetplan.simulator.day import HowPlayed, play_day
 
 START_S = 1800.0
@@ -173,3 +174,21 @@ def test_the_bill_says_what_sharing_saves_beside_what_runs() -> None:
 
 def test_without_a_state_nothing_of_this_is_said() -> None:
     assert _told(solved(_files({"a": 1.0}, TWO), levers=False).require()) == []
+
+
+def test_replanning_with_few_moves_shares_no_machines() -> None:
+    """Moves are counted by application, so a plan that shares machines could not be followed by another."""
+    files = _files({"a": 1.0}, {"faces": [40.0], "plates": [40.0]}, moves=1)
+    first = _beside(files, _state()).plan
+    assert first is None, "two machines would have to start"
+    profile, slo = _files({"a": 1.0}, {"faces": [40.0], "plates": [40.0]})
+    plan = solved((profile, slo), levers=False).require()
+    slo["limits"]["moves"] = 1
+    recipes = Recipes(plan, load_inputs(profile, slo))
+    low, high = ({"faces": rate, "plates": 30.0} for rate in (30.0, 100.0))
+    begun = recipes.system_for(low)
+    assert begun is not None
+    then = recipes.system_for(high, begun)
+    assert then is not None
+    assert sum(group.count for group in then.groups) == 3
+    assert sum(group.count for group in begun.groups) == 2
