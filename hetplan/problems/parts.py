@@ -217,11 +217,15 @@ class Cone(Asked):
 
     def has_room(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the formula for queries that wait says so too."""
+        return self.room_of(machines) >= rate * (1.0 - SAME)
+
+    def room_of(self, machines: Sequence[float]) -> float:
+        """The most that they carry by that formula."""
         key = tuple(float(count) for count in machines)
         if key not in self.roomy:
             assert self.kept is not None
             self.roomy[key] = self.kept(key) if any(key) else 0.0
-        return self.roomy[key] >= rate * (1.0 - SAME)
+        return self.roomy[key]
 
     def weights(self) -> NDArray[np.float64]:
         """The prices found so far; to begin with those of one machine of each hardware, and of all together."""

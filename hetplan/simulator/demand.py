@@ -54,8 +54,8 @@ def seeded(seed: int, *names: int) -> np.random.Generator:
 
 
 def steadily(arrivals: Arrivals) -> Arrivals:
-    """A process for minutes: one whose rate changes over longer times is Poisson within them."""
-    return arrivals if arrivals.process in ("poisson", "gamma", "deterministic") else Arrivals()
+    """A process for minutes: one whose rate changes over a day, or as recorded, is Poisson within them."""
+    return Arrivals() if arrivals.process in ("empirical", "diurnal") else arrivals
 
 
 def arrival_times(

@@ -105,6 +105,8 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         reported=_reported(found, mean, bound, note),
         requires=(PERIODS, *sorted({rule.rule for part in kept.kept.values() for rule in part.dispatch.values()})),
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
+        target_missed=found.missed,
+        repairs=found.repairs,
         warnings=(*_warnings(kept.kept), *found.notices, *_loading(wish, periods, kept.kept)),
         sections=sections,
         extensions={PRICES: list(found.prices)} if found.prices else {},
@@ -224,7 +226,7 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
         if not offers:
             continue
         after = found.after.get((app.name, p, situation.name))
-        after = after or parts[app.name].settle(offers, wish.rate(app, p) * situation.keep).part
+        after = after or parts[app.name].settle(offers, wish.settled_at(app, p) * situation.keep).part
         if after is not None:
             yield kept.id_of(app.name, after)
 

@@ -1,10 +1,10 @@
 """Room to wait: each part is checked on exactly the machines that the fleet gives it, after each failure too.
 
-Of pools, whose programs leave a fixed share of their rate and no more where they are small, their formula for queues is
-asked (their size `estimated`). Variants, pipelines and text are played (`auto`): what a formula leaves is no proof. Who
-is short is planned for a tenth more than its rate, and the fleet is planned again. Of text, which may be kept by one
-machine of one hardware and by no number of another, it is looked how many of each hardware are enough. Where there are
-no machines for more, or it has taken long enough, a warning names who is short.
+Of pools their formula for queues is asked (their size `estimated`). What a formula leaves is no proof: with `auto`
+pools are played too, in each period where they have least room by it, and variants, pipelines and text after each
+failure. Who is short is planned for a tenth more than its rate, and the fleet is planned again. Of text, which may be
+kept by one machine of one hardware and by no number of another, it is looked how many of each hardware are enough.
+Where there are no machines for more, or it has taken long enough, a warning names who is short.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
-from hetplan.problems.fleet.ways import MORE, PLAYED, SIZED, Found, beyond, has_formula, is_small, settled_anew
+from hetplan.problems.fleet.ways import AUTO, MORE, PLAYED, SIZED, Found, beyond, has_formula, is_small, settled_anew
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.parts import Cone, Table
+from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
 
 __all__ = ["with_room"]
@@ -30,6 +31,8 @@ Answers = dict[str, dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
 """What was said of the machines of each application: of the same machines it is asked once."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
+POOL_STEP = 1.03
+"""So much more, of a pool: its formula is near, and a few machines are the next that there are."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
 """Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
@@ -43,6 +46,7 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     """
     first = best = answered(wish, None)
     answers: Answers = {}
+    refused: Infeasible | None = None
     rounds = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL
     for _ in range(rounds if wish.options.size in SIZED else 0):
         if isinstance(best, Infeasible) or over():
@@ -56,6 +60,7 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
         except Cancelled:
             break
         if isinstance(more, Infeasible):
+            refused = more
             break
         best = more
     for again in (True, False):
@@ -70,7 +75,7 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
     hurried = over()
-    found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers)
+    found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers, refused)
     if found.wish.room or found.wish.rooms:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.
         goal = found.goal
@@ -87,6 +92,9 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
     settling = dict(parts)
     for app in found.wish.apps:
         one, name = _careful(found.wish, app, parts[app.name], answers), app.name
+        if one is not None and one.question == "pool":
+            played = {key: plan for key, plan in one.settled.items() if plan.part is not None}
+            one = replace(one, options={**one.options, "size": "estimated"}, settled=played)
         if one is not None and one.question in PLAYED:
             settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
     own = dict(found.parts)
@@ -94,7 +102,7 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
         part = _any_batch(found.wish, _app(found, name), settling[name])
         if part is not parts[name]:
             offers = left_of(found.wish, part, found.fleet.choices[name, p].machines, found.wish.situations[0])
-            own[name, p] = part.settle(offers, found.wish.rate(_app(found, name), p)).part or own[name, p]
+            own[name, p] = part.settle(offers, found.wish.settled_at(_app(found, name), p)).part or own[name, p]
     return replace(found, parts=own), settling
 
 
@@ -114,8 +122,11 @@ def _unplayed(found: Found, parts: Mapping[str, Part], answers: Answers) -> Foun
     return replace(found, notices=(*found.notices, *notices))
 
 
-def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:
-    """The fleet, with a warning for every application that is short of room."""
+def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, refused: Infeasible | None) -> Found:
+    """The fleet, with a warning for every application that is short of room: if it was played, the wish is not kept.
+
+    What keeps it from more room, if anything does, is `refused`.
+    """
     periods: dict[str, list[int]] = {}
     for late in _short(found, parts, answers):
         periods.setdefault(late.careful.app, []).append(late.p)
@@ -127,7 +138,15 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers) ->
             f"{name} has fewer machines{when} than its queues need, so queries may wait too long: run hetplan simulate"
         )
         notices.append(Notice(code="W-queueing", at=f"apps.{name}", text=text))
-    return replace(found, notices=(*found.notices, *notices))
+    found = replace(found, notices=(*found.notices, *notices))
+    if not notices or found.wish.options.size != "auto":
+        return found
+    why = f"not kept: {'; '.join(one.text for one in notices)}"
+    if refused is None:
+        slo = found.wish.inputs.slo
+        repairs = (one for name in list(periods)[:2] for one in where_late(name, slo.apps[name], None))
+        return replace(found, missed=why, repairs=tuple(repairs))
+    return replace(found, missed=f"{why}; with room for them: {'; '.join(refused.why)}", repairs=refused.repairs)
 
 
 @dataclass(frozen=True)
@@ -138,6 +157,8 @@ class _Late:
     p: int
     rate: float
     situation: Situation
+    was_played: bool = False
+    """Whether it has room by its formula, and not in simulation."""
 
     @property
     def wanted(self) -> float:
@@ -160,6 +181,23 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
                 if offers and not (_has_room(wish, careful, offers, late.wanted) and _goes_on(found, late)):
                     yield late
                     break
+            else:
+                if wish.options.size == "auto" and (tight := _tightest(found, careful, p)) is not None:
+                    offers = left_of(wish, careful, found.fleet.choices[app.name, p].machines, tight)
+                    if careful.settle(offers, rate * tight.keep).part is None:
+                        yield _Late(careful, p, rate, tight, was_played=True)
+
+
+def _tightest(found: Found, careful: Cone | Table, p: int) -> Situation | None:
+    """Where a pool has least room by its formula; others were played in each situation."""
+    if not isinstance(careful, Cone) or careful.kept is None:
+        return None
+    machines, least = found.fleet.choices[careful.app, p].machines, dict[Situation, float]()
+    for one in (one for one in found.wish.situations if one.keep > 0):
+        left = surviving(found.wish, careful, machines, one)
+        if any(left):
+            least[one] = careful.room_of(left) / one.keep
+    return min(least, key=lambda one: least[one], default=None)
 
 
 def _goes_on(found: Found, late: _Late) -> bool:
@@ -185,12 +223,12 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
     wish, room, rooms = found.wish, dict(found.wish.room), dict(found.wish.rooms)
     for late in short:
         name = late.careful.app
-        if isinstance(late.careful, Cone) and late.careful.question in PLAYED and name != wish.most:
+        if isinstance(late.careful, Cone) and late.careful.kept is None and name != wish.most:
             rooms[name, late.rate] = _rooms(found, late.careful, late)
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
-            more = STEP * wish.room.get(key, 1.0)
-            if isinstance(late.careful, Cone) and late.careful.kept is not None and name != wish.most:
+            more = (POOL_STEP if late.was_played else STEP) * wish.room.get(key, 1.0)
+            if isinstance(late.careful, Cone) and not late.was_played and name != wish.most:
                 more = beyond(wish, late.careful, machines, late.rate)
             room[key] = max(more, MORE * wish.room.get(key, 1.0))
     return replace(wish, room=room, rooms=rooms)
@@ -208,8 +246,14 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
     vague = [hardware for hardware, (_, is_enough) in alone.items() if not is_enough]
     rooms = {h: room if is_enough or len(alone) == 1 else 1.0 for h, (room, is_enough) in alone.items()}
     rooms |= found.wish.rooms.get((careful.app, late.rate), {})
-    while (carried := careful.carried([n / rooms.get(h, 1.0) for h, n in left.items()])) >= late.wanted:
-        more = STEP if vague else max(STEP, MORE * carried / late.wanted)
+
+    def carried(there: Mapping[str, int]) -> float:
+        return careful.carried([there.get(h, 0) / rooms.get(h, 1.0) for h in careful.hardware])
+
+    if carried({h: n for h, n in left.items() if h not in vague}) >= late.wanted:
+        vague = []  # however little those are worth, the others would do
+    while (most := carried(left)) >= late.wanted:
+        more = STEP if vague else max(STEP, MORE * most / late.wanted)
         rooms |= {hardware: more * rooms[hardware] for hardware in vague or alone}
     return rooms
 
@@ -239,11 +283,11 @@ def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone
     own, before = wish.options.parts.get(app.name, {}), answers.setdefault(app.name, {})
     if own.keys() & {"size", "derate", "rate_headroom"} or wish.options.size not in SIZED:
         return None
+    if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.size == "auto":
+        options = {name: one for name, one in part.options.items() if name not in AUTO[app.question]}
+        return replace(part, options={**options, **own, "size": "auto"}, settled=before)
     if isinstance(part, Cone) and has_formula(wish, part):
         return replace(part, options={**part.options, "size": "estimated"}, settled=before, known={}, cuts=[])
-    if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.size == "auto":
-        options = {name: value for name, value in part.options.items() if name != "rate_headroom"}
-        return replace(part, options={**options, "size": "auto"}, settled=before)
     return None
 
 

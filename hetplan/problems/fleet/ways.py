@@ -12,7 +12,7 @@ import numpy as np
 
 from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasible, Repair, Reported
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
@@ -25,6 +25,7 @@ from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.serving.runs import variants_of
 
 __all__ = [
+    "AUTO",
     "SIZED",
     "Found",
     "Together",
@@ -52,13 +53,18 @@ ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": 
 
 Policies are looked for with whole batches, which are found ten times as soon, and are made of any where they are best.
 """
-AUTO = {**ESTIMATED, "llm": {"size": "planned", "rate_headroom": 0.0}}
-"""Text that is played gets the room that it turns out to need, and none before."""
+AUTO = {
+    **ESTIMATED,
+    "pool": {"size": "planned", "derate": 1.0},
+    "llm": {"size": "planned", "rate_headroom": 0.0, "law_error": False, "mean_tpot": False},
+}
+"""Pools and text that are played get the room that they turn out to need, and none before: so their bound is of all
+machines on which they might keep their wish."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}
 """What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
 SIZED = ("estimated", "auto")
 """With these sizes pools have room to wait, by their formula."""
-PLAYED = ("variants", "pipeline", "llm")
+PLAYED = ("pool", "variants", "pipeline", "llm")
 """Questions whose parts are played on their machines, with `auto`."""
 MOST_OF_ONE = 64
 """Machines of each hardware with which a formula should find some plan."""
@@ -93,6 +99,9 @@ class Found:
     goal: Reported | None = None
     """What is best in place of the least cost, where that was wished."""
     notices: tuple[Notice, ...] = ()
+    missed: str = ""
+    """Who was played, and has fewer machines than its queues need."""
+    repairs: tuple[Repair, ...] = ()
     prices: tuple[Mapping[str, Any], ...] = ()
     """Prices that show the bound, as a plan carries them."""
     served: Mapping[str, float] = field(default_factory=dict)

@@ -193,6 +193,10 @@ class Wish:
         """The rate that is planned for, with headroom and room to wait."""
         return app.rates[period] * self.more_for(app.name, app.rates[period])
 
+    def settled_at(self, app: Application, period: int) -> float:
+        """The rate that its machines are settled for: a pool was seen to have room at the rate itself."""
+        return app.rates[period] * (1.0 + self.options.headroom) if app.question == "pool" else self.rate(app, period)
+
     def more_for(self, name: str, rate: float | None = None) -> float:
         """How many times a rate an application is planned for."""
         return (1.0 + self.options.headroom) * self.room.get((name, rate), self.room.get((name, None), 1.0))

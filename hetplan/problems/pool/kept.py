@@ -341,7 +341,8 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         f"not kept: the best of {len(trial.played)} pools is late {share:.2g} times as often as allowed, at {rate:g} "
         "qps"
     )
-    carried = trial.narrowed(nearest) if trial.left else 0.0
+    wanted = pool.tools.repairs or pool.tools.trial
+    carried = trial.narrowed(nearest) if trial.left and wanted else 0.0
     repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
 

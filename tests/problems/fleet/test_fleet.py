@@ -80,7 +80,7 @@ def cost(outcome: Outcome) -> float:
 
 def test_one_application_in_one_period_is_its_own_question() -> None:
     slo = wish(app(220.0))
-    outcome = solved(slo)
+    outcome = solved(slo, size="planned")
     own = copy.deepcopy(slo)
     del own["apps"]["app0"]["question"], own["horizon"]
     alone = hp.solve(PROFILE, own, question="pool", options={"size": "planned"}).require()
@@ -312,7 +312,12 @@ def test_what_cannot_be_had_names_period_failure_and_stock() -> None:
 
 
 def test_applications_that_want_the_same_stock_are_explained_together() -> None:
-    outcome = solved(wish(app([40.0, 700.0]), app([40.0, 800.0]), periods=2))
+    files = wish(app([40.0, 700.0]), app([40.0, 800.0]), periods=2)
+    played = solved(files)
+    assert played.exit_code == 3, "what carries both has no room for their queues"
+    assert "not kept: app0 has fewer machines" in played.why[0]
+    assert played.repairs
+    outcome = solved(files, size="planned")
     assert outcome.plan is None
     assert outcome.why[0].startswith("p1 (app0 700 qps, app1 800 qps) has no plan")
     assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)

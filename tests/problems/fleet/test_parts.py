@@ -105,7 +105,7 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
     fleet = hp.solve(profile, slo, question="fleet", options=asked)
     del slo["horizon"], slo["apps"][name]["question"]
     slo["objective"] = [{"min": "servers" if question == "policy" else "cost"}]
-    played = question == "llm"
+    played = question in ("llm", "pool")
     options, least = {**({} if played else ESTIMATED[question]), **own}, float("inf")
     prices = {h: min(float(o["price_per_hour"]) for o in profile["offers"].values() if o["hardware"] == h)
               for h in {o["hardware"] for o in profile["offers"].values()}}  # fmt: skip
@@ -114,7 +114,9 @@ def test_one_application_in_one_period_costs_what_its_own_question_says(question
         plan = hp.solve(profile, slo, question=question, options=options).plan
         if plan is not None:
             least = min(least, plan.claims[0].value * prices[hardware] if hardware else plan.claims[0].value)
-    assert fleet.require().claims[0].value == pytest.approx(least)
+    cost = fleet.require().claims[0].value
+    # Pools are looked for by a formula here, and by all that simulation knows when they are asked alone.
+    assert cost <= 1.05 * least if question == "pool" else cost == pytest.approx(least)
     # The bound of what is played leaves out waiting.
     bound = fleet.claims[0].bound
     assert 0 < bound <= least if played else bound == pytest.approx(least, rel=1e-3)
