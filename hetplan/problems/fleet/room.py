@@ -227,8 +227,12 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
             rooms[name, late.rate] = _rooms(found, late.careful, late)
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
-            more = (POOL_STEP if late.was_played else STEP) * wish.room.get(key, 1.0)
-            if isinstance(late.careful, Cone) and not late.was_played and name != wish.most:
+            if late.was_played and isinstance(late.careful, Cone) and name != wish.most:
+                app = _app(found, name)
+                rooms[name, wish.rate(app, late.p)] = _of_pool(found, late.careful, late, wish.rate(app, late.p))
+                continue
+            more = STEP * wish.room.get(key, 1.0)
+            if isinstance(late.careful, Cone) and name != wish.most:
                 more = beyond(wish, late.careful, machines, late.rate)
             room[key] = max(more, MORE * wish.room.get(key, 1.0))
     return replace(wish, room=room, rooms=rooms)
@@ -255,6 +259,29 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
     while (most := carried(left)) >= late.wanted:
         more = STEP if vague else max(STEP, MORE * most / late.wanted)
         rooms |= {hardware: more * rooms[hardware] for hardware in vague or alone}
+    return rooms
+
+
+def _of_pool(found: Found, careful: Cone, late: _Late, planned: float) -> dict[str, float]:
+    """How many machines of each hardware are worth one, of a pool that its formula has too few of.
+
+    Those are worth less of which one more does not help, where one more of another does; else all.
+    """
+    wish, machines = found.wish, found.fleet.choices[careful.app, late.p].machines
+    left = dict(zip(careful.hardware, surviving(wish, careful, machines, late.situation), strict=True))
+    offers = left_of(wish, careful, machines, late.situation)
+    first = {hardware: wish.offers[int(wish.on(hardware)[0])].name for hardware in careful.hardware}
+    helps = {
+        hardware
+        for hardware, offer in first.items()
+        if len(first) > 1 and careful.settle({**offers, offer: offers.get(offer, 0) + 1}, late.wanted).part is not None
+    }
+    rooms = dict.fromkeys(careful.hardware, 1.0) | dict(wish.rooms.get((careful.app, planned), {}))
+    less = [hardware for hardware in careful.hardware if hardware not in helps] if helps else list(rooms)
+    if careful.carried([n if h not in less else 0 for h, n in left.items()]) >= planned * late.situation.keep:
+        less = list(rooms)
+    while careful.carried([n / rooms[h] for h, n in left.items()]) >= planned * late.situation.keep:
+        rooms |= {hardware: POOL_STEP * rooms[hardware] for hardware in less}
     return rooms
 
 

@@ -16,6 +16,7 @@ from hetplan.problems.pool.kept import kept_use
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.problems.pool.rated import rated_by
+from hetplan.problems.pool.size import tolerant
 
 __all__ = ["cone"]
 
@@ -37,9 +38,11 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
     part.hardware = tuple(kind.hardware for kind in pool.types)
     part.needs = {kind.hardware: kind.run.needs for kind in pool.types}
     part.alone = {kind.hardware: kind.per_machine for kind in pool.types}
-    form = fluid_at(pool, np.zeros(len(pool.types)))
-    (busy,) = [block for block in form.rows if block.name == "capacity"]
-    warm, cold = at_capacities(form, busy, warm=True), at_capacities(form, busy, warm=False)
+    none = np.zeros(len(pool.types))
+    # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow.
+    most_form, form = fluid_at(tolerant(pool) if options.derate == 1.0 else pool, none), fluid_at(pool, none)
+    (busy,), (most_busy,) = ([one for one in made.rows if one.name == "capacity"] for made in (form, most_form))
+    warm, cold = at_capacities(most_form, most_busy, warm=True), at_capacities(form, busy, warm=False)
     first = [int(np.flatnonzero(pool.of == number)[0]) for number in range(len(pool.types))]
 
     def most(machines: Sequence[float]) -> tuple[float, Floats]:
