@@ -33,7 +33,7 @@ from hetplan.problems.pipeline.tree import (
     prefixes,
 )
 
-__all__ = ["best_of_all", "by_few_levels", "carrying_most", "choices", "in_parts"]
+__all__ = ["NONE", "best_of_all", "by_few_levels", "carrying_most", "choices", "in_parts"]
 
 MOST = 64
 """With more choices of levels than this, the search for the best of them is a program of its own."""

@@ -18,14 +18,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hetplan.errors import InputError
+from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.forms.form import Form
 from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
-from hetplan.problems.pipeline.few import by_few_levels, in_parts
+from hetplan.problems.pipeline.exact import among_used
+from hetplan.problems.pipeline.few import NONE, by_few_levels, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
@@ -35,6 +38,7 @@ from hetplan.serving.strictest import late_share
 __all__ = ["better_apart", "estimated", "kept"]
 
 Way = Callable[..., Draft | Infeasible]
+X = TypeVar("X")
 
 SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
 """Servers that a group keeps free, tried in turn."""
@@ -214,14 +218,38 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
     return p.wish.fleet.budget is not None and cost > p.wish.fleet.budget * (1.0 + 1e-9)
 
 
+class _Quick:
+    """Asks without putting to the test that there is no solution: it only says where to look next."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask, self.limits, self.note = ask, ask.limits, ask.note
+
+    def __call__(self, form: Form[X], **how: Any) -> Answer[X]:
+        return self._ask(form, **how, tested=False)
+
+    def all(self, forms: Iterable[Form[X]], **how: Any) -> list[Answer[X]]:
+        return self._ask.all(forms, **how, tested=False)
+
+    @property
+    def remaining(self) -> float:
+        return self._ask.remaining
+
+
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False) -> Draft | Infeasible:
-    """The plan that keeps this room: by few latency levels where these answer, else by the formulation."""
-    roomy = room.given_to(p)
+    """The plan that keeps this room: by few latency levels where these answer, else by the formulation.
+
+    Where the exact program has many levels to choose from, those configurations that are worth most with servers in
+    parts say whether there is a plan: it takes long to prove that there is none. `tight` asks for no more than that.
+    """
+    roomy, quick = room.given_to(p), _Quick(ask)
     found = (
-        by_few_levels(roomy, ask, tight=tight)
+        by_few_levels(roomy, quick, tight=tight)
         if p.formulation in ("config", "paper") and not roomy.wish.joins
         else None
     )
+    if found is None and roomy.form == "config" and roomy.levels[0] == "quality" and not roomy.wish.joins:
+        used = among_used(roomy, quick) or NONE
+        found = used if tight or isinstance(used, Infeasible) else None
     if isinstance(found, Infeasible):
         return found
     made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
@@ -239,6 +267,8 @@ class _Search:
     way: Way
     seen: list[_Seen] = field(default_factory=list)
     beyond: dict[Kind, float] = field(default_factory=lambda: {"spare": inf, "headroom": 1.0})
+    before: dict[Kind, float] = field(default_factory=dict)
+    """The most room that there was a plan for where paths had to be shorter."""
     turns: int = 0
     refused: list[_Seen] = field(default_factory=list)
     """Those that fresh seeds did not confirm, and what these showed of the last."""
@@ -315,18 +345,25 @@ class _Search:
             of_kind += more
 
     def _roomiest(self, kind: Kind) -> list[_Seen]:
-        """The plan with the most room of one kind, found without a play; nothing where it was played already."""
-        steps = SPARES if kind == "spare" else HEADROOMS
+        """The plan with the most room of one kind, found without a play; nothing where it was played already.
+
+        What is kept free on shorter paths can be on longer ones, and mostly not much more: so that is asked first.
+        """
+        steps, least = (SPARES if kind == "spare" else HEADROOMS), self.least.of(kind)
         tried = (one.room.of(kind) for one in self.seen if one.room.divisor == self.least.divisor)
-        low, high, made = max(tried, default=self.least.of(kind)), min(self.beyond[kind], self._most(kind)), None
-        while high - low > max(NEAREST * high, self.effort.headroom) and self.ask.remaining > 0:
-            middle = round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
+        low, high, made = max(tried, default=least), min(self.beyond[kind], self._most(kind)), None
+        before = self.before.get(kind, 0.0)
+        hints = [before, round(before + max(NEAREST * before, self.effort.headroom), 4)] if before else []
+        while high - low > max(NEAREST * high, self.effort.headroom) + 1e-9 and self.ask.remaining > 0:
+            hints = [hint for hint in hints if low < hint < high]
+            middle = hints[0] if hints else round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
             room = replace(self.least, **{kind: middle})
             found = _made(self.p, self.ask, self.way, room, tight=True)
             if isinstance(found, Draft):
                 low, made = middle, found
             else:
                 high = self.beyond[kind] = middle
+        self.before[kind] = low
         return [] if made is None else [self._played(replace(self.least, **{kind: low}), made)]
 
     def _most(self, kind: Kind) -> float:
