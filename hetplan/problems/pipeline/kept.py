@@ -28,7 +28,7 @@ from hetplan.planner.forms.form import Form
 from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import among_used
-from hetplan.problems.pipeline.few import NONE, by_few_levels, in_parts
+from hetplan.problems.pipeline.few import NONE, by_few_levels, few_levels_answer, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
@@ -238,24 +238,26 @@ class _Quick:
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False) -> Draft | Infeasible:
     """The plan that keeps this room: by few latency levels where these answer, else by the formulation.
 
-    Where the exact program has many levels to choose from, those configurations that are worth most with servers in
-    parts say whether there is a plan: it takes long to prove that there is none. `tight` asks for no more than that.
+    `tight` asks no more than whether there is a plan. Where the program `is_slow`, those configurations say so that are
+    worth most with servers in parts.
     """
     roomy, quick = room.given_to(p), _Quick(ask)
-    found = (
-        by_few_levels(roomy, quick, tight=tight)
-        if p.formulation in ("config", "paper") and not roomy.wish.joins
-        else None
-    )
-    if found is None and roomy.form == "config" and roomy.levels[0] == "quality" and not roomy.wish.joins:
-        used = among_used(roomy, quick) or NONE
-        found = used if tight or isinstance(used, Infeasible) else None
+    found = None
+    if tight and _is_slow(roomy):
+        found = among_used(roomy, quick) or NONE
+    elif p.formulation in ("config", "paper") and not roomy.wish.joins:
+        found = by_few_levels(roomy, quick, tight=tight)
     if isinstance(found, Infeasible):
         return found
     made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasible(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasible) else replace(made, chosen=room.named)
+
+
+def _is_slow(p: Pipelines) -> bool:
+    """Whether a plan is found by an exact program with many latency levels to choose from, which takes long."""
+    return p.form == "config" and p.levels[0] == "quality" and not p.wish.joins and not few_levels_answer(p)
 
 
 @dataclass
@@ -378,7 +380,16 @@ class _Search:
         return [] if seen is None else [seen]
 
     def _tried(self, room: _Room) -> _Seen | None:
-        """The plan that keeps this free, played; None where there is no plan."""
+        """The plan that keeps this free, played; None where there is no plan.
+
+        Where the best one takes long to find, one that is found soon is played before: it may be hopeless.
+        """
+        if _is_slow(room.given_to(self.p)):
+            soon = _made(self.p, self.ask, self.way, room, tight=True)
+            if isinstance(soon, Infeasible):
+                return None
+            if (seen := self._played(room, soon)).played.worst > HOPELESS:
+                return seen
         made = _made(self.p, self.ask, self.way, room)
         return self._played(room, made) if isinstance(made, Draft) else None
 
