@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,7 +69,7 @@ class Asking:
 
             engines = Listed(engines)
         self._engines: Engines = engines
-        self._solver, self._recheck = solver, recheck
+        self._solver, self._recheck, self._tests = solver, recheck, True
         self._on_event, self._clock, self._began = on_event, clock, clock()
         self._over: float | None = None
 
@@ -78,6 +79,12 @@ class Asking:
         if self.limits.seconds is None:
             return float("inf")
         return max(0.0, self.limits.seconds - (self._clock() - self._began))
+
+    def untested(self) -> Asking:
+        """The same conversation, in which a bare word of infeasibility is not put to the test."""
+        other = copy(self)
+        other._tests = False
+        return other
 
     def note(self, event: Event) -> None:
         """Pass progress on, stamped with the time."""
@@ -92,7 +99,6 @@ class Asking:
         gap: float | None = None,
         about: str = "",
         solver: str | None = None,
-        tested: bool = True,
     ) -> Answer[X]:
         """Ask one form; the answer that comes back was certified."""
         limits = self._limits(gap)
@@ -102,17 +108,11 @@ class Asking:
             prove = getattr(engine, "prove", None)
             return [answer if prove is None else prove(form, answer, self._limits(gap))]
 
-        record = self._record([form], run, about=about, limits=limits, solver=solver, tested=tested)
+        record = self._record([form], run, about=about, limits=limits, solver=solver)
         return self._outcome(record)[0]
 
     def all(
-        self,
-        forms: Iterable[Form[X]],
-        *,
-        gap: float | None = None,
-        about: str = "",
-        solver: str | None = None,
-        tested: bool = True,
+        self, forms: Iterable[Form[X]], *, gap: float | None = None, about: str = "", solver: str | None = None
     ) -> list[Answer[X]]:
         """Ask a family; one engine answers all of it, warm where it can."""
         family = list(forms)
@@ -123,7 +123,7 @@ class Asking:
         def run(engine: Solver) -> list[Answer[Any]]:
             return list(engine.solve_all(family, limits, on_event=self.note))
 
-        record = self._record(family, run, about=about, limits=limits, solver=solver, tested=tested)
+        record = self._record(family, run, about=about, limits=limits, solver=solver)
         return self._outcome(record)
 
     def is_of(self, record: Record, solver: str) -> bool:
@@ -183,7 +183,6 @@ class Asking:
         about: str,
         limits: Limits,
         solver: str | None,
-        tested: bool,
     ) -> Record:
         engines, was_named = self._candidates(forms[0], solver)
         reasons: dict[str, str] = {}
@@ -199,10 +198,7 @@ class Asking:
             self.note(Event("solve", f"{about or forms[0].kind} with {engine.name}"))
             try:
                 answers = run(engine)
-                certificates = [
-                    self._certify(form, a, engine, limits) if tested else certify(form, a)
-                    for form, a in zip(forms, answers, strict=True)
-                ]
+                certificates = [self._certify(form, a, engine, limits) for form, a in zip(forms, answers, strict=True)]
             except Exception as error:
                 # An engine may be anybody's: whatever it throws, the next one is asked.
                 if was_named or isinstance(error, Cancelled):
@@ -226,12 +222,8 @@ class Asking:
 
     def _certify(self, form: Form[Any], answer: Answer[Any], engine: Solver, limits: Limits) -> Certificate:
         certificate = certify(form, answer)
-        if (
-            answer.status is Status.INFEASIBLE
-            and certificate.sound
-            and certificate.infeasible is not Vouched.CERTIFIED
-            and isinstance(form, Milp)
-        ):
+        unproved = answer.status is Status.INFEASIBLE and certificate.infeasible is not Vouched.CERTIFIED
+        if self._tests and unproved and certificate.sound and isinstance(form, Milp):
             from hetplan.planner.second_opinion import put_to_test
 
             return put_to_test(form, certificate, chain([engine], self._engines.of(form.kind)), limits)

@@ -37,25 +37,18 @@ class Ask(Protocol):
         gap: float | None = None,
         about: str = "",
         solver: str | None = None,
-        tested: bool = True,
     ) -> Answer[X]:
-        """One question. `gap` is the formulation's default, which an explicit limit overrides.
-
-        An engine's bare word that there is no solution is put to the test, which takes longer than the question did;
-        not if it need not be `tested`, because no claim rests on it.
-        """
+        """One question. `gap` is the formulation's default, which an explicit limit overrides."""
         ...
 
     def all(
-        self,
-        forms: Iterable[Form[X]],
-        *,
-        gap: float | None = None,
-        about: str = "",
-        solver: str | None = None,
-        tested: bool = True,
+        self, forms: Iterable[Form[X]], *, gap: float | None = None, about: str = "", solver: str | None = None
     ) -> list[Answer[X]]:
         """Many questions of one family, to one warm engine where it can; recorded as one group."""
+        ...
+
+    def untested(self) -> Ask:
+        """The same, for what no claim rests on: an engine's bare word that there is no solution is taken."""
         ...
 
     def note(self, event: Event) -> None:

@@ -97,8 +97,8 @@ def test_a_word_of_infeasibility_that_need_not_be_tested_is_one_program(referenc
     ask = Asking([Liar(reference, note)])
     ask(form(demand=5.0))
     assert len(heard) == 2
-    assert ask(form(demand=5.0), tested=False).status is Status.INFEASIBLE
-    assert ask.all([form(demand=5.0)], tested=False)[0].status is Status.INFEASIBLE
+    assert ask.untested()(form(demand=5.0)).status is Status.INFEASIBLE
+    assert ask.untested().all([form(demand=5.0)])[0].status is Status.INFEASIBLE
     assert len(heard) == 4
     assert ask.records[-1].certificates[0].infeasible != "certified"
 

@@ -18,13 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from hetplan.errors import InputError
-from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.forms.form import Form
 from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import among_used
@@ -38,7 +36,6 @@ from hetplan.serving.strictest import late_share
 __all__ = ["better_apart", "estimated", "kept"]
 
 Way = Callable[..., Draft | Infeasible]
-X = TypeVar("X")
 
 SPARES = (0.2, 0.34, 0.58, 0.98, 1.67, 2.84, 4.83, 8.2)
 """Servers that a group keeps free, tried in turn."""
@@ -218,30 +215,13 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
     return p.wish.fleet.budget is not None and cost > p.wish.fleet.budget * (1.0 + 1e-9)
 
 
-class _Quick:
-    """Asks without putting to the test that there is no solution: it only says where to look next."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask, self.limits, self.note = ask, ask.limits, ask.note
-
-    def __call__(self, form: Form[X], **how: Any) -> Answer[X]:
-        return self._ask(form, **how, tested=False)
-
-    def all(self, forms: Iterable[Form[X]], **how: Any) -> list[Answer[X]]:
-        return self._ask.all(forms, **how, tested=False)
-
-    @property
-    def remaining(self) -> float:
-        return self._ask.remaining
-
-
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False) -> Draft | Infeasible:
     """The plan that keeps this room: by few latency levels where these answer, else by the formulation.
 
     `tight` asks no more than whether there is a plan. Where the program `is_slow`, those configurations say so that are
     worth most with servers in parts.
     """
-    roomy, quick = room.given_to(p), _Quick(ask)
+    roomy, quick = room.given_to(p), ask.untested()
     found = None
     if tight and _is_slow(roomy):
         found = among_used(roomy, quick) or NONE
