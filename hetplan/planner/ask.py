@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,7 +69,7 @@ class Asking:
 
             engines = Listed(engines)
         self._engines: Engines = engines
-        self._solver, self._recheck = solver, recheck
+        self._solver, self._recheck, self._tests = solver, recheck, True
         self._on_event, self._clock, self._began = on_event, clock, clock()
         self._over: float | None = None
 
@@ -78,6 +79,12 @@ class Asking:
         if self.limits.seconds is None:
             return float("inf")
         return max(0.0, self.limits.seconds - (self._clock() - self._began))
+
+    def untested(self) -> Asking:
+        """The same conversation, in which a bare word of infeasibility is not put to the test."""
+        other = copy(self)
+        other._tests = False
+        return other
 
     def note(self, event: Event) -> None:
         """Pass progress on, stamped with the time."""
@@ -215,12 +222,8 @@ class Asking:
 
     def _certify(self, form: Form[Any], answer: Answer[Any], engine: Solver, limits: Limits) -> Certificate:
         certificate = certify(form, answer)
-        if (
-            answer.status is Status.INFEASIBLE
-            and certificate.sound
-            and certificate.infeasible is not Vouched.CERTIFIED
-            and isinstance(form, Milp)
-        ):
+        unproved = answer.status is Status.INFEASIBLE and certificate.infeasible is not Vouched.CERTIFIED
+        if self._tests and unproved and certificate.sound and isinstance(form, Milp):
             from hetplan.planner.second_opinion import put_to_test
 
             return put_to_test(form, certificate, chain([engine], self._engines.of(form.kind)), limits)

@@ -87,6 +87,22 @@ def test_a_true_infeasible_is_certified_through_the_loosened_form(reference) -> 
     assert ask.records[0].certificates[0].infeasible == "certified"
 
 
+def test_a_word_of_infeasibility_that_need_not_be_tested_is_one_program(reference) -> None:
+    heard: list[str] = []
+
+    def note(asked: Milp, answer: Answer[Any]) -> Answer[Any]:
+        heard.append(asked.name)
+        return answer
+
+    ask = Asking([Liar(reference, note)])
+    ask(form(demand=5.0))
+    assert len(heard) == 2
+    assert ask.untested()(form(demand=5.0)).status is Status.INFEASIBLE
+    assert ask.untested().all([form(demand=5.0)])[0].status is Status.INFEASIBLE
+    assert len(heard) == 4
+    assert ask.records[-1].certificates[0].infeasible != "certified"
+
+
 def test_a_crashing_engine_is_passed_over(reference) -> None:
     def crash(asked: Milp, answer: Answer[Any]) -> Answer[Any]:
         raise RuntimeError("segmentation of duty")

@@ -28,7 +28,7 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written, flows_form
 from hetplan.problems.pipeline.tree import Level, Mask, Tree, Vector, merged, prefixes
 
-__all__ = ["by_config", "by_paper", "by_programs", "by_used", "tidied"]
+__all__ = ["among_used", "by_config", "by_paper", "by_programs", "by_used", "tidied"]
 
 MOST_USED = 4
 """So many configurations of each step are looked at where a plan is wanted soon."""
@@ -52,9 +52,13 @@ def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     What the accuracy (of several where the worst served comes first, the least) misses of that with servers in parts,
     which no plan is above, is the gap. Of later levels nothing is proved but among those configurations.
     """
+    found = among_used(problem, ask) if problem.levels[0] in ("quality", "fairest") else None
+    return by_config(problem, ask) if found is None else found
+
+
+def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
+    """The same, accuracy first; None where those configurations have no plan: others may."""
     first = problem.levels[0]
-    if first not in ("quality", "fairest"):
-        return by_config(problem, ask)
     fleet = problem.wish.fleet
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     base = problem.asked(first, whole=False)
@@ -69,7 +73,7 @@ def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
         )
         answer = ask(written.form, about=f"{ABOUT['quality']} at it, servers in parts")
     if answer.point is None or answer.row_duals is None:
-        return by_config(problem, ask)
+        return None
     kept = _worth_most(written, forest, answer.point, answer.row_duals)
     narrowed = replace(problem, of=tuple(kept))
     some = [(tree, prefixes(tree)) for tree in kept]
@@ -77,7 +81,7 @@ def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
         narrowed, ask, some, lambda part, asked: config_form(part, fleet, asked), scope="restriction", gap=NEAR
     )
     if isinstance(found, Infeasible):
-        return by_config(problem, ask)
+        return None
     about = CLAIMED[first]
     claim = found.valued(Reported(about, "max", "relaxation", best, value=found.quality))
     rest = tuple(one for one in found.reported if one.about != about)

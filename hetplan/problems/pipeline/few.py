@@ -33,12 +33,14 @@ from hetplan.problems.pipeline.tree import (
     prefixes,
 )
 
-__all__ = ["best_of_all", "by_few_levels", "carrying_most", "choices", "in_parts"]
+__all__ = ["NONE", "best_of_all", "by_few_levels", "carrying_most", "choices", "few_levels_answer", "in_parts"]
 
 MOST = 64
 """With more choices of levels than this, the search for the best of them is a program of its own."""
 SOLVED = 2
 """Choices that are solved with whole servers at most, the most promising first."""
+ALL = 1.0 - 1e-6
+"""What carries less than this of the demand with servers in parts has no plan with whole ones."""
 GAP = 1e-3
 """The gap of their programs: waiting moves more than this."""
 
@@ -70,6 +72,8 @@ def by_few_levels(problem: Pipelines, ask: Ask, *, tight: bool = False) -> Solve
     chosen = _chosen(problem)
     if not chosen or goals[0] != "quality":
         return None
+    if tight:
+        return _of_most(problem, ask, chosen) or NONE
     parts = ask.all(
         [one.write(one.forest, problem.asked("quality", whole=False)).form for one in chosen],
         about="choices of latency levels, servers in parts",
@@ -79,21 +83,26 @@ def by_few_levels(problem: Pipelines, ask: Ask, *, tight: bool = False) -> Solve
         return NONE
     best = sum(tree.weight * best_quality(fast, prefixes(fast))[0]
                for tree, fast in ((tree, merged(tree)) for tree in problem.served))  # fmt: skip
-    worth = [] if tight else [n for value, n in order if -value >= best - KEPT]
+    worth = [n for value, n in order if -value >= best - KEPT]
     found = [one for n in worth[:SOLVED] if (one := _at_the_best(problem, ask, chosen[n])) is not None]
     if found:
         return min(found, key=lambda one: one.servers)
     reached: Solved | None = None
-    for value, n in [] if tight else order[:SOLVED]:
+    for value, n in order[:SOLVED]:
         if reached is not None and -value <= reached.quality + KEPT:
             break
         made = _at_most(problem, ask, chosen[n])
         if made is not None and (reached is None or made.quality > reached.quality + KEPT):
             reached = made
-    left = [n for _, n in (order if tight else order[SOLVED:])]
+    left = [n for _, n in order[SOLVED:]]
     if reached is None and left:
         reached = _of_most(problem, ask, [chosen[n] for n in left])
     return NONE if reached is None else reached
+
+
+def few_levels_answer(problem: Pipelines) -> bool:
+    """Whether `by_few_levels` does."""
+    return problem.levels[0] == "quality" and bool(_chosen(problem))
 
 
 def _of_most(problem: Pipelines, ask: Ask, chosen: Sequence[_Choice]) -> Solved | None:
@@ -103,12 +112,12 @@ def _of_most(problem: Pipelines, ask: Ask, chosen: Sequence[_Choice]) -> Solved 
 
 
 def _with_most(problem: Pipelines, ask: Ask, chosen: Sequence[_Choice]) -> list[_Choice]:
-    """The choices that could carry most with servers in parts."""
+    """The choices that could carry most with servers in parts: all that is asked for, at least."""
     most = ask.all(
         [one.write(one.forest, problem.asked("rate", whole=False)).form for one in chosen],
         about="choices of latency levels, most that servers in parts could carry",
     )
-    ranked = sorted((-one.value, n) for n, one in enumerate(most) if one.value is not None)
+    ranked = sorted((-one.value, n) for n, one in enumerate(most) if one.value is not None and one.value >= ALL)
     return [chosen[n] for _, n in ranked[:SOLVED]]
 
 

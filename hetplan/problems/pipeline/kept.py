@@ -25,7 +25,8 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
-from hetplan.problems.pipeline.few import by_few_levels, in_parts
+from hetplan.problems.pipeline.exact import among_used
+from hetplan.problems.pipeline.few import NONE, by_few_levels, few_levels_answer, in_parts
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
@@ -215,19 +216,28 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False) -> Draft | Infeasible:
-    """The plan that keeps this room: by few latency levels where these answer, else by the formulation."""
-    roomy = room.given_to(p)
-    found = (
-        by_few_levels(roomy, ask, tight=tight)
-        if p.formulation in ("config", "paper") and not roomy.wish.joins
-        else None
-    )
+    """The plan that keeps this room: by few latency levels where these answer, else by the formulation.
+
+    `tight` asks no more than whether there is a plan. Where the program `is_slow`, those configurations say so that are
+    worth most with servers in parts.
+    """
+    roomy, quick = room.given_to(p), ask.untested()
+    found = None
+    if tight and _is_slow(roomy):
+        found = among_used(roomy, quick) or NONE
+    elif p.formulation in ("config", "paper") and not roomy.wish.joins:
+        found = by_few_levels(roomy, quick, tight=tight)
     if isinstance(found, Infeasible):
         return found
     made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasible(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasible) else replace(made, chosen=room.named)
+
+
+def _is_slow(p: Pipelines) -> bool:
+    """Whether a plan is found by an exact program with many latency levels to choose from, which takes long."""
+    return p.form == "config" and p.levels[0] == "quality" and not p.wish.joins and not few_levels_answer(p)
 
 
 @dataclass
@@ -239,6 +249,8 @@ class _Search:
     way: Way
     seen: list[_Seen] = field(default_factory=list)
     beyond: dict[Kind, float] = field(default_factory=lambda: {"spare": inf, "headroom": 1.0})
+    before: dict[Kind, float] = field(default_factory=dict)
+    """The most room that there was a plan for where paths had to be shorter."""
     turns: int = 0
     refused: list[_Seen] = field(default_factory=list)
     """Those that fresh seeds did not confirm, and what these showed of the last."""
@@ -315,18 +327,25 @@ class _Search:
             of_kind += more
 
     def _roomiest(self, kind: Kind) -> list[_Seen]:
-        """The plan with the most room of one kind, found without a play; nothing where it was played already."""
-        steps = SPARES if kind == "spare" else HEADROOMS
+        """The plan with the most room of one kind, found without a play; nothing where it was played already.
+
+        What is kept free on shorter paths can be on longer ones, and mostly not much more: so that is asked first.
+        """
+        steps, least = (SPARES if kind == "spare" else HEADROOMS), self.least.of(kind)
         tried = (one.room.of(kind) for one in self.seen if one.room.divisor == self.least.divisor)
-        low, high, made = max(tried, default=self.least.of(kind)), min(self.beyond[kind], self._most(kind)), None
-        while high - low > max(NEAREST * high, self.effort.headroom) and self.ask.remaining > 0:
-            middle = round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
+        low, high, made = max(tried, default=least), min(self.beyond[kind], self._most(kind)), None
+        before = self.before.get(kind, 0.0)
+        hints = [before, round(before + max(NEAREST * before, self.effort.headroom), 4)] if before else []
+        while high - low > max(NEAREST * high, self.effort.headroom) + 1e-9 and self.ask.remaining > 0:
+            hints = [hint for hint in hints if low < hint < high]
+            middle = hints[0] if hints else round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
             room = replace(self.least, **{kind: middle})
             found = _made(self.p, self.ask, self.way, room, tight=True)
             if isinstance(found, Draft):
                 low, made = middle, found
             else:
                 high = self.beyond[kind] = middle
+        self.before[kind] = low
         return [] if made is None else [self._played(replace(self.least, **{kind: low}), made)]
 
     def _most(self, kind: Kind) -> float:
@@ -341,7 +360,16 @@ class _Search:
         return [] if seen is None else [seen]
 
     def _tried(self, room: _Room) -> _Seen | None:
-        """The plan that keeps this free, played; None where there is no plan."""
+        """The plan that keeps this free, played; None where there is no plan.
+
+        Where the best one takes long to find, one that is found soon is played before: it may be hopeless.
+        """
+        if _is_slow(room.given_to(self.p)):
+            soon = _made(self.p, self.ask, self.way, room, tight=True)
+            if isinstance(soon, Infeasible):
+                return None
+            if (seen := self._played(room, soon)).played.worst > HOPELESS:
+                return seen
         made = _made(self.p, self.ask, self.way, room)
         return self._played(room, made) if isinstance(made, Draft) else None
 

@@ -13,6 +13,7 @@ from benchmarks.datasets.loki_by_hand import tiny
 from hetplan.errors import InputError
 from hetplan.front_door import choose, pose
 from hetplan.planner.contract import Tools
+from hetplan.planner.draft import Draft
 from hetplan.problems.pipeline import kept
 from hetplan.profiles.load import load_inputs
 
@@ -301,3 +302,25 @@ def test_what_simulation_promised_holds_on_other_seeds():
     plan = hp.solve(*files, options={"size": "simulated"}).require()
     report = hp.simulate(plan, *files, seed=4711)
     assert report.apps["cameras"].percentiles_ms[99].value <= 250.0
+
+
+def test_on_longer_paths_the_most_room_is_looked_for_where_shorter_ones_had_it(monkeypatch):
+    asked = []
+
+    def made(p, ask, way, room, *, tight):
+        asked.append(room.spare)
+        return Draft(workers=()) if room.spare <= 0.9 else None
+
+    monkeypatch.setattr(kept, "_made", made)
+    search = SimpleNamespace(
+        p=None, way=None, ask=SimpleNamespace(remaining=1.0), seen=[], before={}, beyond={"spare": 5.0},
+        least=kept._Room(0.0, 0.0, 1.8), effort=kept.EFFORTS["auto"], _most=lambda _: 5.0, _played=lambda room, _: room,
+    )  # fmt: skip
+    (first,) = kept._Search._roomiest(search, "spare")
+    assert 0.85 <= first.spare <= 0.9
+    assert len(asked) > 4
+    asked.clear()
+    search.least, search.beyond = kept._Room(0.0, 0.0, 1.4), {"spare": 5.0}
+    (second,) = kept._Search._roomiest(search, "spare")
+    assert second.spare == first.spare
+    assert len(asked) == 2
