@@ -22,14 +22,12 @@ class Faults:
 
     profile: str
     slo: str
-    state: str
     found: list[Fault] = field(default_factory=list)
 
     @classmethod
     def of(cls, inputs: Inputs) -> Faults:
         """An empty collection that knows the files' names."""
-        profile, slo, state = (inputs.files.get(name, f"{name}.json") for name in ("profile", "slo", "state"))
-        return cls(profile, slo, state)
+        return cls(inputs.files.get("profile", "profile.json"), inputs.files.get("slo", "slo.json"))
 
     def in_slo(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of the SLO file."""
@@ -38,10 +36,6 @@ class Faults:
     def in_profile(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of the profile."""
         self.found.append(Fault(self.profile, path, str(value), why, remedy))
-
-    def in_state(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
-        """A fault of the state file."""
-        self.found.append(Fault(self.state, path, str(value), why, remedy))
 
     def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of an option."""

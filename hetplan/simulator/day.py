@@ -168,10 +168,6 @@ class _Day:
         self.texts = {name: tuple(part.rate_qps) for name, part in self.text.parts.items()}
         """Parts that make text, each with its applications."""
         self.makes_text = {app for apps in self.texts.values() for app in apps}
-        self.promised = {
-            (one.app, one.period): one.value
-            for one in plan.promises if one.quantity == "rate_qps" and one.situation is None
-        }  # fmt: skip
         self.windows: dict[Any, list[_Counts]] = {}
         self.played = 0
         self.taken = 0
@@ -212,9 +208,7 @@ class _Day:
         for name in period.parts or ():
             for app, planned in (self.plan.parts or {})[name].rate_qps.items():
                 series = self.inputs.slo.apps[app].demand.series
-                # A part may be planned for more than what is promised, so that queries have room to wait.
-                promised = self.promised.get((app, period.id), planned)
-                rates[app] = series[number] if series is not None else promised
+                rates[app] = series[number] if series is not None else self.text.promised.get((app, period.id), planned)
         return _State(tuple(period.parts or ()), tuple(sorted(rates.items())), down)
 
     # When something changes

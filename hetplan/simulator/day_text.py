@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +108,12 @@ class DayText:
     _shares: dict[object, float] = field(default_factory=dict)
     _fleets: dict[tuple[str, str], TokenFleet] = field(default_factory=dict)
     _changes: dict[object, tuple[int, int]] = field(default_factory=dict)
+
+    @cached_property
+    def promised(self) -> Mapping[tuple[str | None, str | None], float]:
+        """Rates that are promised, by application and period: parts may be planned for more."""
+        said = (one for one in self.plan.promises if one.quantity == "rate_qps" and one.situation is None)
+        return {(one.app, one.period): one.value for one in said}
 
     @property
     def parts(self) -> Mapping[str, Part]:

@@ -10,7 +10,7 @@ Where there are no machines for more, or it has taken long enough, a warning nam
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from hetplan.errors import Cancelled
@@ -95,7 +95,7 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
         if one is not None and one.question == "pool":
             played = {key: plan for key, plan in one.settled.items() if plan.part is not None}
             one = replace(one, options={**one.options, "size": "estimated"}, settled=played)
-        if one is not None and one.question in PLAYED:
+        if one is not None and one.question in PLAYED and found.wish.options.size == "auto":
             settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
     own = dict(found.parts)
     for name, p in own:
@@ -221,6 +221,7 @@ def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], want
 def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
     """The wish with more room for those that are short of it."""
     wish, room, rooms = found.wish, dict(found.wish.room), dict(found.wish.rooms)
+    helps = dict[str, set[str]]()  # asked of each pool where it is short at its highest rate
     for late in short:
         name = late.careful.app
         if isinstance(late.careful, Cone) and late.careful.kept is None and name != wish.most:
@@ -228,8 +229,10 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
             if late.was_played and isinstance(late.careful, Cone) and name != wish.most:
-                app = _app(found, name)
-                rooms[name, wish.rate(app, late.p)] = _of_pool(found, late.careful, late, wish.rate(app, late.p))
+                planned = wish.rate(_app(found, name), late.p)
+                if name not in helps:
+                    helps[name] = _helping(found, late.careful, late)
+                rooms[name, planned] = _of_pool(found, late.careful, late, planned, helps[name])
                 continue
             more = STEP * wish.room.get(key, 1.0)
             if isinstance(late.careful, Cone) and name != wish.most:
@@ -262,20 +265,13 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
     return rooms
 
 
-def _of_pool(found: Found, careful: Cone, late: _Late, planned: float) -> dict[str, float]:
+def _of_pool(found: Found, careful: Cone, late: _Late, planned: float, helps: Set[str]) -> dict[str, float]:
     """How many machines of each hardware are worth one, of a pool that its formula has too few of.
 
     Those are worth less of which one more does not help, where one more of another does; else all.
     """
     wish, machines = found.wish, found.fleet.choices[careful.app, late.p].machines
     left = dict(zip(careful.hardware, surviving(wish, careful, machines, late.situation), strict=True))
-    offers = left_of(wish, careful, machines, late.situation)
-    first = {hardware: wish.offers[int(wish.on(hardware)[0])].name for hardware in careful.hardware}
-    helps = {
-        hardware
-        for hardware, offer in first.items()
-        if len(first) > 1 and careful.settle({**offers, offer: offers.get(offer, 0) + 1}, late.wanted).part is not None
-    }
     rooms = dict.fromkeys(careful.hardware, 1.0) | dict(wish.rooms.get((careful.app, planned), {}))
     less = [hardware for hardware in careful.hardware if hardware not in helps] if helps else list(rooms)
     if careful.carried([n if h not in less else 0 for h, n in left.items()]) >= planned * late.situation.keep:
@@ -283,6 +279,15 @@ def _of_pool(found: Found, careful: Cone, late: _Late, planned: float) -> dict[s
     while careful.carried([n / rooms[h] for h, n in left.items()]) >= planned * late.situation.keep:
         rooms |= {hardware: POOL_STEP * rooms[hardware] for hardware in less}
     return rooms
+
+
+def _helping(found: Found, careful: Cone, late: _Late) -> set[str]:
+    """The hardware of which one machine more is enough for a pool, of several."""
+    wish, machines = found.wish, found.fleet.choices[careful.app, late.p].machines
+    offers = left_of(wish, careful, machines, late.situation)
+    first = {hardware: wish.offers[int(wish.on(hardware)[0])].name for hardware in careful.hardware}
+    more = {h: {**offers, offer: offers.get(offer, 0) + 1} for h, offer in first.items() if len(first) > 1}
+    return {hardware for hardware, those in more.items() if careful.settle(those, late.wanted).part is not None}
 
 
 def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[float, bool]:

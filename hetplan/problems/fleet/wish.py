@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
 from hetplan.problems.faults import Faults, refuse_only
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
@@ -195,7 +196,8 @@ class Wish:
 
     def settled_at(self, app: Application, period: int) -> float:
         """The rate that its machines are settled for: a pool was seen to have room at the rate itself."""
-        return app.rates[period] * (1.0 + self.options.headroom) if app.question == "pool" else self.rate(app, period)
+        was_played = app.question == "pool" and self.options.size == "auto"
+        return app.rates[period] * (1.0 + self.options.headroom) if was_played else self.rate(app, period)
 
     def more_for(self, name: str, rate: float | None = None) -> float:
         """How many times a rate an application is planned for."""
@@ -267,19 +269,21 @@ def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[Owned, int]:
             why = "the fewest moves are wanted, and nothing says what runs"
             faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
         return found
+    state = inputs.files.get("state", "state.json")
     counted = "moves" in goal or inputs.slo.limits.moves is not None
     for number, (worker, (apps, offer)) in enumerate(owners(inputs)):
         found[apps, offer] += worker.count
         at = f"$.workers[{number}]"
         if offer not in inputs.profile.offers:
             why, remedy = "a fleet knows machines by their offer", 'Write "offer", one of the profile.'
-            faults.in_state(f"{at}.offer", why, remedy, value=offer)
+            faults.found.append(Fault(state, f"{at}.offer", offer, why, remedy))
         elif not apps:
             why = "a fleet knows machines by the applications that they serve, and a load here names none"
-            faults.in_state(at, why, 'Write "app" of each load.')
+            faults.found.append(Fault(state, at, "", why, 'Write "app" of each load.'))
         elif counted and len(apps) > 1:
             why = f"moves are counted by application, and this machine is of {', '.join(apps)}"
-            faults.in_state(at, why, 'Leave out "moves": beside limits on moves no machine is shared.')
+            remedy = 'Leave out "moves": beside limits on moves no machine is shared.'
+            faults.found.append(Fault(state, at, "", why, remedy))
     return found
 
 

@@ -60,6 +60,8 @@ def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
     """The same, accuracy first; None where those configurations have no plan: others may."""
     first = problem.levels[0]
     fleet = problem.wish.fleet
+    if any(task.size == 0 for tree in problem.served for task in tree.tasks):
+        return None
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     base = problem.asked(first, whole=False)
     written = config_form(forest, fleet, base)

@@ -343,7 +343,7 @@ def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Wo
     runs = fitting_runs(inputs.profile, load, worker.hardware)
     if not runs:
         return 0
-    reading = _Reading(inputs, types, Faults("", "", ""), [])
+    reading = _Reading(inputs, types, Faults("", ""), [])
     return _price(reading, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 
