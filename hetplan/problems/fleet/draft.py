@@ -145,6 +145,8 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
             "relaxation",
             f"{note}; it leaves out waiting: the plan is for {', '.join(roomy)}, because queues need that",
         )
+    if found.wish.options.size == "auto" and any(app.question == "llm" for app in found.wish.apps):
+        scope, note = "restriction", f"{note}; of fleets that leave text the margins of its program"
     scope = "restriction" if _counts_full(found.bounded or found.wish) else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:

@@ -56,10 +56,10 @@ Policies are looked for with whole batches, which are found ten times as soon, a
 AUTO = {
     **ESTIMATED,
     "pool": {"size": "planned", "derate": 1.0},
-    "llm": {"size": "planned", "rate_headroom": 0.0, "law_error": False, "mean_tpot": False},
+    "llm": {"size": "planned", "rate_headroom": 0.0},
 }
-"""Pools and text that are played get the room that they turn out to need, and none before: so their bound is of all
-machines on which they might keep their wish."""
+"""Pools and text that are played get the room that they turn out to need, and none before. A bound is of all machines
+on which a pool might keep its wish; of text it is of those that leave the margins of its program, slower laws, too."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}
 """What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
 SIZED = ("estimated", "auto")

@@ -24,9 +24,6 @@ class LlmOptions(Options):
     law_error: bool = Field(
         default=True, description="whether fleets are sized under laws that are slower by their stated error"
     )
-    mean_tpot: bool = Field(
-        default=True, description="for size planned: whether the mean time per token of each type is below its limit"
-    )
     sacrifice: bool = Field(
         default=False, description="plan classes onto types that cannot serve them in time, as far as percentiles allow"
     )

@@ -26,15 +26,8 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
     limits = files.slo.limits.model_copy(update={"only_listed": False, "instances": {}})
     inputs = type(files)(**{**vars(files), "slo": files.slo.model_copy(update={"limits": limits})})
     wish = read_wish(inputs, options)
-    if "sacrifice" not in part.options and not options.mean_tpot:
-        # It is played on what machines there are: requests that some type has in time may be late on these.
-        lost = program(wish, mean_tpot=False, sacrifice=False).unserved()
-        options = options.model_copy(update={"sacrifice": not lost})
-        part.options = {**part.options, "sacrifice": not lost}
     slower = [kind.law.slower(1.5 * kind.engine.fitted.error * options.law_error) for kind in wish.kinds]
-    rows = Rows.of(
-        program(wish, mean_tpot=options.mean_tpot, sacrifice=options.sacrifice, laws=slower), iterations=True
-    )
+    rows = Rows.of(program(wish, mean_tpot=True, sacrifice=options.sacrifice, laws=slower), iterations=True)
     part.hardware = tuple(dict.fromkeys(kind.hardware for kind in wish.kinds))
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
     kinds = Counter(kind.hardware for kind in wish.kinds)
