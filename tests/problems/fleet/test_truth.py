@@ -41,14 +41,16 @@ def test_what_bounds_text_is_no_claim_of_all_fleets(seed: int) -> None:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("seed", [4, 5, 2, 1, 3])
+@pytest.mark.parametrize("seed", [3, 4, 5, 2, 1, 8])
 def test_pools_keep_their_wish_and_their_bound_is_one_of_all_that_do(seed: int) -> None:
     """4 and 5: a fifth of the rate was left free in what was called the least cost. Of 1 and 3 too many were late."""
     case = kept.QUESTIONS["pool"].make(seed)
     own, found = hp.solve(case.profile, case.slo), fleet(case.profile, case.slo)
-    plan, best = found.require(), own.require().claims[0].value
+    plan, alone = found.require(), own.require().claims[0]
+    best = alone.value
     assert plan.claims[0].bound is not None
-    assert plan.claims[0].bound <= best + 1e-9
+    assert alone.bound is not None
+    assert plan.claims[0].bound <= alone.bound * (1.0 + 1e-6), "no dispatcher was shown to need more"
     assert plan.claims[0].value <= 1.1 * best
     assert found.exit_code == 0
     assert kept.is_kept(case, with_digest(of_period(plan, "p0")))
@@ -70,6 +72,20 @@ def test_a_day_is_played_with_the_bursts_that_are_stated() -> None:
     assert day.in_time["a"].value < 0.8
     alone = hp.simulate(with_digest(of_period(plan, "p0")), *files, seeds=2, duration_s=60)
     assert alone.apps["a"].figures["violations"].value > 0.2
+
+
+def test_a_day_has_the_rates_that_are_promised_and_not_those_that_parts_have_room_for() -> None:
+    case = kept.QUESTIONS["pool"].make(4)
+    files = case.profile, {**case.slo, **NEWER}
+    plan = fleet(*files, size="planned").require()
+    parts = {
+        name: part.model_copy(update={"rate_qps": {app: 3.0 * rate for app, rate in part.rate_qps.items()}})
+        for name, part in (plan.parts or {}).items()
+    }
+    day = play_day(
+        with_digest(plan.model_copy(update={"parts": parts})), load_inputs(*files), HowPlayed(seeds=1, queries=2e4)
+    )
+    assert min(one.value for one in day.in_time.values()) > 0.9
 
 
 @pytest.mark.slow
