@@ -61,7 +61,7 @@ def _beside(files: Files, state: Json, **options: Any) -> Outcome:
     )
 
 
-def _told(plan: hp.Plan) -> list[tuple[str, str | None, int | None]]:
+def _actions(plan: hp.Plan) -> list[tuple[str, str | None, int | None]]:
     return [(one.do, one.worker, one.count) for one in plan.actions]
 
 
@@ -72,8 +72,8 @@ def test_machines_that_are_shared_go_on_and_start_where_none_run() -> None:
     files = _files({"a": 1.0}, TWO)
     runs = _state(("card-a", 1, ("faces", "plates")))
     plan, first = _beside(files, runs).require(), _beside(files, _state()).require()
-    assert _told(plan) == []
-    assert _told(first) == [("start", SHARED, 1)]
+    assert _actions(plan) == []
+    assert _actions(first) == [("start", SHARED, 1)]
     assert cost(_beside(files, runs)) == pytest.approx(1.0)
     assert cost(_beside(files, _state())) == pytest.approx(1.25), "half an hour of starting, in two hours"
     for state, one in ((runs, plan), (_state(), first)):
@@ -88,7 +88,7 @@ def test_machines_of_each_alone_make_way_for_one_that_is_shared() -> None:
     files = _files({"a": 1.0}, TWO)
     runs = _state(("card-a", 1, ("faces",)), ("card-a", 1, ("plates",)))
     plan = _beside(files, runs).require()
-    assert _told(plan) == [("start", SHARED, 1), ("stop", "w0", 1), ("stop", "w1", 1)]
+    assert _actions(plan) == [("start", SHARED, 1), ("stop", "w0", 1), ("stop", "w1", 1)]
     assert hp.verify(plan, *files, state=runs).ok
 
 
@@ -97,7 +97,7 @@ def test_actions_that_lead_elsewhere_are_seen(spoil: str) -> None:
     files = _files({"a": 1.0}, {"faces": [80.0, 80.0], "plates": [80.0, 80.0]})
     runs = _state(("card-a", 1, ("faces", "plates")), ("card-a", 1, ("faces",)))
     plan = _beside(files, runs).require()
-    assert _told(plan) == [("start", SHARED, 1), ("stop", "w1", 1)]
+    assert _actions(plan) == [("start", SHARED, 1), ("stop", "w1", 1)]
     start, stop = plan.actions
     actions = {
         "left out": (start,),
@@ -156,9 +156,9 @@ def test_a_state_that_does_not_say_whose_machines_are_is_refused(
 ) -> None:
     state = _state(("card-a", 1, ("faces", "plates")))
     spoil(state)
-    with pytest.raises(hp.InputError) as told:
+    with pytest.raises(hp.InputError) as raised:
         _beside(_files({"a": 1.0}, TWO, **limits), state).require()
-    (fault,) = told.value.faults
+    (fault,) = raised.value.faults
     assert (fault.file, fault.path) == ("state", at)
     assert remedy in fault.remedy
 
@@ -173,7 +173,7 @@ def test_the_bill_says_what_sharing_saves_beside_what_runs() -> None:
 
 
 def test_without_a_state_nothing_of_this_is_said() -> None:
-    assert _told(solved(_files({"a": 1.0}, TWO), levers=False).require()) == []
+    assert _actions(solved(_files({"a": 1.0}, TWO), levers=False).require()) == []
 
 
 def test_replanning_with_few_moves_shares_no_machines() -> None:
