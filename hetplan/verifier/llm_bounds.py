@@ -61,6 +61,10 @@ class _Type:
         return self.seat.load.instances
 
 
+MOST = 10**9
+"""A load has so many instances at most."""
+
+
 class _Fleet:
     def __init__(self, facts: Facts) -> None:
         self.facts, self.profile, self.limits = facts, facts.inputs.profile, facts.inputs.slo.limits
@@ -89,6 +93,8 @@ class _Fleet:
                 instances = int(gpus / (engine.tensor * engine.pipeline) * _SAME)
                 if instances < 1:
                     continue
+                if instances > MOST:
+                    raise NoProof(f"{instances} instances on a machine are more than a plan may have")
                 load = Load(id="any", app=self.app, variant=variant, at=dict(run.at), instances=instances)
                 at = "".join(f",{axis}={value:g}" for axis, value in run.at.items())
                 seat = Seated(Worker(id="any", hardware=run.hardware, loads=(load,)), load, engine)

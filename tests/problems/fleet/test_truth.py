@@ -127,3 +127,12 @@ def test_the_room_of_two_kinds_of_machines_is_found_where_one_is_never_enough(
     rooms = room._rooms(found, part, late)
     assert part.carried([n / rooms[name] for name, n in (("a", 5), ("b", 3))]) < 20.0
     assert (rooms["a"] == 1.2) is not enough
+
+
+def test_a_machine_of_a_thousand_million_cards_is_no_fault() -> None:
+    case = kept_text.case(1)
+    profile = case.profile
+    for hardware in profile["hardware"].values():
+        hardware["provides"] = {"gpu": 1_000_000_001}
+    found = fleet(profile, case.slo, size="planned")
+    assert hp.verify(found.require(), profile, {**case.slo, **NEWER}).ok
