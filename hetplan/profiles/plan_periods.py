@@ -14,6 +14,7 @@ from hetplan.profiles.plan_file import PERIODS
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import App, Horizon, Survive
+from hetplan.profiles.workers import Worker
 
 __all__ = [
     "inputs_of_part",
@@ -23,6 +24,7 @@ __all__ = [
     "period_at",
     "period_of",
     "text_apps",
+    "users_of",
     "without",
 ]
 
@@ -159,6 +161,14 @@ def _at_rate(app: App, rate: float) -> App:
 
 def _rented(offer: Offer) -> Offer:
     return offer.model_copy(update={"commit": None})
+
+
+def users_of(part: Part, worker: Worker) -> tuple[str, ...]:
+    """The applications that have loads on a worker, or send queries to them, in order; else all of the part."""
+    loads = {load.id for load in worker.loads}
+    whose = {load.app for load in worker.loads if load.app is not None}
+    whose |= {app for app, routes in part.routing.items() for to in routes if loads & to.to.keys()}
+    return tuple(sorted(whose or part.rate_qps))
 
 
 def text_apps(plan: Plan) -> list[str]:

@@ -32,13 +32,13 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
-from hetplan.profiles.plan_periods import inputs_of_part, of_part
+from hetplan.profiles.plan_periods import inputs_of_part, of_part, users_of
 from hetplan.serving.demand import response_targets
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
-from hetplan.simulator.day_text import Change, DayText, Stood, owners, promised_of_text, running, zones_of
+from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, running, zones_of
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
 from hetplan.simulator.following import Names, scheduled
@@ -195,7 +195,7 @@ class _Day:
         system = planned_systems(single, inputs_of_part(self.inputs, part.rate_qps), noise=self.how.noise)[0].system
         offers = {worker.id: worker.offer or worker.hardware for worker in single.workers}
         loads = {worker.id: tuple(sorted(load.variant or "" for load in worker.loads)) for worker in single.workers}
-        whose = {worker.id: owners(part, worker) for worker in single.workers}
+        whose = {worker.id: users_of(part, worker) for worker in single.workers}
         named = self.names.named(system, labels=offers)
         for old, new in zip(system.groups, named.groups, strict=True):
             self.offer[new.id], self.held[new.id] = offers[old.id], loads[old.id]
@@ -262,7 +262,7 @@ class _Day:
                     found[group.id] = (group.ready_ms / 1000.0, group.count - kept)
             for worker in self.text.parts[name].workers if name in self.texts else ():
                 offer, known = worker.offer or worker.hardware, self.inputs.profile.offers.get(worker.offer or "")
-                kept = running(has, owners(self.text.parts[name], worker), offer, worker.count)
+                kept = running(has, users_of(self.text.parts[name], worker), offer, worker.count)
                 if kept < worker.count:
                     ready_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
                     found[f"{name}/{worker.id}"] = (ready_s, worker.count - kept)

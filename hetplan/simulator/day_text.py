@@ -22,7 +22,6 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.profiles.slo import App
-from hetplan.profiles.workers import Worker
 from hetplan.serving.tokens import Group, TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
 from hetplan.simulator.demand import arrival_times, seeded, steadily
 from hetplan.simulator.runs import seed_of
@@ -30,7 +29,7 @@ from hetplan.simulator.token_report import REQUESTS
 from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
 from hetplan.simulator.tokens import draw, drawn_at, play
 
-__all__ = ["Change", "DayText", "Stood", "owners", "promised_of_text", "running", "zones_of"]
+__all__ = ["Change", "DayText", "Stood", "promised_of_text", "running", "zones_of"]
 
 Floats = NDArray[np.float64]
 
@@ -76,11 +75,6 @@ def zones_of(situation: str) -> set[str | None]:
     if situation.startswith("zone ") and situation.endswith(" lost"):
         return set(situation[len("zone ") : -len(" lost")].split(" and "))
     return {""}
-
-
-def owners(part: Part, worker: Worker) -> tuple[str, ...]:
-    """The applications whose loads a worker has; where loads name none, the first of the part."""
-    return tuple(sorted({load.app for load in worker.loads if load.app})) or tuple(part.rate_qps)[:1]
 
 
 def running(has: Counter[tuple[tuple[str, ...], str]], apps: tuple[str, ...], offer: str, count: int) -> int:

@@ -11,7 +11,6 @@ from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.menus import left_of
-from hetplan.problems.fleet.together import users_of
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish, owners
@@ -20,6 +19,7 @@ from hetplan.profiles.plan import Action, Notice, Period, Promise, Valid
 from hetplan.profiles.plan_file import PERIODS
 from hetplan.profiles.plan_parts import Commitment, Lever
 from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.profiles.plan_periods import users_of
 
 __all__ = ["drafted"]
 

@@ -2,9 +2,9 @@
 
 Of pools their formula for queues is asked (their size `estimated`). What a formula leaves is no proof: with `auto`
 pools are played too, in each period where they have least room by it, and variants, pipelines and text after each
-failure. Who is short is planned for a tenth more than its rate, and the fleet is planned again. Of text, which may be
-kept by one machine of one hardware and by no number of another, it is looked how many of each hardware are enough.
-Where there are no machines for more, or it has taken long enough, a warning names who is short.
+failure. Who is short gets more room, and the fleet is planned again. Of text, which may be kept by one machine of one
+hardware and by no number of another, it is looked how many of each hardware are enough. Where there are no machines
+for more, or it has taken long enough, the wish is not kept, or a warning names who is short.
 """
 
 from __future__ import annotations
@@ -224,19 +224,19 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
     helps = dict[str, set[str]]()  # asked of each pool where it is short at its highest rate
     for late in short:
         name = late.careful.app
-        if isinstance(late.careful, Cone) and late.careful.kept is None and name != wish.most:
-            rooms[name, late.rate] = _rooms(found, late.careful, late)
+        cone = late.careful if isinstance(late.careful, Cone) and name != wish.most else None
+        if cone is not None and cone.kept is None:
+            rooms[name, late.rate] = _rooms(found, cone, late)
+        elif cone is not None and late.was_played:
+            planned = wish.rate(_app(found, name), late.p)
+            if name not in helps:
+                helps[name] = _helping(found, cone, late)
+            rooms[name, planned] = _of_pool(found, cone, late, planned, helps[name])
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
-            if late.was_played and isinstance(late.careful, Cone) and name != wish.most:
-                planned = wish.rate(_app(found, name), late.p)
-                if name not in helps:
-                    helps[name] = _helping(found, late.careful, late)
-                rooms[name, planned] = _of_pool(found, late.careful, late, planned, helps[name])
-                continue
             more = STEP * wish.room.get(key, 1.0)
-            if isinstance(late.careful, Cone) and name != wish.most:
-                more = beyond(wish, late.careful, machines, late.rate)
+            if cone is not None:
+                more = beyond(wish, cone, machines, late.rate)
             room[key] = max(more, MORE * wish.room.get(key, 1.0))
     return replace(wish, room=room, rooms=rooms)
 

@@ -6,9 +6,9 @@ one fewer, and one fewer again, the dearest first, as long as their question car
 failure what is kept. What is rented, and what is paid for ahead, follows. A machine goes over to other loads after a
 failure only where they are loaded soon.
 
-Nothing is shared beside limits on moves, and least counts or shares of machines, which fewer machines may
-break. The bound of a fleet without sharing says nothing of one that shares: in it those applications count as free,
-whether machines could be shared at last or not.
+Nothing is shared beside limits on moves, and least counts or shares of machines, which fewer machines may break. The
+bound of a fleet without sharing says nothing of one that shares: in it those applications count as free, whether
+machines could be shared at last or not.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.profiles.workers import Worker
+from hetplan.profiles.plan_periods import users_of
 
-__all__ = ["used_in", "users_of", "with_sharing"]
+__all__ = ["used_in", "with_sharing"]
 
 SHARING = ("variants", "pipeline")
 """Questions whose machines hold several applications; where both could, those of the first do."""
@@ -77,14 +77,6 @@ def used_in(found: Found, p: int) -> dict[str, list[float]]:
             for name in whose:
                 used[name][wish.place[worker.offer or ""]] += worker.count / len(whose)
     return used
-
-
-def users_of(part: PlanPart, worker: Worker) -> tuple[str, ...]:
-    """The applications that have loads on a worker, or send queries to them, in order; else all of the part."""
-    loads = {load.id for load in worker.loads}
-    whose = {load.app for load in worker.loads if load.app is not None}
-    whose |= {app for app, routes in part.routing.items() for to in routes if loads & to.to.keys()}
-    return tuple(sorted(whose or part.rate_qps))
 
 
 def _beside(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Together, ...]]:
