@@ -199,6 +199,8 @@ class Cone(Asked):
     """What one instance takes of a machine, of each hardware where all instances take the same."""
     alone: Mapping[str, int] = field(default_factory=dict)
     """How many instances a machine of each of them holds."""
+    firm: Cone | None = None
+    """The same with margins, where `most` leaves none."""
 
     def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""

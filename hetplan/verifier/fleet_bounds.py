@@ -67,10 +67,7 @@ def proved(fleet: Fleet, claim: Claim, *, boxes: int = ALL_NODES) -> float:
 
     At most so many `boxes` of whole machines are split for it.
     """
-    # Of fleets that leave text the margins of its program, all that is shown of any fleet is true.
-    margins = fleet.plan.method.options.get("size") == "auto" and any(p.question == "llm" for p in fleet.parts.values())
-    scopes = ("problem", "relaxation", *(["restriction"] if margins else []))
-    if (claim.about, claim.sense) != ("cost_per_hour", "min") or claim.scope not in scopes:
+    if (claim.about, claim.sense) != ("cost_per_hour", "min") or claim.scope not in ("problem", "relaxation"):
         raise NotRebuilt(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
     prices = list(_prices(fleet))
     slices = slices_of(fleet)

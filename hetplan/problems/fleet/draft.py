@@ -134,19 +134,16 @@ def _counts_full(wish: Wish) -> bool:
 def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:
     """What the plan claims: the least cost; where something else was wished, that, and the least cost at it."""
     scope: Scope = "problem"
-    if found.wish.room or found.wish.rooms:
+    if found.wish.leaves_room:
         names = sorted({name for name, _ in found.wish.room})
         most = {one: max(more for (name, _), more in found.wish.room.items() if name == one) for one in names}
         roomy = [f"up to {more:.3g} times the rate of {name}" for name, more in most.items()]
-        roomy += [
-            f"the machines with which {name} keeps its limits" for name in sorted({n for n, _ in found.wish.rooms})
-        ]
+        looked = sorted({name for name, _ in found.wish.given_room})
+        roomy += [f"the machines with which {name} keeps its limits" for name in looked]
         scope, note = (
             "relaxation",
             f"{note}; it leaves out waiting: the plan is for {', '.join(roomy)}, because queues need that",
         )
-    if found.wish.options.size == "auto" and any(app.question == "llm" for app in found.wish.apps):
-        scope, note = "restriction", f"{note}; of fleets that leave text the margins of its program"
     scope = "restriction" if _counts_full(found.bounded or found.wish) else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:

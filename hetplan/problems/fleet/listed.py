@@ -234,11 +234,14 @@ class Lists:
         if self.places is None:
             return None
         rooms = self.wish.rooms.get((self.part.app, rate), {})
-        rows = self.part.weights()[:, self.mine] / np.array([rooms.get(one, 1.0) for one in self.hardware])
+        part = self.wish.planned_by(self.part, rate)
+        if not isinstance(part, Cone):
+            return None
+        rows = part.weights()[:, self.mine] / np.array([rooms.get(one, 1.0) for one in self.hardware])
         return zoned(self.places, rows, rate, prices, stock)
 
     def _made(self, rate: float) -> Listed | None:
-        if self.places is None or (self.part.app, rate) in self.wish.rooms:
+        if self.places is None or (self.part.app, rate) in self.wish.given_room:
             return None
         rows = self.part.weights()[:, self.mine]
         most = np.maximum(*mosts(self.places, rows, rate))

@@ -103,7 +103,7 @@ def add_part(m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: flo
         for hardware, room in wish.rooms.get((part.app, rate), {}).items():
             place = part.hardware.index(hardware)
             machines[place] = _worth(m, machines[place], room, f"{part.app} {hardware} {situation.name}")
-        part.rows(m, machines, wanted, situation.name)
+        wish.planned_by(part, rate).rows(m, machines, wanted, situation.name)
 
 
 def _worth(m: Builder, machines: NDArray[np.int64], room: float, name: str) -> NDArray[np.int64]:
@@ -176,7 +176,7 @@ class Menus:
             for choice in choices.values()
             if (name, rate, choice.machines) not in self.refused
         }
-        if (app.name, rate) in self.wish.rooms:  # a higher rate may know of no room that is needed
+        if (app.name, rate) in self.wish.given_room:  # a higher rate may know of no room that is needed
             return [choice for choice in held.values() if self.holds(app, rate, choice.machines)]
         return list(held.values())
 
@@ -339,8 +339,7 @@ class Menus:
 
     def holds(self, app: Application, rate: float, machines: Counts) -> bool:
         """Whether machines carry what they should in every situation; where not, the part knows why from now on."""
-        part = self.parts[app.name]
-        wish = self.wish
+        wish, part = self.wish, self.wish.planned_by(self.parts[app.name], rate)
         found = [part.carries(worth(wish, part, machines, f, rate), rate * f.keep) for f in wish.situations]
         return all(found)
 
@@ -348,6 +347,7 @@ class Menus:
         """The same for a wish in which applications need more room: without what was known of those."""
         known = self.wish.rooms
         changed = {key for key, rooms in wish.rooms.items() if known.get(key) != rooms}
+        changed |= (wish.firm - self.wish.firm) | (wish.seen.keys() - self.wish.seen.keys())
         found = {key: choices for key, choices in self.found.items() if key not in changed}
         priced = {key: one for key, one in self.priced.items() if key[:2] not in changed}
         lists = {name: replace(one, wish=wish) for name, one in self.lists.items()}

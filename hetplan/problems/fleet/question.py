@@ -66,12 +66,14 @@ class FleetQuestion:
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
-        from hetplan.problems.fleet.ways import is_small, part_of, parts_of, roomier, searched
+        from hetplan.problems.fleet.ways import is_small, part_of, parts_of, roomier, searched, with_margins
+        from hetplan.problems.fleet.why import by_its_own
 
         between, look = is_between(self.wish), self.wish.options.look
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools)
+        asked = with_margins(asked, parts) if self.tools.trial else asked
         recalled = None if between else Recalled.of(asked, parts, self.tools)
         glances: list[Found] = []
 
@@ -92,14 +94,14 @@ class FleetQuestion:
 
         best = with_room(asked, answer, lambda: self.tools.trial or is_over(ask))
         if isinstance(best, Infeasible):
-            return best
-        if not (best[0].wish.room or best[0].wish.rooms or glances):
+            return by_its_own(best, self.wish, whole) if self.tools.repairs else best
+        if not (best[0].wish.leaves_room or glances):
             # Prices of what has room to wait are further from those without; those of a look only ever get lower.
             ended(before, best[0])
         if recalled is not None and best[0].search is not None:
             recalled.keep(best[0].search.menus)
         hurried = self.tools.trial or look or is_over(ask)
-        if asked is not self.wish and (best[0].wish.rooms or is_small(self.wish)) and not hurried:
+        if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
             with suppress(Cancelled):
                 best = or_apart(best, self.wish, whole, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried

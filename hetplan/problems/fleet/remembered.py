@@ -100,7 +100,7 @@ class Recalled:
         inputs, before = wish.inputs, tools.extra.get("before")
         if before is None or inputs.state is not None or inputs.measured is not None or inputs.traces:
             return None
-        if wish.options.size != "planned" or wish.room or wish.rooms:
+        if wish.options.size != "planned" or wish.leaves_room:
             return None
         profile = tools.extra["written"](inputs)
         about = {name: _about(part, profile) for name, part in parts.items() if isinstance(part, Asked)}

@@ -18,7 +18,20 @@ from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
-from hetplan.problems.fleet.ways import AUTO, MORE, PLAYED, SIZED, Found, beyond, has_formula, is_small, settled_anew
+from hetplan.problems.fleet.seen import seen
+from hetplan.problems.fleet.ways import (
+    AUTO,
+    MORE,
+    PLAYED,
+    SAYS_SIZE,
+    SIZED,
+    Found,
+    beyond,
+    has_formula,
+    is_small,
+    settled_anew,
+)
+from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.problems.simulated import where_late
@@ -47,16 +60,19 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     first = best = answered(wish, None)
     answers: Answers = {}
     refused: Infeasible | None = None
-    rounds = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL
+    rounds, margins = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL, True
     for _ in range(rounds if wish.options.size in SIZED else 0):
         if isinstance(best, Infeasible) or over():
             break
         short = list(_short(*best, answers))
         if not short:
             break
-        wish = _roomier(best[0], short)
+        wish = _roomier(best[0], short if margins else _without_margins(best[0], short))
         try:
             more = answered(wish, best[0])
+            if isinstance(more, Infeasible) and wish.firm > best[0].wish.firm:
+                margins, wish = False, _roomier(best[0], _without_margins(best[0], short))
+                more = answered(wish, best[0])
         except Cancelled:
             break
         if isinstance(more, Infeasible):
@@ -75,8 +91,9 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
     hurried = over()
+    best = best if hurried else _beside_own(*best, answers, answered)
     found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers, refused)
-    if found.wish.room or found.wish.rooms:
+    if found.wish.leaves_room:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.
         goal = found.goal
         if goal is not None and first[0].goal is not None:
@@ -85,6 +102,26 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
             )
         found = replace(found, bound=first[0].bound, goal=goal, prices=first[0].prices, served=first[0].served)
     return (found, best[1]) if hurried else _as_played(found, best[1], answers)
+
+
+def _beside_own(
+    found: Found, parts: Mapping[str, Part], answers: Answers, answered: Callable[[Wish, Found | None], Answer]
+) -> tuple[Found, Mapping[str, Part]]:
+    """The same, or a fleet with machines for text that its own question finds, where that is kept for less."""
+    wish = found.wish
+    mine = [app for app in wish.apps if app.question == "llm" and app.name not in wish.slices]
+    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
+    asked = {name: part for name, part in careful.items() if isinstance(part, Cone) and part.firm is not None}
+    if not asked or wish.goal != "cost" or not is_small(wish) or not wish.given_room:
+        return found, parts
+    late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)}
+    known = seen(found, asked, late)
+    rooms = {key: own for key, own in wish.rooms.items() if key not in known}
+    other = answered(replace(wish, rooms=rooms, seen=known), found) if known else None
+    if other is None or isinstance(other, Infeasible) or any(_short(*other, answers)):
+        return found, parts
+    is_cheaper = cost_of(wish, other[0].fleet) < cost_of(wish, found.fleet)
+    return other if late or is_cheaper else (found, parts)
 
 
 def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tuple[Found, Mapping[str, Part]]:
@@ -218,15 +255,30 @@ def _has_room(wish: Wish, careful: Cone | Table, offers: Mapping[str, int], want
     return careful.has_room(list(machines.values()), wanted)
 
 
+def _without_margins(found: Found, short: Sequence[_Late]) -> list[_Late]:
+    """The same, of which none gets the margins of its program that has not got them."""
+
+    def bare(late: _Late) -> _Late:
+        cone = late.careful
+        if not isinstance(cone, Cone) or (cone.app, late.rate) in found.wish.firm:
+            return late
+        return replace(late, careful=replace(cone, firm=None))
+
+    return [bare(late) for late in short]
+
+
 def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
-    """The wish with more room for those that are short of it."""
+    """The wish with more room for those that are short of it: of text first the margins of its program."""
     wish, room, rooms = found.wish, dict(found.wish.room), dict(found.wish.rooms)
+    firm = set(wish.firm)
     helps = dict[str, set[str]]()  # asked of each pool where it is short at its highest rate
     for late in short:
         name = late.careful.app
         cone = late.careful if isinstance(late.careful, Cone) and name != wish.most else None
-        if cone is not None and cone.kept is None:
-            rooms[name, late.rate] = _rooms(found, cone, late)
+        if cone is not None and cone.firm is not None and (name, late.rate) not in firm:
+            firm.add((name, late.rate))
+        elif cone is not None and cone.kept is None:
+            rooms[name, late.rate] = _rooms(found, _as_planned(wish, cone, late.rate), late)
         elif cone is not None and late.was_played:
             planned = wish.rate(_app(found, name), late.p)
             if name not in helps:
@@ -238,7 +290,15 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
             if cone is not None:
                 more = beyond(wish, cone, machines, late.rate)
             room[key] = max(more, MORE * wish.room.get(key, 1.0))
-    return replace(wish, room=room, rooms=rooms)
+    return replace(wish, room=room, rooms=rooms, firm=frozenset(firm))
+
+
+def _as_planned(wish: Wish, careful: Cone, rate: float) -> Cone:
+    """The same, that says what machines carry by the rows by which they are planned."""
+    by = wish.planned_by(careful, rate)
+    if by is careful or not isinstance(by, Cone):
+        return careful
+    return replace(careful, most=by.most, known=by.known, cuts=by.cuts)
 
 
 def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
@@ -313,10 +373,13 @@ def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[flo
 def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone | Table | None:
     """Who says whether there is room: of a pool its formula, of others a simulation; None: nobody."""
     own, before = wish.options.parts.get(app.name, {}), answers.setdefault(app.name, {})
-    if own.keys() & {"size", "derate", "rate_headroom"} or wish.options.size not in SIZED:
+    if own.keys() & SAYS_SIZE or wish.options.size not in SIZED:
         return None
     if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.size == "auto":
-        options = {name: one for name, one in part.options.items() if name not in AUTO[app.question]}
+        by = part.firm if isinstance(part, Cone) and part.firm is not None else part
+        options = {name: one for name, one in by.options.items() if name not in AUTO[app.question]}
+        if by is not part:  # on some machines more requests are late even alone than on others
+            options["sacrifice"] = part.options["sacrifice"]
         return replace(part, options={**options, **own, "size": "auto"}, settled=before)
     if isinstance(part, Cone) and has_formula(wish, part):
         return replace(part, options={**part.options, "size": "estimated"}, settled=before, known={}, cuts=[])

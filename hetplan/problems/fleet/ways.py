@@ -26,6 +26,7 @@ from hetplan.serving.runs import variants_of
 
 __all__ = [
     "AUTO",
+    "SAYS_SIZE",
     "SIZED",
     "Found",
     "Together",
@@ -38,6 +39,7 @@ __all__ = [
     "searched",
     "settled_anew",
     "settled_by",
+    "with_margins",
 ]
 
 CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
@@ -58,8 +60,10 @@ AUTO = {
     "pool": {"size": "planned", "derate": 1.0},
     "llm": {"size": "planned", "rate_headroom": 0.0},
 }
-"""Pools and text that are played get the room that they turn out to need, and none before. A bound is of all machines
-on which a pool might keep its wish; of text it is of those that leave the margins of its program, slower laws, too."""
+"""Pools and text that are played get the room that they turn out to need, and none before: a bound is of all machines
+on which they might keep their wish."""
+SAYS_SIZE = frozenset({"size", "derate", "rate_headroom"})
+"""Who sets these of an application sizes it by nothing else."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}
 """What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
 SIZED = ("estimated", "auto")
@@ -137,6 +141,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     inputs, options = wish.inputs, wish.options
     own = dict(options.parts.get(app.name, {}))
     sizes: Mapping[str, Mapping[str, Any]] = SIZES.get(options.size, {})
+    sizes = PLANNED if app.question == "llm" and own.keys() & SAYS_SIZE and sizes is AUTO else sizes
     planned = {**sizes.get(app.question, {}), **own}
     solve = tools.extra.get("plan_for")
     if solve is None:
@@ -151,9 +156,17 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
         "solve": solve,
     }  # fmt: skip
     if planned.get("size") == "planned" and app.question in CONES and not _several(wish, app):
-        made: Part = import_module(CONES[app.question]).cone(Cone, tools.extra["at_capacities"], **what)
+        module = import_module(CONES[app.question])
+        cone = module.without_margins if sizes is AUTO and app.question == "llm" else module.cone
+        made: Part = cone(Cone, tools.extra["at_capacities"], **what)
         return made
     return Table(**what, recipes=options.recipes)
+
+
+def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
+    """The wish, in which what nobody will play is planned with the margins of its program."""
+    mine = [app for app in wish.apps if isinstance(one := parts.get(app.name), Cone) and one.firm is not None]
+    return replace(wish, firm=frozenset((app.name, wish.rate(app, p)) for app in mine for p in range(wish.periods)))
 
 
 def _several(wish: Wish, app: Application) -> bool:
@@ -296,7 +309,7 @@ def beyond(wish: Wish, part: Cone, machines: Sequence[int], rate: float) -> floa
 
 def has_formula(wish: Wish, part: Part) -> bool:
     """Whether the room that queries need is a formula's, of machines: of pools that size themselves by nothing else."""
-    said = wish.options.parts.get(part.app, {}).keys() & {"size", "derate", "rate_headroom"}
+    said = wish.options.parts.get(part.app, {}).keys() & SAYS_SIZE
     return wish.options.size in SIZED and isinstance(part, Cone) and part.kept is not None and not said
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 from hetplan.planner.draft import Edit, Infeasible, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
+from hetplan.planner.part import Part
 from hetplan.problems.fleet.descent import whole_up
 from hetplan.problems.fleet.master import Floor, floors_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.parts import Cone
 
-__all__ = ["contradicted", "explained"]
+__all__ = ["by_its_own", "contradicted", "explained"]
 
 Floats = NDArray[np.float64]
+MANY = 10**6
+"""More machines of a hardware than anybody asks for."""
 
 
 def contradicted(search: Search, form: Milp) -> Infeasible:
@@ -93,6 +97,25 @@ def _alone(search: Search, app: Application, p: int) -> Infeasible:
             return Infeasible(why=(why, *_stocks(wish, search, app)), repairs=repairs, proved=proved)
     why = f"p{p}: {app.name} survives each failure alone, but not all of them"
     return Infeasible(why=(why,), repairs=tuple(_repairs(search, app, p)))
+
+
+def by_its_own(said: Infeasible, wish: Wish, parts: Mapping[str, Part]) -> Infeasible:
+    """The same, with what the question of an application says of it that no number of machines carries."""
+    for part in parts.values():
+        if (
+            said.repairs
+            or not isinstance(part, Cone)
+            or not part.hardware
+            or part.carried([1] * len(part.hardware)) > 0
+        ):
+            continue
+        rate = max(app.rates[p] for app in wish.apps if app.name == part.app for p in range(wish.periods))
+        options = {**wish.options.parts.get(part.app, {}), "size": wish.options.size}
+        files = part.files(rate, dict.fromkeys(part.hardware, (0, MANY)), None)
+        own = part.solve(files, question=part.question, options=options, try_repairs=True)
+        if own.plan is None and own.why:
+            return replace(said, why=(*said.why, *own.why), repairs=own.repairs)
+    return said
 
 
 def _stocks(wish: Wish, search: Search, app: Application) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
+from hetplan.planner.part import Part
 from hetplan.problems.faults import Faults, refuse_only
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
+from hetplan.problems.parts import Cone
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price, times
@@ -122,6 +124,10 @@ class Wish:
     """How many times a rate an application is planned for, so that queries may wait; None: at any rate."""
     rooms: Mapping[tuple[str, float], Mapping[str, float]] = field(default_factory=dict)
     """How many machines of a hardware do what its program says of one, by application and rate."""
+    firm: frozenset[tuple[str, float]] = frozenset()
+    """Applications and rates that are planned with the margins of their program."""
+    seen: Mapping[tuple[str, float], Part] = field(default_factory=dict)
+    """Of these applications and rates only machines count that were seen to be enough."""
     places: Mapping[str, int] = field(default_factory=dict)
     """Places on one machine of each hardware that is shared in slices."""
     slices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -198,6 +204,21 @@ class Wish:
         """The rate that its machines are settled for: a pool was seen to have room at the rate itself."""
         was_played = app.question == "pool" and self.options.size == "auto"
         return app.rates[period] * (1.0 + self.options.headroom) if was_played else self.rate(app, period)
+
+    def planned_by(self, part: Part, rate: float) -> Part:
+        """Who says which machines carry a rate: its program, with margins where that is wished, or what was seen."""
+        firm = part.firm if isinstance(part, Cone) and (part.app, rate) in self.firm else None
+        return self.seen.get((part.app, rate)) or firm or part
+
+    @property
+    def given_room(self) -> Set[tuple[str, float]]:
+        """Applications and rates of which other machines are enough than by their program."""
+        return self.rooms.keys() | self.firm | self.seen.keys()
+
+    @property
+    def leaves_room(self) -> bool:
+        """Whether anybody is planned for more than its program asks for."""
+        return bool(self.room or self.given_room)
 
     def more_for(self, name: str, rate: float | None = None) -> float:
         """How many times a rate an application is planned for."""

@@ -24,6 +24,9 @@ class LlmOptions(Options):
     law_error: bool = Field(
         default=True, description="whether fleets are sized under laws that are slower by their stated error"
     )
+    mean_tpot: bool = Field(
+        default=True, description="keep the mean time per token within its limit on each type, for size planned"
+    )
     sacrifice: bool = Field(
         default=False, description="plan classes onto types that cannot serve them in time, as far as percentiles allow"
     )

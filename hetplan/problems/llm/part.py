@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,36 @@ from numpy.typing import NDArray
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.wish import read_wish
-from hetplan.problems.parts import Asked, AtCapacities, Cone
+from hetplan.problems.llm.wish import Wish, read_wish
+from hetplan.problems.parts import AtCapacities, Cone
 
-__all__ = ["cone"]
+__all__ = ["cone", "without_margins"]
 
 
-def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
+def without_margins(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
+    """The part by rows that any schedule keeps: laws as they are stated, iterations of any length, a few late ones.
+
+    Nothing is late on its type if nothing is in time there on any: its question refuses that unless it is told.
+    """
+    firm = cone(asked, at_capacities, **what)
+    bare = {**firm.options, "law_error": False, "mean_tpot": False}
+    given = LlmOptions.model_validate({**bare, "size": "planned"})
+    wish = _wish(firm, given)
+    some_late = given.sacrifice or not program(wish, mean_tpot=False, sacrifice=False).unserved()
+    part = cone(asked, at_capacities, **{**what, "options": {**bare, "sacrifice": some_late}})
+    part.firm = firm
+    return part
+
+
+def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
     """The part; `what` is as `Cone` has it. Types of one hardware are taken together: the best of them counts."""
     part = asked(**what)
     options = LlmOptions.model_validate({**part.options, "size": "planned"})
-    files = part.files(1.0, {}, None)
-    limits = files.slo.limits.model_copy(update={"only_listed": False, "instances": {}})
-    inputs = type(files)(**{**vars(files), "slo": files.slo.model_copy(update={"limits": limits})})
-    wish = read_wish(inputs, options)
+    wish = _wish(part, options)
     slower = [kind.law.slower(1.5 * kind.engine.fitted.error * options.law_error) for kind in wish.kinds]
-    rows = Rows.of(program(wish, mean_tpot=True, sacrifice=options.sacrifice, laws=slower), iterations=True)
+    rows = Rows.of(
+        program(wish, mean_tpot=options.mean_tpot, sacrifice=options.sacrifice, laws=slower), iterations=True
+    )
     part.hardware = tuple(dict.fromkeys(kind.hardware for kind in wish.kinds))
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
     kinds = Counter(kind.hardware for kind in wish.kinds)
@@ -55,3 +70,10 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
 
     part.most = most
     return part
+
+
+def _wish(part: Cone, options: LlmOptions) -> Wish:
+    """What is wished of a part, of any number of machines."""
+    files = part.files(1.0, {}, None)
+    limits = files.slo.limits.model_copy(update={"only_listed": False, "instances": {}})
+    return read_wish(replace(files, slo=files.slo.model_copy(update={"limits": limits})), options)

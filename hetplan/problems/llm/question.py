@@ -105,7 +105,7 @@ class LlmQuestion:
         wish = self.wish
         slower = [kind.law.slower(1.5 * kind.engine.fitted.error * wish.options.law_error) for kind in wish.kinds]
         with_room = wish.with_rate(wish.rate_qps * (1.0 + wish.options.rate_headroom))
-        what = program(with_room, mean_tpot=True, sacrifice=wish.options.sacrifice, laws=slower)
+        what = program(with_room, mean_tpot=wish.options.mean_tpot, sacrifice=wish.options.sacrifice, laws=slower)
         form = what.build()
         answer = ask(form, gap=1e-6, about="least cost with headroom")
         if answer.point is None:

@@ -1,0 +1,105 @@
+"""Machines of which it was seen that they are enough for text: what its own question finds, beside what a fleet has.
+
+Rows with margins, and whole machines that are worth less, leave out machines on which text keeps its limits all the
+same. Its own question walks upward in price and finds them. Where those cost less, the fleet is searched again: of text
+that was asked it may have what was seen to be enough, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from hetplan.problems.fleet.menus import surviving
+from hetplan.problems.fleet.ways import Found
+from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.parts import Cone, Table
+
+__all__ = ["Seen", "seen"]
+
+MOST_ASKED = 6
+"""So often the questions of text are asked, for the rates that cost most."""
+CHEAPER = 1e-3
+"""By so much it has to cost less."""
+
+Machines = tuple[int, ...]
+"""So many of each hardware, or of each offer."""
+
+
+@dataclass
+class Seen(Table):
+    """Machines that are enough, by rate: those of `least`, and more of them."""
+
+    def minimal(self, rate: float) -> list[tuple[int, ...]]:
+        """What is known."""
+        return self.least.get(rate, [])
+
+    def carries(self, machines: Sequence[float], rate: float) -> bool:
+        """Whether something that is known is among them."""
+        return rate <= 0 or any(
+            all(a <= b for a, b in zip(one, machines, strict=True)) for one in self.least.get(rate, ())
+        )
+
+
+def seen(found: Found, parts: Mapping[str, Cone], late: Set[tuple[str, float]]) -> dict[tuple[str, float], Seen]:
+    """Of text that was given room, by application and rate: what it has, unless it is late, and cheaper machines.
+
+    `parts` are those who are asked, by simulation. Only who has cheaper ones is named.
+    """
+    known, left = dict[tuple[str, float], Seen](), MOST_ASKED
+    for app, rate, machines in _dearest(found, parts):
+        part = parts[app.name]
+        least: dict[float, list[Machines]] = {}
+        for one in (one for one in found.wish.situations if one.keep > 0):
+            has = surviving(found.wish, part, machines, one)
+            least.setdefault(rate * one.keep, []).extend([has] if (app.name, rate) not in late else [])
+        is_cheaper, left = False, left - len(least)
+        for wanted in least if left >= 0 else ():
+            own = _fewest(found.wish, part, wanted)
+            if own is not None:
+                dearer = (_price(found.wish, part, has) for has in least[wanted])
+                is_cheaper |= _price(found.wish, part, own) < (1.0 - CHEAPER) * min(dearer, default=inf)
+                least |= {other: [*those, own] for other, those in least.items() if other <= wanted}
+        if is_cheaper:
+            known[app.name, rate] = Seen(
+                part.app, part.question, part.hardware, part.inputs, part.options, part.solve, least=least
+            )
+    return known
+
+
+def _dearest(found: Found, parts: Mapping[str, Cone]) -> list[tuple[Application, float, Machines]]:
+    """Applications and rates that were given room, with what they have, those first that cost most over the day."""
+    wish, cost = found.wish, dict[tuple[str, float], float]()
+    has = dict[tuple[str, float], tuple[Application, Machines]]()
+    for app in (app for app in wish.apps if app.name in parts):
+        for p in range(wish.periods):
+            key = app.name, wish.rate(app, p)
+            if key in wish.given_room:
+                machines = found.fleet.choices[app.name, p].machines
+                cost[key] = cost.get(key, 0.0) + float(np.array(machines) @ wish.prices)
+                has.setdefault(key, (app, machines))
+    return [(has[key][0], key[1], has[key][1]) for key in sorted(cost, key=lambda key: -cost[key])]
+
+
+def _fewest(wish: Wish, part: Cone, rate: float) -> Machines | None:
+    """The machines that its own question takes for a rate."""
+    stock = {offer.name: offer.stock for offer in wish.offers if offer.hardware in part.hardware}
+    plan = part.fewest(stock, rate)
+    if plan is None:
+        return None
+    counts = Counter[str]()
+    for worker in plan.workers:
+        counts[worker.hardware] += worker.count
+    return tuple(counts[hardware] for hardware in part.hardware)
+
+
+def _price(wish: Wish, part: Cone, machines: Machines) -> float:
+    """What they cost per hour where each is cheapest."""
+    return sum(
+        count * min(float(wish.prices[n]) for n in wish.on(hardware))
+        for hardware, count in zip(part.hardware, machines, strict=True)
+    )
