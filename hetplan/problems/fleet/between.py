@@ -394,7 +394,10 @@ def quality_of(found: Found) -> float:
 
 
 def _most_rate(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasible:
-    """The most rate of one application beside the others, by halving, for the best of all choices."""
+    """The most rate of one application beside the others, by halving, for the best of all choices.
+
+    Where half the way was too much, it is asked whether machines that carry no more were the best.
+    """
     near = max(between.wish.options.gap, 1e-6)
     never = dict[tuple[int, ...], float]()
     low, high, best = 0.0, 1.0, None
@@ -407,12 +410,14 @@ def _most_rate(between: Between) -> tuple[Found, Mapping[str, Part]] | Infeasibl
         low, high = (best.rate, 2.0 * high) if best is not None else (0.0, high)
     if best is None:
         return explained(_begun(between.search(between.choices[-1], LEAST)))
+    failed = True
     while high - low > near * low:
-        closer = best.exact and high > low * (1.0 + EXACT) * (1.0 + 1e-9)
+        closer = failed and best.exact and high > low * (1.0 + EXACT) * (1.0 + 1e-9)
         middle = low * (1.0 + EXACT) if closer else _digits(0.5 * (low + high))
         if not low < middle < high:
             break
         found = _reached(between, middle, never)
+        failed = found is None
         if found is None:
             high = middle
         else:
@@ -450,7 +455,7 @@ def _reached(between: Between, rate: float, never: dict[tuple[int, ...], float])
             if again is not None:
                 return _Reached(more, again, search, exact=True)
             search = between.search(choice, rate)
-        return _Reached(rate, found, search, exact=more > 0)
+        return _Reached(rate, found, search, exact=0 < more <= rate)
     return None
 
 

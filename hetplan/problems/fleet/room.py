@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hetplan.errors import Cancelled
@@ -42,6 +43,8 @@ __all__ = ["with_room"]
 Answer = tuple[Found, Mapping[str, Part]] | Infeasible
 Answers = dict[str, dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
 """What was said of the machines of each application: of the same machines it is asked once."""
+HALVED = 3
+"""So often the last step of room is halved for the application of which the most is wanted."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
 POOL_STEP = 1.03
@@ -91,7 +94,9 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
     hurried = over()
-    best = best if hurried else _beside_own(*best, answers, answered)
+    if not hurried:
+        nearer = _with_less_room if best[0].wish.most else _beside_own
+        best = nearer(*best, answers, answered)
     found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers, refused)
     if found.wish.leaves_room:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.
@@ -102,6 +107,24 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
             )
         found = replace(found, bound=first[0].bound, goal=goal, prices=first[0].prices, served=first[0].served)
     return (found, best[1]) if hurried else _as_played(found, best[1], answers)
+
+
+def _with_less_room(
+    found: Found, parts: Mapping[str, Part], answers: Answers, answered: Callable[[Wish, Found | None], Answer]
+) -> tuple[Found, Mapping[str, Part]]:
+    """The same, or one with more of the rate of which the most is wanted: the last step of its room, halved."""
+    best, key = (found, parts), (found.wish.most or "", None)
+    enough = found.wish.room.get(key, 1.0)
+    little = enough / STEP
+    for _ in range(HALVED if enough > 1.0 and not any(_short(*best, answers)) else 0):
+        middle = 0.5 * (little + enough)
+        with suppress(Cancelled):
+            other = answered(replace(found.wish, room={**found.wish.room, key: middle}), found)
+            if isinstance(other, Infeasible) or any(_short(*other, answers)):
+                little = middle
+            else:
+                best, enough = other, middle
+    return best
 
 
 def _beside_own(
