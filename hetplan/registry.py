@@ -118,6 +118,7 @@ TOOLS = {
     "fleet": {
         "plan_for": "hetplan.front_door:plan_for",
         "at_capacities": "hetplan.solvers.capacities:at_capacities",
+        "simulate_plan": "hetplan.simulator.simulate:simulate",
     },
     "compound": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
