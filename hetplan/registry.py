@@ -4,8 +4,7 @@ Here are the parts that plans are made with: questions, engines, checks, tools. 
 foreign files, what is compiled ahead) are in `registry_further`.
 
 Entry points of other packages (groups `hetplan.problems`, `.solvers`, `.checks`, `.targets`, `.importers`) join the
-same lists, behind what is listed here. Nothing is imported before it is asked for, and entry points are looked up once
-in a process, when a name is wanted that is not listed here.
+same lists, behind what is listed here. Nothing is imported before it is asked for; entry points are looked up once.
 """
 
 from __future__ import annotations

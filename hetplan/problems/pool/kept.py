@@ -172,10 +172,9 @@ def looked_at(pool: Pool, rated: Rated, rate: float, seed: int) -> Played:
 
 
 def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
-    made = draft(pool, Chosen(rated, simulated=_at(rate)), ())
-    plan = plan_to_simulate("pool", pool.formulation, made)
-    simulate = pool.tools.extra["simulate_plan"]
-    return play(simulate, plan, pool.inputs, how, rates_qps={pool.wish.app_id: rate}, seed=seed)
+    plan = plan_to_simulate("pool", pool.formulation, draft(pool, Chosen(rated, simulated=_at(rate)), ()))
+    rates = {pool.wish.app_id: rate}
+    return play(pool.tools.extra["simulate_plan"], plan, pool.inputs, how, rates_qps=rates, seed=seed)
 
 
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:

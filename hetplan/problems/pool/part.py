@@ -66,6 +66,7 @@ def cone(
         return found.lam * kept_use(pool, found)
 
     def late(machines: Sequence[int], rate: float) -> float:
+        assert simulate is not None
         found, at_rate = rated(machines), part.files(rate, {}, None)
         if found.lam < rate:
             return math.inf
