@@ -4,8 +4,7 @@ Here are the parts that plans are made with: questions, engines, checks, tools. 
 foreign files, what is compiled ahead) are in `registry_further`.
 
 Entry points of other packages (groups `hetplan.problems`, `.solvers`, `.checks`, `.targets`, `.importers`) join the
-same lists, behind what is listed here. Nothing is imported before it is asked for, and entry points are looked up once
-in a process, when a name is wanted that is not listed here.
+same lists, behind what is listed here. Nothing is imported before it is asked for; entry points are looked up once.
 """
 
 from __future__ import annotations
@@ -118,6 +117,7 @@ TOOLS = {
     "fleet": {
         "plan_for": "hetplan.front_door:plan_for",
         "at_capacities": "hetplan.solvers.capacities:at_capacities",
+        "simulate_plan": "hetplan.simulator.simulate:simulate",
     },
     "compound": {"simulate": "hetplan.simulator.simulate:simulate"},
     "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},

@@ -38,7 +38,7 @@ from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
 from hetplan.serving.strictest import strictest
 
-__all__ = ["Asked", "AtCapacities", "Cone", "Table", "named_apart", "short_name"]
+__all__ = ["Asked", "AtCapacities", "Cone", "Looks", "Table", "named_apart", "short_name"]
 
 Solve = Callable[..., Any]
 """`hetplan.front_door.plan_for`, handed in."""
@@ -183,6 +183,29 @@ class Asked(ABC):
 
 
 @dataclass
+class Looks:
+    """Machines per hardware and rates that were kept, or not; fewer machines, or a higher rate, are no better."""
+
+    kept: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
+    short: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
+
+    def known(self, machines: tuple[int, ...], rate: float) -> bool | None:
+        """Whether these machines keep the rate, as far as what was seen says."""
+        if any(rate <= other and _below(there, machines) for there, other in self.kept):
+            return True
+        return False if any(rate >= other and _below(machines, there) for there, other in self.short) else None
+
+    def add(self, machines: tuple[int, ...], rate: float, *, is_kept: bool) -> None:
+        """What was seen."""
+        (self.kept if is_kept else self.short).append((machines, rate))
+
+    def refuted(self, machines: tuple[int, ...], rate: float) -> None:
+        """These machines are short: what was seen to be kept on no more of them was not, either."""
+        self.kept = [one for one in self.kept if not (rate <= one[1] and _below(one[0], machines))]
+        self.add(machines, rate, is_kept=False)
+
+
+@dataclass
 class Cone(Asked):
     """Machines whose rate is that of a linear program: no more than ``w @ machines`` for each of its prices w.
 
@@ -195,6 +218,12 @@ class Cone(Asked):
     cuts: list[NDArray[np.float64]] = field(default_factory=list)
     known: dict[tuple[float, ...], float] = field(default_factory=dict)
     roomy: dict[tuple[float, ...], float] = field(default_factory=dict)
+    late: Callable[[Sequence[int], float], float] | None = None
+    """How many times as many are late on whole machines, at a rate, as may be: what a few queries show, of pools."""
+    looks: Looks = field(default_factory=Looks)
+    """What was seen so of which machines."""
+    confirmed: Looks = field(default_factory=Looks)
+    """What the question itself said, that plays what it plans."""
     needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What one instance takes of a machine, of each hardware where all instances take the same."""
     alone: Mapping[str, int] = field(default_factory=dict)

@@ -8,7 +8,7 @@ one for another. Work is counted, never timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -113,9 +113,11 @@ class Descent:
                 self.paired += 1 + len(first) * len(second) // KEPT
                 rent = np.zeros((len(first), len(second)))
                 for offer in np.flatnonzero(self.cost) if rent.size else ():
-                    more = (first[:, offer] + room[offer])[:, None] + second[:, offer]
-                    more = np.maximum(more, 0.0)
-                    rent += self.cost[offer] * (whole_up(more) if self.shared else more)
+                    left, right = first[:, offer] + room[offer], second[:, offer]
+                    if left.max() + right.max() > 0:
+                        more = np.add.outer(left, right)
+                        np.maximum(more, 0.0, out=more)
+                        rent += np.multiply(self.cost[offer], whole_up(more) if self.shared else more, out=more)
                 if rent.size and rent.min() < now - SLACK:
                     here, there = divmod(int(rent.argmin()), len(second))
                     now, changed = float(rent[here, there]), True
@@ -154,6 +156,20 @@ class Descent:
                 if self.looks >= LOOKS:
                     break
         return bill, committed, taken
+
+    def mended(self, committed: Floats, taken: list[Floats], others: Iterable[tuple[int, int]]) -> list[Floats] | None:
+        """The same but in the periods of these (period, application), who take others first, and then all in pairs."""
+        taken, periods = [own.copy() for own in taken], dict[int, None]()
+        for p, number in others:
+            menu, own = self.menus[p][number], taken[p]
+            if not len(menu):
+                return None
+            rest = own.sum(axis=0) - own[number] - committed
+            own[number], periods[p] = menu[int(np.argmin(self.rent(menu + rest)))], None
+        for p in periods:
+            self.paired = 0
+            taken[p] = self.in_pairs(p, committed, taken[p])[1]
+        return taken
 
     def _near(self, committed: Floats) -> Iterator[Floats]:
         sold = np.flatnonzero(np.isfinite(self.pay))

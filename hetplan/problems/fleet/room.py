@@ -10,7 +10,7 @@ for more, or it has taken long enough, the wish is not kept, or a warning names 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
+from hetplan.problems.fleet.pool_room import confirmed, helping, looks_kept, of_pool, tightest
 from hetplan.problems.fleet.seen import seen
 from hetplan.problems.fleet.ways import (
     AUTO,
@@ -34,6 +35,7 @@ from hetplan.problems.fleet.ways import (
 )
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Situation, Wish
+from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Cone, Table
 from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
@@ -47,11 +49,9 @@ HALVED = 3
 """So often the last step of room is halved for the application of which the most is wanted."""
 STEP = 1.1
 """An application that is short of room is planned for so much more."""
-POOL_STEP = 1.03
-"""So much more, of a pool: its formula is near, and a few machines are the next that there are."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
 """Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
-ROUNDS, ROUNDS_OF_SEVERAL = 16, 6
+ROUNDS, ROUNDS_OF_SEVERAL = 16, 20
 """So often at most, of few applications and periods (by then four times a rate) and of many: a search takes seconds."""
 
 
@@ -225,10 +225,26 @@ class _Late:
         """The rate that is kept then."""
         return self.rate * self.situation.keep
 
+    @property
+    def pool(self) -> Cone:
+        """Who says so, where it is a pool that was played."""
+        assert isinstance(self.careful, Cone)
+        return self.careful
+
+    def left(self, found: Found) -> Counts:
+        """The machines that it has then, of each hardware."""
+        machines = found.fleet.choices[self.careful.app, self.p].machines
+        return surviving(found.wish, self.careful, machines, self.situation)
+
+    def offers(self, found: Found) -> dict[str, int]:
+        """The same, of each offer."""
+        machines = found.fleet.choices[self.careful.app, self.p].machines
+        return left_of(found.wish, self.careful, machines, self.situation)
+
 
 def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterator[_Late]:
     """Parts that are short of room on the machines that they have, after a failure too."""
-    wish = found.wish
+    wish, pools = found.wish, list[_Late]()
     for app in wish.apps:
         careful = _careful(wish, app, parts[app.name], answers)
         for p in sorted(range(wish.periods), key=lambda p: -app.rates[p]):
@@ -242,22 +258,14 @@ def _short(found: Found, parts: Mapping[str, Part], answers: Answers) -> Iterato
                     yield late
                     break
             else:
-                if wish.options.size == "auto" and (tight := _tightest(found, careful, p)) is not None:
-                    offers = left_of(wish, careful, found.fleet.choices[app.name, p].machines, tight)
-                    if careful.settle(offers, rate * tight.keep).part is None:
-                        yield _Late(careful, p, rate, tight, was_played=True)
-
-
-def _tightest(found: Found, careful: Cone | Table, p: int) -> Situation | None:
-    """Where a pool has least room by its formula; others were played in each situation."""
-    if not isinstance(careful, Cone) or careful.kept is None:
-        return None
-    machines, least = found.fleet.choices[careful.app, p].machines, dict[Situation, float]()
-    for one in (one for one in found.wish.situations if one.keep > 0):
-        left = surviving(found.wish, careful, machines, one)
-        if any(left):
-            least[one] = careful.room_of(left) / one.keep
-    return min(least, key=lambda one: least[one], default=None)
+                if wish.options.size == "auto" and isinstance(careful, Cone) and careful.kept is not None:
+                    tight = tightest(wish, careful, found.fleet.choices[app.name, p].machines)
+                    pools += [_Late(careful, p, rate, tight, was_played=True)] if tight is not None else []
+    looked = [one for one in pools if not looks_kept(one.pool, one.left(found), one.wanted)]
+    yield from looked
+    for one in pools if not looked else ():
+        if not confirmed(one.pool, one.left(found), one.offers(found), one.wanted):
+            yield one
 
 
 def _goes_on(found: Found, late: _Late) -> bool:
@@ -303,10 +311,10 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
         elif cone is not None and cone.kept is None:
             rooms[name, late.rate] = _rooms(found, _as_planned(wish, cone, late.rate), late)
         elif cone is not None and late.was_played:
-            planned = wish.rate(_app(found, name), late.p)
+            planned, left = wish.rate(_app(found, name), late.p), late.left(found)
             if name not in helps:
-                helps[name] = _helping(found, cone, late)
-            rooms[name, planned] = _of_pool(found, cone, late, planned, helps[name])
+                helps[name] = helping(wish, cone, left, late.offers(found), late.wanted)
+            rooms[name, planned] = of_pool(wish, cone, left, planned * late.situation.keep, planned, helps[name])
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
             more = STEP * wish.room.get(key, 1.0)
@@ -346,31 +354,6 @@ def _rooms(found: Found, careful: Cone, late: _Late) -> dict[str, float]:
         more = STEP if vague else max(STEP, MORE * most / late.wanted)
         rooms |= {hardware: more * rooms[hardware] for hardware in vague or alone}
     return rooms
-
-
-def _of_pool(found: Found, careful: Cone, late: _Late, planned: float, helps: Set[str]) -> dict[str, float]:
-    """How many machines of each hardware are worth one, of a pool that its formula has too few of.
-
-    Those are worth less of which one more does not help, where one more of another does; else all.
-    """
-    wish, machines = found.wish, found.fleet.choices[careful.app, late.p].machines
-    left = dict(zip(careful.hardware, surviving(wish, careful, machines, late.situation), strict=True))
-    rooms = dict.fromkeys(careful.hardware, 1.0) | dict(wish.rooms.get((careful.app, planned), {}))
-    less = [hardware for hardware in careful.hardware if hardware not in helps] if helps else list(rooms)
-    if careful.carried([n if h not in less else 0 for h, n in left.items()]) >= planned * late.situation.keep:
-        less = list(rooms)
-    while careful.carried([n / rooms[h] for h, n in left.items()]) >= planned * late.situation.keep:
-        rooms |= {hardware: POOL_STEP * rooms[hardware] for hardware in less}
-    return rooms
-
-
-def _helping(found: Found, careful: Cone, late: _Late) -> set[str]:
-    """The hardware of which one machine more is enough for a pool, of several."""
-    wish, machines = found.wish, found.fleet.choices[careful.app, late.p].machines
-    offers = left_of(wish, careful, machines, late.situation)
-    first = {hardware: wish.offers[int(wish.on(hardware)[0])].name for hardware in careful.hardware}
-    more = {h: {**offers, offer: offers.get(offer, 0) + 1} for h, offer in first.items() if len(first) > 1}
-    return {hardware for hardware, those in more.items() if careful.settle(those, late.wanted).part is not None}
 
 
 def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[float, bool]:

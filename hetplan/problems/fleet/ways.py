@@ -14,6 +14,7 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Repair, Reported
 from hetplan.planner.part import Part
+from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
@@ -75,6 +76,8 @@ MOST_OF_ONE = 64
 MOST_RETRIES = 12
 MOST_LOOKS = 24
 """So often machines with more room are looked for, for one application in one period."""
+FEW_CHANGED = 0.1
+"""Where no more of all applications and periods need more room, other periods keep their machines."""
 MORE = 1.001
 """Machines that are short are worth so much less than what their program needs: it then takes others."""
 OVER = Infeasible(why=("the time was over, or the work interrupted, before machines for all were found",), proved=False)
@@ -158,7 +161,8 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     if planned.get("size") == "planned" and app.question in CONES and not _several(wish, app):
         module = import_module(CONES[app.question])
         cone = module.without_margins if sizes is AUTO and app.question == "llm" else module.cone
-        made: Part = cone(Cone, tools.extra["at_capacities"], **what)
+        how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
+        made: Part = cone(Cone, tools.extra["at_capacities"], **how, **what)
         return made
     return Table(**what, recipes=options.recipes)
 
@@ -331,8 +335,27 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
     each = search.over(search.same)
     each.best, each.bound = old.best, old.bound
     each.worth(each.bare, old.best)
-    fleet = _cheapest(search, each, before.fleet)
+    changed = [(app, p) for app, p in search.pairs if _is_changed(before.wish, wish, app, p)]
+    few = not wish.places and len(changed) <= FEW_CHANGED * len(search.pairs)
+    fleet = (_mended(search, each, before.fleet, changed) if few else None) or _cheapest(search, each, before.fleet)
     return replace(before, wish=wish, fleet=fleet, search=each, unsettled=search) if fleet is not None else None
+
+
+def _is_changed(before: Wish, wish: Wish, app: Application, p: int) -> bool:
+    """Whether an application needs more room in a period than it did."""
+    rate = before.rate(app, p)
+    return rate != wish.rate(app, p) or before.rooms.get((app.name, rate)) != wish.rooms.get((app.name, rate))
+
+
+def _mended(search: Search, each: Search, before: Fleet, changed: Sequence[tuple[Application, int]]) -> Fleet | None:
+    """A fleet that differs from one before only in periods in which something changed, and commits the same."""
+    wish, names = search.wish, [app.name for app in search.wish.apps]
+    place = {p: number for number, periods in enumerate(search.same) for p in periods}
+    down, committed = Descent(each, each.hourly()), np.array(before.committed, dtype=float)
+    taken = [np.array([before.choices[name, periods[0]].array for name in names]) for periods in search.same]
+    others = dict.fromkeys((place[p], names.index(app.name)) for app, p in changed)
+    mended = down.mended(committed, taken, others)
+    return None if mended is None else down.fleet(search, committed, [mended[place[p]] for p in range(wish.periods)])
 
 
 def settled_anew(found: Found) -> Found | None:

@@ -49,7 +49,7 @@ from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
 
-__all__ = ["cheapest_kept", "estimated", "estimated_use", "kept", "kept_use"]
+__all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "kept", "kept_use", "looked_at"]
 
 MOST_USED = 0.98
 """Nobody plans for all of a fluid rate."""
@@ -152,7 +152,7 @@ def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
 def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     """The plan of a pool, with the highest rate that it was seen to keep; a stated rate is kept or missed."""
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
-    if not _playable(pool, chosen.rated):
+    if not is_playable(pool, chosen.rated):
         return _unplayed(pool, chosen)
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
@@ -160,9 +160,21 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     return trial.confirmed(chosen.rated, BELOW * trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
 
 
-def _playable(pool: Pool, rated: Rated) -> bool:
+def is_playable(pool: Pool, rated: Rated) -> bool:
     """Whether a simulation can hold it."""
     return pool.instances(rated.counts) <= MOST_INSTANCES and RATES[0] <= rated.lam <= RATES[1]
+
+
+def looked_at(pool: Pool, rated: Rated, rate: float, seed: int) -> Played:
+    """What a few queries show of a pool at this rate, and still fewer where nearly all are late."""
+    first = _played(pool, rated, rate, FIRST, seed)
+    return first if first.worst > HOPELESS else _played(pool, rated, rate, SEARCHED, seed)
+
+
+def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
+    plan = plan_to_simulate("pool", pool.formulation, draft(pool, Chosen(rated, simulated=_at(rate)), ()))
+    rates = {pool.wish.app_id: rate}
+    return play(pool.tools.extra["simulate_plan"], plan, pool.inputs, how, rates_qps=rates, seed=seed)
 
 
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
@@ -201,19 +213,10 @@ class _Trial:
         """What a few queries show of a pool at this rate."""
         key = (tuple(rated.counts.tolist()), rate)
         if key not in self.played:
-            seed = self.ask.limits.seed
-            first = self._play(rated, rate, FIRST, seed)
-            self.played[key] = first if first.worst > HOPELESS else self._play(rated, rate, SEARCHED, seed)
+            self.played[key] = looked_at(self.pool, rated, rate, self.ask.limits.seed)
             text = f"{key[0]} at {rate:.6g} qps: {self.played[key].worst:.2g} of what may be late"
             self.ask.note(Event("simulated", text, value=self.played[key].worst))
         return self.played[key]
-
-    def _play(self, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
-        pool, app = self.pool, self.pool.wish.app_id
-        made = draft(pool, Chosen(rated, simulated=_at(rate)), ())
-        plan = plan_to_simulate("pool", pool.formulation, made)
-        simulate = pool.tools.extra["simulate_plan"]
-        return play(simulate, plan, pool.inputs, how, rates_qps={app: rate}, seed=seed)
 
     def narrowed(self, rated: Rated) -> float:
         """The highest rate that a few queries show to be kept."""
@@ -246,11 +249,11 @@ class _Trial:
         """The plan at this rate, or at a little less where only that is asked for; or why it is not kept."""
         last: Played | None = None
         for _ in range(MOST_BACK if rate > 0 and self.ask.remaining > 0 else 0):
-            last = self._play(rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
+            last = _played(self.pool, rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
             open_yet = last.worst < 1.0 if last.late else last.at_edge
             again = LONGER if open_yet else STEADY if not last.late and self.is_near_the_end(rated, rate) else None
             if again is not None and self.ask.remaining > 0:
-                last = self._play(rated, rate, again, self.ask.limits.seed + 2 * FRESH)
+                last = _played(self.pool, rated, rate, again, self.ask.limits.seed + 2 * FRESH)
             if not last.late and last.worst <= ALMOST:
                 return self._drafted(rated, rate, program, last.promises, warnings)
             if self.pool.wish.rate_qps is not None:
@@ -310,7 +313,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     above = 0.0
     for again in range(1 + MOST_AGAIN):
         good, nearest = _first_kept(trial, bound, rate, above)
-        if nearest is not None and not _playable(pool, nearest):
+        if nearest is not None and not is_playable(pool, nearest):
             return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
         if nearest is None or (again and _is_far(pool, nearest, bound)):
             break
@@ -374,7 +377,7 @@ def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tu
             want = lower if lower > least * LEAST_RAISED else least
             continue
         before, last = last, rate_at(pool, ask, read_counts(pool, answer.point))
-        if not _playable(pool, last):
+        if not is_playable(pool, last):
             return [], before if before is not None and _is_far(pool, last, bound) else last
         shown = trial.at(last, rate)
         if shown.good:
@@ -393,7 +396,7 @@ def _more_machines(trial: _Trial, bound: Reported, rate: float, last: Rated | No
         if not larger:
             break
         last = max(larger, key=lambda one: (one.lam * estimated_use(pool, one), -pool.cost(one.counts)))
-        if not _playable(pool, last):
+        if not is_playable(pool, last):
             break
         if trial.at(last, rate).good:
             return [last], last

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,19 +14,23 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Tools
 from hetplan.problems.parts import Asked, AtCapacities, Cone
 from hetplan.problems.pool.form import fluid_at
-from hetplan.problems.pool.kept import kept_use
+from hetplan.problems.pool.kept import is_playable, kept_use, looked_at
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.rated import rated_by
+from hetplan.problems.pool.rated import Rated, rated_by
 from hetplan.problems.pool.size import tolerant
 
 __all__ = ["cone"]
 
 Floats = NDArray[np.float64]
+SEED = 0
+"""A question that is asked by itself begins with the same."""
 
 
-def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
-    """The part; `what` is as `Cone` has it.
+def cone(
+    asked: type[Cone], at_capacities: AtCapacities, *, simulate: Callable[..., Any] | None = None, **what: Any
+) -> Asked:
+    """The part; `what` is as `Cone` has it. With `simulate` its machines are looked at in simulation, too.
 
     Rates are found from where the last were. What queries have room to wait depends on the point, of several that are
     best: it is found anew, as a plan has it.
@@ -49,14 +55,29 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Asked:
         value, _, prices = warm(machines)
         return value * options.derate, prices * options.derate
 
-    def kept(machines: Sequence[float]) -> float:
+    def rated(machines: Sequence[float]) -> Rated:
         _, point, _ = cold(machines)
         counts = np.zeros(len(pool.columns), dtype=np.int64)
         counts[first] = np.array(machines, dtype=np.int64)
-        rated = rated_by(pool, counts, Answer(Status.OPTIMAL, engine="", point=point))
-        return rated.lam * kept_use(pool, rated)
+        return rated_by(pool, counts, Answer(Status.OPTIMAL, engine="", point=point))
+
+    def kept(machines: Sequence[float]) -> float:
+        found = rated(machines)
+        return found.lam * kept_use(pool, found)
+
+    def late(machines: Sequence[int], rate: float) -> float:
+        assert simulate is not None
+        found, at_rate = rated(machines), part.files(rate, {}, None)
+        if found.lam < rate:
+            return math.inf
+        if not is_playable(pool, found):
+            return 0.0
+        slo = at_rate.slo.model_copy(update={"limits": limits})
+        playing = replace(pool, inputs=replace(at_rate, slo=slo), tools=Tools(extra={"simulate_plan": simulate}))
+        return looked_at(playing, found, rate, SEED).worst
 
     part.most, part.kept = most, kept
+    part.late = late if simulate is not None else None
     in_time = [(share, (limit >= pool.M).tolist()) for limit, share in pool.limits]
     part.limits = repr((pool.usable.tolist(), pool.timely.tolist(), in_time))
     return part

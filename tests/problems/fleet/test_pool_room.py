@@ -1,0 +1,102 @@
+"""Which machines of pools are looked at in simulation, and which plays stand for others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetplan as hp
+from hetplan.front_door import plan_for
+from hetplan.planner.part import Settled
+from hetplan.problems.fleet import pool_room
+from hetplan.problems.fleet.descent import Descent
+from hetplan.problems.parts import Cone, Looks
+from hetplan.problems.pool.part import cone
+from hetplan.profiles.load import load_inputs
+from hetplan.simulator.simulate import simulate
+from hetplan.solvers.capacities import at_capacities
+
+sys.path.insert(0, str(Path(hp.__file__).parents[1] / "benchmarks"))
+import kept
+
+
+@pytest.mark.parametrize(
+    ("machines", "rate", "known"),
+    [
+        ((3, 1), 100.0, True),
+        ((3, 2), 90.0, True),
+        ((2, 2), 90.0, None),
+        ((3, 1), 101.0, None),
+        ((3, 1), 120.0, False),
+        ((2, 1), 130.0, False),
+        ((3, 2), 120.0, None),
+    ],
+)
+def test_no_fewer_machines_keep_no_higher_a_rate_and_no_more_of_them_no_lower_one(
+    machines: tuple[int, int], rate: float, known: bool | None
+) -> None:
+    looks = Looks()
+    looks.add((3, 1), 100.0, is_kept=True)
+    looks.add((3, 1), 120.0, is_kept=False)
+    assert looks.known(machines, rate) is known
+
+
+def test_what_more_machines_did_not_keep_fewer_did_not_keep_either() -> None:
+    looks = Looks()
+    looks.add((2, 7), 100.0, is_kept=True)
+    assert looks.known((2, 8), 100.0)
+    looks.refuted((2, 7), 100.0)
+    assert (looks.known((2, 8), 100.0), looks.known((2, 7), 100.0)) == (None, False)
+
+
+def test_what_is_confirmed_was_settled_on_these_machines_or_on_fewer_at_a_higher_rate() -> None:
+    asked = []
+
+    def settle(offers: dict[str, int], rate: float) -> Settled:
+        asked.append((tuple(offers.values()), rate))
+        return Settled(object() if rate <= 10.0 * offers["a"] else None)  # type: ignore[arg-type]
+
+    pool: Any = SimpleNamespace(settle=settle, looks=Looks(), confirmed=Looks())
+    said = [
+        pool_room.confirmed(pool, (n,), {"a": n}, rate)
+        for n, rate in [(3, 30.0), (3, 29.0), (4, 30.0), (4, 31.0), (3, 31.0), (2, 40.0)]
+    ]
+    assert said == [True, True, True, True, False, False]
+    assert asked == [((3,), 30.0), ((4,), 31.0), ((3,), 31.0)]
+    assert pool.looks.known((2,), 31.0) is False, "what was not confirmed is looked at no more"
+
+
+def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
+    case = kept.QUESTIONS["pool"].make(4)
+    inputs = load_inputs(case.profile, case.slo)
+    hardware = tuple(case.profile["hardware"])
+    part: Any = cone(
+        Cone, at_capacities, simulate=simulate, app="a", question="pool", hardware=hardware, inputs=inputs,
+        options={"size": "planned", "derate": 1.0}, solve=plan_for,
+    )  # fmt: skip
+    rate = inputs.slo.apps["a"].demand.rate_qps
+    one = tuple(int(name == part.hardware[0]) for name in part.hardware)
+    few = next(n for n in range(1, 60) if part.carried([n * count for count in one]) >= rate)
+    assert part.late([few * count for count in one], rate) > 1.0
+    assert part.late([2 * few * count for count in one], rate) < 1.0
+    assert part.late([max(few - 1, 1) * count for count in one], 2.0 * rate) == np.inf, "more than they can do"
+
+
+def test_who_needs_other_machines_takes_those_that_rent_least_beside_the_rest() -> None:
+    down: Any = SimpleNamespace(
+        menus=[[np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])], [np.array([[5.0, 5.0]])] * 2],
+        rent=lambda machines: np.maximum(machines, 0.0) @ np.array([1.0, 1.5]),
+        in_pairs=lambda p, _committed, own: (0.0, own if p == 0 else own + 1.0),
+    )
+    taken = [np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 0.0]])]
+    for committed, chosen in (((0.0, 0.0), [0.0, 1.0]), ((3.0, 0.0), [2.0, 0.0])):
+        found = Descent.mended(down, np.array(committed), taken, [(0, 1)])
+        assert found is not None
+        assert found[0].tolist() == [[1.0, 0.0], chosen]
+        assert np.array_equal(found[1], taken[1])
+    assert taken[0][1].tolist() == [1.0, 0.0]
