@@ -97,7 +97,7 @@ class Tools:
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` is for
     what one question alone needs, by name. `repairs`: also look for those that take simulations. `trial`: a
-    repair is tried: is there a plan, and if not, what else is missing?
+    repair is tried: is there a plan, and if not, what else is missing? `known`: what is left for the next trial.
     """
 
     simulate: Callable[..., Any] | None = None
@@ -105,3 +105,4 @@ class Tools:
     extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     repairs: bool = True
     trial: bool = False
+    known: dict[str, Any] = field(default_factory=dict)
