@@ -54,8 +54,6 @@ SEEN = 99.9
 """Of higher percentiles the runs of a play may be too short for an upper end."""
 LESS, MORE = 0.75, 1.4
 """Times a rate, and times a limit: the first guess at what helps a plan that is late."""
-MUCH = MORE**3
-"""Of a percentile that is more than so many times its limit, the first guess is this percentile over `MORE`."""
 MOST_OFF = 2.0
 """What ten times a limit counts for, between 1 and this: a percentile that is farther off tells no more."""
 FRESH = 1_000_003
@@ -263,8 +261,7 @@ def with_shown(made: Draft, shown: Shown) -> Draft:
 
 def where_late(name: str, app: App, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:
     """What may help an application whose queries are late in simulation: fewer of them, or more time for each.
-
-    `over`: how many times its strictest limit the percentile was in simulation; little more time would be in vain.
+    `over`: how many times its strictest limit the percentile was in simulation.
 
     >>> app = App.model_validate({"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 80}]})
     >>> [one.text for one in where_late("a", app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
@@ -279,6 +276,6 @@ def where_late(name: str, app: App, rate_qps: float | None, over: float = 1.0) -
     target = strictest(app)
     if target is not None:
         at = f"slo.apps.{name}.latency[{target.place}].max_ms"
-        times = over / MORE if MUCH < over < inf else MORE
+        times = over / MORE if MORE**3 < over < inf else MORE  # nearer ones would be tried in vain
         repairs.append(change(at, target.max_ms, times * target.max_ms, "ms", more=" or so"))
     return tuple(repairs)
