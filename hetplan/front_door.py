@@ -162,15 +162,14 @@ def plan_for(
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
     ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=logged(on_event))
-    known = tools.known if tools is not None and tools.trial else {}
-    handed = replace(registry.tools_of(choice.problem.question, tools), repairs=try_repairs, known=known)
+    handed = replace(registry.tools_of(choice.problem.question, tools), repairs=try_repairs)
     problem = pose(inputs, choice, tools=handed, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):
         from hetplan.planner.repairs import tried
 
         again = partial(plan_for, question=choice.problem.question, formulation=choice.formulation, start=start,
-            solver=solver, tools=replace(tools or Tools(), trial=True, known=known), try_repairs=False)  # fmt: skip
+            solver=solver, tools=replace(handed, trial=True), try_repairs=False)  # fmt: skip
         outcome = tried(outcome, inputs, choice.options, ask, again)
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})

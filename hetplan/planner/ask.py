@@ -83,8 +83,7 @@ class Asking:
     def untested(self, *, gap: float | None = None) -> Asking:
         """The same conversation, in which a bare word of infeasibility is not put to the test; or within this gap."""
         other = copy(self)
-        other._tests = False
-        other.limits = self.limits if gap is None else replace(self.limits, gap=gap)
+        other._tests, other.limits = False, self.limits if gap is None else replace(self.limits, gap=gap)
         return other
 
     def note(self, event: Event) -> None:

@@ -261,6 +261,7 @@ def with_shown(made: Draft, shown: Shown) -> Draft:
 
 def where_late(name: str, app: App, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:
     """What may help an application whose queries are late in simulation: fewer of them, or more time for each.
+
     `over`: how many times its strictest limit the percentile was in simulation.
 
     >>> app = App.model_validate({"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 80}]})

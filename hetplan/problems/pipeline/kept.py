@@ -282,6 +282,8 @@ class _Search:
             return self._confirmed()
         if self.p.tools.trial and (made := self._as_known()) is not None:
             return made
+        if not self.p.tools.trial:
+            self.p.tools.known.pop(NEAREST_DEALS, None)
         kinds: list[Kind] = ["headroom"] if _in_large(self.p) else ["spare", "headroom"]
         for divisor in self._divisors():
             self.least = replace(self.least, divisor=divisor)
