@@ -96,7 +96,7 @@ class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` simulate and measure; `extra`: for one question alone.
-    `repairs`: also those that take simulations. `trial`: is there a plan, or what is missing? `known`: for the next one.
+    `repairs`: also those that take simulations. `trial`: is there a plan, or what is missing? `known`: for the next.
     """
 
     simulate: Callable[..., Any] | None = None
