@@ -91,7 +91,8 @@ class _Listening:
         self._hear(family)
         return self._asking.all(family, **how)
 
-    def untested(self) -> _Listening:
+    def untested(self, *, gap: float | None = None) -> _Listening:
+        del gap
         return self
 
     @property

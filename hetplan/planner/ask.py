@@ -80,10 +80,10 @@ class Asking:
             return float("inf")
         return max(0.0, self.limits.seconds - (self._clock() - self._began))
 
-    def untested(self) -> Asking:
-        """The same conversation, in which a bare word of infeasibility is not put to the test."""
+    def untested(self, *, gap: float | None = None) -> Asking:
+        """The same conversation, in which a bare word of infeasibility is not put to the test; or within this gap."""
         other = copy(self)
-        other._tests = False
+        other._tests, other.limits = False, self.limits if gap is None else replace(self.limits, gap=gap)
         return other
 
     def note(self, event: Event) -> None:

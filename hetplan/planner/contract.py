@@ -47,8 +47,8 @@ class Ask(Protocol):
         """Many questions of one family, to one warm engine where it can; recorded as one group."""
         ...
 
-    def untested(self) -> Ask:
-        """The same, for what no claim rests on: an engine's bare word that there is no solution is taken."""
+    def untested(self, *, gap: float | None = None) -> Ask:
+        """The same, for what no claim rests on: an engine's bare word of infeasibility is taken, and any such gap."""
         ...
 
     def note(self, event: Event) -> None:

@@ -95,9 +95,8 @@ class Obstacle:
 class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
-    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` are a simulation and a measurement; `extra` is for
-    what one question alone needs, by name. `repairs`: also look for those that take simulations. `trial`: a
-    repair is tried: is there a plan, and if not, what else is missing?
+    `simulate(draft_plan, inputs, **how)` and `evaluate(point)` simulate and measure; `extra`: for one question alone.
+    `repairs`: also those that take simulations. `trial`: is there a plan, or what is missing? `known`: for the next.
     """
 
     simulate: Callable[..., Any] | None = None
@@ -105,3 +104,4 @@ class Tools:
     extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     repairs: bool = True
     trial: bool = False
+    known: dict[str, Any] = field(default_factory=dict)

@@ -6,7 +6,7 @@ The simulator is handed in (`Tools.simulate`): nothing here imports it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isnan, log10
 from typing import Any
 
@@ -148,6 +148,8 @@ class Played:
     late: tuple[str, ...]
     promises: tuple[Promise, ...]
     at_edge: bool = False
+    over: Mapping[str, float] = field(default_factory=dict)
+    """By application, how many times its strictest limit that percentile is; infinite where too many are lost."""
 
     @property
     def good(self) -> bool:
@@ -189,6 +191,7 @@ def together(played: Iterable[Played]) -> Played:
         tuple(app for one in every for app in one.late),
         tuple(promise for one in every for promise in one.promises),
         any(one.at_edge for one in every),
+        {name: times for one in every for name, times in one.over.items()},
     )
 
 
@@ -228,7 +231,9 @@ def shown_of(
     late = (missed and len(shown) > 1) or lost.high > allowed or below
     far_apart = lost.high > CHOSEN_AT * allowed and lost.high > AT_EDGE * lost.value
     at_edge = far_apart or lost.high > CLOSE * allowed
-    return Played(worst, (name,) if late else (), tuple(promises), at_edge)
+    tightest = strictest(app)
+    times = next((one.value / target.max_ms for target, one in shown if target == tightest), 1.0)
+    return Played(worst, (name,) if late else (), tuple(promises), at_edge, {name: times})
 
 
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:
@@ -254,13 +259,17 @@ def with_shown(made: Draft, shown: Shown) -> Draft:
     return replace(made, promises=(*made.promises, *shown.promises), warnings=kept)
 
 
-def where_late(name: str, app: App, rate_qps: float | None) -> tuple[Repair, ...]:
+def where_late(name: str, app: App, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:
     """What may help an application whose queries are late in simulation: fewer of them, or more time for each.
+
+    `over`: how many times its strictest limit the percentile was in simulation.
 
     >>> app = App.model_validate({"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 80}]})
     >>> [one.text for one in where_late("a", app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
     ['lower slo.apps.a.demand.rate_qps from 40 to 30 qps or so',
      'raise slo.apps.a.latency[0].max_ms from 80 to 112 ms or so']
+    >>> [one.text for one in where_late("a", app, None, over=7.0)]
+    ['raise slo.apps.a.latency[0].max_ms from 80 to 400 ms or so']
     """
     repairs = []
     if rate_qps:
@@ -268,5 +277,6 @@ def where_late(name: str, app: App, rate_qps: float | None) -> tuple[Repair, ...
     target = strictest(app)
     if target is not None:
         at = f"slo.apps.{name}.latency[{target.place}].max_ms"
-        repairs.append(change(at, target.max_ms, MORE * target.max_ms, "ms", more=" or so"))
+        times = over / MORE if MORE**3 < over < inf else MORE  # nearer ones would be tried in vain
+        repairs.append(change(at, target.max_ms, times * target.max_ms, "ms", more=" or so"))
     return tuple(repairs)

@@ -101,6 +101,7 @@ def test_a_word_of_infeasibility_that_need_not_be_tested_is_one_program(referenc
     assert ask.untested().all([form(demand=5.0)])[0].status is Status.INFEASIBLE
     assert len(heard) == 4
     assert ask.records[-1].certificates[0].infeasible != "certified"
+    assert (ask.untested(gap=0.1).limits.gap, ask.limits.gap) == (0.1, None)
 
 
 def test_a_crashing_engine_is_passed_over(reference) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, product
 from typing import Any
 
@@ -57,6 +58,16 @@ class _Choice:
     trees: tuple[Tree, ...]
     forest: Forest
 
+    @cached_property
+    def at_the_best(self) -> Forest:
+        """Those of the best accuracy alone."""
+        return [(tree, kept_best(tree, levels)) for tree, levels in self.forest]
+
+    @property
+    def has_the_best(self) -> bool:
+        """Whether each step has one of these."""
+        return all(level.size for _, levels in self.at_the_best for level in levels)
+
     def write(self, some: Forest, asked: Asked) -> Written:
         """The program of these configurations."""
         return variant_form("few levels", some, self.trees, self.problem.wish.fleet, asked)
@@ -83,8 +94,10 @@ def by_few_levels(problem: Pipelines, ask: Ask, *, tight: bool = False) -> Solve
         return NONE
     best = sum(tree.weight * best_quality(fast, prefixes(fast))[0]
                for tree, fast in ((tree, merged(tree)) for tree in problem.served))  # fmt: skip
-    worth = [n for value, n in order if -value >= best - KEPT]
-    found = [one for n in worth[:SOLVED] if (one := _at_the_best(problem, ask, chosen[n])) is not None]
+    worth = [chosen[n] for value, n in order if -value >= best - KEPT and chosen[n].has_the_best]
+    found = [
+        one for choice in _with_least(problem, ask, worth) if (one := _at_the_best(problem, ask, choice)) is not None
+    ]
     if found:
         return min(found, key=lambda one: one.servers)
     reached: Solved | None = None
@@ -204,13 +217,24 @@ def best_of_all(problem: Pipelines, ask: Ask, gap: float) -> tuple[list[list[flo
     return [list(own) for own in chosen[best[1]].levels], claim
 
 
+def _with_least(problem: Pipelines, ask: Ask, worth: Sequence[_Choice]) -> list[_Choice]:
+    """Of choices that reach the best accuracy, those that take the least of servers (cost, moves) in parts."""
+    if len(problem.levels) < 2:
+        return []
+    if len(worth) <= SOLVED:
+        return list(worth)
+    least = ask.all(
+        [one.write(one.at_the_best, problem.asked(problem.levels[1], whole=False)).form for one in worth],
+        about=f"choices of latency levels, least {problem.levels[1]} in parts",
+    )
+    ranked = sorted((answer.value, n) for n, answer in enumerate(least) if answer.value is not None)
+    return [worth[n] for _, n in ranked[:SOLVED]]
+
+
 def _at_the_best(problem: Pipelines, ask: Ask, choice: _Choice) -> Solved | None:
     """The least of servers (cost, moves) at the best accuracy in time."""
-    best = [(tree, kept_best(tree, levels)) for tree, levels in choice.forest]
-    kept = all(level.size for _, levels in best for level in levels)
-    if not kept or len(problem.levels) < 2:
-        return None
-    return _whole(problem, ask, choice, best, problem.levels[1:], problem.asked(problem.levels[1]), "hardware")
+    base = problem.asked(problem.levels[1])
+    return _whole(problem, ask, choice, choice.at_the_best, problem.levels[1:], base, "hardware")
 
 
 def _at_most(problem: Pipelines, ask: Ask, choice: _Choice) -> Solved | None:

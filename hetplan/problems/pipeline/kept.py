@@ -46,6 +46,8 @@ ESTIMATE = (0.34, 0.2, 0.1)
 DIVISORS = (1.8, 1.4, 1.15)
 """`slo_divisor` where none is asked for: with room to wait, paths may be a little longer than Loki's; and longer still,
 with nearly idle servers, where the deadline is tight."""
+SHORTER = 2.2
+"""The divisor by which a plan that was found so may be bettered: smaller batches take more servers, and wait less."""
 MOST_QUERIES = 10
 """Of several applications the busiest is played for no more than so many times the queries that are counted."""
 CYCLES = 40.0
@@ -54,6 +56,8 @@ LONGEST_CYCLES = 4
 """It is never longer for that than so many times the queries of a usual play."""
 CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
+SAFE = 0.4
+"""A plan that uses no more than this is sure enough to be confirmed that no worse one is looked at."""
 HOPELESS = 2.5
 """What a first look finds so many times over what may be late is looked at no more."""
 FAR = 10.0
@@ -65,12 +69,16 @@ HALF = 0.5
 """Where spare servers are enough, this share of capacity is tried in their place, then less of it by halves."""
 LARGE = 0.9
 """So many spare servers of each group are much: whole ones fit small groups badly, and a share is tried too."""
+ANY = 0.1
+"""The gap within which a trial of a repair asks whether there is a plan."""
 NEAREST = 0.05
 """The most room that there is a plan for is found up to this part of it, without a play."""
 DEALT_DIVISORS = (2.2, 1.8, 1.4, 1.15)
 """What paths of servers that are dealt anew take of the deadline, in turn, where it is not stated."""
 MOST_DEALT = 24
 """So many deals are played at most; never more than `evaluations` leaves."""
+NEAREST_DEALS, MOST_KNOWN = "nearest servers of pipelines", 2
+"""The name under which a refused question leaves what came nearest, and of how many questions."""
 MOST_NEAR = 3
 """Of plans that barely keep the wish, so many are confirmed by fresh seeds before it is refused."""
 CONSTANT = "service times that do not vary: tables without std"
@@ -218,10 +226,12 @@ def _is_too_dear(p: Pipelines, made: Draft) -> bool:
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False) -> Draft | Infeasible:
     """The plan that keeps this room: by few latency levels where these answer, else by the formulation.
 
-    `tight` asks no more than whether there is a plan. Where the program `is_slow`, those configurations say so that are
-    worth most with servers in parts.
+    `tight` asks no more than whether there is a plan; in a trial, however good. Where the program `is_slow`, those
+    configurations say so that are worth most with servers in parts.
     """
-    roomy, quick = room.given_to(p), ask.untested()
+    roomy, quick = room.given_to(p), ask.untested(gap=ANY if tight and p.tools.trial else None)
+    if tight and roomy.form == "budget":
+        roomy = replace(roomy, options=roomy.options.model_copy(update={"passes": 1}))
     found = None
     if tight and _is_slow(roomy):
         found = among_used(roomy, quick) or NONE
@@ -229,7 +239,7 @@ def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False)
         found = by_few_levels(roomy, quick, tight=tight)
     if isinstance(found, Infeasible):
         return found
-    made = draft(roomy, found) if found is not None else way(roomy, ask, explained=False)
+    made = draft(roomy, found) if found is not None else way(roomy, quick if tight else ask, explained=False)
     if isinstance(made, Draft) and made.target_missed:
         return Infeasible(why=(made.target_missed,), proved=False)
     return made if isinstance(made, Infeasible) else replace(made, chosen=room.named)
@@ -242,7 +252,7 @@ def _is_slow(p: Pipelines) -> bool:
 
 @dataclass
 class _Search:
-    """The rooms tried so far: `seen` have plans, from `beyond` on there is none."""
+    """The rooms tried so far: `seen` have plans, from `beyond` on there is none, or only worse ones than a safe one."""
 
     p: Pipelines
     ask: Ask
@@ -252,6 +262,8 @@ class _Search:
     before: dict[Kind, float] = field(default_factory=dict)
     """The most room that there was a plan for where paths had to be shorter."""
     turns: int = 0
+    only_betters: bool = False
+    """Whether what is tried is of use only where it is better than the best."""
     refused: list[_Seen] = field(default_factory=list)
     """Those that fresh seeds did not confirm, and what these showed of the last."""
     last: Played | None = None
@@ -262,17 +274,27 @@ class _Search:
         self.least = _Room.stated(self.p)
 
     def found(self) -> Draft | Infeasible:
-        """What is stated, where something is; else up until a plan is good, and back by halves."""
+        """What is stated, where something is; else up until a plan is good, and back by halves.
+
+        A trial of a repair asks no more than whether there is a plan: the first that is confirmed will do.
+        """
         if (self.least.spare or self.least.headroom) and (first := self._tried(self.least)) is not None and first.good:
             return self._confirmed()
+        if self.p.tools.trial and (made := self._as_known()) is not None:
+            return made
+        if not self.p.tools.trial:
+            self.p.tools.known.pop(NEAREST_DEALS, None)
         kinds: list[Kind] = ["headroom"] if _in_large(self.p) else ["spare", "headroom"]
-        for divisor in _divisors(self.p):
+        for divisor in self._divisors():
             self.least = replace(self.least, divisor=divisor)
             self.beyond = {"spare": inf, "headroom": 1.0}
             for kind in kinds:
-                good = [one.room.spare for one in self.seen if one.good and one.room.divisor == divisor]
-                if not good or self.effort.both or min(good) >= LARGE:
+                good = (one.room.spare for one in self.seen if one.good and one.room.divisor == divisor)
+                spare = min(good, default=0.0 if self.only_betters else inf)
+                if kind == kinds[0] or self.effort.both or spare >= LARGE:
                     self._along(kind)
+                if self.p.tools.trial and self.best is not None and (made := self._shown_again(self.best)) is not None:
+                    return made
             if self.best is not None and _in_large(self.p):
                 break
         if not self.seen:
@@ -282,7 +304,16 @@ class _Search:
             if isinstance(fluid, Infeasible) or fluid.target_missed:
                 return fluid
             self._played(room, replace(fluid, chosen=room.named))
+        if not self.p.tools.trial:
+            self._deal_fewer()
         return self._confirmed()
+
+    def _divisors(self) -> Iterator[float]:
+        yield from _divisors(self.p)
+        self.only_betters = self.best is not None and "slo_divisor" not in self.p.options.model_fields_set
+        if self.only_betters:
+            yield SHORTER
+        self.only_betters = False
 
     @property
     def may_go_on(self) -> bool:
@@ -292,7 +323,11 @@ class _Search:
     @property
     def best(self) -> _Seen | None:
         """Of the plans that are good, the best by the objective, then the one with most to spare."""
-        return min((one for one in self.seen if one.good), key=lambda one: one.rank, default=None)
+        return min(self._good, key=lambda one: one.rank, default=None)
+
+    @property
+    def _good(self) -> list[_Seen]:
+        return [one for one in self.seen if one.good and one not in self.refused]
 
     def _along(self, kind: Kind) -> None:
         """More and more room of one kind until a plan is good, then halves between too little and enough.
@@ -311,38 +346,40 @@ class _Search:
             # Far from enough, every other step is passed over: halves come back to it.
             far = bool(of_kind) and of_kind[-1].played.worst > FAR
             left = left[2:] if far and len(left) > 2 else left[1:]
-        if not any(one.good for one in of_kind) and self.may_go_on and (kind == "spare" or self.best is None):
+        if self.best is None and self.may_go_on:
             of_kind += self._roomiest(kind)
-        while self.may_go_on:
-            best = min((one for one in of_kind if one.good), key=lambda one: one.rank, default=None)
-            if best is None or self.effort.enough < best.played.worst:
+        while self.may_go_on and not self.p.tools.trial:
+            good = [one for one in of_kind if one.good]
+            if (self.best is None) or (good and self.effort.enough < min(good, key=lambda one: one.rank).played.worst):
                 return
-            high = min(one.room.of(kind) for one in of_kind if one.good)
+            high = min([one.room.of(kind) for one in good], default=self.beyond[kind])
             low = max((one.room.of(kind) for one in of_kind if one.room.of(kind) < high), default=least)
-            if high - low <= width + 1e-9:
+            if not low + width + 1e-9 < high < inf:
                 return
             more = self._of_kind(kind, round((low + high) / 2, 4))
-            if not more:
+            if good and not more:
                 return  # less than what is enough has no plan at all: asked again, it would have none either
             of_kind += more
 
     def _roomiest(self, kind: Kind) -> list[_Seen]:
         """The plan with the most room of one kind, found without a play; nothing where it was played already.
 
-        What is kept free on shorter paths can be on longer ones, and mostly not much more: so that is asked first.
+        What is kept free on shorter paths can be on longer ones, and mostly not much more: so that is asked first, then
+        a little more, then twice as much more.
         """
         steps, least = (SPARES if kind == "spare" else HEADROOMS), self.least.of(kind)
         tried = (one.room.of(kind) for one in self.seen if one.room.divisor == self.least.divisor)
         low, high, made = max(tried, default=least), min(self.beyond[kind], self._most(kind)), None
         before = self.before.get(kind, 0.0)
-        hints = [before, round(before + max(NEAREST * before, self.effort.headroom), 4)] if before else []
+        hint, stride = before, max(NEAREST * before, self.effort.headroom)
         while high - low > max(NEAREST * high, self.effort.headroom) + 1e-9 and self.ask.remaining > 0:
-            hints = [hint for hint in hints if low < hint < high]
-            middle = hints[0] if hints else round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
+            is_hint = low < hint < high
+            middle = hint if is_hint else round((low * high) ** 0.5 if low >= steps[0] else (low + high) / 2, 4)
             room = replace(self.least, **{kind: middle})
             found = _made(self.p, self.ask, self.way, room, tight=True)
             if isinstance(found, Draft):
                 low, made = middle, found
+                hint, stride = (round(middle + stride, 4), 2 * stride) if is_hint else (0.0, stride)
             else:
                 high = self.beyond[kind] = middle
         self.before[kind] = low
@@ -360,7 +397,7 @@ class _Search:
         return [] if seen is None else [seen]
 
     def _tried(self, room: _Room) -> _Seen | None:
-        """The plan that keeps this free, played; None where there is no plan.
+        """The plan that keeps this free, played; None where there is no plan, or a better one is safe.
 
         Where the best one takes long to find, one that is found soon is played before: it may be hopeless.
         """
@@ -371,7 +408,9 @@ class _Search:
             if (seen := self._played(room, soon)).played.worst > HOPELESS:
                 return seen
         made = _made(self.p, self.ask, self.way, room)
-        return self._played(room, made) if isinstance(made, Draft) else None
+        at_hand = (one.worth for one in self._good if one.played.worst <= SAFE or self.only_betters)
+        beaten = isinstance(made, Draft) and _worth(self.p, made) > min(at_hand, default=(inf,))
+        return self._played(room, made) if isinstance(made, Draft) and not beaten else None
 
     def _played(self, room: _Room, made: Draft, *, is_dealt: bool = False) -> _Seen:
         made, seed = replace(made, searched=True), self.ask.limits.seed
@@ -388,6 +427,24 @@ class _Search:
         share = self.turns / self.p.options.evaluations
         self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one
+
+    def _as_known(self) -> Draft | None:
+        """A plan with the servers that came nearest before a repair was tried, if they keep the wish with it."""
+        for room, workers in self.p.tools.known.get(NEAREST_DEALS, ()) if may_deal(self.p) else ():
+            deal = deal_of(room.given_to(self.p), workers)
+            for one in self._deals_played([(room, deal)] if deal is not None else []):
+                if one.played.worst <= 1.0 and (made := self._shown_again(one)) is not None:
+                    return made
+        return None
+
+    def _deal_fewer(self) -> None:
+        """Plays the best plan with a server fewer in one group, while such a plan is good: rooms go by large steps."""
+        while (best := self.best) is not None and may_deal(self.p):
+            room = replace(best.room, spare=0.0, headroom=0.0)
+            deal = deal_of(room.given_to(self.p), best.draft.workers)
+            fewer = iter(()) if deal is None else deal.fewer(best.waiting)
+            if not any(one.good for one in self._deals_played(((room, one) for one in fewer), better_than=best)):
+                return
 
     def _deal_anew(self) -> None:
         """Plays plans of servers dealt anew until one is good."""
@@ -421,19 +478,26 @@ class _Search:
             else:
                 return
 
-    def _deals_played(self, deals: Iterable[tuple[_Room, Deal]]) -> Iterator[_Seen]:
-        """Those that make a plan, where it is not one that was played."""
+    def _deals_played(self, deals: Iterable[tuple[_Room, Deal]], better_than: _Seen | None = None) -> Iterator[_Seen]:
+        """Those that make a plan, where it is not one that was played, nor one that is too dear to be looked at."""
         for room, deal in deals:
             if not self.may_go_on:
                 return
             made = deal.planned(self.ask)
-            if made is not None and not any(_runs_alike(one.draft, made) for one in self.seen):
+            if made is None or (better_than is not None and _worth(self.p, made) >= better_than.worth):
+                continue
+            if not any(_runs_alike(one.draft, made) for one in self.seen):
                 yield self._played(room, replace(made, chosen=room.named), is_dealt=True)
 
     def _confirmed(self) -> Draft:
-        """The best plan that fresh seeds confirm; where they do not, the next best, more room, then other deals."""
+        """The best plan that fresh seeds confirm; where they do not, the next best, more room, then other deals.
+
+        A plan that is good gives way to a better one that barely keeps the wish, if fresh seeds confirm that.
+        """
+        if (best := self.best) is not None and (made := self._nearly_good(best)) is not None:
+            return made
         while self.ask.remaining > 0:
-            good = sorted((one for one in self.seen if one.good and one not in self.refused), key=lambda one: one.rank)
+            good = sorted(self._good, key=lambda one: one.rank)
             one = good[0] if good else self._with_more(self.refused[-1].room if self.refused else self.least)
             if one is None:
                 break
@@ -449,9 +513,12 @@ class _Search:
             made = self._nearly_good()
         return made if made is not None else self._not_kept()
 
-    def _shown_again(self, one: _Seen) -> Draft | None:
-        """The plan, if fresh seeds show that it keeps the wish: more of them while they leave it open."""
-        for how in self.effort.confirmed:
+    def _shown_again(self, one: _Seen, *, closely: bool = False) -> Draft | None:
+        """The plan, if fresh seeds show that it keeps the wish: more of them while they leave it open.
+
+        `closely` spares the least of them: where a safe plan is at hand, luck is not to displace it.
+        """
+        for how in self.effort.confirmed[-2 if closely else 0 :]:
             self.last, _ = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
             if not self.last.late:
                 return self._with_promises(one.draft, self.last)
@@ -460,14 +527,18 @@ class _Search:
         self.refused.append(one)
         return None
 
-    def _nearly_good(self) -> Draft | None:
-        """Of the plans that may keep the wish, though barely, the first that fresh seeds confirm, nearest first."""
+    def _nearly_good(self, best: _Seen | None = None) -> Draft | None:
+        """Of the plans that may keep the wish, though barely, the first that fresh seeds confirm.
+
+        Those that are better than the best, the best of them first; where there is none, what is nearest.
+        """
         near: list[_Seen] = []
-        for one in sorted(self.seen, key=lambda one: one.played.worst):
+        for one in sorted(self.seen, key=lambda one: one.played.worst if best is None else one.rank):
             known = (*self.refused, *near)
-            if one.played.worst <= 1.0 and not any(_runs_alike(one.draft, old.draft) for old in known):
+            may_do = one.played.worst <= 1.0 and (best is None or one.worth < best.worth)
+            if may_do and not any(_runs_alike(one.draft, old.draft) for old in known):
                 near.append(one)
-        shown = (self._shown_again(one) for one in near[:MOST_NEAR] if self.ask.remaining > 0)
+        shown = (self._shown_again(one, closely=best is not None) for one in near[:MOST_NEAR] if self.ask.remaining > 0)
         return next((made for made in shown if made is not None), None)
 
     def _with_more(self, than: _Room) -> _Seen | None:
@@ -503,7 +574,10 @@ class _Search:
                 f"allowed{unsure}, even with {nearest}; {ended}"
             )
         apps, rates = self.p.inputs.slo.apps, {tree.app: tree.demand for tree in self.p.asked_for}
-        repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app))]
+        over = nearest.played.over
+        repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app), over.get(app, 1.0))]
+        known, room = self.p.tools.known, replace(nearest.room, spare=0.0, headroom=0.0)
+        known[NEAREST_DEALS] = [*known.get(NEAREST_DEALS, ())[: MOST_KNOWN - 1], (room, nearest.draft.workers)]
         return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why, repairs=tuple(repairs))
 
 

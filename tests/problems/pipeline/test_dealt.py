@@ -9,9 +9,12 @@ from cases.pipelines import fluid, simulator_saying
 import hetplan as hp
 from benchmarks.kept_pipelines import fair, lost_by, pipeline
 from hetplan.front_door import choose, plan_for, pose
+from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.problems.pipeline.dealt import deal_of
+from hetplan.problems.pipeline.few import by_few_levels
 from hetplan.profiles.load import load_inputs
+from hetplan.registry import Engines
 
 
 def servers(plan):
@@ -107,3 +110,32 @@ def test_a_deal_is_read_from_a_plan_and_its_moves_change_one_or_two_servers(pose
     assert moved
     assert moved[0] == 1, "a server that is not in use comes first"
     assert all(counts.min() >= 0 for move in deal.moves({}) for counts in move.counts)
+
+
+def test_a_server_that_is_not_needed_is_taken_away():
+    """Case 233: spare servers are whole in both groups or in none, 7 or 9; 8 keep the wish."""
+    files = fair(233)
+    outcome = hp.solve(*files, options={"slo_divisor": 2.2})
+    assert outcome.exit_code == 0
+    assert servers(outcome.plan).total() == 8
+    assert lost_by(outcome.plan, files, seeds=2) <= 0.01
+
+
+def test_shorter_paths_are_tried_where_they_may_better_a_plan():
+    def share(plan):
+        least = 8 if plan.method.options["slo_divisor"] == 2.2 else 9
+        return 0.001 if servers(plan).total() >= least else 0.05
+
+    outcome, _ = solved(fair(233), share)
+    assert servers(outcome.plan).total() == 8
+    outcome, _ = solved(fair(233), share, slo_divisor=1.8)
+    assert servers(outcome.plan).total() == 9
+
+
+def test_of_choices_of_levels_that_reach_the_best_those_are_solved_that_take_the_fewest_servers():
+    """Case 205: of many choices two are solved with whole servers; the first two would take 13."""
+    options = {"size": "planned", "spare": 0.34, "slo_divisor": 1.4}
+    inputs = load_inputs(*fair(205))
+    found = by_few_levels(pose(inputs, choose(inputs, options=options)), Asking(Engines(), hp.Limits()))
+    assert found.quality == 1.0
+    assert found.servers == 11
