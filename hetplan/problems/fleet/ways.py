@@ -344,7 +344,8 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
 def _is_changed(before: Wish, wish: Wish, app: Application, p: int) -> bool:
     """Whether an application needs more room in a period than it did."""
     rate = before.rate(app, p)
-    return rate != wish.rate(app, p) or before.rooms.get((app.name, rate)) != wish.rooms.get((app.name, rate))
+    key = app.name, rate
+    return rate != wish.rate(app, p) or before.rooms.get(key) != wish.rooms.get(key) or key in wish.firm - before.firm
 
 
 def _mended(search: Search, each: Search, before: Fleet, changed: Sequence[tuple[Application, int]]) -> Fleet | None:

@@ -22,7 +22,7 @@ __all__ = ["cone", "without_margins"]
 def without_margins(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
     """The part by rows that any schedule keeps: laws as they are stated, iterations of any length, a few late ones.
 
-    Nothing is late on its type if nothing is in time there on any: its question refuses that unless it is told.
+    Nothing is late on its type if nothing is in time there on any: its question refuses that unless `sacrifice` is set.
     """
     firm = cone(asked, at_capacities, **what)
     bare = {**firm.options, "law_error": False, "mean_tpot": False}

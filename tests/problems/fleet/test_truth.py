@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.problems.fleet import room
+from hetplan.problems.faults import Faults
+from hetplan.problems.fleet import between, room, ways
+from hetplan.problems.fleet.options import FleetOptions
+from hetplan.problems.fleet.wish import read_wish
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import of_period
@@ -21,6 +25,7 @@ sys.path.insert(0, str(Path(hp.__file__).parents[1] / "benchmarks"))
 import kept
 import kept_text
 
+EXAMPLE = Path(hp.__file__).parents[1] / "examples" / "fleet"
 NEWER = {"format": "hetplan/slo/1.2"}
 Json = dict[str, Any]
 
@@ -44,6 +49,33 @@ def test_one_text_in_a_fleet_costs_what_it_does_alone(seed: int) -> None:
     assert shown.ok
     assert [one.word for one in shown.claims] == [Word.PROVED]
     assert play_day(found, load_inputs(case.profile, slo), HowPlayed(seeds=2, queries=5e4)).ok
+
+
+def test_the_most_rate_of_text_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its own question refused what rows say, the rate went up by a hundred-thousandth at a time."""
+    case, steps, reached = kept_text.case(0), list[float](), between._reached
+    (app,) = case.slo["apps"].values()
+    app["question"], app["demand"]["rate_qps"] = "llm", "max"
+    case.slo.setdefault("limits", {})["cost_per_hour"] = "20"
+
+    def counted(*asked: Any) -> Any:
+        steps.append(asked[1])
+        assert len(steps) < 200
+        return reached(*asked)
+
+    monkeypatch.setattr(between, "_reached", counted)
+    monkeypatch.setattr(room, "ROUNDS", 0)
+    assert fleet(case.profile, case.slo).require().claims[0].value > 100.0
+
+
+def test_margins_that_text_gets_are_a_change_of_its_hour() -> None:
+    """A large fleet changes those hours alone in which something changed."""
+    inputs = load_inputs(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
+    wish = read_wish(inputs, FleetOptions(), Faults.of(inputs))
+    app = next(one for one in wish.apps if one.question == "llm")
+    firm = replace(wish, firm=frozenset({(app.name, wish.rate(app, 3))}))
+    changed = [p for p in range(wish.periods) if ways._is_changed(wish, firm, app, p)]
+    assert changed == [p for p in range(wish.periods) if app.rates[p] == app.rates[3]]
 
 
 def test_text_that_nothing_keeps_is_refused_as_alone() -> None:
