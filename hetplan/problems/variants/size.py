@@ -27,7 +27,7 @@ seeds that chose nothing, and bounded by the program at saturation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -52,6 +52,7 @@ from hetplan.problems.simulated import (
     where_late,
     with_shown,
 )
+from hetplan.problems.variants.alone import Hopeless, without_hopeless
 from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
@@ -76,6 +77,8 @@ PATIENT = 10
 """After so many plans in vain twice as much is taken off at once: any plan in time is better than none."""
 LEAST = 0.002
 """An instance is never taken for less useful than this share of its saturation."""
+ROUGH = 0.01
+"""From there on programs are solved to this gap: they are large by then, and no claim rests on them."""
 MOST_SHRINKINGS = 20
 """So often less is asked before another plan comes of it."""
 BUSIER = 6
@@ -101,6 +104,7 @@ STEADY = ("poisson", "deterministic", "gamma")
 UNCONFIRMED = "W-unconfirmed"
 MOST_HELPED = 2
 """Late applications for which a repair is looked for."""
+MOST_NAMED = 5
 MOST_OF_TRIAL = 3
 """So many plans are played, at most, to see whether a repair does."""
 LESS_ASKED = "bounded by the program before simulation asked less of its instances"
@@ -210,7 +214,8 @@ def _times(v: Snapshot, pair: Serves) -> tuple[float, ...]:
 def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Draft | Infeasible:
     """The plan by this way whose applications are in time in simulation."""
     check_simulator(tools)
-    tries = _Tries(v, ask, way, tools, formulation)
+    hopeful, lost = without_hopeless(v)
+    tries = _Tries(hopeful, ask, way, tools, formulation, every=v.serves)
     made = first = tries.first()
     asked, corrected_for = tries.v, set[str]()
     if isinstance(made, Infeasible) or isinstance(first, Infeasible) or not made.routing:
@@ -220,7 +225,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
         shown = tries.shown(made)
         if best is None or len(shown.late) < len(best[1].late):
             best = made, shown
-        if not shown.late:
+        if not shown.late or lost.keys() & shown.late:
             break
         corrected_for.update(shown.late)
         following = tries.less_busy(made, shown.late)
@@ -229,7 +234,9 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
         made = following
     if best is None:
         return _said(v, made, best, tries.turn)
-    corrected = best[0] is not first
+    if hopeless := [lost[name] for name in best[1].late if name in lost]:
+        return _never_in_time(with_shown(*best), hopeless)
+    corrected = best[0] is not first or hopeful is not v
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         best = tries.busier(*best, frozenset(corrected_for))
         if (near := tries.near(best[0], asked)) is not None:
@@ -259,7 +266,7 @@ def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int
     made, shown = best
     tried = replace(with_shown(made, shown), searched=turns > 1 or v.options.size == "simulated")
     if shown.late:
-        named = ", ".join(sorted(shown.late)[:5])
+        named = ", ".join(sorted(shown.late)[:MOST_NAMED])
         text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
         late = [one for one in v.asked if one.id in shown.late][:MOST_HELPED]
         repairs = [fix for one in late for fix in where_late(one.id, one.app, _stated_rate(one))]
@@ -269,6 +276,13 @@ def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int
         text = f"too few queries in {SEEDS} simulations to confirm a percentile: {', '.join(unsure[:5])}"
         tried = replace(tried, warnings=(*tried.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
     return tried
+
+
+def _never_in_time(made: Draft, hopeless: Sequence[Hopeless]) -> Draft:
+    """A plan that was late, as every other one would be."""
+    text = "; ".join(one.why for one in hopeless[:MOST_NAMED])
+    repairs = tuple(one.repair for one in hopeless[:MOST_HELPED])
+    return replace(made, searched=True, target_missed=text, repairs=repairs)
 
 
 def _stated_rate(one: Asked) -> float | None:
@@ -285,6 +299,8 @@ class _Tries:
     way: Way
     tools: Tools
     formulation: str
+    every: tuple[Serves, ...]
+    """What bounds are of: pairs too that no plan is made with, as they are late alone."""
     turn: int = 0
     seen: dict[str, Shown] = field(default_factory=dict)
     """By workers and routing: no plan is played twice."""
@@ -431,7 +447,8 @@ class _Tries:
             if not seen.late and _cost(following) >= _cost(made):
                 break
             if not seen.late:
-                full = self.way(asking(asked, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
+                every = replace(asked, serves=self.every)
+                full = self.way(asking(every, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
                 return (_bounded_by(full, following, AT_SATURATION), seen) if isinstance(full, Draft) else None
             search.was_late(found[0], seen.late)
         return None
@@ -443,7 +460,8 @@ class _Tries:
 
     def at_most(self, first: Snapshot) -> Draft | Infeasible:
         """The plan of the most that is asked of each pair, here or at first: it rules out no plan of either."""
-        pairs = [max(both, key=lambda pair: pair.busy) for both in zip(self.v.serves, first.serves, strict=True)]
+        three = zip(self.v.serves, first.serves, self.every, strict=True)
+        pairs = [replace(max(now, then, key=lambda one: one.busy), late=one.late) for now, then, one in three]
         return self.way(replace(self.v, serves=tuple(pairs)), self.ask)
 
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
@@ -452,7 +470,7 @@ class _Tries:
             less = LESS if self.turn < PATIENT else LESS**2
             pairs = tuple(_less_busy(self.v, made, pair, late, less) for pair in self.v.serves)
             self.v = replace(self.v, serves=pairs)
-            following = self.way(self.v, self.ask)
+            following = self.way(self.v, self.ask if self.turn < PATIENT else self.ask.untested(gap=ROUGH))
             if isinstance(following, Infeasible):
                 return None
             if (following.workers, following.routing) != (made.workers, made.routing):
