@@ -90,7 +90,7 @@ class LlmQuestion:
                 return drafted(wish, found, bounds, tried=tried, shares=shares)
             if parts > MOST_SEARCHED_WHOLE:
                 return too_dear(wish, judge, ask, least, tried)
-        found, tried = sized(wish, judge, ask, least)
+        found, tried = sized(wish, judge, ask, least, cheapest=not self.tools.trial)  # a trial asks for any fleet
         if found is None:
             return too_dear(wish, judge, ask, least, tried)
         return drafted(wish, found, bounds, tried=tried, shares=judge.shares(found.counts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = ["hopeless", "impossible", "reached", "short_of", "too_dear"]
 FACTORS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
 SLOWER = FACTORS[:4]
 """Where half the rate is too much, it is not the rate that is in the way."""
+TOGETHER = ", together with the others"
 LIKELY = 1.3
 """Times as many late requests as may be: where all of the largest fleets have more, no fleet is looked for."""
 
@@ -59,16 +60,37 @@ def impossible(wish: Wish) -> Infeasible | None:
 def reached(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
     """What is said to be impossible, with limits that a fleet keeps in simulation: an empty machine's time is not one.
 
-    All such limits are loosened at once, by the least of some factors with which a fleet is found.
+    All such limits are loosened at once, by the least of some factors with which a fleet is found; where none is, all
+    limits are.
     """
-    short = {int(one.field[:-8].rpartition("[")[2]): one for one in said.repairs if one.field.endswith("].max_ms")}
-    for factor in FACTORS if short and judge.repairs else ():
-        to = {place: _rounded(float(one.to or 0.0) * factor) for place, one in short.items()}
-        other = wish.with_limits({place: to[place] for place in short})
-        if _does(other, judge, ask, _least(other, ask)):
-            repairs = (_raise(one.field, wish.wanted.latency[k].max_ms, to[k], "ms") for k, one in short.items())
-            return replace(said, repairs=tuple(repairs))
-    return said
+    short = {int(one.field[:-8].rpartition("[")[2]): float(one.to or 0.0)
+             for one in said.repairs if one.field.endswith("].max_ms")}  # fmt: skip
+    every = {one.place: short.get(one.place, wish.wanted.latency[one.place].max_ms) for one in wish.limits}
+    for looser in dict.fromkeys(tuple(one.items()) for one in (short, every)) if short and judge.repairs else ():
+        together = "" if len(looser) == len(short) else TOGETHER
+
+        def loosened(factor: float, looser: Sequence[tuple[int, float]] = looser) -> dict[int, float]:
+            return {place: _rounded(least * factor) for place, least in looser}
+
+        def does(factor: float) -> bool:
+            other = wish.with_limits(loosened(factor))
+            return _does(other, judge, ask, _least(other, ask))
+
+        if (factor := _first(FACTORS, does)) is not None:
+            repairs = [
+                _raise(f"slo.apps.{wish.app}.latency[{k}].max_ms", wish.wanted.latency[k].max_ms, to, "ms")
+                for k, to in loosened(factor).items()
+            ]
+            return replace(said, repairs=tuple(replace(one, text=one.text + together) for one in repairs))
+    in_vain = judge.repairs and _as_many_as_wanted(wish)  # else a larger budget or stock may be what is missing
+    return replace(said, repairs=tuple(one for one in said.repairs if not (in_vain and one.field.endswith("].max_ms"))))
+
+
+def _first(values: Sequence[float], does: Callable[[float], bool]) -> float | None:
+    """The first that does. The last asks least: where it does not, none does."""
+    if not does(values[-1]):
+        return None
+    return next((one for one in values[:-1] if does(one)), values[-1])
 
 
 def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
@@ -196,15 +218,18 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | No
     near += dearest(wish, bound) if tried is not None else []
     for limit in wish.limits:
         stated = wish.wanted.latency[limit.place].max_ms
-        for to in (_rounded(stated * factor) for factor in FACTORS):
-            if _does(wish.with_limits({limit.place: to}), judge, ask, bound, near):
-                yield _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, to, "ms")
-                break
-    for to in (wish.rate_qps / factor for factor in SLOWER):
-        if _does(wish.with_rate(to), judge, ask, bound, near):
-            less, at = wish.rate_qps - to, f"slo.apps.{wish.app}.demand.rate_qps"
-            yield Repair(at, "lower", less, to, "qps", f"lower {at} by {less:.6g} qps to {to:.6g} qps")
-            break
+        longer = [_rounded(stated * factor) for factor in FACTORS]
+
+        def waits(to: float, place: int = limit.place) -> bool:
+            return _does(wish.with_limits({place: to}), judge, ask, bound, near)
+
+        if (most := _first(longer, waits)) is not None:
+            yield _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, most, "ms")
+    slower = [wish.rate_qps / factor for factor in SLOWER]
+    rate = _first(slower, lambda rate: _does(wish.with_rate(rate), judge, ask, bound, near))
+    if rate is not None:
+        less, at = wish.rate_qps - rate, f"slo.apps.{wish.app}.demand.rate_qps"
+        yield Repair(at, "lower", less, rate, "qps", f"lower {at} by {less:.6g} qps to {rate:.6g} qps")
 
 
 def _unlimited(wish: Wish, *, budget: bool, stock: bool) -> Wish:
