@@ -151,12 +151,19 @@ class Asked(ABC):
         return self.otherwise.settle(offers, rate) if found.part is None and self.otherwise is not None else found
 
     def fewest(self, offers: Mapping[str, int], rate: float) -> Plan | None:
-        """The question's own plan for the rate on some of these machines, at least cost."""
-        machines = Counter[str]()
+        """The question's own plan for the rate on some of these machines, at least cost; it settles those it takes."""
+        machines, taken = Counter[str](), Counter[str]()
         for name, count in offers.items():
             machines[self.inputs.profile.offers[name].hardware] += count
         plan = self.asked(self.files(rate, {h: (0, n) for h, n in machines.items()}, offers))
-        return None if isinstance(plan, str) else plan
+        if isinstance(plan, str):
+            return None
+        for worker in plan.workers:
+            taken[worker.offer or ""] += worker.count
+        key = (rate, tuple(sorted(taken.items())))
+        if (known := self.settled.get(key)) is None or known.part is None:
+            self.settled[key] = Settled(named_apart(plan, self.app, self.rates(rate), self.inputs))
+        return plan
 
     def settle_holding(self, workers: Sequence[Worker], rate: float) -> Settled:
         """A pipeline's own plan on exactly these machines, which load nothing: each goes on with what it holds."""

@@ -10,6 +10,7 @@ from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
+from hetplan.problems.fleet.bounded import sized_by_formula
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.whole import cost_of
@@ -134,6 +135,8 @@ def _counts_full(wish: Wish) -> bool:
 def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Reported, ...]:
     """What the plan claims: the least cost; where something else was wished, that, and the least cost at it."""
     scope: Scope = "problem"
+    if (by_formula := sized_by_formula(found.wish)) and not found.formula:
+        scope, note = "relaxation", f"{note}; it leaves out waiting of {', '.join(by_formula)}"
     if found.wish.leaves_room:
         names = sorted({name for name, _ in found.wish.room})
         most = {one: max(more for (name, _), more in found.wish.room.items() if name == one) for one in names}
@@ -144,11 +147,14 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
             "relaxation",
             f"{note}; it leaves out waiting: the plan is for {', '.join(roomy)}, because queues need that",
         )
-    scope = "restriction" if _counts_full(found.bounded or found.wish) else scope
+    if found.formula:
+        note = f"{note}; of fleets that leave {', '.join(found.formula)} the room that a formula asks for"
+    scope = "restriction" if found.formula or _counts_full(found.bounded or found.wish) else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)
-    return (found.goal, replace(cost, scope="restriction", note="of the machines for that goal alone"))
+    goal = replace(found.goal, scope="restriction") if found.formula else found.goal
+    return (goal, replace(cost, scope="restriction", note="of the machines for that goal alone"))
 
 
 def _running(found: Found, p: int) -> dict[str, tuple[str, int]]:

@@ -51,6 +51,8 @@ STEP = 1.1
 """An application that is short of room is planned for so much more."""
 MOST_ALONE, FEW_ALONE, WIDER = 5, 8, 1.3
 """Machines of one hardware are tried up to so many times what the program asks for, or so many, in such steps."""
+ASKED = ("llm", "variants", "pipeline")
+"""Questions that may find machines that are kept, where their rows or formulas find dearer ones."""
 ROUNDS, ROUNDS_OF_SEVERAL = 16, 20
 """So often at most, of few applications and periods (by then four times a rate) and of many: a search takes seconds."""
 
@@ -130,12 +132,12 @@ def _with_less_room(
 def _beside_own(
     found: Found, parts: Mapping[str, Part], answers: Answers, answered: Callable[[Wish, Found | None], Answer]
 ) -> tuple[Found, Mapping[str, Part]]:
-    """The same, or a fleet with machines for text that its own question finds, where that is kept for less."""
+    """The same, or a fleet with machines that the questions of its parts find, where that is kept for less."""
     wish = found.wish
-    mine = [app for app in wish.apps if app.question == "llm" and app.name not in wish.slices]
+    mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices]
     careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
-    asked = {name: part for name, part in careful.items() if isinstance(part, Cone) and part.firm is not None}
-    if not asked or wish.goal != "cost" or not is_small(wish) or not wish.given_room:
+    asked = {n: part for n, part in careful.items() if part and (isinstance(part, Table) or _is_text(wish, part))}
+    if not asked or wish.goal != "cost" or not is_small(wish):
         return found, parts
     late = {(one.careful.app, one.rate) for one in _short(found, parts, answers)}
     known = seen(found, asked, late)
@@ -145,6 +147,11 @@ def _beside_own(
         return found, parts
     is_cheaper = cost_of(wish, other[0].fleet) < cost_of(wish, found.fleet)
     return other if late or is_cheaper else (found, parts)
+
+
+def _is_text(wish: Wish, part: Cone) -> bool:
+    """Whether it is text that was given room: without any, no machines cost less."""
+    return part.firm is not None and part.app in {name for name, _ in wish.given_room}
 
 
 def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tuple[Found, Mapping[str, Part]]:

@@ -1,8 +1,8 @@
-"""Machines of which it was seen that they are enough for text: what its own question finds, beside what a fleet has.
+"""Machines of which it was seen that they are enough: what a part's own question finds, beside what a fleet has.
 
-Rows with margins, and whole machines that are worth less, leave out machines on which text keeps its limits all the
-same. Its own question walks upward in price and finds them. Where those cost less, the fleet is searched again: of text
-that was asked it may have what was seen to be enough, and nothing else.
+Rows of text with margins, whole machines that are worth less, and the formulas of variants and pipelines leave out
+machines on which they keep their limits all the same. Their own questions find them, by simulation. Where those cost
+less, the fleet is searched again: who was asked may have what was seen to be enough, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hetplan.problems.parts import Cone, Table
 
 __all__ = ["Seen", "seen"]
 
-MOST_ASKED = 6
-"""So often the questions of text are asked, for the rates that cost most."""
+MOST_ASKED: Mapping[str, int] = {"llm": 6, "variants": 6, "pipeline": 2}
+"""So often each question is asked, for the rates that cost most: a pipeline's takes longest."""
 CHEAPER = 1e-3
 """By so much it has to cost less."""
 
@@ -45,20 +45,22 @@ class Seen(Table):
         )
 
 
-def seen(found: Found, parts: Mapping[str, Cone], late: Set[tuple[str, float]]) -> dict[tuple[str, float], Seen]:
-    """Of text that was given room, by application and rate: what it has, unless it is late, and cheaper machines.
+def seen(
+    found: Found, parts: Mapping[str, Cone | Table], late: Set[tuple[str, float]]
+) -> dict[tuple[str, float], Seen]:
+    """Of parts, by application and rate: what they have, unless it is late, and cheaper machines.
 
     `parts` are those who are asked, by simulation. Only who has cheaper ones is named.
     """
-    known, left = dict[tuple[str, float], Seen](), MOST_ASKED
+    known, left = dict[tuple[str, float], Seen](), dict(MOST_ASKED)
     for app, rate, machines in _dearest(found, parts):
-        part = parts[app.name]
+        part, question = parts[app.name], app.question
         least: dict[float, list[Machines]] = {}
         for one in (one for one in found.wish.situations if one.keep > 0):
             has = surviving(found.wish, part, machines, one)
             least.setdefault(rate * one.keep, []).extend([has] if (app.name, rate) not in late else [])
-        is_cheaper, left = False, left - len(least)
-        for wanted in least if left >= 0 else ():
+        is_cheaper, left[question] = False, left[question] - len(least)
+        for wanted in least if left[question] >= 0 else ():
             own = _fewest(found.wish, part, wanted)
             if own is not None:
                 dearer = (_price(found.wish, part, has) for has in least[wanted])
@@ -66,26 +68,34 @@ def seen(found: Found, parts: Mapping[str, Cone], late: Set[tuple[str, float]]) 
                 least |= {other: [*those, own] for other, those in least.items() if other <= wanted}
         if is_cheaper:
             known[app.name, rate] = Seen(
-                part.app, part.question, part.hardware, part.inputs, part.options, part.solve, least=least
+                part.app,
+                part.question,
+                part.hardware,
+                part.inputs,
+                part.options,
+                part.solve,
+                part.settled,
+                otherwise=part.otherwise,
+                least=least,
             )
     return known
 
 
-def _dearest(found: Found, parts: Mapping[str, Cone]) -> list[tuple[Application, float, Machines]]:
-    """Applications and rates that were given room, with what they have, those first that cost most over the day."""
+def _dearest(found: Found, parts: Mapping[str, Cone | Table]) -> list[tuple[Application, float, Machines]]:
+    """Applications and rates with what they have, those first that cost most over the day; of text what has room."""
     wish, cost = found.wish, dict[tuple[str, float], float]()
     has = dict[tuple[str, float], tuple[Application, Machines]]()
     for app in (app for app in wish.apps if app.name in parts):
         for p in range(wish.periods):
             key = app.name, wish.rate(app, p)
-            if key in wish.given_room:
+            if key in wish.given_room or (isinstance(parts[app.name], Table) and app.rates[p] > 0):
                 machines = found.fleet.choices[app.name, p].machines
                 cost[key] = cost.get(key, 0.0) + float(np.array(machines) @ wish.prices)
                 has.setdefault(key, (app, machines))
     return [(has[key][0], key[1], has[key][1]) for key in sorted(cost, key=lambda key: -cost[key])]
 
 
-def _fewest(wish: Wish, part: Cone, rate: float) -> Machines | None:
+def _fewest(wish: Wish, part: Cone | Table, rate: float) -> Machines | None:
     """The machines that its own question takes for a rate."""
     stock = {offer.name: offer.stock for offer in wish.offers if offer.hardware in part.hardware}
     plan = part.fewest(stock, rate)
@@ -97,7 +107,7 @@ def _fewest(wish: Wish, part: Cone, rate: float) -> Machines | None:
     return tuple(counts[hardware] for hardware in part.hardware)
 
 
-def _price(wish: Wish, part: Cone, machines: Machines) -> float:
+def _price(wish: Wish, part: Cone | Table, machines: Machines) -> float:
     """What they cost per hour where each is cheapest."""
     return sum(
         count * min(float(wish.prices[n]) for n in wish.on(hardware))

@@ -117,6 +117,8 @@ class Found:
     """Machines that applications share, by period: of each question that may."""
     may_share: tuple[str, ...] = ()
     """Applications that may: the bound, in which nobody shares, counts them as free."""
+    formula: tuple[str, ...] = ()
+    """Applications of which the bound is one of fleets that leave them the room that a formula asks for."""
     bounded: Wish | None = None
     """The wish that the bound is of, where it is of more fleets than were searched for these machines."""
     after: Mapping[tuple[str, int, str], PlanPart] = field(default_factory=dict)
@@ -401,6 +403,7 @@ def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], Plan
         if not offers:
             continue
         part, rate = search.menus.parts[app.name], wish.rate(app, p)
+        part = wish.planned_by(part, rate) if isinstance(part, Table) else part  # what was seen by playing, it settles
         found = part.settle(offers, rate)
         after = [
             part.settle(left, rate * situation.keep)
