@@ -12,10 +12,16 @@ import pytest
 from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, solved, text
 
 import hetplan as hp
+from hetplan.comparing import Compared, compare_ways
+from hetplan.drawing.fleet import machines_in
+from hetplan.drawing.fleet import of_period as drawn_period
 from hetplan.planner.next_state import next_state
+from hetplan.profiles.fields import NANO
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
+from hetplan.recipes import Recipes
+from hetplan.replanned_text import Fleets
 from hetplan.simulator.day import HowPlayed, _Day, play_day
 from hetplan.verifier.claims_again import Word
 
@@ -429,3 +435,40 @@ def test_a_pool_that_gets_the_place_of_text_after_a_failure_is_refused() -> None
 
     found = hp.verify(_forged(moved, text(_solved(files))), *files).violations
     assert any(one.code == "survive" and "which none did before" in one.text for one in found)
+
+
+# Who reads such a plan
+
+
+def test_a_machine_of_both_is_paid_once_by_those_who_play_its_queries_and_its_text() -> None:
+    """Two nodes: one of both, the other full of the pool."""
+    files = _files({"faces": [110.0]}, {"chat": [2.0]})
+    plan = _solved(files).require()
+    assert (_mixed(plan), machines_of(plan, "p0")) == (1, {"node-a": 2})
+    inputs = load_inputs(*files)
+    fleet = Fleets(plan, inputs, Recipes(plan, inputs)).of(plan)
+    assert fleet.queries is not None
+    paid = sum(group.count * group.price_nanos for group in fleet.queries.groups) / NANO
+    paid += sum(crew.count * crew.price for system in fleet.texts.values() for crew in system.crews)
+    assert paid == pytest.approx(2.0)
+
+
+def test_a_comparison_adds_no_bounds_of_those_who_share() -> None:
+    """Alone each costs a node of its own; together they have one."""
+    profile, slo = _files(FACES, CHAT)
+    slo["horizon"]["period_s"] = 60
+    plan = _solved((profile, slo)).require()
+    inputs = load_inputs(profile, slo)
+    series = {name: app.demand.series or () for name, app in inputs.slo.apps.items()}
+    found = compare_ways(plan, inputs, Compared(series=series, period_s=60.0, ways=("plan",), fresh=0))
+    assert found.least is None
+    (row,) = found.rows
+    assert row.nearest is not None
+    assert row.nearest.cost_per_hour == pytest.approx(1.0)
+
+
+def test_a_picture_has_a_machine_of_both_once() -> None:
+    shown = drawn_period(json.loads(_text()), "p0")
+    (worker,) = shown["workers"]
+    assert [load["app"] for load in worker["loads"]] == ["chat", "faces"]
+    assert machines_in(json.loads(_text()), "p0") == 1
