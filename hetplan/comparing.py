@@ -41,7 +41,7 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.plan_periods import text_apps, without
+from hetplan.profiles.plan_periods import text_apps, text_is_shared, without
 from hetplan.recipes import Recipes
 from hetplan.replanned import PLAYED
 from hetplan.serving.demand import response_targets
@@ -307,8 +307,7 @@ def _bench(plan: Plan, inputs: Inputs, what: Compared, cancel: threading.Event |
     others = without(plan, inputs, texts)
     if others[1].slo.apps:
         kept = {app: rates for app, rates in what.series.items() if app not in texts}
-        shared = any(part.question == "llm" and len(part.rate_qps) > 1 for part in (plan.parts or {}).values())
-        return Together([_Bench(*others, replace(what, series=kept), cancel), *benches], shared)
+        return Together([_Bench(*others, replace(what, series=kept), cancel), *benches], text_is_shared(plan))
     raise InputError.one(
         file="plan", path="$.parts", value="llm", why="all parts are text, and no bill is played of these alone",
         remedy="Compare the plan of one period: hetplan solve with one rate.",

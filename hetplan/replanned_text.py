@@ -83,7 +83,20 @@ class Fleets:
             return None
         single = of_period(rest, rest.periods[0])
         labels = {worker.id: worker.offer or "" for worker in single.workers}
-        return self.names.named(planned_systems(single, inputs, noise=self.noise)[0].system, labels=labels)
+        system = planned_systems(single, inputs, noise=self.noise)[0].system
+        return _at_their_share(self.names.named(system, labels=labels), single, of_period(plan, plan.periods[0]))
+
+
+def _at_their_share(system: System, single: Plan, whole: Plan) -> System:
+    """The system of a plan's workers, its machines at a share of their price where text is on them too."""
+    apps = {worker.id: len({load.app for load in worker.loads}) for worker in whole.workers}
+    groups = [
+        replace(group, price_nanos=group.price_nanos * len({load.app for load in worker.loads}) // apps[worker.id])
+        if apps.get(worker.id)
+        else group
+        for group, worker in zip(system.groups, single.workers, strict=True)
+    ]
+    return replace(system, groups=tuple(groups))
 
 
 def play_with_text(

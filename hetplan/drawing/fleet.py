@@ -145,9 +145,23 @@ def of_period(plan: Document, period: str) -> Document:
         mine = [one for one in plan.get("workers") or () if one.get("period", "t0") == period]
         return {**plan, "workers": mine}
     parts = [plan["parts"][name] for name in named if name in plan["parts"]]
-    workers = [worker for part in parts for worker in part.get("workers") or ()]
+    workers = _each_once(parts)
     routing = {app: routes for part in parts for app, routes in (part.get("routing") or {}).items()}
     return {**plan, "workers": workers, "routing": routing}
+
+
+def _each_once(parts: Sequence[Document]) -> list[Document]:
+    """The workers of parts; one that two parts name has the loads of both.
+
+    >>> _each_once([{"workers": [{"id": "w", "loads": [{"id": name}]}]} for name in "ab"])
+    [{'id': 'w', 'loads': [{'id': 'a'}, {'id': 'b'}]}]
+    """
+    found: dict[str, Document] = {}
+    for worker in (worker for part in parts for worker in part.get("workers") or ()):
+        name, loads = str(worker.get("id", len(found))), [*worker.get("loads", ())]
+        before = found.get(name)
+        found[name] = worker if before is None else {**before, "loads": [*before.get("loads", ()), *loads]}
+    return list(found.values())
 
 
 def largest_period(plan: Document) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -19,11 +19,13 @@ from hetplan.profiles.workers import Worker
 __all__ = [
     "inputs_of_part",
     "machines_of",
+    "machines_with_users",
     "of_part",
     "of_period",
     "period_at",
     "period_of",
     "text_apps",
+    "text_is_shared",
     "users_of",
     "without",
 ]
@@ -89,7 +91,7 @@ def _length(period: Period) -> float | None:
 def _ordinary(plan: Plan, parts: list[Part], period: Period) -> Plan:
     questions = {part.question for part in parts}
     alone = parts[0] if len(parts) == 1 else None
-    workers = chain.from_iterable(part.workers for part in parts)
+    workers = [worker for worker, _ in machines_with_users(parts)]
     return Plan(
         requires=tuple(one for one in plan.requires if one != PERIODS),
         question=questions.pop() if len(questions) == 1 else plan.question,
@@ -171,10 +173,55 @@ def users_of(part: Part, worker: Worker) -> tuple[str, ...]:
     return tuple(sorted(whose or part.rate_qps))
 
 
+def machines_with_users(parts: Iterable[Part]) -> list[tuple[Worker, tuple[str, ...]]]:
+    """The workers of parts that run together, and whose applications use them.
+
+    A worker that two parts name alike is one group of machines, which holds the loads of both. All who count machines
+    of a period read them here.
+
+    >>> from hetplan.profiles.plan_sections import Method
+    >>> from hetplan.profiles.workers import Load
+    >>> def part(question, app):
+    ...     load = Load(id=f"w.{app}", app=app, variant="m")
+    ...     return Part(question=question, method=Method(formulation="f"), rate_qps={app: 1.0},
+    ...                 workers=(Worker(id="w", hardware="h", count=2, loads=(load,)),))
+    >>> ((worker, users),) = machines_with_users([part("pool", "a"), part("llm", "b")])
+    >>> worker.count, [load.id for load in worker.loads], worker.queue, users
+    (2, ['w.a', 'w.b'], 'per-load', ('a', 'b'))
+    """
+    found = list[tuple[Worker, tuple[str, ...]]]()
+    for part in parts:
+        known = {one.id: place for place, (one, _) in enumerate(found)}
+        for worker in part.workers:
+            users, place = users_of(part, worker), known.get(worker.id)
+            if place is None or not _is_one(found[place][0], worker):
+                found.append((worker, users))
+                continue
+            before, others = found[place]
+            loads = sorted((*before.loads, *worker.loads), key=lambda load: (len(load.id), load.id))
+            both = before.model_copy(update={"queue": "per-load", "loads": tuple(loads)})
+            found[place] = both, tuple(sorted({*others, *users}))
+    return found
+
+
+def _is_one(worker: Worker, other: Worker) -> bool:
+    """Whether two workers are the same machines, with other loads."""
+    alike = {"queue": "shared", "loads": ()}
+    return worker.model_copy(update=alike) == other.model_copy(update=alike)
+
+
 def text_apps(plan: Plan) -> list[str]:
     """The applications whose parts make text."""
     parts = [part for part in (plan.parts or {}).values() if part.question == "llm"]
     return list(dict.fromkeys(app for part in parts for app in part.rate_qps))
+
+
+def text_is_shared(plan: Plan) -> bool:
+    """Whether applications that make text have parts, or machines, with others."""
+    several = any(part.question == "llm" and len(part.rate_qps) > 1 for part in (plan.parts or {}).values())
+    texts = set(text_apps(plan))
+    held = (users for one in plan.periods for _, users in machines_with_users(_parts(plan, one)))
+    return several or any(len(users) > 1 and not texts.isdisjoint(users) for users in held)
 
 
 def without(plan: Plan, inputs: Inputs, apps: Sequence[str]) -> tuple[Plan, Inputs]:

@@ -11,7 +11,7 @@ started; machines that the period does not use are not played.
 
 The parts of a period's failures are in force `notice_s` after a failure; until then queries go where they went. Parts
 that make text are played beside the others (`day_text`). Where machines of an offer are taken back, other parts lose
-theirs first.
+theirs first; text loses those that it shares with them at the same time.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
-from hetplan.profiles.plan_periods import inputs_of_part, of_part, users_of
+from hetplan.profiles.plan_periods import inputs_of_part, machines_with_users, of_part
 from hetplan.serving.demand import response_targets
 from hetplan.serving.service import NoiseName, noise_of
-from hetplan.serving.system import System
+from hetplan.serving.system import Group, System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
 from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, running, zones_of
@@ -155,15 +155,15 @@ class _Day:
     def __init__(
         self, plan: Plan, inputs: Inputs, how: HowPlayed, on_event: OnEvent | None, cancel: threading.Event | None
     ) -> None:
-        self.plan, self.inputs, self.how, self.cancel = plan, inputs, how, cancel
+        self.plan, self.parts, self.inputs, self.how, self.cancel = plan, plan.parts or {}, inputs, how, cancel
         self.on_event, self.began, self.expected = on_event, time.monotonic(), 1
         self.names, self.systems = Names(), dict[tuple[str, ...], System]()
         self.offer: dict[str, str] = {}
         """The offer that a group's machines are rented under."""
         self.held: dict[str, tuple[str, ...]] = {}
         """The variants that they hold."""
-        self.owners: dict[str, tuple[str, ...]] = {}
-        """The applications whose loads they have."""
+        self.groups: dict[tuple[str, str], Group] = {}
+        """What is played of a part's worker."""
         self.text = DayText(plan, inputs, how.seed)
         self.texts = {name: tuple(part.rate_qps) for name, part in self.text.parts.items()}
         """Parts that make text, each with its applications."""
@@ -190,23 +190,22 @@ class _Day:
         return self.systems[names]
 
     def _of_part(self, name: str) -> System:
-        part = (self.plan.parts or {})[name]
+        part = self.parts[name]
         single = of_part(self.plan, name)
         system = planned_systems(single, inputs_of_part(self.inputs, part.rate_qps), noise=self.how.noise)[0].system
         offers = {worker.id: worker.offer or worker.hardware for worker in single.workers}
         loads = {worker.id: tuple(sorted(load.variant or "" for load in worker.loads)) for worker in single.workers}
-        whose = {worker.id: users_of(part, worker) for worker in single.workers}
         named = self.names.named(system, labels=offers)
         for old, new in zip(system.groups, named.groups, strict=True):
             self.offer[new.id], self.held[new.id] = offers[old.id], loads[old.id]
-            self.owners[new.id] = whose[old.id]
+            self.groups[name, old.id] = new
         return named
 
     def _state(self, number: int, down: Down = ()) -> _State:
         period = self.plan.periods[number]
         rates: dict[str, float] = {}
         for name in period.parts or ():
-            for app, planned in (self.plan.parts or {})[name].rate_qps.items():
+            for app, planned in self.parts[name].rate_qps.items():
                 series = self.inputs.slo.apps[app].demand.series
                 rates[app] = series[number] if series is not None else self.text.promised.get((app, period.id), planned)
         return _State(tuple(period.parts or ()), tuple(sorted(rates.items())), down)
@@ -255,17 +254,16 @@ class _Day:
         for worker in self.inputs.state.workers if self.inputs.state is not None else ():
             apps = {load.app for load in worker.loads if load.app is not None} or set(self.inputs.slo.apps)
             has[tuple(sorted(apps)), worker.offer or ""] += worker.count
-        for name in self.plan.periods[0].parts or ():
-            for group in self._of_part(name).groups if name not in self.texts else ():
-                kept = running(has, self.owners[group.id], self.offer[group.id], group.count)
-                if kept < group.count:
-                    found[group.id] = (group.ready_ms / 1000.0, group.count - kept)
-            for worker in self.text.parts[name].workers if name in self.texts else ():
-                offer, known = worker.offer or worker.hardware, self.inputs.profile.offers.get(worker.offer or "")
-                kept = running(has, users_of(self.text.parts[name], worker), offer, worker.count)
-                if kept < worker.count:
-                    ready_s = self.inputs.profile.hardware[known.hardware].startup_s if known is not None else 0.0
-                    found[f"{name}/{worker.id}"] = (ready_s, worker.count - kept)
+        names = self.plan.periods[0].parts or ()
+        self.system(tuple(names))
+        for worker, users in machines_with_users(self.parts[name] for name in names):
+            more = worker.count - running(has, users, worker.offer or worker.hardware, worker.count)
+            started_s = self.inputs.profile.hardware[worker.hardware].startup_s
+            for name in (name for name in names if more and worker.id in {one.id for one in self.parts[name].workers}):
+                if (group := self.groups.get((name, worker.id))) is not None:
+                    found[group.id] = group.ready_ms / 1000.0, more
+                else:
+                    found[f"{name}/{worker.id}"] = started_s, more
         return found
 
     def _gone(self, machines: Counter[str], at_s: float) -> Down:
@@ -389,10 +387,13 @@ class _Day:
         self, state: _State, names: Sequence[str], zones: Set[str | None] = frozenset()
     ) -> dict[str, Counter[str]]:
         """For each of these parts that makes text, which machines are gone; those in zones are."""
-        down = Counter(dict(state.down))
-        for group in getattr(self.system(state.parts), "groups", ()):
-            down[self.offer[group.id]] -= min(down[self.offer[group.id]], group.count)
-        return self.text.gone(names, down, zones)
+        down, lost = Counter(dict(state.down)), dict[str, int]()
+        self.system(state.parts)
+        for part, worker in ((name, one.id) for name in state.parts for one in self.parts[name].workers):
+            if (group := self.groups.get((part, worker))) is not None:
+                lost[worker] = min(down[self.offer[group.id]], group.count)
+                down[self.offer[group.id]] -= lost[worker]
+        return self.text.gone(names, down, zones, lost)
 
     def _as_it_comes(self, before: System, after: System, machines: Counter[str]) -> System:
         """The later system, where machines that stay are ready sooner.
@@ -433,7 +434,7 @@ class _Day:
     def _rented(self, parts: Sequence[str]) -> Counter[str]:
         """Machines of each offer that these parts have, those that hold nothing too."""
         found = Counter[str]()
-        for worker in (worker for name in parts for worker in (self.plan.parts or {})[name].workers):
+        for worker, _ in machines_with_users(self.parts[name] for name in parts):
             found[worker.offer or worker.hardware] += worker.count
         return found
 
@@ -444,9 +445,7 @@ class _Day:
         streams, served = [], {app.id for app in before.apps}
         for number, app in enumerate(sorted(later)):
             demand = self.inputs.slo.apps[app].demand
-            if all(
-                app not in part.rate_qps for name, part in (self.plan.parts or {}).items() if name not in self.texts
-            ):
+            if all(app not in part.rate_qps for name, part in self.parts.items() if name not in self.texts):
                 continue
             process, random = steadily(demand.arrivals), seeded(seed, 2 * number)
             parts = []

@@ -118,15 +118,21 @@ class DayText:
         """Workers of a part, with their offer and how many they are."""
         return {one.id: (one.offer or one.hardware, one.count) for one in self.parts[name].workers}
 
-    def gone(self, names: Sequence[str], down: Counter[str], zones: Set[str | None]) -> dict[str, Counter[str]]:
-        """Of these parts that make text, which machines are gone: so many of each offer, of a worker, or of zones."""
+    def gone(
+        self, names: Sequence[str], down: Counter[str], zones: Set[str | None], shared: Mapping[str, int]
+    ) -> dict[str, Counter[str]]:
+        """Of these parts that make text, which machines are gone: so many of each offer, of a worker, or of zones.
+
+        Of workers that other parts have too, those are gone that they lost: `shared` says how many.
+        """
         found, left = dict[str, Counter[str]](), down.copy()
         for name in (name for name in names if name in self.parts):
             lost = Counter[str]()
             for worker, (offer, count) in self.machines(name).items():
                 known = self.inputs.profile.offers.get(offer)
-                lost[worker] = min(left[offer], count) + left[f"{name}/{worker}"]
-                left[offer] -= min(left[offer], count)
+                taken = min(shared.get(worker, left[offer]), count)
+                lost[worker] = taken + left[f"{name}/{worker}"]
+                left[offer] -= 0 if worker in shared else taken
                 if known is not None and known.zone in zones:
                     lost[worker] = count
             found[name] = +lost

@@ -86,11 +86,13 @@ def text_system(plan: Plan, inputs: Inputs, app: str) -> TextSystem:
 
 
 def _together(crews: Sequence[TextCrew]) -> tuple[TextCrew, ...]:
-    """Crews of one name as one crew."""
+    """Crews of one name as one crew, at their mean price: some may be shared with others."""
     found: dict[str, TextCrew] = {}
     for crew in crews:
-        before = found.get(crew.id)
-        found[crew.id] = crew if before is None else replace(before, count=before.count + crew.count)
+        before = found.get(crew.id, replace(crew, count=0))
+        count = before.count + crew.count
+        price = (before.count * before.price + crew.count * crew.price) / count if count else crew.price
+        found[crew.id] = replace(before, count=count, price=price)
     return tuple(found.values())
 
 

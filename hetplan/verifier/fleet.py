@@ -24,7 +24,6 @@ from hetplan.verifier.check import verify_plan
 from hetplan.verifier.claims_again import ClaimAgain, Word
 from hetplan.verifier.fleet_exact import exactly
 from hetplan.verifier.fleet_parts import (
-    IN_SLICES,
     Fleet,
     alone,
     loaded,
@@ -33,8 +32,8 @@ from hetplan.verifier.fleet_parts import (
     one_variant,
     same,
     uncommitted,
-    users_of,
 )
+from hetplan.verifier.fleet_shared import named_twice, shared_machines
 from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
@@ -74,6 +73,7 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool
     found += check_parts(fleet, exact=exact)
     if any(one.code == "unknown-reference" for one in found):
         return Report(tuple(dict.fromkeys(found)), ("inputs", "references", "parts"))
+    found += shared_machines(fleet)
     found += _demand(fleet)
     found += _machines(fleet)
     found += _money(fleet)
@@ -149,10 +149,8 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
         for name in (*(period.parts or ()), *(one for names in (period.failures or {}).values() for one in names)):
             if name not in fleet.parts:
                 yield Violation("unknown-reference", at, f"there is no part {name}")
-        known = (fleet.parts[name] for name in period.parts or () if name in fleet.parts)
-        named = Counter(one for part in known for one in {worker.id for worker in part.workers})
-        for one in (one for one, times in named.items() if times > 1):
-            yield Violation("duplicate-id", at, f"two parts have a worker {one}: what starts, and what stops?")
+        for names in (period.parts or (), *(period.failures or {}).values()):
+            yield from named_twice(fleet, names, at)
     for name, part in fleet.parts.items():
         if part.question not in CHECKS:
             yield Violation("unknown-reference", f"parts.{name}", f"no part may be of the question {part.question}")
@@ -179,8 +177,6 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
     for name, part in fleet.parts.items():
         again = import_module(CHECKS[part.question]).check
         files = alone(bare, part)
-        if part.question in IN_SLICES and len(part.rate_qps) > 1:
-            found += (Violation(one.code, f"parts.{name}.{one.at}", one.text) for one in _unlike(fleet, part))
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
@@ -191,22 +187,6 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
             if one.code not in _NOT_OF_PARTS
         ]
     return found
-
-
-def _unlike(fleet: Fleet, part: Part) -> Iterator[Violation]:
-    """Pools, or text, share hardware where parts of it say exactly what fits: bounds are of such plans."""
-    from hetplan.verifier.fleet_bounds import slices_of
-
-    try:
-        slices = slices_of(fleet)
-    except NoProof:  # an application of which nothing is known shares with nobody
-        slices = {}
-    for worker in part.workers:
-        apps = {load.app or "" for load in worker.loads}
-        by_parts = all(worker.hardware in slices.get(app, {}) for app in apps)
-        if len(apps) > 1 and not by_parts:
-            text = f"{', '.join(sorted(apps))} share it, and of {worker.hardware} parts do not say what fits"
-            yield Violation(f"{part.question}-worker", f"workers.{worker.id}", text)
 
 
 def _of_pool(inputs: Inputs, part: Part) -> Iterator[Violation]:
@@ -254,8 +234,8 @@ def _machines(fleet: Fleet) -> Iterator[Violation]:
     for period in fleet.plan.periods:
         at, had = f"periods.{period.id}", fleet.totals[period.id]
         used: Counter[str] = Counter()
-        for counts in fleet.used(period.parts or ()).values():
-            used.update(counts)
+        for worker, _ in fleet.machines(period.parts or ()):
+            used[worker.offer or ""] += worker.count + worker.standby
         for offer in used.keys() | had.keys():
             if used[offer] > had[offer] + SLIP:
                 yield Violation("machines", at, f"{used[offer]} of {offer} run, and {had[offer]:g} are paid for")
@@ -387,7 +367,8 @@ def _moves(fleet: Fleet) -> int:
     runs: Counter[tuple[str, str]] = Counter()
     for _, (apps, offer), count in _running_of(fleet):
         runs[", ".join(apps), offer] += count
-    used = fleet.used(fleet.plan.periods[0].parts or ())
+    names = fleet.plan.periods[0].parts or ()
+    used = fleet.used(names, fleet.together(names))
     return sum(max(n - runs[app, offer], 0) for app, offers in used.items() for offer, n in offers.items())
 
 
@@ -468,7 +449,8 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
     keep, situations = fleet.inputs.slo.limits.survive.keep, lost_in(fleet)
     profile = fleet.inputs.profile
     for number, period in enumerate(fleet.plan.periods):
-        before = fleet.used(period.parts or ())
+        groups = fleet.together(period.parts or ())
+        before = fleet.used(period.parts or (), groups)
         for name, lost in situations.items():
             at = f"periods.{period.id}.failures.{name}"
             parts = (period.failures or {}).get(name)
@@ -483,7 +465,7 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
                     f"{many} of {offer} hold {', '.join(whose)}, which none did before: instances stay where they are"
                 )
                 yield Violation("survive", at, text)
-            for app, counts in fleet.used(parts).items():
+            for app, counts in fleet.used(parts, groups).items():
                 had = before.get(app, Counter())
                 for offer, count in counts.items():
                     left = 0 if isinstance(lost, set) and offer in lost else had[offer]
@@ -501,7 +483,7 @@ def _whichever(fleet: Fleet) -> Iterator[Violation]:
     """Of unlike machines that are shared any may be lost: those that hold most of an application, too."""
     from hetplan.verifier.fleet_bounds import worst_left
 
-    with suppress(NoProof):  # of what is not known how it shares, `_unlike` says so
+    with suppress(NoProof):  # of what is not known how it shares, `shared_machines` says so
         for period, name, app, carried, wanted in worst_left(fleet):
             text = f"without the machines that it has most of, {app} carries {carried:.6g} qps, and {wanted:g} are kept"
             yield Violation("survive", f"periods.{period.id}.failures.{name}", text)
@@ -560,10 +542,9 @@ def _changes(fleet: Fleet) -> Iterator[Violation]:
 def _first_changes(fleet: Fleet) -> Iterator[Violation]:
     """The plan's actions lead from what runs to the first period: those who use machines together get theirs."""
     owner, wanted = dict[str, Owned](), Counter[Owned]()
-    for part in (fleet.parts[name] for name in fleet.plan.periods[0].parts or ()):
-        for worker in part.workers:
-            owner[worker.id] = tuple(sorted(users_of(part, worker))), worker.offer or ""
-            wanted[owner[worker.id]] += worker.count + worker.standby
+    for worker, held in fleet.machines(fleet.plan.periods[0].parts or ()):
+        owner[worker.id] = tuple(sorted(fleet.users(held))), worker.offer or ""
+        wanted[owner[worker.id]] += worker.count + worker.standby
     had, ends = _running_of(fleet), Counter[Owned]()
     for _, key, count in had:
         ends[key] += count

@@ -6,7 +6,7 @@ pi >= 0 of a machine in a period, and any prices of the limits, a fleet costs no
     sum over applications and periods of the cheapest machines at these prices that carry the rate, after every failure
     + the least of  sum_o cost R_o + sum_op cost N_op - sum_op pi_op (R_o + N_op)  under the limits (`_Market`)
 
-Pools, or text, that share machines are bounded by slices of them: a slice is what one instance takes where a machine
+Pools and text that share machines are bounded by slices of them: a slice is what one instance takes where a machine
 holds P of any of them, and no P + 1, and costs pi / P. Costs of starting only add to it. What machines carry is bounded
 by rows ``sum of w_h m_h >= rate`` (`_cuts`): of pools and of machines that make text from linear programs, whose prices
 w are proved for all machines at once; of variants from what an instance serves. The cheapest whole machines are then
@@ -42,7 +42,7 @@ from hetplan.verifier.rows import EPS, NoProof, NotRebuilt, Rows
 from hetplan.verifier.slices import parts_of_one
 from hetplan.verifier.variants_bounds import most_of_a_machine
 
-__all__ = ["PRICES", "proved", "slices_of", "worst_left"]
+__all__ = ["PRICES", "instances_of", "proved", "slices_of", "worst_left"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -274,29 +274,27 @@ def _alone_in(part: Part, app: str) -> Part:
 def slices_of(fleet: Fleet) -> dict[str, dict[str, int]]:
     """Of each pool, or text, that shares machines: how many of its instances are a machine of some hardware.
 
-    A hardware is shared by applications of one question: of that of which some do, where there are two.
+    A hardware is shared by all of them, where places say what fits of all; else by those of one question: of that of
+    which some do, where there are two.
     """
-    seen: dict[str, dict[str, _Instance]] = {}
-    asked: dict[str, str] = {}
-    for name, part in fleet.parts.items():
-        for app in part.rate_qps if part.question in IN_SLICES and len(part.rate_qps) > 1 else ():
-            if app not in seen:
-                seen[app], asked[app] = _instances(fleet, name, app), part.question
+    parts = fleet.sharers
+    seen = {app: instances_of(fleet, name, app) for app, name in parts.items()}
     found: dict[str, dict[str, int]] = {app: {} for app in seen}
     for hardware, machine in fleet.inputs.profile.hardware.items():
+        there = {app: own[hardware] for app, own in seen.items() if hardware in own}
         ways: dict[str, dict[str, _Instance]] = {}
-        for question in IN_SLICES:
-            mine = {app: own[hardware] for app, own in seen.items() if asked[app] == question and hardware in own}
+        for question in ("", *IN_SLICES):
+            mine = {app: one for app, one in there.items() if question in ("", fleet.parts[parts[app]].question)}
             needs, rooms = [needs for needs, _ in mine.values()], [room for _, room in mine.values()]
             if len(mine) > 1 and parts_of_one(machine.provides, needs, rooms) > 1:
                 ways[question] = mine
-        for question in [one for one in ways if _is_shared(fleet, one, hardware)] or ways:
-            for app, (_, room) in ways[question].items():
-                found[app][hardware] = room
+        chosen = [""] if "" in ways else [one for one in ways if _is_shared(fleet, one, hardware)] or ways
+        for app, (_, room) in ((app, one) for question in chosen for app, one in ways[question].items()):
+            found[app][hardware] = room
     return found
 
 
-def _instances(fleet: Fleet, name: str, app: str) -> dict[str, _Instance]:
+def instances_of(fleet: Fleet, name: str, app: str) -> dict[str, _Instance]:
     """What an instance takes of a machine of each hardware, and how many it holds: where all of them take the same."""
     part = _alone_in(fleet.parts[name], app)
     files, free = alone(fleet.inputs, part), WishLimits(currency=fleet.inputs.slo.limits.currency, survive=Survive())
@@ -338,8 +336,7 @@ def worst_left(fleet: Fleet) -> Iterator[tuple[Period, str, str, float, float]]:
     Of each the period, the failure, the application, the most that is carried then, and what is to be kept.
     """
     single = {name: lost for name, lost in lost_in(fleet).items() if isinstance(lost, tuple)}
-    sharing = [one for one in fleet.parts.values() if one.question in IN_SLICES and len(one.rate_qps) > 1]
-    apps = {app for one in sharing for app in one.rate_qps} if single else set[str]()
+    apps = set(fleet.sharers) if single else set[str]()
     slices = slices_of(fleet) if apps else {}
     cuts = {app: known for app in sorted(apps) if (known := _cuts(fleet, app)) is not None}
     for number, period in enumerate(fleet.plan.periods):

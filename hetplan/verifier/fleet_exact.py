@@ -67,7 +67,7 @@ def _bill(fleet: Fleet) -> Iterator[Violation]:
     ):
         if not same(stated, found):
             yield Violation("bill", f"bill.{field}", f"{stated:.9g}, and its lines are {found:.9g}")
-    several = any(len(part.rate_qps) > 1 for part in fleet.parts.values())
+    several = any(len(part.rate_qps) > 1 for part in fleet.parts.values()) or bool(fleet.sharers)
     if bill.currency != fleet.inputs.slo.limits.currency or bill.shared != (SHARED_TOO if several else SHARED):
         yield Violation("bill", "bill", "its currency or what it says of sharing is not that of a fleet")
 

@@ -73,37 +73,71 @@ class Fleet:
             for name, app in self.inputs.slo.apps.items()
         }
 
-    def used(self, names: tuple[str, ...]) -> dict[str, Counter[str]]:
-        """Machines of each offer that these parts take, by application; by all of those that share them."""
-        found: dict[str, Counter[str]] = {}
+    def machines(self, names: Sequence[str]) -> list[tuple[Worker, list[tuple[str, Worker]]]]:
+        """Groups of machines of these parts, each once, with the parts that have loads there: whoever counts machines.
+
+        A worker that several parts name is one group of machines; whether they may is said in `fleet_shared`.
+        """
+        found: dict[str, list[tuple[str, Worker]]] = {}
         for name in names:
-            part = self.parts[name]
-            for worker in part.workers:
-                own = found.setdefault(", ".join(sorted(part.rate_qps)), Counter())
-                own[worker.offer or ""] += worker.count + worker.standby
+            for number, worker in enumerate(self.parts[name].workers):
+                before = found.setdefault(worker.id, [])
+                one = before if name not in dict(before) else found.setdefault(f"{worker.id} {name} {number}", [])
+                one.append((name, worker))
+        return [(held[0][1], held) for held in found.values()]
+
+    def users(self, held: Sequence[tuple[str, Worker]]) -> set[str]:
+        """The applications on such machines."""
+        return {app for name, worker in held for app in users_of(self.parts[name], worker)}
+
+    @cached_property
+    def sharers(self) -> dict[str, str]:
+        """Pools and text that share machines in slices, with a part of each: one of several, or with other parts'."""
+        runs = [names for one in self.plan.periods for names in (one.parts or (), *(one.failures or {}).values())]
+        groups = (held for names in runs for _, held in self.machines(names))
+        mixed = {name for held in groups if len(held) > 1 for name, _ in held}
+        found: dict[str, str] = {}
+        for name, part in self.parts.items():
+            if part.question in IN_SLICES and (len(part.rate_qps) > 1 or name in mixed):
+                found = {**dict.fromkeys(part.rate_qps, name), **found}
+        return found
+
+    def together(self, names: Sequence[str]) -> dict[str, str]:
+        """Of each application in these parts, who has machines with it: those of its part, and of parts on the same."""
+        groups = [{*self.parts[name].rate_qps} for name in names]
+        for _, held in self.machines(names):
+            users = {app for name, _ in held for app in self.parts[name].rate_qps}
+            joined = [group for group in groups if group & users]
+            groups = [*(group for group in groups if not group & users), {*users}.union(*joined)]
+        return {app: ", ".join(sorted(group)) for group in groups for app in group}
+
+    def used(self, names: Sequence[str], whose: Mapping[str, str]) -> dict[str, Counter[str]]:
+        """Machines of each offer that these parts take, by `whose` they are (`together`)."""
+        found: dict[str, Counter[str]] = {}
+        for worker, held in self.machines(names):
+            app = next(iter(self.parts[held[0][0]].rate_qps), "")
+            own = found.setdefault(whose.get(app, app), Counter())
+            own[worker.offer or ""] += worker.count + worker.standby
         return found
 
     def shares(self, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
         """The same by application alone: a machine that several of them use is as much of it to each."""
         found: dict[str, dict[str, float]] = {}
-        for name in names:
-            part = self.parts[name]
-            for worker in part.workers:
-                offer, users = worker.offer or "", users_of(part, worker)
-                for app in users:
-                    own = found.setdefault(app, {})
-                    own[offer] = own.get(offer, 0.0) + (worker.count + worker.standby) / len(users)
+        for worker, held in self.machines(names):
+            offer, users = worker.offer or "", self.users(held)
+            for app in users:
+                own = found.setdefault(app, {})
+                own[offer] = own.get(offer, 0.0) + (worker.count + worker.standby) / len(users)
         return found
 
     def contents(self, names: Sequence[str]) -> Counter[tuple[str, tuple[str, ...]]]:
         """Machines of those who share some in slices: of which offer, and whose instances are on one."""
         found = Counter[tuple[str, tuple[str, ...]]]()
-        sharing = {app for part in self.parts.values() if len(part.rate_qps) > 1 for app in part.rate_qps}
-        for part in (self.parts[name] for name in names):
-            if part.question in IN_SLICES and sharing & part.rate_qps.keys():
-                for worker in part.workers:
-                    whose = sorted(load.app or "" for load in worker.loads for _ in range(load.instances))
-                    found[worker.offer or "", tuple(whose)] += worker.count
+        for worker, held in self.machines(names):
+            if any(self.sharers.keys() & self.parts[name].rate_qps.keys() for name, _ in held):
+                loads = (load for _, one in held for load in one.loads)
+                whose = sorted(load.app or "" for load in loads for _ in range(load.instances))
+                found[worker.offer or "", tuple(whose)] += worker.count
         return found
 
     def price(self, offer: str) -> float:

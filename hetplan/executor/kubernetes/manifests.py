@@ -248,19 +248,18 @@ class Manifests:
             asked["cpu"] = f"{round(1000 * cpu_cores)}m"
         if chosen.mem_gib:
             asked["memory"] = f"{round(1024 * chosen.mem_gib)}Mi"
-        # Where nobody says, an engine that makes text has the GPUs that its degrees of parallelism take.
-        gpu_units = (sum(slices) if slices else chosen.gpu or sum(_takes(unit))) * settings.gpu_slices
+        gpu_units = (sum(slices) if slices else chosen.gpu or _needed(unit)) * settings.gpu_slices
         if gpu_units:
             # A pod without any sees no GPU at all.
             asked[settings.gpu_resource] = str(ceil(gpu_units - 1e-9))
         return asked
 
     def _devices(self, group: Group) -> dict[str, str]:
-        """The GPUs of a pod by number, where it has several engines: each gets its own."""
+        """The GPUs of a pod by number, where it has several engines, or others beside one: each gets its own."""
         takes, held = _takes(group.unit), self.settings.pod(group.unit.hardware).gpu
-        if len(takes) < 2 or self.settings.gpu_slices > 1:
+        if len(takes) < 1 + _is_alone(group.unit) or self.settings.gpu_slices > 1:
             return {}
-        return {"CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(ceil(held or sum(takes))))}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(ceil(held or _needed(group.unit))))}
 
     def unenforced(self, group: Group) -> list[str]:
         """Shares of the group that this cluster does not enforce, each with its reason."""
@@ -404,6 +403,19 @@ def _amounts(pod: WorkerPod) -> Json:
 def _takes(unit: Unit) -> list[int]:
     """The GPUs of each engine of a unit that makes text."""
     return [load.model["gpus"] for load in unit.loads for _ in range(load.instances) if load.model.get("gpus")]
+
+
+def _is_alone(unit: Unit) -> bool:
+    """Whether a unit has engines that make text, or others, and not both."""
+    return len({bool(load.model.get("gpus")) for load in unit.loads}) < 2
+
+
+def _needed(unit: Unit) -> int:
+    """The GPUs that a unit needs where hosts.toml does not say: what the degrees of its engines take.
+
+    What others take beside engines no rule says: then it has all of its hardware's.
+    """
+    return sum(_takes(unit)) if _is_alone(unit) else max(unit.gpus or 0, sum(_takes(unit)))
 
 
 def _env(values: Mapping[str, str]) -> list[Json]:

@@ -16,7 +16,7 @@ from hetplan.executor.serving.openai_words import Asked, as_error
 from hetplan.executor.serving.query_body import Query
 from hetplan.executor.serving.relay import Relay
 
-__all__ = ["OpenaiModel"]
+__all__ = ["OpenaiModel", "apart_from_engines"]
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LOOK_S, _AGAIN_S = 0.2, 1.0
@@ -91,13 +91,31 @@ class OpenaiModel:
 def gpus_of(visible: str | None, takes: Sequence[int], number: int) -> str | None:
     """The GPUs that a worker sees for one of its loads, where each takes so many; all, where these are too few.
 
+    Loads that are no engines (0) have those before the GPUs of the engines: most programs begin with the first.
+
     >>> gpus_of("0,1,2,3,4,5", [2, 4], 1), gpus_of("0,1", [2, 4], 1), gpus_of(None, [2, 4], 1)
     ('2,3,4,5', '0,1', None)
+    >>> [gpus_of("0,1,2,3", [1, 0, 2], number) for number in range(3)]
+    ['1', '0', '2,3']
     """
     listed = visible.split(",") if visible else []
     if len(takes) < 2 or sum(takes) > len(listed):
         return visible
-    return ",".join(listed[sum(takes[:number]) : sum(takes[: number + 1])])
+    left = len(listed) - sum(takes) if 0 in takes else 0
+    if not takes[number]:
+        return ",".join(listed[:left]) or visible
+    return ",".join(listed[left + sum(takes[:number]) :][: takes[number]])
+
+
+def apart_from_engines(made: Mapping[str, Any], takes: Sequence[int], number: int) -> dict[str, Any]:
+    """The model of a load beside engines: a program of its own sees their GPUs only where its rule says so.
+
+    >>> apart_from_engines({"environment": {"A": "b"}}, [0, 1], 0)["environment"].get("A")
+    'b'
+    """
+    seen = gpus_of(os.environ.get(_VISIBLE), takes, number)
+    others = {_VISIBLE: seen} if seen is not None else {}
+    return {**made, "environment": {**others, **made["environment"]}}
 
 
 def gpus_apart(visible: str | None, instances: int) -> list[str | None]:

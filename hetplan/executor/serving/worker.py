@@ -384,6 +384,10 @@ def model_of(
         from hetplan.executor.serving.api_model import ApiModel
 
         return ApiModel(made, loop=loop)
+    if any(beside):
+        from hetplan.executor.serving.openai_model import apart_from_engines
+
+        made = apart_from_engines(made, beside, number)
     if made["kind"] == "http":
         from hetplan.executor.serving.http_model import HttpModel
 

@@ -27,7 +27,7 @@ With a state that has s_o machines, r_ao of them of a, the first period follows 
 `repeats` times that it comes, once ``sum_o c_o start_o (R_o + N_o0 - s_o)+`` is paid, and ``sum (x_ao0 - r_ao)+`` is at
 most `limits.moves`.
 
-A machine serves one application, and keeps it when others fail. Pools, or text, may share machines: x_aop then
+A machine serves one application, and keeps it when others fail. Pools and text may share machines: x_aop then
 counts slices, of which a machine is `Wish.each` (`slices`). Applications of `variants`, or of pipelines, may share some
 afterwards (`together`).
 

@@ -14,6 +14,7 @@ from hetplan.problems.fleet.ways import Found, searched
 from hetplan.problems.fleet.whole import cost_of, starts_of
 from hetplan.problems.fleet.wish import MONTH_HOURS, Wish
 from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, Bill, BillLine, Lever
+from hetplan.profiles.plan_periods import machines_with_users
 
 __all__ = ["billed", "levers_of", "of_sharing"]
 
@@ -75,8 +76,15 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
         starts_per_hour=sum(line.starts_per_hour for line in lines) * weight,
         lines=lines,
         levers=levers,
-        shared=SHARED_TOO if any(len(part.rate_qps) > 1 for part in found.parts.values()) else SHARED,
+        shared=SHARED_TOO if _is_shared(found) else SHARED,
     )
+
+
+def _is_shared(found: Found) -> bool:
+    """Whether several applications have a part together, or machines."""
+    several = any(len(part.rate_qps) > 1 for part in found.parts.values())
+    each = ([one.part for one in together] for together in found.together.values())
+    return several or any(len(whose) > 1 for parts in each for _, whose in machines_with_users(parts))
 
 
 def levers_of(found: Found, parts: Mapping[str, Part], ask: Ask) -> tuple[Lever, ...]:

@@ -8,11 +8,12 @@ is held against service times alone, and a path may use all of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.search import is_over
 from hetplan.problems.fleet.ways import SAYS_SIZE, Found, searched
@@ -21,6 +22,7 @@ from hetplan.problems.parts import Table
 
 __all__ = ["bounded", "sized_by_formula"]
 
+Answered = tuple[Found, Mapping[str, Part]]
 BARE: Mapping[str, Mapping[str, Any]] = {
     "variants": {"size": "planned"},
     "pipeline": {"size": "planned", "slo_divisor": 1.0},
@@ -35,16 +37,21 @@ def sized_by_formula(wish: Wish) -> tuple[str, ...]:
     return tuple(app.name for app in wish.apps if app.question in BARE and app.name not in said)
 
 
-def bounded(found: Found, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found:
-    """The fleet with a bound of all fleets: that of `wish`, in which nobody was given room yet."""
+def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
+    """The fleet with a bound of all fleets: that of `wish`, in which nobody was given room yet.
+
+    Without parts, or time, there is none: then the bound is one of fleets that have the room that a formula asks for.
+    """
     mine = sized_by_formula(wish)
-    bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
-    if not mine or is_over(ask):
-        return found
-    least = searched(wish, bare, ask, reckoned=False, settle=False, foresee=False)
-    if isinstance(least, Infeasible) or is_over(ask):
-        return found
-    return replace(found, bound=min(found.bound, least.bound), prices=least.prices, served=least.served, formula=())
+    found = replace(best[0], formula=mine)
+    if mine and parts and not is_over(ask):
+        bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
+        with suppress(Cancelled):
+            least = searched(wish, bare, ask, reckoned=False, settle=False, foresee=False)
+            if isinstance(least, Found) and not is_over(ask):
+                bound = min(found.bound, least.bound)
+                found = replace(found, bound=bound, prices=least.prices, served=least.served, formula=())
+    return found, best[1]
 
 
 def _bare(part: Part) -> Part:

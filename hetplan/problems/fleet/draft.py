@@ -20,7 +20,7 @@ from hetplan.profiles.plan import Action, Notice, Period, Promise, Valid
 from hetplan.profiles.plan_file import PERIODS
 from hetplan.profiles.plan_parts import Commitment, Lever
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.profiles.plan_periods import users_of
+from hetplan.profiles.plan_periods import machines_with_users
 
 __all__ = ["drafted"]
 
@@ -187,17 +187,16 @@ def _first_actions(found: Found) -> Iterator[Action]:
     """From what runs to the first period: machines that the same applications have of an offer already go on."""
     wish, started, number = found.wish, list[int](), 0
     left = dict(wish.running)
-    for name, part in ((app.name, found.parts.get((app.name, 0))) for app in wish.apps):
-        if part is None or name != next(iter(part.rate_qps)):  # one that is shared comes once
-            continue
-        for worker in part.workers:
-            key = (users_of(part, worker), worker.offer or "")
-            kept = min(left.get(key, 0), worker.count)
-            left[key] = left.get(key, 0) - kept
-            if worker.count > kept:
-                number += 1
-                started.append(number)
-                yield Action(id=number, do="start", worker=worker.id, count=worker.count - kept)
+    first = [(app.name, found.parts.get((app.name, 0))) for app in wish.apps]
+    parts = [part for name, part in first if part is not None and name == next(iter(part.rate_qps))]
+    for worker, users in machines_with_users(parts):
+        key = (users, worker.offer or "")
+        kept = min(left.get(key, 0), worker.count)
+        left[key] = left.get(key, 0) - kept
+        if worker.count > kept:
+            number += 1
+            started.append(number)
+            yield Action(id=number, do="start", worker=worker.id, count=worker.count - kept)
     for worker, key in owners(wish.inputs):
         fewer = min(left.get(key, 0), worker.count)
         left[key] = left.get(key, 0) - fewer

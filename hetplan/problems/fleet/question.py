@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.errors import Cancelled
@@ -58,7 +58,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.ahead import held_ahead
         from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bill import levers_of, of_sharing
-        from hetplan.problems.fleet.bounded import bounded, sized_by_formula
+        from hetplan.problems.fleet.bounded import bounded
         from hetplan.problems.fleet.draft import drafted
         from hetplan.problems.fleet.going_on import with_slow_pipelines
         from hetplan.problems.fleet.look import ended, looked
@@ -105,9 +105,7 @@ class FleetQuestion:
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
             with suppress(Cancelled):
                 best = or_apart(best, self.wish, whole, ask)
-        best = replace(best[0], formula=sized_by_formula(self.wish)), best[1]
-        with suppress(Cancelled):
-            best = best if between or hurried else (bounded(best[0], asked, parts, ask), best[1])
+        best = bounded(best, asked, {} if between or hurried else parts, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         levers: tuple[Lever, ...] = ()
         with suppress(Cancelled):

@@ -7,9 +7,11 @@ searched for in slices, of which a machine is k_ah:
 
     R_o + N_op >= sum over applications x_aop / k_ah + what others take        x_aop whole: slices
 
-Pools share with pools, and text with text, as a part of a plan is of one question; a hardware is shared by one of the
-two. Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. An
-application keeps its slices after a failure. A single machine that is lost counts as full of each application's: k_ah.
+Pools and text share a hardware where places say what fits of all of them; else those of one of the two questions do.
+Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. A part
+of a plan is of one question: a machine of both is a worker of the same name in a part of each, with the loads of its
+own applications. An application keeps its slices after a failure. A single machine that is lost counts as full of each
+application's: k_ah.
 """
 
 from __future__ import annotations
@@ -56,9 +58,11 @@ def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish
     """The wish with the applications that may share machines counted in slices; as it is where none may."""
     if not wish.options.share or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
         return wish, parts
-    groups = [_sharers(wish, parts, question) for question in SHARING]
+    own = [_sharers(wish, parts, question) for question in SHARING]
+    all_of_them = [part for group in own for part in group]
+    groups = [all_of_them, *own]
     places, slices = dict[str, int](), {app.name: dict[str, int]() for app in wish.apps}
-    for hardware in dict.fromkeys(name for group in groups for part in group for name in part.alone):
+    for hardware in dict.fromkeys(name for part in all_of_them for name in part.alone):
         ways = [[part for part in group if hardware in part.alone] for group in groups]
         most, on = max(((_places(wish, way, hardware), way) for way in ways), key=lambda one: (one[0] > 1, len(one[1])))
         if most > 1:
@@ -67,15 +71,14 @@ def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish
                 slices[part.app][hardware] = part.alone[hardware]
     if not places:
         return wish, parts
-    sliced = replace(wish, places=places, slices={name: own for name, own in slices.items() if own})
-    cones = {part.app: part for group in groups for part in group}
+    sliced = replace(wish, places=places, slices={name: counts for name, counts in slices.items() if counts})
+    cones = {part.app: part for part in all_of_them}
     return sliced, {**parts, **{name: _sliced(sliced, cones[name], tools) for name in sliced.slices}}
 
 
 def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
     """The fleet with the slices of each period on machines, free places filled."""
-    each = {p: [_together(found, parts, p, question) for question in SHARING] for p in range(found.wish.periods)}
-    together = {p: shared for p, some in each.items() if (shared := tuple(one for one in some if one is not None))}
+    together = {p: shared for p in range(found.wish.periods) if (shared := _together(found, parts, p))}
     own = {(name, p): one.part for p, some in together.items() for one in some for name in one.part.rate_qps}
     return replace(found, parts={**found.parts, **own}, together=together)
 
@@ -140,13 +143,12 @@ def _of_slices(inputs: Inputs, shared: Iterable[str], needs: Mapping[str, Mappin
 # --- slices on machines -----------------------------------------------------------------------------------------------
 
 
-def _together(found: Found, parts: Mapping[str, Part], p: int, question: str) -> Together | None:
-    """What applications of a question that share run in a period, on which machines, and after each failure."""
+def _together(found: Found, parts: Mapping[str, Part], p: int) -> tuple[Together, ...]:
+    """What applications that share run in a period, on which machines, and after each failure: of each question."""
     wish = found.wish
-    mine = [app for app in wish.apps if app.question == question and app.name in wish.slices and app.rates[p] > 0]
-    rates = {app.name: wish.rate(app, p) for app in mine}
+    rates = {app.name: wish.rate(app, p) for app in wish.apps if app.name in wish.slices and app.rates[p] > 0}
     if not rates:
-        return None
+        return ()
     taken = {name: dict(zip(wish.place, found.fleet.choices[name, p].machines, strict=True)) for name in rates}
     machines = {
         offer: _machines(wish, offer, {name: own[offer] for name, own in taken.items()}) for offer in wish.place
@@ -154,34 +156,42 @@ def _together(found: Found, parts: Mapping[str, Part], p: int, question: str) ->
     filled = {offer: _filled(wish, offer, taken, count) for offer, count in machines.items()}
     bare = {offer: Counter({name: own[offer] for name, own in taken.items() if own[offer]}) for offer in wish.place}
     for asked, slices in _tries(parts, filled, bare):  # slices carry the rates, as was seen to
-        before = {name: found.parts[name, p].method for name in rates} if asked is parts else {}
+        before = [found.parts[name, p] for name in rates if asked[name] is parts[name]]
         if (after := _after(wish, asked, rates, slices, machines, before)) is not None:
-            return Together(tuple(machines.values()), after.pop(wish.situations[0].name), after)
+            now = after.pop(wish.situations[0].name)
+            left = {one: {name: some[one] for name, some in after.items() if one in some} for one in now}
+            return tuple(Together(part, left[question]) for question, part in now.items())
     raise SolverFailed("", f"applications that share machines do not settle in p{p}")
 
 
 def _tries(parts: Mapping[str, Part], filled: Offered, bare: Offered) -> Iterator[tuple[Mapping[str, Part], Offered]]:
-    """Ways to settle: first as was seen to, then by formulas alone, as one plan is made in one way for all."""
-    by_formula = {name: getattr(part, "otherwise", None) or part for name, part in parts.items()}
-    yield from ((asked, slices) for asked in (parts, by_formula) for slices in (filled, bare))
+    """Ways to settle: first as was seen to, then by formulas alone, as one plan of a question is made in one way."""
+    for questions in ((), *((one,) for one in SHARING), SHARING):
+        asked = {
+            name: (getattr(part, "otherwise", None) or part) if part.question in questions else part
+            for name, part in parts.items()
+        }
+        yield from ((asked, slices) for slices in (filled, bare))
 
 
 def _after(
     wish: Wish, parts: Mapping[str, Part], rates: Mapping[str, float], slices: Offered, machines: Mapping[str, int],
-    before: Mapping[str, Method],
-) -> dict[str, PlanPart] | None:  # fmt: skip
-    """What runs on these slices at first, and after each failure; None where some of it does not settle.
+    before: Sequence[PlanPart],
+) -> dict[str, dict[str, PlanPart]] | None:  # fmt: skip
+    """What runs on these slices at first, and after each failure: a part of each question.
 
-    Nor does it where one is made in another way than the others, or at first than `before`.
+    None where some of it does not settle, or one is made in another way than the others of its question, or at first
+    than `before`.
     """
-    found, held = dict[str, PlanPart](), _held(wish, slices, machines)
+    found, held = dict[str, dict[str, PlanPart]](), _held(wish, slices, machines)
     for one in (one for one in wish.situations if one.keep > 0):
         left = _left(wish, held, one)
         asked = {name: mine for name in rates if (mine := _of(left, name))}
         plans = {name: parts[name].settle(mine, rates[name] * one.keep).part for name, mine in asked.items()}
         settled = {name: plan for name, plan in plans.items() if plan is not None}
-        made = [plan.method for plan in settled.values()] + ([] if found else list(before.values()))
-        if len(settled) < len(plans) or any(method != made[0] for method in made):
+        how = dict[str, Method]()
+        made = [*settled.values(), *([] if found else before)]
+        if len(settled) < len(plans) or any(how.setdefault(one.question, one.method) != one.method for one in made):
             return None
         if settled:
             found[one.name] = _joined(wish, settled, left)
@@ -202,13 +212,21 @@ def _held(wish: Wish, slices: Offered, machines: Mapping[str, int]) -> Held:
 
 
 def _left(wish: Wish, held: Held, situation: Situation) -> Held:
-    """What is left of machines after a failure; of single ones the last are lost, of the first offers."""
-    found, lost = dict[str, list[tuple[Mapping[str, int], int]]](), situation.count
+    """What is left of machines after a failure; of single ones the last are lost, of the first offers.
+
+    So many are lost of those of each question; of both together, where a machine is of both.
+    """
+    question = {app.name: app.question for app in wish.apps}
+    each = [{question[name] for name in holds} for kinds in held.values() for holds, _ in kinds]
+    mixed = any(len(questions) > 1 for questions in each)
+    found = dict[str, list[tuple[Mapping[str, int], int]]]()
+    lost = dict.fromkeys(("", *question.values()), situation.count)
     for offer, kinds in held.items():
         left = list[tuple[Mapping[str, int], int]]()
         for holds, count in reversed(kinds if offer not in situation.gone else ()):
-            gone = min(lost, count) if wish.offers[wish.place[offer]].hardware == situation.hardware else 0
-            lost -= gone
+            whose = "" if mixed else question[next(iter(holds))]
+            gone = min(lost[whose], count) if wish.offers[wish.place[offer]].hardware == situation.hardware else 0
+            lost[whose] -= gone
             left += [(holds, count - gone)] if count > gone else []
         found[offer] = left[::-1]
     return found
@@ -251,8 +269,8 @@ def _of(held: Held, name: str) -> dict[str, int]:
     return {offer: count for offer, count in found.items() if count}
 
 
-def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
-    """One part of all these applications, their slices on machines."""
+def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> dict[str, PlanPart]:
+    """A part of each question of all these applications, their slices on machines."""
     workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
     taken = {name: _of(held, name) for name in own}
     apps = {app.name for app in wish.apps}
@@ -270,13 +288,26 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
             for name, many in holds.items():
                 before = to.setdefault(alone[name].loads[0].id, [])
                 before += [(next(seats).id, count / taken[name][offer]) for _ in range(many)]
-    cost = Promise(quantity="cost_per_hour", relation="=", value=_cost(wish, workers), model="no-queueing")
+    questions = dict.fromkeys(plan.question for plan in own.values())
+    each = {one: {name: plan for name, plan in own.items() if plan.question == one} for one in questions}
+    return {question: _part(wish, plans, workers, to) for question, plans in each.items()}
+
+
+def _part(
+    wish: Wish, own: Mapping[str, PlanPart], workers: Sequence[Worker], to: Mapping[str, Sequence[tuple[str, float]]]
+) -> PlanPart:
+    """The part of these applications, which are of one question: their loads on these machines.
+
+    It costs what all machines cost on which they are, whoever else is on them.
+    """
+    mine = [held for worker in workers if (held := _holding(worker, own)) is not None]
+    cost = Promise(quantity="cost_per_hour", relation="=", value=_cost(wish, mine), model="no-queueing")
     kept = tuple(one for plan in own.values() for one in plan.promises if one.app is not None)
     routing = {name: tuple(_route(one, to) for one in plan.routing[name]) for name, plan in own.items()}
     sections: dict[str, Any] = {
         "rate_qps": {name: rate for plan in own.values() for name, rate in plan.rate_qps.items()},
         "valid": Valid(rate_qps={name: span for plan in own.values() for name, span in plan.valid.rate_qps.items()}),
-        "workers": tuple(workers),
+        "workers": tuple(mine),
         "routing": routing,
         "dispatch": {name: _rule(rule, to) for plan in own.values() for name, rule in plan.dispatch.items()},
         "tables": {name: table for plan in own.values() for name, table in plan.tables.items()},
@@ -284,6 +315,15 @@ def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> PlanPart:
         "warnings": tuple(dict.fromkeys(one for plan in own.values() for one in plan.warnings)),
     }
     return next(iter(own.values())).model_copy(update=sections)
+
+
+def _holding(worker: Worker, own: Mapping[str, PlanPart]) -> Worker | None:
+    """A machine with the loads of these applications; None where it has none."""
+    loads = tuple(load for load in worker.loads if load.app in own)
+    if not loads or len(loads) == len(worker.loads):
+        return worker if loads else None
+    alone = next(one for one in own[loads[0].app or ""].workers if one.offer == worker.offer)
+    return worker.model_copy(update={"loads": loads, "queue": "per-load" if len(loads) > 1 else alone.queue})
 
 
 def _machine(
@@ -300,7 +340,7 @@ def _machine(
         name = short_name(f"{sha256(said.encode()).hexdigest()[:8]}-{offer}")
     seats = (load for app, many in holds.items() for load in alone[app].loads * many)
     loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in enumerate(seats, start=1))
-    first = next(iter(alone.values()))
+    first = alone[next(iter(holds))]
     queue = "per-load" if len(loads) > 1 else first.queue
     return first.model_copy(update={"id": name, "count": count, "queue": queue, "loads": loads})
 

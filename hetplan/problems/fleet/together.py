@@ -28,7 +28,7 @@ from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.profiles.plan_periods import users_of
+from hetplan.profiles.plan_periods import machines_with_users
 
 __all__ = ["used_in", "with_sharing"]
 
@@ -70,12 +70,11 @@ def used_in(found: Found, p: int) -> dict[str, list[float]]:
     """Machines of each offer that each application uses in a period; of a machine that is shared, equal parts."""
     wish = found.wish
     used = {app.name: [float(n) for n in found.fleet.choices[app.name, p].machines] for app in wish.apps}
-    for one in found.together.get(p, ()):
-        used |= {name: [0.0] * len(wish.offers) for name in one.part.rate_qps}
-        for worker in one.part.workers:
-            whose = users_of(one.part, worker)
-            for name in whose:
-                used[name][wish.place[worker.offer or ""]] += worker.count / len(whose)
+    shared = [one.part for one in found.together.get(p, ())]
+    used |= {name: [0.0] * len(wish.offers) for part in shared for name in part.rate_qps}
+    for worker, whose in machines_with_users(shared):
+        for name in whose:
+            used[name][wish.place[worker.offer or ""]] += worker.count / len(whose)
     return used
 
 
@@ -137,7 +136,7 @@ def _fewer(wish: Wish, part: Table, machines: Counts) -> Together | None:
             plans = _settled(wish, part, less)
             if plans is None:
                 break
-            best, machines = Together(less, plans[0], plans[1]), less
+            best, machines = Together(plans[0], plans[1]), less
     return best
 
 

@@ -19,7 +19,6 @@ from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
 from hetplan.problems.fleet.wish import Application, Wish
-from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -87,9 +86,11 @@ PASSES = 4
 
 @dataclass(frozen=True)
 class Together:
-    """What several applications run on machines that they share in a period: their plan, and those after failures."""
+    """What several applications run on machines that they share in a period: their plan, and those after failures.
 
-    machines: Counts
+    A worker that the parts of two of these name alike is on the same machines: they share these too.
+    """
+
     part: PlanPart
     after: Mapping[str, PlanPart]
 
@@ -114,7 +115,7 @@ class Found:
     served: Mapping[str, float] = field(default_factory=dict)
     """How much of the bound each application is, over the horizon."""
     together: Mapping[int, tuple[Together, ...]] = field(default_factory=dict)
-    """Machines that applications share, by period: of each question that may."""
+    """What applications run on machines that they share, by period: of each question that may."""
     may_share: tuple[str, ...] = ()
     """Applications that may: the bound, in which nobody shares, counts them as free."""
     formula: tuple[str, ...] = ()

@@ -15,9 +15,11 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes.exports import Scaling, export_folder
+from hetplan.executor.wanted import wanted
 from hetplan.profiles.plan import InputHashes, Plan, Valid
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
 from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_periods import machines_of
 from hetplan.profiles.plan_sections import Route
 from hetplan.profiles.workers import Load, Serve, Worker
 
@@ -173,6 +175,73 @@ def test_engines_of_two_applications_on_one_machine_are_a_pod_with_the_gpus_of_b
     assert sorted((one["app"], one["model"]["command"][-1], one["instances"]) for one in loads) == [
         ("chat", "4", 1), ("code", "2", 1), ("code", "2", 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("stated", [{}, {"gpu": 4}])
+def test_a_pool_and_text_on_one_machine_are_one_pod_with_the_gpus_of_both(tmp_path: Path, stated: Any) -> None:
+    """A worker of two parts: one Deployment, one load of each, and the engine has the last GPUs for itself."""
+    engine = {"pieces": [{"base_ms": 8.0, "token_ms": 0.05}], "kv_tokens": 100_000, "most_seqs": 64, "tensor": 1}
+    limit = [{"percentile": 95, "max_ms": 100}]
+    profile = {
+        "format": "hetplan/profile/1.3",
+        "hardware": {"t4": {"kind": "gpu", "provides": {"gpu": 2}}},
+        "offers": {"t4": {"hardware": "t4", "zone": "a", "price_per_hour": "1"}},
+        "tasks": {"chat": {}, "see": {}},
+        "engines": {"chat": engine},
+        "tables": {"t": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [20.0]}},
+        "variants": {
+            "chat": {"task": "chat", "runs": [{"hardware": "t4", "engine": "chat"}]},
+            "see": {"task": "see", "runs": [{"hardware": "t4", "latency": "t", "needs": {"gpu": 1}}]},
+        },
+    }  # fmt: skip
+    lengths = {"axes": ["input_tokens", "output_tokens"], "bins": [[200, 50]], "share": [1]}
+    sizes = {"axes": ["batch"], "bins": [[1]], "share": [1]}
+    slo = {
+        "format": "hetplan/slo/1.2",
+        "horizon": {"period_s": 43200, "periods": 2},
+        "apps": {
+            "chat": {"question": "llm", "runs": {"variants": ["chat"]}, "demand": {"series": [1, 2], "mix": lengths},
+                     "latency": [{"of": "ttft", "percentile": 95, "max_ms": 1500}]},
+            "see": {"question": "pool", "runs": {"variants": ["see"]}, "demand": {"series": [9, 90], "mix": sizes},
+                    "latency": limit},
+        },
+    }  # fmt: skip
+    plan = hp.solve(profile, slo, question="fleet", options={"size": "planned"}).require()
+    assert [len(period.parts or ()) for period in plan.periods] == [2, 2]
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    words = ["vllm", "serve", "org/{variant}", "--port", "{port}"]
+    data = hosts().model_dump(mode="json", exclude={"models", "watch"})
+    data["targets"]["cluster"]["settings"]["hardware"] = {"t4": stated} if stated else {}
+    where = read_hosts({
+        **data, "profiles": [str(tmp_path / "profile.json")],
+        "models": [{"kind": "openai", "variant": "chat", "command": words, "ready": "/health"},
+                   {"kind": "command", "variant": "see", "command": ["see"]}],
+    })  # fmt: skip
+    asked = [wanted(plan, where, period=one.id) for one in plan.periods]
+    for one in asked:
+        assert len({(unit.worker, unit.index) for unit in one.units.values()}) == len(one.units)
+        assert len(one.units) == machines_of(plan, one.workers[0].period)["t4"]
+    folder = export_folder(plan, where, version="1.32", scaling="none")
+    found = [json.loads(one) for one in folder.files["objects.yaml"].split("---\n")[1:]]
+    names = [(one["kind"], one["metadata"]["name"]) for one in found]
+    assert len(set(names)) == len(names)
+    mixed = {
+        one["metadata"]["name"]: json.loads(text)["unit"]
+        for one in found
+        if one["kind"] == "ConfigMap"
+        for text in one["data"].values()
+        if "vllm" in text and "unit" in json.loads(text)
+    }
+    (loads,) = {tuple(sorted(load["app"] for load in unit["loads"])) for unit in mixed.values()}
+    assert loads == ("chat", "see")
+    (pod,) = [
+        one["spec"]["template"]["spec"]["containers"][0]
+        for one in found
+        if one["kind"] == "Deployment" and "chat1" in one["metadata"]["name"]
+    ]
+    count = stated.get("gpu", 2)
+    assert pod["resources"]["limits"]["nvidia.com/gpu"] == str(count)
+    assert {"name": "CUDA_VISIBLE_DEVICES", "value": ",".join(map(str, range(count)))} in pod["env"]
 
 
 FOLDER = Path(os.environ.get("HETPLAN_KUBERNETES", "/nowhere"))
