@@ -70,7 +70,10 @@ def _shape(wish: Wish) -> object:
 
 
 def ended(before: MutableMapping[object, Known], found: Found) -> None:
-    """Keep where a search ended."""
+    """Keep where a search ended, of a fleet that needs no room to wait: prices with room are further from those without.
+
+    Nor is it one of a look, whose prices only ever get lower.
+    """
     each = found.search
     if each is None or each.best is None:
         return

@@ -97,7 +97,6 @@ class FleetQuestion:
         if isinstance(best, Infeasible):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
         if not (best[0].wish.leaves_room or glances):
-            # Prices of what has room to wait are further from those without; those of a look only ever get lower.
             ended(before, best[0])
         if recalled is not None and best[0].search is not None:
             recalled.keep(best[0].search.menus)
@@ -112,6 +111,5 @@ class FleetQuestion:
             levers = levers_of(best[0], whole or best[1], ask) if wanted else ()
         joined = on_machines(*best)
         joined = held_ahead(joined if hurried else with_sharing(joined, best[1]), best[1])
-        if len(self.wish.situations) > 1:
-            joined = with_slow_pipelines(joined, best[1])
+        joined = with_slow_pipelines(joined, best[1]) if len(self.wish.situations) > 1 else joined
         return drafted(joined, of_sharing(levers, joined), best[1])
