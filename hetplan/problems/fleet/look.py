@@ -70,7 +70,7 @@ def _shape(wish: Wish) -> object:
 
 
 def ended(before: MutableMapping[object, Known], found: Found) -> None:
-    """Keep where a search ended, of a fleet that needs no room to wait: prices with room are further from those without.
+    """Keep where a search ended, of a fleet without room to wait: prices with room are further from those without.
 
     Nor is it one of a look, whose prices only ever get lower.
     """
