@@ -69,7 +69,7 @@ class Descent:
                 refused = self.search.menus.refused
                 cheap = np.argsort(machines @ np.minimum(self.prices[p], self.cost), kind="stable")[:KEPT]
                 if refused:
-                    cheap = [n for n in cheap if (*key, self.counted(app.name, machines[n])) not in refused]
+                    cheap = cheap[[(*key, self.counted(app.name, machines[n])) not in refused for n in cheap]]
                 self.menus[p].append(machines[cheap])
 
     def counted(self, name: str, machines: Floats) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from hetplan.problems.fleet.wish import read_wish
 from hetplan.problems.parts import Cone, Looks
 from hetplan.problems.pool import kept as pool_kept
 from hetplan.problems.pool.part import OPEN, cone
-from hetplan.problems.simulated import Played
+from hetplan.problems.simulated import CONFIRMED, SEARCHED, Played
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.simulate import simulate
 from hetplan.solvers.capacities import at_capacities
@@ -125,8 +125,8 @@ def test_where_one_pool_alone_may_be_it_is_confirmed_at_once(monkeypatch: pytest
     case.slo["limits"]["only_listed"] = True
     only = hp.solve(case.profile, case.slo).require()
     assert {(one.offer, one.count) for one in only.workers} == {(one.offer, one.count) for one in free.workers}
-    assert how[asked:][:2] == [pool_kept.FIRST, pool_kept.CONFIRMED]
-    assert pool_kept.SEARCHED not in how[asked:]
+    assert how[asked:][:2] == [pool_kept.FIRST, CONFIRMED]
+    assert SEARCHED not in how[asked:]
 
 
 def test_who_is_not_sure_to_help_does_not_where_a_look_was_refuted() -> None:
