@@ -68,8 +68,9 @@ class Descent:
                 machines = known[key]
                 refused = self.search.menus.refused
                 cheap = np.argsort(machines @ np.minimum(self.prices[p], self.cost), kind="stable")[:KEPT]
-                kept = [n for n in cheap if (*key, self.counted(app.name, machines[n])) not in refused]
-                self.menus[p].append(machines[kept])
+                if refused:
+                    cheap = cheap[[(*key, self.counted(app.name, machines[n])) not in refused for n in cheap]]
+                self.menus[p].append(machines[cheap])
 
     def counted(self, name: str, machines: Floats) -> tuple[int, ...]:
         """Machines as an application counts them: those who share, in slices."""
@@ -108,22 +109,40 @@ class Descent:
             changed = False
             for one, other in combinations(range(len(menus)), 2):
                 room = total - taken[one] - taken[other] - committed
+                alone, beside = self.rent(menus[one] + room), self.rent(menus[other] + room)
                 # Who rents as much without the other is in no better pair.
-                first, second = (menu[self.rent(menu + room) < now - SLACK] for menu in (menus[one], menus[other]))
-                self.paired += 1 + len(first) * len(second) // KEPT
-                rent = np.zeros((len(first), len(second)))
-                for offer in np.flatnonzero(self.cost) if rent.size else ():
-                    left, right = first[:, offer] + room[offer], second[:, offer]
-                    if left.max() + right.max() > 0:
-                        more = np.add.outer(left, right)
-                        np.maximum(more, 0.0, out=more)
-                        rent += np.multiply(self.cost[offer], whole_up(more) if self.shared else more, out=more)
-                if rent.size and rent.min() < now - SLACK:
-                    here, there = divmod(int(rent.argmin()), len(second))
-                    now, changed = float(rent[here, there]), True
-                    total = total - taken[one] - taken[other] + first[here] + second[there]
-                    taken[one], taken[other] = first[here], second[there]
+                few, some = np.flatnonzero(alone < now - SLACK), np.flatnonzero(beside < now - SLACK)
+                self.paired += 1 + len(few) * len(some) // KEPT
+                here, there = np.nonzero(self._least(menus[one][few], menus[other][some], room) < now)
+                if not len(here):
+                    continue
+                first, second = menus[one][few[here]], menus[other][some[there]]
+                rent = self.rent(first + second + room)
+                if rent.min() < now - SLACK:
+                    best = self._first_of(first + second + room, rent)
+                    now, changed = float(rent[best]), True
+                    total = total - taken[one] - taken[other] + first[best] + second[best]
+                    taken[one], taken[other] = first[best], second[best]
         return now, taken
+
+    def _first_of(self, more: Floats, rent: Floats) -> int:
+        """The first of the cheapest: of those that rent as much, added up in one order, whatever sums many at once."""
+        near = np.flatnonzero(rent <= rent.min() + SLACK)
+        total = np.zeros(len(near))
+        for offer in np.flatnonzero(self.cost):
+            beyond = np.maximum(more[near, offer], 0.0)
+            total += self.cost[offer] * (whole_up(beyond) if self.shared else beyond)
+        return int(near[int(total.argmin())])
+
+    def _least(self, first: Floats, second: Floats, room: Floats) -> Floats:
+        """What pairs of these choices rent at least: what each does without the other, less what both have in common.
+
+        It is true since the more machines there are, the more one more of them costs. Parts of machines, which are
+        rented whole, cost no less than so much.
+        """
+        none = np.zeros_like(room)
+        alone, beside, nobody = (np.maximum(one + room, 0.0) @ self.cost for one in (first, second, none))
+        return np.asarray(np.add.outer(alone, beside - nobody), dtype=float)
 
     def at(self, committed: Floats, before: list[Floats], *, pairs: bool = False) -> tuple[float, list[Floats]]:
         """What a fleet costs at these committed machines, and what each application takes in each period."""

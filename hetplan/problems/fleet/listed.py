@@ -36,6 +36,8 @@ from hetplan.problems.fleet.zoned import Zoned, zoned
 from hetplan.problems.fleet.zones import Counts, Floats, Places
 from hetplan.problems.parts import Cone
 
+Rooms = tuple[tuple[str, float], ...]
+
 __all__ = ["Box", "Listed", "Lists", "mosts"]
 
 LONGEST = 200_000
@@ -211,7 +213,7 @@ class Lists:
     wish: Wish
     part: Cone
     hardware: Sequence[str]
-    known: dict[float, tuple[int, Listed | None]] = field(default_factory=dict)
+    known: dict[tuple[float, Rooms], tuple[int, Listed | None]] = field(default_factory=dict)
     box: Box | None = None
 
     def __post_init__(self) -> None:
@@ -221,13 +223,17 @@ class Lists:
 
     def at(self, rate: float) -> Listed | None:
         """The lists for a rate, by the rows known of the part."""
-        count = len(self.part.weights())
-        if rate not in self.known or self.known[rate][0] < count:
-            self.known.pop(rate, None)
-            self.known[rate] = count, self._made(rate)
+        count, key = len(self.part.weights()), (rate, self._rooms(rate))
+        if key not in self.known or self.known[key][0] < count:
+            self.known.pop(key, None)
+            self.known[key] = count, self._made(rate)
             if len(self.known) > MOST_KEPT:
                 del self.known[next(iter(self.known))]
-        return self.known[rate][1]
+        return self.known[key][1]
+
+    def _rooms(self, rate: float) -> Rooms:
+        """How many machines are worth one of the program."""
+        return tuple(sorted(self.wish.rooms.get((self.part.app, rate), {}).items()))
 
     def program(self, rate: float, prices: Floats, stock: Sequence[int]) -> Zoned | None:
         """The program to ask where a list is too long; None where zones are not alike."""
@@ -241,9 +247,14 @@ class Lists:
         return zoned(self.places, rows, rate, prices, stock)
 
     def _made(self, rate: float) -> Listed | None:
-        if self.places is None or (self.part.app, rate) in self.wish.given_room:
+        if self.places is None or self.wish.planned_by(self.part, rate) is not self.part:
             return None
-        rows = self.part.weights()[:, self.mine]
+        rows, rooms = self.part.weights()[:, self.mine], dict(self._rooms(rate))
+        if rooms:
+            rows = rows / np.array([rooms.get(one, 1.0) for one in self.hardware])
+            most = np.maximum(*mosts(self.places, rows, rate))
+            is_long = prod(int(n) + 1 for n in most) > LONGEST
+            return None if is_long else Listed(self.places, Box(rows, most), rate)
         most = np.maximum(*mosts(self.places, rows, rate))
         old = self.box
         if old is None or len(old.rows) < len(rows) or (old.most < most).any():

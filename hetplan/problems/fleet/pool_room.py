@@ -2,9 +2,10 @@
 
 Where a pool has least room by its formula, in each period, its machines are looked at in simulation. Machines that have
 as many of each hardware as others that kept a rate, or more, keep it too; those that have no more than others that were
-short are short. Once no look says that a pool is short, the question itself plays its plan with seeds and queries that
-chose nothing (`confirmed`): on the machines of each period, but for those that have no fewer than others on which a
-rate as high was confirmed. So all that is called kept was confirmed, or has more machines for no higher a rate.
+short are short. A look ends with the first queries where these are clear. Once no look says that a pool is short, the
+question itself plays its plan with seeds and queries that chose nothing (`confirmed`): on the machines of each period,
+but for those that have no fewer than others on which a rate as high was confirmed. So all that is called kept was
+confirmed, or has more machines for no higher a rate.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from hetplan.problems.parts import Cone
 
 __all__ = ["confirmed", "helping", "looks_kept", "of_pool", "tightest"]
 
+SURE = 0.7
+"""Of what may be late: what a look shows no more of is confirmed nearly always."""
 STEP = 1.03
 """So much more: a formula is near, and a few machines are the next that there are."""
 
@@ -51,14 +54,16 @@ def confirmed(pool: Cone, left: tuple[int, ...], offers: Mapping[str, int], rate
     return known
 
 
-def helping(wish: Wish, pool: Cone, left: tuple[int, ...], offers: Mapping[str, int], rate: float) -> set[str]:
-    """The hardware of which one machine more is enough for a pool, of several; confirmed, where a look was refuted."""
+def helping(pool: Cone, left: tuple[int, ...], rate: float) -> set[str]:
+    """The hardware of which one machine more is enough for a pool, of several; clearly so, where a look was refuted."""
     found, is_refuted = set[str](), pool.confirmed.known(left, rate) is False
     for hardware in pool.hardware if len(pool.hardware) > 1 else ():
         more = tuple(n + (hardware == other) for other, n in zip(pool.hardware, left, strict=True))
-        first = wish.offers[int(wish.on(hardware)[0])].name
-        those = {**offers, first: offers.get(first, 0) + 1}
-        if looks_kept(pool, more, rate) and (not is_refuted or confirmed(pool, more, those, rate)):
+        if pool.late is not None and is_refuted:
+            helps = pool.late(more, rate) <= SURE
+        else:
+            helps = looks_kept(pool, more, rate)
+        if helps:
             found.add(hardware)
     return found
 

@@ -43,8 +43,10 @@ from hetplan.profiles.plan import Notice
 __all__ = ["with_room"]
 
 Answer = tuple[Found, Mapping[str, Part]] | Infeasible
-Answers = dict[str, dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
-"""What was said of the machines of each application: of the same machines it is asked once."""
+Answers = dict[tuple[str, str], dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
+"""What was said of the machines of each application, asked in one way: of the same machines it is asked once."""
+FORMULA, CAREFUL = "estimated", "careful"
+"""Ways to ask: pools by their formula where they were not played, and as `_careful` asks."""
 HALVED = 3
 """So often the last step of room is halved for the application of which the most is wanted."""
 STEP = 1.1
@@ -86,7 +88,8 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
         best = more
     for again in (True, False):
         if not isinstance(best, Infeasible):
-            found = settled_anew(best[0])
+            by = _settling(best[0].wish, best[1], answers) if not over() else best[1]
+            found = settled_anew(best[0], by)
             if found is not None:
                 best = found, best[1]
                 break
@@ -156,21 +159,28 @@ def _is_text(wish: Wish, part: Cone) -> bool:
 
 def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tuple[Found, Mapping[str, Part]]:
     """The fleet with the plans that were played in place of those of the formulas."""
-    settling = dict(parts)
-    for app in found.wish.apps:
-        one, name = _careful(found.wish, app, parts[app.name], answers), app.name
-        if one is not None and one.question == "pool":
-            played = {key: plan for key, plan in one.settled.items() if plan.part is not None}
-            one = replace(one, options={**one.options, "size": "estimated"}, settled=played)
-        if one is not None and one.question in PLAYED and found.wish.options.size == "auto":
-            settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
-    own = dict(found.parts)
+    own, settling = dict(found.parts), _settling(found.wish, parts, answers)
     for name, p in own:
         part = _any_batch(found.wish, _app(found, name), settling[name])
         if part is not parts[name]:
             offers = left_of(found.wish, part, found.fleet.choices[name, p].machines, found.wish.situations[0])
             own[name, p] = part.settle(offers, found.wish.settled_at(_app(found, name), p)).part or own[name, p]
     return replace(found, parts=own), settling
+
+
+def _settling(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[str, Part]:
+    """Who settles the parts of a fleet that was played: plans that were played come first, then those of formulas."""
+    settling = dict(parts)
+    for app in wish.apps:
+        name = app.name
+        one = _careful(wish, app, parts[name], answers)
+        if one is not None and one.question == "pool":
+            known = answers.setdefault((name, FORMULA), {})
+            known |= {key: plan for key, plan in one.settled.items() if plan.part is not None}
+            one = replace(one, options={**one.options, "size": FORMULA}, settled=known)
+        if one is not None and one.question in PLAYED and wish.options.size == "auto":
+            settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
+    return settling
 
 
 def _any_batch(wish: Wish, app: Application, part: Part) -> Part:
@@ -320,7 +330,7 @@ def _roomier(found: Found, short: Sequence[_Late]) -> Wish:
         elif cone is not None and late.was_played:
             planned, left = wish.rate(_app(found, name), late.p), late.left(found)
             if name not in helps:
-                helps[name] = helping(wish, cone, left, late.offers(found), late.wanted)
+                helps[name] = helping(cone, left, late.wanted)
             rooms[name, planned] = of_pool(wish, cone, left, planned * late.situation.keep, planned, helps[name])
         else:
             key, machines = _key(name, late.p, found), found.fleet.choices[name, late.p].machines
@@ -385,7 +395,7 @@ def _alone(wish: Wish, careful: Cone, hardware: str, wanted: float) -> tuple[flo
 
 def _careful(wish: Wish, app: Application, part: Part, answers: Answers) -> Cone | Table | None:
     """Who says whether there is room: of a pool its formula, of others a simulation; None: nobody."""
-    own, before = wish.options.parts.get(app.name, {}), answers.setdefault(app.name, {})
+    own, before = wish.options.parts.get(app.name, {}), answers.setdefault((app.name, CAREFUL), {})
     if own.keys() & SAYS_SIZE or wish.options.size not in SIZED:
         return None
     if app.question in PLAYED and isinstance(part, Cone | Table) and wish.options.size == "auto":

@@ -362,13 +362,13 @@ def _mended(search: Search, each: Search, before: Fleet, changed: Sequence[tuple
     return None if mended is None else down.fleet(search, committed, [mended[place[p]] for p in range(wish.periods)])
 
 
-def settled_anew(found: Found) -> Found | None:
-    """The same with its parts settled, by other machines where some of them do not."""
+def settled_anew(found: Found, by: Mapping[str, Part]) -> Found | None:
+    """The same with its parts settled by these, on other machines where some of them do not."""
     search, fleet = found.unsettled, found.fleet
     if search is None or found.search is None:
         return found
     for _ in range(MOST_RETRIES):
-        settled, refused = settled_by(search, fleet)
+        settled, refused = settled_by(search, fleet, by)
         if not refused:
             return replace(found, fleet=fleet, parts=settled, unsettled=None)
         for name, p in refused:
@@ -387,9 +387,15 @@ def _cheapest(search: Search, each: Search, before: Fleet) -> Fleet | None:
     return None if found is None else refined(search, found)
 
 
-def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:
-    """Each application in each period as its own question plans it, after each failure too; and who was refused."""
+def settled_by(
+    search: Search, fleet: Fleet, by: Mapping[str, Part] | None = None
+) -> tuple[dict[tuple[str, int], PlanPart], dict[tuple[str, int], str]]:
+    """Each application in each period as its own question plans it, after each failure too; and who was refused.
+
+    `by`: who settles it, where that is not who says what machines carry.
+    """
     wish, done, refused = search.wish, {}, {}
+    by = search.menus.parts if by is None else by
     for number, (app, p) in enumerate(search.pairs):
         if app is wish.apps[0]:
             search.ask.note(
@@ -403,8 +409,10 @@ def settled_by(search: Search, fleet: Fleet) -> tuple[dict[tuple[str, int], Plan
         offers = {offer.name: n for offer, n in zip(wish.offers, choice.machines, strict=True) if n}
         if not offers:
             continue
-        part, rate = search.menus.parts[app.name], wish.rate(app, p)
-        part = wish.planned_by(part, rate) if isinstance(part, Table) else part  # what was seen by playing, it settles
+        part = by[app.name]
+        planned = part is search.menus.parts[app.name]
+        rate = wish.rate(app, p) if planned else wish.settled_at(app, p)
+        part = wish.planned_by(part, rate) if planned and isinstance(part, Table) else part  # maybe seen by playing
         found = part.settle(offers, rate)
         after = [
             part.settle(left, rate * situation.keep)

@@ -126,7 +126,15 @@ def kept_use(pool: Pool, rated: Rated) -> float:
 
 
 def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -> Draft | Infeasible:
-    """The plan by this way whose derate is the formula's for its own pool, found in a few rounds."""
+    """The plan by this way whose derate is the formula's for its own pool, found in a few rounds.
+
+    Where stock and limits leave one pool alone, its derate is known at once.
+    """
+    only = _given(pool) if pool.wish.rate_qps is not None else None
+    if only is not None:
+        use = kept_use(pool, rate_at(pool, ask, only))
+        made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
+        return replace(made, chosen={"derate": use}) if isinstance(made, Draft) else made
     use, made = pool.options.derate, way(pool)
     for _ in range(ROUNDS):
         if isinstance(made, Infeasible):
@@ -137,6 +145,13 @@ def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -
         use = following if pool.wish.rate_qps is None else min(following, LESS * use)
         made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
     return replace(made, chosen={"derate": use}) if isinstance(made, Draft) else made
+
+
+def _given(pool: Pool) -> np.ndarray | None:
+    """The only counts that there may be; None where stock and limits leave a choice, or none at all."""
+    counts = np.array([-1 if column.stock is None else column.stock for column in pool.columns], dtype=np.int64)
+    is_all = bool((counts >= 0).all()) and np.array_equal(pool.of_type(counts), pool.least)
+    return counts if is_all and counts.any() and _may_be_rented(pool, counts) else None
 
 
 def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
@@ -165,10 +180,12 @@ def is_playable(pool: Pool, rated: Rated) -> bool:
     return pool.instances(rated.counts) <= MOST_INSTANCES and RATES[0] <= rated.lam <= RATES[1]
 
 
-def looked_at(pool: Pool, rated: Rated, rate: float, seed: int) -> Played:
-    """What a few queries show of a pool at this rate, and still fewer where nearly all are late."""
+def looked_at(
+    pool: Pool, rated: Rated, rate: float, seed: int, *, open_yet: tuple[float, float] = (0.0, HOPELESS)
+) -> Played:
+    """What a few queries show of a pool at this rate; and still fewer, where what they show is not `open_yet`."""
     first = _played(pool, rated, rate, FIRST, seed)
-    return first if first.worst > HOPELESS else _played(pool, rated, rate, SEARCHED, seed)
+    return _played(pool, rated, rate, SEARCHED, seed) if open_yet[0] <= first.worst <= open_yet[1] else first
 
 
 def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
@@ -244,16 +261,24 @@ class _Trial:
         return rate > NEAR * min([rated.lam, *endless])
 
     def confirmed(
-        self, rated: Rated, rate: float, program: Sequence[Reported], warnings: Sequence[Notice] = ()
+        self,
+        rated: Rated,
+        rate: float,
+        program: Sequence[Reported],
+        warnings: Sequence[Notice] = (),
+        further: Sequence[tuple[int, int]] = (LONGER,),
     ) -> Draft:
-        """The plan at this rate, or at a little less where only that is asked for; or why it is not kept."""
+        """The plan at this rate, or at a little less where only that is asked for; or why it is not kept.
+
+        `further`: what is played in turn as long as it is open.
+        """
         last: Played | None = None
         for _ in range(MOST_BACK if rate > 0 and self.ask.remaining > 0 else 0):
             last = _played(self.pool, rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
-            open_yet = last.worst < 1.0 if last.late else last.at_edge
-            again = LONGER if open_yet else STEADY if not last.late and self.is_near_the_end(rated, rate) else None
-            if again is not None and self.ask.remaining > 0:
-                last = _played(self.pool, rated, rate, again, self.ask.limits.seed + 2 * FRESH)
+            ends = not last.late and self.is_near_the_end(rated, rate)
+            for number, again in enumerate(further if _is_open(last) else (STEADY,) if ends else ()):
+                if self.ask.remaining > 0 and (not number or _is_open(last)):
+                    last = _played(self.pool, rated, rate, again, self.ask.limits.seed + 2 * FRESH)
             if not last.late and last.worst <= ALMOST:
                 return self._drafted(rated, rate, program, last.promises, warnings)
             if self.pool.wish.rate_qps is not None:
@@ -298,6 +323,11 @@ class _Trial:
         return [fluid_rate, shown, *(one for one in program if one.about != "rate_qps")]
 
 
+def _is_open(played: Played) -> bool:
+    """Whether more runs may tell otherwise."""
+    return played.worst < 1.0 if played.late else played.at_edge
+
+
 def _at(rate: float) -> Simulated:
     """A rate that was played."""
     return Simulated((rate,) * CONFIRMED[0])
@@ -310,6 +340,10 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     if bound is None:
         return None
     trial, made, nearest = _Trial(pool, ask), None, None
+    only = _only(trial, rate)
+    if only is not None:
+        sure = trial.confirmed(only, rate, (_kept_at(pool, only, bound),), further=(STEADY, LONGER))
+        return replace(sure, searched=True)
     above = 0.0
     for again in range(1 + MOST_AGAIN):
         good, nearest = _first_kept(trial, bound, rate, above)
@@ -323,12 +357,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
             good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
         good = sorted(good, key=lambda one: pool.cost(one.counts))
         for rated in [*(trial.nearly(rate, good[0]) if good else ()), *good[:3]]:
-            claim = replace(
-                bound,
-                value=pool.cost(rated.counts) / NANO,
-                note="what simulation shows to keep the rate, against the least that any dispatcher needs",
-            )
-            found = trial.confirmed(rated, rate, (claim,))
+            found = trial.confirmed(rated, rate, (_kept_at(pool, rated, bound),))
             if not found.target_missed:
                 return replace(found, searched=True)
             made = made or found
@@ -348,6 +377,26 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     carried = trial.narrowed(nearest) if trial.left and wanted else 0.0
     repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
+
+
+def _kept_at(pool: Pool, rated: Rated, bound: Reported) -> Reported:
+    note = "what simulation shows to keep the rate, against the least that any dispatcher needs"
+    return replace(bound, value=pool.cost(rated.counts) / NANO, note=note)
+
+
+def _only(trial: _Trial, rate: float) -> Rated | None:
+    """The pool that there may be where stock and limits leave no choice, if the rate is not hopeless there.
+
+    A look would choose nothing: what confirms it is played at once.
+    """
+    pool, counts = trial.pool, _given(trial.pool)
+    if counts is None:
+        return None
+    rated = rate_at(pool, trial.ask, counts)
+    if rated.lam < rate or not is_playable(pool, rated):
+        return None
+    first = _played(pool, rated, rate, FIRST, trial.ask.limits.seed)
+    return rated if first.worst <= HOPELESS else None
 
 
 def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tuple[list[Rated], Rated | None]:

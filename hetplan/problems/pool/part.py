@@ -25,6 +25,8 @@ __all__ = ["cone"]
 Floats = NDArray[np.float64]
 SEED = 0
 """A question that is asked by itself begins with the same."""
+OPEN = (0.75, 1.6)
+"""What a first look shows of what may be late, where more queries may still tell otherwise."""
 
 
 def cone(
@@ -74,7 +76,7 @@ def cone(
             return 0.0
         slo = at_rate.slo.model_copy(update={"limits": limits})
         playing = replace(pool, inputs=replace(at_rate, slo=slo), tools=Tools(extra={"simulate_plan": simulate}))
-        return looked_at(playing, found, rate, SEED).worst
+        return looked_at(playing, found, rate, SEED, open_yet=OPEN).worst
 
     part.most, part.kept = most, kept
     part.late = late if simulate is not None else None

@@ -79,6 +79,9 @@ def test_lists_say_what_the_program_says() -> None:
         wish, menus, ask = menus_of(*files(rng))
         (app,) = wish.apps
         rate = app.rates[0]
+        if seed % 3 == 2:  # machines are worth less than the program says
+            wish = replace(wish, rooms={("app", rate): {h: rng.uniform(1.0, 2.0) for h in menus.parts["app"].hardware}})
+            menus = menus.roomier(wish)
         kinds = {(o.hardware, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
         for turn in range(3):
             at = [wish.prices, [kinds[o.hardware, o.spot] for o in wish.offers], np.array(wish.prices) * 0.5][turn]
@@ -96,6 +99,23 @@ def test_lists_say_what_the_program_says() -> None:
                 assert answer.value is None or answer.value == pytest.approx(cost, rel=1e-6), (seed, turn)
     assert looked > 18, "most of these are looked up"
     assert LOOK < 1.0
+
+
+def test_lists_are_made_anew_where_more_room_is_needed() -> None:
+    profile, slo = files(random.Random("lists 6"))
+    for offer in profile["offers"].values():
+        offer.pop("stock", None)
+    wish, menus, ask = menus_of(profile, slo)
+    (app,) = wish.apps
+    costs = []
+    for room in (1.0, 1.5, 2.5):
+        rooms = {} if room == 1.0 else {("app", app.rates[0]): dict.fromkeys(menus.parts["app"].hardware, room)}
+        menus = menus.roomier(replace(wish, rooms=rooms))
+        before = menus.asked
+        ((cost, _),) = menus.price(ask, [(app, app.rates[0], wish.prices)])
+        assert menus.asked - before < 1.0, "no program is asked"
+        costs.append(cost)
+    assert costs[0] < costs[1] < costs[2] < np.inf
 
 
 def test_zones_that_sell_other_things_have_no_lists() -> None:

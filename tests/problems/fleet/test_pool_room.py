@@ -13,10 +13,15 @@ import pytest
 import hetplan as hp
 from hetplan.front_door import plan_for
 from hetplan.planner.part import Settled
-from hetplan.problems.fleet import pool_room
+from hetplan.problems.faults import Faults
+from hetplan.problems.fleet import pool_room, room
 from hetplan.problems.fleet.descent import Descent
+from hetplan.problems.fleet.options import FleetOptions
+from hetplan.problems.fleet.wish import read_wish
 from hetplan.problems.parts import Cone, Looks
-from hetplan.problems.pool.part import cone
+from hetplan.problems.pool import kept as pool_kept
+from hetplan.problems.pool.part import OPEN, cone
+from hetplan.problems.simulated import CONFIRMED, SEARCHED, Played
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.simulate import simulate
 from hetplan.solvers.capacities import at_capacities
@@ -85,6 +90,80 @@ def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
     assert part.late([few * count for count in one], rate) > 1.0
     assert part.late([2 * few * count for count in one], rate) < 1.0
     assert part.late([max(few - 1, 1) * count for count in one], 2.0 * rate) == np.inf, "more than they can do"
+
+
+@pytest.mark.parametrize(("first", "plays"), [(0.3, 1), (0.9, 2), (1.4, 2), (2.1, 1)])
+def test_a_first_look_that_is_clear_is_the_last(first: float, plays: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = []
+
+    def played(_pool: Any, _rated: Any, _rate: float, queries: tuple[int, int], _seed: int) -> Played:
+        how.append(queries)
+        return Played(first, (), ())
+
+    monkeypatch.setattr(pool_kept, "_played", played)
+    looked: Any = pool_kept.looked_at
+    assert looked(None, None, 10.0, 0, open_yet=OPEN).worst == first
+    assert len(how) == plays
+
+
+def test_where_one_pool_alone_may_be_it_is_confirmed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    how, play = [], pool_kept._played
+
+    def played(pool: Any, rated: Any, rate: float, queries: tuple[int, int], seed: int) -> Played:
+        how.append(queries)
+        return play(pool, rated, rate, queries, seed)
+
+    monkeypatch.setattr(pool_kept, "_played", played)
+    case = kept.QUESTIONS["pool"].make(4)
+    free = hp.solve(case.profile, case.slo).require()
+    asked, counts = len(how), dict[str, int]()
+    for worker in free.workers:
+        counts[worker.hardware] = counts.get(worker.hardware, 0) + worker.count
+    for worker in free.workers:
+        case.profile["offers"][worker.offer]["stock"] = worker.count
+    case.slo.setdefault("limits", {})["instances"] = {name: [count, count] for name, count in counts.items()}
+    case.slo["limits"]["only_listed"] = True
+    only = hp.solve(case.profile, case.slo).require()
+    assert {(one.offer, one.count) for one in only.workers} == {(one.offer, one.count) for one in free.workers}
+    assert how[asked:][:2] == [pool_kept.FIRST, CONFIRMED]
+    assert SEARCHED not in how[asked:]
+
+
+def test_who_is_not_sure_to_help_does_not_where_a_look_was_refuted() -> None:
+    late = {(2, 1): 0.3, (1, 2): 0.9}
+    pool: Any = SimpleNamespace(
+        hardware=("a", "b"), late=lambda machines, _rate: late[machines], looks=Looks(), confirmed=Looks()
+    )
+    assert pool_room.helping(pool, (1, 1), 10.0) == {"a", "b"}
+    pool.confirmed.add((1, 1), 10.0, is_kept=False)
+    assert pool_room.helping(pool, (1, 1), 10.0) == {"a"}
+
+
+def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
+    case, asked = kept.QUESTIONS["pool"].make(4), []
+
+    def solve(files: Any, **how: Any) -> Any:
+        asked.append(how["options"]["size"])
+        return plan_for(files, **how)
+
+    inputs = load_inputs(case.profile, case.slo)
+    wish = read_wish(inputs, FleetOptions(size="auto"), Faults.of(inputs))
+    (app,) = wish.apps
+    part: Any = cone(
+        Cone, at_capacities, app=app.name, question="pool", hardware=tuple(case.profile["hardware"]), inputs=inputs,
+        options={"size": "planned", "derate": 1.0}, solve=solve,
+    )  # fmt: skip
+    answers: Any = {}
+    rate, offers = app.rates[0], {wish.offers[0].name: 40}
+    for _ in range(2):
+        by = room._settling(wish, {app.name: part}, answers)[app.name]
+        assert by.settle(offers, rate).part is not None
+        assert asked == ["estimated"]
+    played = Settled(by.settle(offers, rate).part)
+    answers[app.name, room.CAREFUL][rate, tuple(offers.items())] = played
+    by = room._settling(wish, {app.name: part}, answers)[app.name]
+    assert by.settle(offers, rate) is played
+    assert asked == ["estimated"]
 
 
 def test_who_needs_other_machines_takes_those_that_rent_least_beside_the_rest() -> None:
