@@ -102,8 +102,9 @@ class PaidAhead:
         )
         back = plan.model_copy(update={"workers": own, "digest": None})
         for worker, old in zip(own, plan.workers, strict=True):
-            if old.offer in self.rented:
-                back = _joined(back, worker) or _called(back, worker, worker.id.replace(old.offer, worker.offer or ""))
+            if old.offer is not None and old.offer in self.rented:
+                name = worker.id.replace(old.offer, self.rented[old.offer])
+                back = _joined(back, worker) or _called(back, worker, name)
         return back
 
 

@@ -540,3 +540,22 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
     too_dear = asked("fleet-08")
     assert too_dear.status == "not-found"
     assert "did not prove" in too_dear.why[0]
+
+
+@pytest.mark.parametrize(("keep", "rates"), [(0.8, [60.0, 100.0]), (0.5, [100.0]), (1.0, [40.0])])
+def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates: list[float]) -> None:
+    """In each period: up to the least rate of which the machines of a failure carry the share that is kept."""
+    asked = wish(app(rates), periods=len(rates), limits={"survive": {"zones": 1, "keep": keep}})
+    plan = hp.solve(PROFILE, asked, question="fleet", options={"levers": False}).require()
+    assert plan.parts is not None
+    for period, rate in zip(plan.periods, rates, strict=True):
+        own = of_period(plan, period)
+        left = [
+            plan.parts[name].valid.rate_qps["app0"][1] for names in (period.failures or {}).values() for name in names
+        ]
+        assert len(left) == 2
+        alone = max(one.value for one in own.promises if one.quantity == "rate_qps")
+        carried = min(alone, *(most / keep for most in left if most is not None))
+        assert own.valid.rate_qps["app0"] == (0.0, pytest.approx(carried))
+        assert carried >= rate * (1 - 1e-9)
+        assert carried < alone or keep == 0.5, "else the case would show nothing"
