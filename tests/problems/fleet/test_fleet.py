@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import itertools
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.kubernetes.exports import export_folder
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.schedule import Schedule
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
 from hetplan.simulator.day import HowPlayed, play_day
@@ -559,3 +563,17 @@ def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates:
         assert own.valid.rate_qps["app0"] == (0.0, pytest.approx(carried))
         assert carried >= rate * (1 - 1e-9)
         assert carried < alone or keep == 0.5, "else the case would show nothing"
+        step = Schedule(plan).at(period.start_s)
+        assert not step.left_by({"app0": carried})
+        assert step.left_by({"app0": carried * 1.01}), "watch leaves the schedule"
+    settings = {"kind": "kubernetes", "settings": {"image": "registry.example/hetplan:1"}}
+    pool = {"target": "cluster", "hardware": ["big", "small"], "machines": 40}
+    where = {"targets": {"cluster": settings}, "hosts": {"pool": pool}, "models": [{"kind": "sleep", "ms": 2.0}]}
+    if len(rates) == 1:
+        made = export_folder(plan, read_hosts(where), version="1.32", scaling="hpa").files["objects.yaml"]
+        found = [json.loads(text) for text in made.split("---\n")[1:]]
+        scaled = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "HorizontalPodAutoscaler"}
+        targets = {
+            one["minReplicas"]: one["metrics"][0]["external"]["target"]["averageValue"] for one in scaled.values()
+        }
+        assert targets == {pods: f"{round(1000 * carried / pods)}m" for pods in targets}
