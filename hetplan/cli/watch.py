@@ -123,8 +123,6 @@ def watch(
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """
     from hetplan.dispatch.replanning import Replanning
-    from hetplan.planner.answer import Limits
-    from hetplan.planning_again import Planner
 
     with Output("watch", as_json=as_json) as out:
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
@@ -146,14 +144,24 @@ def watch(
                 follow(out, queries, decided, known, how, pace, hosts if apply else None)
                 return
             kept = _schedule(out, plan, begins)
-            planner = Planner(profiles, limits=Limits(seconds=time_limit))
-            if kept is None:
-                make = _maker(out, planner, slo, how, known)
-            else:
-                make = _at_one_moment(out, planner, slo, kept.plan, how, known)
+            make = _making(out, (profiles, slo), kept, time_limit, how, known)
             ended = _run(out, hosts, make, trigger, known, kept, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
+
+
+def _making(
+    out: Output, files: tuple[list[Path], Path], kept: Schedule | None, time_limit: float | None,
+    how: Mapping[str, Any], known: Known,
+) -> Callable[..., Outcome]:  # fmt: skip
+    """What plans: the wish of the file, or beside a schedule that of one moment."""
+    from hetplan.planner.answer import Limits
+    from hetplan.planning_again import Planner
+
+    planner = Planner(files[0], limits=Limits(seconds=time_limit))
+    if kept is None:
+        return _maker(out, planner, files[1], how, known)
+    return _at_one_moment(out, planner, files[1], kept.plan, how, known)
 
 
 def _maker(

@@ -45,8 +45,10 @@ class _Parts:
 
     def within(self, part: PlanPart, most: Mapping[str, float]) -> PlanPart:
         """The part, which holds up to these rates and no further."""
-        spans = part.valid.rate_qps.items()
-        valid = {app: (low, most[app] if high is None else min(high, most[app])) for app, (low, high) in spans}
+        valid: dict[str, tuple[float, float | None]] = {}
+        for app, (low, high) in part.valid.rate_qps.items():
+            less = most[app] if high is None else min(high, most[app])
+            valid[app] = (low, less if less < math.inf else None)
         key = id(part), tuple(most[app] for app in valid)
         if key not in self.narrowed:
             narrow = part if valid == part.valid.rate_qps else part.model_copy(update={"valid": Valid(rate_qps=valid)})
