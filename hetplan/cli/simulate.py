@@ -66,8 +66,8 @@ Spot = Annotated[
     list[str] | None,
     option(
         "--spot",
-        "OFFER=FILE|rate",
-        "Of a plan with periods: spot machines as recorded, or taken as often as the offers say.",
+        "rate|OFFER=FILE",
+        "Of a plan with periods: spot machines are taken as often as the offers say (rate), or as recorded.",
     ),
 ]
 Svg = Annotated[Path | None, option("--svg", "FILE", "Write the timeline as a picture.")]
@@ -305,7 +305,8 @@ def simulate_day(
 
 
 def _how(inputs: Inputs, how: Mapping[str, Any], fail: list[str] | None, spot: list[str] | None) -> HowPlayed:
-    from hetplan.simulator.day import HowPlayed, read_spot
+    from hetplan.simulator.day import HowPlayed
+    from hetplan.simulator.spot_record import read_spot
 
     names, hours = list[str](), set[str]()
     for one in fail or []:
@@ -322,6 +323,11 @@ def _how(inputs: Inputs, how: Mapping[str, Any], fail: list[str] | None, spot: l
         offer, sign, path = one.partition("=")
         if one == "rate":
             continue
+        if path == "rate" or "rate" in (spot or []):
+            raise InputError.one(
+                file="--spot", value=one, why="the rates of the offers are for all of them, without records",
+                remedy="Write --spot rate alone, or --spot OFFER=FILE.json.",
+            )  # fmt: skip
         if not sign or offer not in inputs.profile.offers:
             raise InputError.one(
                 file="--spot", value=one, why="a record belongs to an offer of the profile",

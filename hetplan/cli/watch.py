@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hetplan.executor.deployment import Deployment
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.schedule import Schedule
+    from hetplan.planning_again import Planner
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
@@ -143,23 +144,31 @@ def watch(
                 follow(out, queries, decided, known, how, pace, hosts if apply else None)
                 return
             kept = _schedule(out, plan, begins)
-            make = _maker(out, profiles, slo if kept is None else _now(slo), how, time_limit, known)
-            if kept is not None:
-                make = _at_one_moment(make)
+            make = _making(out, (profiles, slo), kept, time_limit, how, known)
             ended = _run(out, hosts, make, trigger, known, kept, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
 
 
-def _maker(
-    out: Output, profiles: list[Path], slo: Path | Slo, how: Mapping[str, Any], time_limit: float | None, known: Known
-) -> Callable[..., Outcome]:
-    """What plans; the files were read before anything is touched, so that a bad one ends the command at once."""
-    from hetplan.cli.long_work import quiet_engines
+def _making(
+    out: Output, files: tuple[list[Path], Path], kept: Schedule | None, time_limit: float | None,
+    how: Mapping[str, Any], known: Known,
+) -> Callable[..., Outcome]:  # fmt: skip
+    """What plans: the wish of the file, or beside a schedule that of one moment."""
     from hetplan.planner.answer import Limits
     from hetplan.planning_again import Planner
 
-    planner = Planner(profiles, limits=Limits(seconds=time_limit))
+    planner = Planner(files[0], limits=Limits(seconds=time_limit))
+    if kept is None:
+        return _maker(out, planner, files[1], how, known)
+    return _at_one_moment(out, planner, files[1], kept.plan, how, known)
+
+
+def _maker(
+    out: Output, planner: Planner, slo: Path | Slo, how: Mapping[str, Any], known: Known
+) -> Callable[..., Outcome]:
+    """What plans; the files were read before anything is touched, so that a bad one ends the command at once."""
+    from hetplan.cli.long_work import quiet_engines
 
     def make(
         *, demand: Mapping[str, float] | None, state: State | None, start: Plan | None, cancel: threading.Event
@@ -201,27 +210,32 @@ def _schedule(out: Output, plan: Path | None, begins: str | None) -> Schedule | 
     return held
 
 
-def _now(slo: Path) -> Slo:
-    """The wish at one moment, where the file has many."""
+def _at_one_moment(
+    out: Output, planner: Planner, slo: Path, scheduled: Plan, how: Mapping[str, Any], known: Known
+) -> Callable[..., Outcome]:
+    """Planning of one moment beside a schedule, with the machines that it paid for ahead.
+
+    What comes back with parts is applied as the plan of its first period.
+    """
+    from dataclasses import replace
+
+    from hetplan.paid_ahead import PaidAhead
     from hetplan.profiles.load_one import load_slo
+    from hetplan.profiles.plan_file import with_digest
+    from hetplan.profiles.plan_periods import of_period
     from hetplan.recipes import at_any_moment
 
-    return at_any_moment(load_slo(slo))
+    profile = planner.loaded.model
+    assert profile is not None
+    now = PaidAhead.of(profile, at_any_moment(load_slo(slo)), scheduled.commitments or ())
+    make = _maker(out, replace(planner, profile=now.profile), now.wish, how, known)
 
-
-def _at_one_moment(make: Callable[..., Outcome]) -> Callable[..., Outcome]:
-    """Planning of one period: what comes back with parts is applied as the plan of its first period."""
-
-    def made(**asked: Any) -> Outcome:
-        from dataclasses import replace
-
-        from hetplan.profiles.plan_file import with_digest
-        from hetplan.profiles.plan_periods import of_period
-
-        outcome = make(**asked)
-        if outcome.plan is None or outcome.plan.parts is None:
+    def made(*, state: State | None, **asked: Any) -> Outcome:
+        outcome = make(state=now.state(state), **asked)
+        if outcome.plan is None:
             return outcome
-        return replace(outcome, plan=with_digest(of_period(outcome.plan, outcome.plan.periods[0])))
+        single = of_period(outcome.plan, outcome.plan.periods[0])
+        return replace(outcome, plan=with_digest(now.plan(single)))
 
     return made
 

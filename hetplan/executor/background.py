@@ -66,6 +66,11 @@ class Background:
         inputs = load_inputs(loaded, slo, measured=hosts.path(hosts.measured))
         return cls(loaded.model, slo, loaded.digest, inputs)
 
+    def sold(self, offer: str | None) -> tuple[str | None, bool]:
+        """In which zone an offer is, and whether its machines are spot machines; nothing where nobody says."""
+        found = self.profile.offers.get(offer or "") if self.profile is not None else None
+        return (found.zone, found.interruptions_per_hour is not None) if found is not None else (None, False)
+
     def law(self, plan: Plan, load: Load, hardware: str) -> dict[str, Any] | None:
         """How long a load's batches take: by the profile, else by the table that the plan predicts with."""
         if self._makes_text(plan, load, hardware) or self.is_api(hardware):

@@ -118,6 +118,9 @@ class Machines(Model):
     target: Id
     hardware: Names = Field(description="names of the plan's hardware that these machines play")
     plays: Names = Field(default=(), description="host ids of the plan that are this machine")
+    zone: Id | None = Field(default=None, description="the zone of the plan's offers in which these machines are")
+    spot: bool | None = Field(default=None, description="true: for spot machines of the plan alone; false: for none")
+    offers: Names = Field(default=(), description="for workers of these offers alone")
     machines: Count | dict[Id, Count] = Field(description="how many worker instances, in all or per hardware")
     address: str | None = Field(default=None, description="where the router reaches its workers")
     bind: str = "127.0.0.1"

@@ -54,15 +54,17 @@ def wanted(
     workers = tuple(worker for worker in plan.workers if worker.period == chosen)
     callers = _callers(plan, known, workers, chosen)
     workers = (*workers, *callers)
-    placing = _Placing(hosts, {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None})
+    at = {(s.unit.worker, s.unit.index): s.unit.host for s in running if s.unit is not None}
+    placing = _Placing(hosts, known, at)
     _check_counts(workers, hosts)
+    _check_offers(workers, hosts, known)
     _check_names(plan.model_copy(update={"workers": (*plan.workers, *callers)}), workers)
     units: dict[str, Unit] = {}
     # Workers that the plan ties to a host come first, so that no other takes their room.
     for worker in sorted(workers, key=lambda one: one.host is None):
         loads = tuple(_load(plan, known, hosts, worker, load, placing.faults) for load in worker.loads)
         placing.faults += _at_one_address(loads)
-        policies = _policies(plan, worker)
+        policies, (zone, spot) = _policies(plan, worker), known.sold(worker.offer)
         for index in range(worker.count + worker.standby):
             host = placing.host_of(worker, index)
             if host is None:
@@ -72,7 +74,7 @@ def wanted(
                     name="", worker=worker.id, index=index, hardware=worker.hardware, target=hosts.hosts[host].target,
                     host=host, queue=worker.queue, standby=index >= worker.count, offer=worker.offer,
                     plan_host=worker.host, gpus=known.gpus(worker.hardware, hosts.hosts[host].gpus_per_worker),
-                    loads=loads, policies=policies,
+                    loads=loads, policies=policies, zone=zone, spot=spot,
                 )
             )  # fmt: skip
             units[unit.name] = unit
@@ -106,6 +108,19 @@ def _check_counts(workers: Sequence[Worker], hosts: HostsFile) -> None:
                 file="plan", path="$.workers", value=count, why=f"{what}: more than these hosts allow ({most})",
                 remedy="Plan for fewer, or raise limits.most_units in hosts.toml.",
             )  # fmt: skip
+
+
+def _check_offers(workers: Sequence[Worker], hosts: HostsFile, known: Background) -> None:
+    """Where hosts say a zone or how they are bought, the profile has to say that of offers."""
+    name = next((name for name, one in hosts.hosts.items() if one.zone is not None or one.spot is not None), None)
+    offers = known.profile.offers if known.profile is not None else {}
+    lost = {worker.offer: None for worker in workers if worker.offer is not None and worker.offer not in offers}
+    if name is not None and lost:
+        raise InputError.one(
+            file="hosts.toml", path=f"$.hosts.{name}", value=", ".join(map(str, lost)),
+            why="this host is in a zone, or for spot machines or others, and no profile says which of these offers are",
+            remedy='Name the profile that the plan was made from: profiles = ["profile.json"].',
+        )  # fmt: skip
 
 
 def _callers(plan: Plan, known: Background, workers: Sequence[Worker], period: str) -> tuple[Worker, ...]:
@@ -193,17 +208,15 @@ def _listed(names: Iterable[str]) -> str:
 class _Placing:
     """Which host takes which worker instance: where it runs already, else the first with room."""
 
-    def __init__(self, hosts: HostsFile, at: Mapping[tuple[str, int], str]) -> None:
-        self.hosts, self.at = hosts, at
+    def __init__(self, hosts: HostsFile, known: Background, at: Mapping[tuple[str, int], str]) -> None:
+        self.hosts, self.known, self.at = hosts, known, at
         self.taken: Counter[tuple[str, str]] = Counter()
         self.faults: list[Fault] = []
 
     def host_of(self, worker: Worker, index: int) -> str | None:
-        fitting = [
-            name
-            for name, host in self.hosts.hosts.items()
-            if worker.hardware in host.hardware and (not worker.host or worker.host in (name, *host.plays))
-        ]
+        fitting = [name for name in self._playing(worker) if self._sold_so(worker, name)]
+        # Hosts that are for few workers come first: the others take any.
+        fitting.sort(key=lambda name: not self._says(name))
         here = self.at.get((worker.id, index))
         order = [here, *(name for name in fitting if name != here)] if here in fitting else fitting
         for name in order:
@@ -213,6 +226,32 @@ class _Placing:
         self._refuse(worker, index, fitting)
         return None
 
+    def _playing(self, worker: Worker) -> list[str]:
+        """The hosts of its hardware, and of the host that the plan names."""
+        return [
+            name
+            for name, host in self.hosts.hosts.items()
+            if worker.hardware in host.hardware and (not worker.host or worker.host in (name, *host.plays))
+        ]
+
+    def _says(self, name: str) -> bool:
+        host = self.hosts.hosts[name]
+        return bool(host.offers) or host.zone is not None or host.spot is not None
+
+    def _sold_so(self, worker: Worker, name: str) -> bool:
+        """Whether a host is what the worker's offer sells: its zone, spot machines or others.
+
+        Where hosts of its hardware say zones, one that says none takes no worker of a zone. In a cluster the nodes are
+        chosen by it.
+        """
+        host, (zone, spot) = self.hosts.hosts[name], self.known.sold(worker.offer)
+        if (host.offers and worker.offer not in host.offers) or (host.spot is not None and host.spot != spot):
+            return False
+        if zone is None or host.zone is not None:
+            return zone is None or host.zone == zone
+        chosen_there = self.hosts.targets[host.target].kind == "kubernetes"
+        return chosen_there or not any(self.hosts.hosts[other].zone for other in self._playing(worker))
+
     def _room(self, name: str, hardware: str) -> int:
         host = self.hosts.hosts[name]
         if isinstance(host.machines, dict):
@@ -221,15 +260,34 @@ class _Placing:
 
     def _refuse(self, worker: Worker, index: int, fitting: Sequence[str]) -> None:
         wish = f"{worker.count + worker.standby} of {worker.hardware}" + (f" at {worker.host}" if worker.host else "")
+        playing, sold = self._playing(worker), self._offered(worker)
+        wish += f" ({sold})" if sold and any(map(self._says, playing)) else ""
         if fitting:
             why = f"the hosts have room for {index} of them ({', '.join(fitting)}; other workers taken off)"
             remedy = "Raise `machines` in hosts.toml, or plan with fewer (limits.instances of the SLO)."
+        elif playing:
+            why = f"no host is for {sold}: {'; '.join(map(self._said, playing))}"
+            remedy = "Write `zone`, `spot` or `offers` of a host in hosts.toml so that one is."
         else:
             why = "no host plays that" + (f" (hosts with `plays` {worker.host})" if worker.host else "")
             remedy = f'Add "{worker.hardware}" to the hardware of a host in hosts.toml' + (
                 f', and "{worker.host}" to its `plays`.' if worker.host else "."
             )
         self.faults.append(Fault("plan", f"$.workers[{worker.id}]", wish, why, remedy))
+
+    def _offered(self, worker: Worker) -> str:
+        """A worker's offer in words."""
+        zone, spot = self.known.sold(worker.offer)
+        said = [f"zone {zone}" if zone else "", "spot" if spot else ""]
+        return ", ".join([f"offer {worker.offer}" if worker.offer else "no offer", *filter(None, said)])
+
+    def _said(self, name: str) -> str:
+        """What a host says of offers, in words."""
+        host = self.hosts.hosts[name]
+        said = [f"offers {', '.join(host.offers)}"] if host.offers else []
+        said += [f"zone {host.zone}"] if host.zone is not None else []
+        said += ["spot" if host.spot else "not spot"] if host.spot is not None else []
+        return f"{name} is {', '.join(said) or 'in no zone'}"
 
 
 def _load(plan: Plan, known: Background, hosts: HostsFile, worker: Worker, load: Load, faults: list[Fault]) -> LoadSpec:

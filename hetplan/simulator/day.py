@@ -16,13 +16,11 @@ theirs first; text loses those that it shares with them at the same time.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,8 +43,9 @@ from hetplan.simulator.following import Names, scheduled
 from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulation import Simulation, Stream
+from hetplan.simulator.spot_record import SpotRecord
 
-__all__ = ["HowPlayed", "SpotRecord", "play_day", "read_spot"]
+__all__ = ["HowPlayed", "play_day"]
 
 HEAD_S = 60.0
 """What comes so soon after a change counts by itself."""
@@ -54,38 +53,6 @@ LEAST_SAMPLE_S = 20.0
 MILLION = 1_000_000
 SPARE_S = 5.0
 """What runs before a change is played this much longer than machines take to start."""
-
-
-@dataclass(frozen=True)
-class SpotRecord:
-    """How many spot machines could be had, every `gap_s`; `most` is the highest number."""
-
-    gap_s: float
-    available: tuple[int, ...]
-
-    @property
-    def most(self) -> int:
-        """The highest number."""
-        return max(self.available, default=0)
-
-    def share(self, at_s: float) -> float:
-        """Which share of them there is at a moment; after the end the record begins again."""
-        return self.available[int(at_s / self.gap_s) % len(self.available)] / max(self.most, 1)
-
-
-def read_spot(path: Path) -> SpotRecord:
-    """A record of availability as JSON: `metadata.gap_seconds` and `data`."""
-    try:
-        held = json.loads(path.read_text())
-        gap, data = float(held["metadata"]["gap_seconds"]), tuple(int(one) for one in held["data"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError.one(
-            file=str(path), why=f"no record of spot machines: {error}",
-            remedy='Write {"metadata": {"gap_seconds": 300}, "data": [16, 16, 12, ...]}.',
-        ) from None  # fmt: skip
-    if not (gap > 0 and data and min(data) >= 0):
-        raise InputError.one(file=str(path), why="gaps are above 0 s, counts are 0 or more", remedy="Record it anew.")
-    return SpotRecord(gap, data)
 
 
 @dataclass(frozen=True)
@@ -561,7 +528,12 @@ class _Day:
                     file="--fail", value=name, why="there is no such failure",
                     remedy=f"It may be: {'; '.join(possible) or 'none, as no offer has a zone'}.",
                 )  # fmt: skip
-        hours = range(count) if self.how.hour is None else [self.how.hour % count]
+        hours = range(count) if self.how.hour is None else [self.how.hour]
+        if not set(hours) <= set(range(count)):
+            raise InputError.one(
+                file="--fail", value=self.how.hour or 0, why="the plan has no period of this number",
+                remedy=f"Its {count} periods are 0 to {count - 1}.",
+            )  # fmt: skip
         states = [(number, self._state(number)) for number in hours]
         return [
             _Segment(number, LEAST_SAMPLE_S + 2 * HEAD_S, state, state, name)

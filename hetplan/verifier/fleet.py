@@ -16,7 +16,7 @@ from importlib import import_module
 from hetplan.planner.answer import relative_gap
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Claim, Period, Plan
+from hetplan.profiles.plan import Claim, Period, Plan, Valid
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
@@ -26,6 +26,7 @@ from hetplan.verifier.fleet_exact import exactly
 from hetplan.verifier.fleet_parts import (
     Fleet,
     alone,
+    carried,
     loaded,
     lost_in,
     may_run,
@@ -180,7 +181,10 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
-        report = verify_plan(of_part(fleet.plan, name), files, again, proofs=exact, exact=exact)
+        # Up to which rate it holds in its fleet is another question, which `fleet_exact` asks.
+        own = Valid(rate_qps={app: (0.0, rate) for app, rate in carried(part).items()})
+        plan = of_part(fleet.plan, name).model_copy(update={"valid": own})
+        report = verify_plan(plan, files, again, proofs=exact, exact=exact)
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
             for one in report.violations

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from hetplan.profiles.plan import Period
 from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, BillLine
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.fleet_parts import Fleet, same
+from hetplan.verifier.fleet_parts import Fleet, carried, same
 from hetplan.verifier.report import Violation
 from hetplan.verifier.warned import WARNINGS, Words
 
@@ -196,6 +196,30 @@ def _valid(fleet: Fleet) -> Iterator[Violation]:
         if low != 0.0 or high is None or not same(high, max(rates)):
             text = f"the plan holds for 0 to {max(rates):.9g} qps, and says {low:g} to {high}"
             yield Violation("valid", f"valid.rate_qps.{app}", text)
+    used = set[str]()
+    for period in fleet.plan.periods:
+        used.update(period.parts or ())
+        for name in period.parts or ():
+            yield from _holds(fleet, name, period)
+    for name in fleet.parts.keys() - used:
+        yield from _holds(fleet, name)
+    for name in {name for period in fleet.plan.periods for left in (period.failures or {}).values() for name in left}:
+        yield from _holds(fleet, name)
+
+
+def _holds(fleet: Fleet, name: str, period: Period | None = None) -> Iterator[Violation]:
+    """A part holds as far as it carries; in a period, as far as what runs after each failure carries what is kept."""
+    part, keep = fleet.parts[name], fleet.inputs.slo.limits.survive.keep
+    most = carried(part)
+    for left in (period.failures or {}).values() if period is not None and keep > 0 else ():
+        after = {app: rate for one in left if one in fleet.parts for app, rate in carried(fleet.parts[one]).items()}
+        most = {app: min(rate, after.get(app, 0.0) / keep) for app, rate in most.items()}
+    said = part.valid.rate_qps
+    for app in most.keys() | said.keys():
+        low, high = said.get(app, (math.nan, math.nan))
+        if low != 0.0 or high is None or not same(high, most.get(app, math.nan)):
+            text = f"it holds for 0 to {most.get(app, math.nan):.9g} qps, and says {low:g} to {high}"
+            yield Violation("valid", f"parts.{name}.valid.rate_qps.{app}", text)
 
 
 def _warnings(fleet: Fleet) -> Iterator[Violation]:

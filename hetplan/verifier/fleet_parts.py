@@ -22,6 +22,7 @@ __all__ = [
     "IN_SLICES",
     "Fleet",
     "alone",
+    "carried",
     "loaded",
     "lost_in",
     "may_run",
@@ -172,6 +173,18 @@ def users_of(part: Part, worker: Worker) -> set[str]:
     held = {load.id for load in worker.loads}
     sent = {app for app, routes in part.routing.items() if any(not held.isdisjoint(one.to) for one in routes)}
     return (sent | {load.app for load in worker.loads if load.app is not None}) or set(part.rate_qps)
+
+
+def carried(part: Part) -> dict[str, float]:
+    """Up to which rate of each application a part carries by itself: as it promises, a policy as its tables say."""
+    said = [one for one in part.promises if one.quantity == "rate_qps" and one.relation != "<="]
+    found = {one.app or "": one.value for one in reversed(said)}
+    for app, tables in (part.policies if part.question == "policy" else {}).items():
+        tops: dict[str, float] = {}
+        for table in tables:
+            tops[table.workers] = max(tops.get(table.workers, 0.0), table.rate_qps)
+        found[app] = sum(tops.values())
+    return {app: rate for app, rate in found.items() if app in part.rate_qps}
 
 
 def _rates(inputs: Inputs, name: str, app: App) -> tuple[float, ...]:

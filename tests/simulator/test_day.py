@@ -19,7 +19,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import PERIODS
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.profiles.state import State
-from hetplan.simulator.day import HowPlayed, SpotRecord, play_day, read_spot
+from hetplan.simulator.day import HowPlayed, play_day
+from hetplan.simulator.spot_record import SpotRecord, read_spot
 from hetplan.simulator.token_report import simulate_tokens
 
 PROFILE: dict[str, Any] = {
@@ -122,6 +123,14 @@ def test_the_worst_hour_of_a_failure_is_found() -> None:
     assert quiet.failures[0].after["rank"].value > 0.9
     with pytest.raises(InputError, match="zone a lost; zone b lost"):
         play_day(*day(), HowPlayed(situations=("flood",)))
+
+
+@pytest.mark.parametrize("hour", [-1, 4, 9])
+def test_an_hour_that_the_plan_has_not_is_refused_before_anything_is_played(hour: int) -> None:
+    seen: list[Event] = []
+    with pytest.raises(InputError, match="0 to 3"):
+        play_day(*day(), HowPlayed(situations=("zone a lost",), hour=hour), on_event=seen.append)
+    assert not seen
 
 
 def test_a_machine_that_a_failure_leaves_idle_takes_none_that_works() -> None:
@@ -286,6 +295,10 @@ def test_the_command_plays_a_day(tmp_path: Path) -> None:
         (("--baselines",), "--baselines"),
         (("--replan", "5", "--fail", "zone b lost"), "--fail"),
         (("--fail", "a@x"), "number"),
+        (("--fail", "zone b lost@9"), "0 to 3"),
+        (("--fail", "zone b lost@4"), "0 to 3"),
+        (("--spot", "b-spot=rate"), "--spot rate"),
+        (("--spot", "rate", "--spot", "b-spot=x.json"), "--spot rate alone"),
     ):
         refused = CliRunner().invoke(build_app(), [*files, *more])
         assert refused.exit_code == 2

@@ -156,6 +156,19 @@ def first(plan: Json, question: str) -> Json:
     return next(part for part in plan["parts"].values() if part["question"] == question)
 
 
+def running(plan: Json) -> Json:
+    """The pool that runs in the second period while nothing has failed."""
+    return next(part for name in plan["periods"][1]["parts"] if (part := plan["parts"][name])["question"] == "pool")
+
+
+def as_if_nothing_failed(plan: Json) -> None:
+    """What this part promises by itself is more than it carries after each failure."""
+    part = running(plan)
+    own = next(one["value"] for one in part["promises"] if one["quantity"] == "rate_qps")
+    assert own > part["valid"]["rate_qps"]["rank"][1] * 1.01
+    part["valid"]["rate_qps"]["rank"][1] = own
+
+
 def started(plan: Json) -> Json:
     return next(action for period in plan["periods"] for action in period.get("actions") or ())
 
@@ -183,6 +196,8 @@ SAID: dict[str, tuple[Callable[[Json], object], str]] = {
     "batches longer than measured": (
         lambda p: first(p, "variants")["workers"][0]["loads"][0]["serve"].update(max_batch=4), "variants-serve"),
     "a part valid for any rate": (lambda p: first(p, "variants")["valid"]["rate_qps"].update(photos=[0, 1e9]), "valid"),
+    "a part valid as if nothing failed": (lambda p: as_if_nothing_failed(p), "valid"),
+    "a part valid for less than it carries": (lambda p: running(p)["valid"]["rate_qps"].update(rank=[0, 1.0]), "valid"),
     "a load that runs what nobody knows": (
         lambda p: first(p, "pool")["workers"][0]["loads"][0].update(variant="mx"), "unknown-reference"),
     "a load that runs nothing": (lambda p: first(p, "pool")["workers"][0]["loads"][0].pop("variant"), "load-empty"),

@@ -66,6 +66,9 @@ def export_folder(
         )
         if len(plan.periods) > 1:
             notes.append("a HorizontalPodAutoscaler keeps one pod of a group also in hours in which the plan has none")
+    spot = {group.unit.offer or "" for group in whole.groups.values() if group.unit.spot}
+    if unsaid := sorted(spot - settings.offers.keys()) if not settings.spot.node_selector else []:
+        notes.append(f"hosts.toml does not say which nodes are spot machines ({', '.join(unsaid)}): settings.spot")
     if made.keys is not None:
         held = ", ".join(made.keys["data"])
         notes.append(f"make the Secret {made.keys['metadata']['name']} with {held}; secrets are not written to files")

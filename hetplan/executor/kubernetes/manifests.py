@@ -230,11 +230,11 @@ class Manifests:
         # Equal requests and limits: a worker gets what was planned, and its neighbour cannot take it.
         container["resources"] = {"requests": resources, "limits": resources} if resources else _WORKER_NEEDS
         pod = self._pod(container, config, labels(self.instance, "worker", self.group_object(group)))
-        nodes = {**machines.labels, **chosen.node_selector}
-        if nodes:
-            pod["nodeSelector"] = nodes
-        if chosen.tolerations:
-            pod["tolerations"] = [dict(one) for one in chosen.tolerations]
+        nodes = self.settings.nodes(unit, machines.labels)
+        if nodes.node_selector:
+            pod["nodeSelector"] = nodes.node_selector
+        if nodes.tolerations:
+            pod["tolerations"] = [dict(one) for one in nodes.tolerations]
         return pod
 
     def resources(self, group: Group) -> dict[str, str]:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from hetplan.profiles.fields import Count, Id, Model, Named, NonNegative, Positive, PositiveCount
 
-__all__ = ["KubernetesSettings", "WorkerPod"]
+if TYPE_CHECKING:
+    from hetplan.executor.units import Unit
+
+__all__ = ["KubernetesSettings", "Nodes", "WorkerPod"]
 
 Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Word = Annotated[str, StringConstraints(min_length=1)]
 
 
-class WorkerPod(Model):
+class Nodes(Model):
+    """On which nodes workers run."""
+
+    node_selector: dict[str, str] = Field(default_factory=dict, description="beside the labels of the host")
+    tolerations: tuple[dict[str, Any], ...] = ()
+
+
+class WorkerPod(Nodes):
     """What a worker of one hardware gets; what is left out here holds as for all."""
 
     image: Word | None = None
-    node_selector: dict[str, str] = Field(default_factory=dict, description="beside the labels of the host")
-    tolerations: tuple[dict[str, Any], ...] = ()
     cpu_cores: Positive | None = Field(default=None, description="requested where the plan names no share of cores")
     mem_gib: Positive | None = None
     gpu: NonNegative = Field(default=0.0, description="GPUs of a worker whose loads name no share")
@@ -42,6 +51,14 @@ class KubernetesSettings(Model):
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     service_account: Namespace | None = None
     hardware: Named[WorkerPod] = Field(default_factory=dict)
+    zone_label: str = Field(
+        default="topology.kubernetes.io/zone", description='the label of nodes by which zones are chosen; "": by none'
+    )
+    zones: dict[Id, Word] = Field(
+        default_factory=dict, description="what a zone of the profile is called in the cluster"
+    )
+    spot: Nodes = Field(default_factory=Nodes, description="the nodes of spot machines")
+    offers: Named[Nodes] = Field(default_factory=dict, description="the nodes of an offer")
     gpu_resource: Word = "nvidia.com/gpu"
     gpu_slices: PositiveCount = Field(
         default=1, description="units of gpu_resource per GPU, where the device plugin shares GPUs out"
@@ -69,3 +86,18 @@ class KubernetesSettings(Model):
     def pod(self, hardware: Id) -> WorkerPod:
         """What workers of this hardware get."""
         return self.hardware.get(hardware, WorkerPod())
+
+    def nodes(self, unit: Unit, labels: Mapping[str, str]) -> Nodes:
+        """The nodes of a unit: those of its zone, its host's labels, its hardware, spot machines, its offer."""
+        found: dict[str, str] = {}
+        if unit.zone is not None and self.zone_label:
+            found[self.zone_label] = self.zones.get(unit.zone, unit.zone)
+        found |= labels
+        said = [
+            self.pod(unit.hardware),
+            *([self.spot] if unit.spot else []),
+            self.offers.get(unit.offer or "", Nodes()),
+        ]
+        for one in said:
+            found |= one.node_selector
+        return Nodes(node_selector=found, tolerations=tuple(each for one in said for each in one.tolerations))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,20 @@ class _Parts:
         self.numbers: dict[str, int] = {}
         self.texts: dict[int, tuple[PlanPart, str]] = {}
         """Of each part that was seen its text; the part is held, so that no other has its number."""
+        self.narrowed: dict[tuple[int, tuple[float, ...]], tuple[PlanPart, PlanPart]] = {}
+        """Parts by up to which rates they hold, beside those that they come of."""
+
+    def within(self, part: PlanPart, most: Mapping[str, float]) -> PlanPart:
+        """The part, which holds up to these rates and no further."""
+        valid: dict[str, tuple[float, float | None]] = {}
+        for app, (low, high) in part.valid.rate_qps.items():
+            less = most[app] if high is None else min(high, most[app])
+            valid[app] = (low, less if less < math.inf else None)
+        key = id(part), tuple(most[app] for app in valid)
+        if key not in self.narrowed:
+            narrow = part if valid == part.valid.rate_qps else part.model_copy(update={"valid": Valid(rate_qps=valid)})
+            self.narrowed[key] = part, narrow
+        return self.narrowed[key][1]
 
     def id_of(self, app: str, part: PlanPart) -> str:
         """The id of a part, a new one where it was not seen before."""
@@ -61,13 +76,15 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
     running = [_running(found, p) for p in range(wish.periods)]
     for p in range(wish.periods):
         names, failures = [], dict[str, tuple[str, ...]]()
+        after = {situation.name: tuple(_after(found, parts, p, situation)) for situation in wish.situations[1:]}
+        most = _most(wish, p, after)
         for app in wish.apps:
             part = found.parts.get((app.name, p))
             if part is not None and app.name == next(iter(part.rate_qps)):  # one that is shared comes once
-                names.append(kept.id_of(_whose(part), part))
+                names.append(kept.id_of(_whose(part), kept.within(part, most)))
             promises += _promises(found, app.name, p)
-        for situation in wish.situations[1:]:
-            failures[situation.name] = tuple(_after(found, parts, p, situation, kept))
+        for name, left in after.items():
+            failures[name] = tuple(kept.id_of(_whose(one), one) for one in left)
         follows = wish.periods > 1 and (p > 0 or wish.again > 0)
         actions = tuple(_actions(wish, running[p - 1], running[p])) if follows else ()
         length = wish.hours * 3600.0
@@ -216,12 +233,25 @@ def _promises(found: Found, app: str, p: int) -> Iterator[Promise]:
                       value=rate * situation.keep, model=model)  # fmt: skip
 
 
-def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation, kept: _Parts) -> Iterator[str]:
+def _most(wish: Wish, p: int, after: Mapping[str, Sequence[PlanPart]]) -> dict[str, float]:
+    """Up to which rate of each application what is left after every failure carries the share that is kept."""
+    most = dict.fromkeys((app.name for app in wish.apps), math.inf)
+    for situation in wish.situations[1:]:
+        spans = {name: span for one in after[situation.name] for name, span in one.valid.rate_qps.items()}
+        for app in wish.apps if situation.keep > 0 else ():
+            high = spans.get(app.name, (0.0, 0.0))[1]
+            rate = math.inf if high is None else high / situation.keep
+            rate = app.rates[p] if math.isclose(rate, app.rates[p], rel_tol=1e-9) else rate
+            most[app.name] = min(most[app.name], rate)
+    return most
+
+
+def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation) -> Iterator[PlanPart]:
     """The parts that run after a failure: each application on what is left of its machines, at the rate kept."""
     wish, together = found.wish, found.together.get(p, ())
     for one in together:
         if (part := one.after.get(situation.name)) is not None:
-            yield kept.id_of(_whose(part), part)
+            yield part
     for app in wish.apps:
         if any(app.name in one.part.rate_qps for one in together):
             continue
@@ -232,7 +262,7 @@ def _after(found: Found, parts: Mapping[str, Part], p: int, situation: Situation
         after = found.after.get((app.name, p, situation.name))
         after = after or parts[app.name].settle(offers, wish.settled_at(app, p) * situation.keep).part
         if after is not None:
-            yield kept.id_of(app.name, after)
+            yield after
 
 
 def _loading(wish: Wish, periods: Sequence[Period], parts: Mapping[str, PlanPart]) -> Iterator[Notice]:

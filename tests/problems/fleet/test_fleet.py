@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import itertools
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.executor.hosts_file import read_hosts
+from hetplan.executor.kubernetes.exports import export_folder
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.schedule import Schedule
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
 from hetplan.simulator.day import HowPlayed, play_day
@@ -540,3 +544,36 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
     too_dear = asked("fleet-08")
     assert too_dear.status == "not-found"
     assert "did not prove" in too_dear.why[0]
+
+
+@pytest.mark.parametrize(("keep", "rates"), [(0.8, [60.0, 100.0]), (0.5, [100.0]), (1.0, [40.0])])
+def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates: list[float]) -> None:
+    """In each period: up to the least rate of which the machines of a failure carry the share that is kept."""
+    asked = wish(app(rates), periods=len(rates), limits={"survive": {"zones": 1, "keep": keep}})
+    plan = hp.solve(PROFILE, asked, question="fleet", options={"levers": False}).require()
+    assert plan.parts is not None
+    for period, rate in zip(plan.periods, rates, strict=True):
+        own = of_period(plan, period)
+        left = [
+            plan.parts[name].valid.rate_qps["app0"][1] for names in (period.failures or {}).values() for name in names
+        ]
+        assert len(left) == 2
+        alone = max(one.value for one in own.promises if one.quantity == "rate_qps")
+        carried = min(alone, *(most / keep for most in left if most is not None))
+        assert own.valid.rate_qps["app0"] == (0.0, pytest.approx(carried))
+        assert carried >= rate * (1 - 1e-9)
+        assert carried < alone or keep == 0.5, "else the case would show nothing"
+        step = Schedule(plan).at(period.start_s)
+        assert not step.left_by({"app0": carried})
+        assert step.left_by({"app0": carried * 1.01}), "watch leaves the schedule"
+    settings = {"kind": "kubernetes", "settings": {"image": "registry.example/hetplan:1"}}
+    pool = {"target": "cluster", "hardware": ["big", "small"], "machines": 40}
+    where = {"targets": {"cluster": settings}, "hosts": {"pool": pool}, "models": [{"kind": "sleep", "ms": 2.0}]}
+    if len(rates) == 1:
+        made = export_folder(plan, read_hosts(where), version="1.32", scaling="hpa").files["objects.yaml"]
+        found = [json.loads(text) for text in made.split("---\n")[1:]]
+        scaled = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "HorizontalPodAutoscaler"}
+        targets = {
+            one["minReplicas"]: one["metrics"][0]["external"]["target"]["averageValue"] for one in scaled.values()
+        }
+        assert targets == {pods: f"{round(1000 * carried / pods)}m" for pods in targets}

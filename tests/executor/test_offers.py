@@ -1,0 +1,184 @@
+"""Workers go where their offer is sold: to hosts of its zone, to spot machines or others, to nodes of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from hetplan.errors import InputError
+from hetplan.executor.hosts_file import HostsFile, read_hosts
+from hetplan.executor.kubernetes.exports import export_folder
+from hetplan.executor.kubernetes.manifests import manifests
+from hetplan.executor.units import Unit, named
+from hetplan.executor.wanted import wanted
+from hetplan.profiles.plan import InputHashes, Method, Plan
+from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_sections import Route, SharesDispatch
+from hetplan.profiles.workers import Load, Worker
+
+ZONE = "topology.kubernetes.io/zone"
+OFFERS = {
+    "gpu-a": {"hardware": "gpu", "zone": "a", "price_per_hour": "1"},
+    "gpu-b": {"hardware": "gpu", "zone": "b", "price_per_hour": "1"},
+    "gpu-b-spot": {"hardware": "gpu", "zone": "b", "price_per_hour": "0.3", "interruptions_per_hour": 0.1},
+    "gpu-free": {"hardware": "gpu", "price_per_hour": "1"},
+}
+
+
+def plan(**counts: int) -> Plan:
+    """So many workers of each offer; "_" is "-" in its name."""
+    offers = {name.replace("_", "-"): count for name, count in counts.items()}
+    workers = tuple(
+        Worker(id=f"w-{offer}", hardware="gpu", offer=offer, count=count,
+               loads=(Load(id=f"w-{offer}.1", app="rank", variant="m"),))
+        for offer, count in offers.items()
+    )  # fmt: skip
+    total = sum(offers.values())
+    to = {f"w-{offer}.1": count / total for offer, count in offers.items()}
+    return with_digest(
+        Plan(
+            question="variants", method=Method(formulation="by hand"), workers=workers,
+            inputs=InputHashes(profile="sha256:01", slo="sha256:02"), routing={"rank": (Route(to=to),)},
+            dispatch={"rank": SharesDispatch(rule="shares/1")},
+        )
+    )  # fmt: skip
+
+
+def hosts(folder: Path, kind: str = "local", settings: Mapping[str, Any] | None = None, **said: Any) -> HostsFile:
+    profile = folder / "profile.json"
+    document = {
+        "format": "hetplan/profile/1.3", "hardware": {"gpu": {"kind": "gpu"}}, "offers": OFFERS, "tasks": {"t": {}},
+        "variants": {"m": {"task": "t", "runs": [{"hardware": "gpu", "latency": "l"}]}},
+        "tables": {"l": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
+    }  # fmt: skip
+    profile.write_text(json.dumps(document))
+    listed = {name: {"target": "here", "hardware": "gpu", "machines": 2, **one} for name, one in said.items()}
+    return read_hosts(
+        {
+            "name": "prod", "profiles": [str(profile)], "targets": {"here": {"kind": kind, "settings": settings or {}}},
+            "hosts": listed, "models": [{"kind": "sleep", "ms": 2.0}],
+        }
+    )  # fmt: skip
+
+
+def placed(wish: Plan, where: HostsFile) -> dict[str, Counter[str]]:
+    """On how many machines of each host the workers of each offer are."""
+    found: dict[str, Counter[str]] = {}
+    for unit in wanted(wish, where).units.values():
+        found.setdefault(unit.offer or "", Counter())[unit.host] += 1
+    return found
+
+
+def test_workers_go_to_hosts_of_their_zone(tmp_path: Path) -> None:
+    two = hosts(tmp_path, first={"zone": "b"}, second={"zone": "a"})
+    assert placed(plan(gpu_a=2, gpu_b=1), two) == {"gpu-a": {"second": 2}, "gpu-b": {"first": 1}}
+    # An offer of no zone is anywhere.
+    assert placed(plan(gpu_free=4), two) == {"gpu-free": {"first": 2, "second": 2}}
+
+
+def test_no_room_in_a_zone_is_refused_by_name(tmp_path: Path) -> None:
+    two = hosts(tmp_path, first={"zone": "b", "machines": 9}, second={"zone": "a"})
+    with pytest.raises(
+        InputError, match=r"3 of gpu \(offer gpu-a, zone a\)\): the hosts have room for 2 of them \(second"
+    ):
+        wanted(plan(gpu_a=3), two)
+    with pytest.raises(InputError, match=r"no host is for offer gpu-a, zone a: first is zone b; plain is in no zone"):
+        wanted(plan(gpu_a=1), hosts(tmp_path, first={"zone": "b"}, plain={}))
+
+
+def test_hosts_that_say_nothing_take_all(tmp_path: Path) -> None:
+    assert placed(plan(gpu_a=1, gpu_b_spot=1), hosts(tmp_path, box={})) == {
+        "gpu-a": {"box": 1}, "gpu-b-spot": {"box": 1},
+    }  # fmt: skip
+
+
+def test_spot_machines_are_told_from_others(tmp_path: Path) -> None:
+    both = hosts(tmp_path, any={"machines": 9}, cheap={"spot": True, "machines": 1}, firm={"spot": False})
+    # Those that are for few come first, and what they have no room for goes on.
+    assert placed(plan(gpu_b_spot=2, gpu_b=3), both) == {
+        "gpu-b-spot": {"cheap": 1, "any": 1}, "gpu-b": {"firm": 2, "any": 1},
+    }  # fmt: skip
+    with pytest.raises(InputError, match=r"no host is for offer gpu-b-spot, zone b, spot: firm is not spot"):
+        wanted(plan(gpu_b_spot=1), hosts(tmp_path, firm={"spot": False}))
+
+
+def test_hosts_of_an_offer_take_no_other(tmp_path: Path) -> None:
+    some = hosts(tmp_path, mine={"offers": "gpu-b-spot"}, other={"offers": ["gpu-a", "gpu-b"]})
+    assert placed(plan(gpu_a=1, gpu_b_spot=2), some) == {"gpu-a": {"other": 1}, "gpu-b-spot": {"mine": 2}}
+    with pytest.raises(InputError, match=r"no host is for offer gpu-free: mine is offers gpu-b-spot"):
+        wanted(plan(gpu_free=1), some)
+
+
+def test_zones_without_a_profile_that_knows_them_are_refused(tmp_path: Path) -> None:
+    bare = hosts(tmp_path, first={"zone": "b"}).model_copy(update={"profiles": ()})
+    with pytest.raises(InputError, match=r"hosts\.first \(found gpu-a\).*no profile says"):
+        wanted(plan(gpu_a=1), bare)
+
+
+def test_a_unit_of_which_no_zone_is_known_is_what_it_was() -> None:
+    unit = named(Unit("", "w1", 0, "gpu", "here", "box"))
+    assert not {"zone", "spot"} & set(unit.as_dict())
+    sold = named(Unit("", "w1", 0, "gpu", "here", "box", zone="a", spot=True))
+    assert Unit.from_dict(sold.as_dict()) == sold
+    assert sold.content != unit.content
+
+
+# Kubernetes
+
+IMAGE = {"image": "registry.example/hetplan:1"}
+
+
+def pods(wish: Plan, where: HostsFile) -> dict[str, dict[str, Any]]:
+    """The pods of each group of workers."""
+    found = {}
+    for one in manifests(wish, where)["items"]:
+        if one["kind"] == "Deployment" and "hetplan/worker" in one["metadata"]["annotations"]:
+            kubernetes_validate.validate(one, "1.32", strict=True)
+            found[one["metadata"]["annotations"]["hetplan/worker"]] = one["spec"]["template"]["spec"]
+    return found
+
+
+def test_pods_run_in_the_zone_of_their_offer(tmp_path: Path) -> None:
+    made = pods(plan(gpu_a=1, gpu_b=1, gpu_free=1), hosts(tmp_path, "kubernetes", IMAGE, pool={"machines": 9}))
+    assert made["w-gpu-a"]["nodeSelector"] == {ZONE: "a"}
+    assert made["w-gpu-b"]["nodeSelector"] == {ZONE: "b"}
+    assert "nodeSelector" not in made["w-gpu-free"]
+
+
+def test_hosts_toml_says_which_nodes_zones_spot_machines_and_offers_are(tmp_path: Path) -> None:
+    taint = {"key": "spot", "operator": "Exists"}
+    settings = {
+        **IMAGE, "zones": {"b": "eu-west-1b"}, "spot": {"node_selector": {"kind": "spot"}, "tolerations": [taint]},
+        "hardware": {"gpu": {"node_selector": {"card": "t4"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}},
+        "offers": {"gpu-a": {"node_selector": {ZONE: "eu-west-1a", "group": "own"}}},
+    }  # fmt: skip
+    pool = {"machines": 9, "labels": {"pool": "one"}}
+    made = pods(plan(gpu_a=1, gpu_b=1, gpu_b_spot=1), hosts(tmp_path, "kubernetes", settings, pool=pool))
+    common = {"pool": "one", "card": "t4"}
+    assert made["w-gpu-a"]["nodeSelector"] == {**common, ZONE: "eu-west-1a", "group": "own"}
+    assert made["w-gpu-b"]["nodeSelector"] == {**common, ZONE: "eu-west-1b"}
+    assert made["w-gpu-b-spot"]["nodeSelector"] == {**common, ZONE: "eu-west-1b", "kind": "spot"}
+    assert [one["key"] for one in made["w-gpu-b-spot"]["tolerations"]] == ["gpu", "spot"]
+    assert [one["key"] for one in made["w-gpu-b"]["tolerations"]] == ["gpu"]
+    off = hosts(tmp_path, "kubernetes", {**settings, "zone_label": ""}, pool=pool)
+    assert pods(plan(gpu_b=1), off)["w-gpu-b"]["nodeSelector"] == common
+
+
+def test_hosts_of_a_cluster_may_be_of_a_zone_too(tmp_path: Path) -> None:
+    pools = {"east": {"zone": "a", "labels": {"pool": "east"}}, "west": {"zone": "b", "labels": {"pool": "west"}}}
+    made = pods(plan(gpu_a=2, gpu_b=2), hosts(tmp_path, "kubernetes", IMAGE, **pools))
+    assert [made[name]["nodeSelector"]["pool"] for name in ("w-gpu-a", "w-gpu-b")] == ["east", "west"]
+
+
+def test_an_export_says_of_which_spot_machines_no_nodes_are_known(tmp_path: Path) -> None:
+    where = hosts(tmp_path, "kubernetes", IMAGE, pool={"machines": 9})
+    notes = export_folder(plan(gpu_b_spot=1, gpu_a=1), where, version="1.32").notes
+    assert any("gpu-b-spot" in note and "settings.spot" in note for note in notes)
+    said = hosts(tmp_path, "kubernetes", {**IMAGE, "spot": {"node_selector": {"kind": "spot"}}}, pool={"machines": 9})
+    assert not any("spot" in note for note in export_folder(plan(gpu_b_spot=1), said, version="1.32").notes)
