@@ -31,7 +31,7 @@ def main() -> None:
             leave(end.code)
         except OSError as error:
             # Outside of any command: help that cannot be written, for example.
-            sys.stderr.write(f"error: the system refused: {error.strerror or error}\n")
+            sys.stderr.write(f"error: {error.filename or 'standard output'}: {error.strerror or error}\n")
             os._exit(1)
     except KeyboardInterrupt:
         # Before any command could begin, or after it ended.

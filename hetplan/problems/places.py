@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-__all__ = ["on_servers", "places_for"]
+__all__ = ["fit_together", "on_servers", "places_for"]
 
 Seat = TypeVar("Seat")
 
@@ -39,6 +39,23 @@ def places_for(provides: Mapping[str, float], needs: Sequence[Mapping[str, float
         for name, part in ((name, room * places / (places + 1)) for name, room in provides.items())
     )
     return places if full and listed else 1
+
+
+def fit_together(provides: Mapping[str, float], needs: Sequence[Mapping[str, float]]) -> bool:
+    """Whether some two of these instances fit on one server.
+
+    >>> fit_together({"gpu": 1.0}, [{"gpu": 0.6}, {"gpu": 0.3}]), fit_together({"gpu": 1.0}, [{"gpu": 0.6}] * 2)
+    (True, False)
+    """
+    kinds = Counter(tuple(sorted(one.items())) for one in needs)
+    return any(
+        all(
+            one.get(name, 0.0) + other.get(name, 0.0) <= provides.get(name, 0.0) * (1 + HAIR)
+            for name in {**one, **other}
+        )
+        for number, (one, many) in enumerate((dict(kind), many) for kind, many in kinds.items())
+        for other in map(dict, list(kinds)[number + (many == 1) :])
+    )
 
 
 def on_servers(

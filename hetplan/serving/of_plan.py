@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from hetplan.errors import Fault, InputError
+from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import SHARED
@@ -17,6 +17,7 @@ from hetplan.profiles.slo import App as WantedApp
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
+from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.demand import points_of
 from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.operators import Operator, input_bytes, is_operator, operators_of, samples_of, times_of
@@ -63,33 +64,12 @@ def of_plan(
     plan: Plan, inputs: Inputs, *, noise: NoiseName = "table", services: Mapping[str, Service] | None = None
 ) -> list[PlannedSystem]:
     """What runs in each period. `services` gives, by load id, times that no latency table holds (operators)."""
-    _refuse_dangling(plan, inputs, named=services or {})
+    refuse_dangling(plan, inputs, named=services or {})
     known: dict[str, Service | Operator] = {**operators_of(plan, inputs), **(services or {})}
     return [
         PlannedSystem(period.start_s, period.end_s, *_system(plan, inputs, period.id, noise, known))
         for period in plan.periods
     ]
-
-
-def _refuse_dangling(plan: Plan, inputs: Inputs, *, named: Mapping[str, Service]) -> None:
-    """A plan that was edited, or is of other files, may name what is not there: each such name is a fault."""
-    profile, faults = inputs.profile, list[Fault]()
-
-    def missing(at: str, kind: str, name: str, known: Collection[str]) -> None:
-        if name not in known:
-            remedy = f"Mend the plan, or give the files that it was made from. Known: {', '.join(sorted(known)[:10])}."
-            faults.append(Fault("plan", at, name, f"there is no such {kind}", remedy))
-
-    for number, worker in enumerate(plan.workers):
-        at = f"$.workers[{number}]"
-        missing(f"{at}.hardware", "hardware", worker.hardware, profile.hardware)
-        if worker.offer is not None:
-            missing(f"{at}.offer", "offer", worker.offer, profile.offers)
-        for place, load in enumerate(worker.loads):
-            if load.variant is not None and load.id not in named:
-                missing(f"{at}.loads[{place}].variant", "variant", load.variant, profile.variants)
-    if faults:
-        raise InputError(faults)
 
 
 def _system(

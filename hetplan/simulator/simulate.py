@@ -20,6 +20,7 @@ from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
+from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.demand import response_targets
 from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
@@ -119,6 +120,7 @@ def simulate(
         raise InputError.one(file="--noise", value=noise, why="no such noise", remedy=f"One of {', '.join(NOISES)}.")
     if seeds < 1:
         raise InputError.one(file="--seeds", value=seeds, why="at least one run is needed", remedy="Write 5.")
+    refuse_dangling(plan, inputs, named=services or {}, whole=True)
     how: dict[str, Any] = {
         "arrivals": arrivals,
         "trace": trace,

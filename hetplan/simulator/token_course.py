@@ -20,6 +20,7 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.system import System
 from hetplan.serving.tokens import demand_of, limits_of, usual_s
 from hetplan.simulator.demand import AppDemand
@@ -238,6 +239,7 @@ def simulate_text(
 
     A plan for one rate, a duration or a trace is played by `simulate_tokens`, whose other options `how` are.
     """
+    refuse_dangling(plan, inputs, whole=True)
     wanted = next(iter(inputs.slo.apps.values()))
     if not wanted.demand.series or trace is not None or duration_s is not None:
         return simulate_tokens(plan, inputs, seeds=seeds, noise=noise, duration_s=duration_s, trace=trace, **how)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import InputError
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
 from hetplan.simulator.demand import arrival_times, seeded
 
@@ -36,6 +37,8 @@ Integers = NDArray[np.int64]
 
 RULES = ("least-work/1", "round-robin/1", "shares/1")
 _NEVER = 2**62
+MOST_OUTPUT, MOST_STEPS = 1e6, 1e8
+"""Tokens of one output that are played, and these times machines: each machine has a calendar so long."""
 _ROLES = {"mixed": 0, "prefill": 1, "decode": 2}
 
 
@@ -203,7 +206,15 @@ def rows_of(kind: Integers, coming: Coming, *, gaps: bool) -> dict[str, Any]:
     """Machines of these kinds with nothing to do: what `World` has a row for of each."""
     from hetplan.simulator import token_kernels as k
 
-    machines, ring = len(kind), int(coming.requests.output.max(initial=1)) + 3
+    longest, machines = float(coming.requests.output.max(initial=1)), len(kind)
+    if longest > MOST_OUTPUT or longest * machines > MOST_STEPS:
+        raise InputError.one(
+            file="slo", path="$.apps.*.demand.mix", value=f"an output of {longest:.6g} tokens",
+            why=f"up to {MOST_OUTPUT:g} tokens of a request are played one by one, and on all {machines} machines "
+            f"together up to {MOST_STEPS:g} of the longest",
+            remedy="Check the bins of output_tokens, what was observed, and the trace.",
+        )  # fmt: skip
+    ring = int(longest) + 3
     rings = ring if gaps else 1
     state, clock = np.zeros((machines, 19), dtype=np.int64), np.zeros((machines, 5))
     state[:, k.KIND], clock[:, k.UNTIL] = kind, np.inf

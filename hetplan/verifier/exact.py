@@ -469,10 +469,9 @@ _SCOPES = {
 }
 _OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room", "rate of the chosen pool")
 _OF_ANY_FLEET = "least cost of any schedule"
-_OF_LEVELS = "latency levels, servers in parts"
 _OF_STEPS = "every step on its own"
-"""What solves are about, by whose bounds only what was chosen is bounded, every fleet that makes text, every plan of
-these levels (others have servers in parts and levels as they are), or steps that know nothing of one another."""
+"""What solves are about, by whose bounds only what was chosen is bounded, every fleet that makes text, or steps
+that know nothing of one another."""
 
 
 def _claims(facts: Facts) -> Iterator[Violation]:
@@ -496,9 +495,11 @@ def _claims(facts: Facts) -> Iterator[Violation]:
         if solve is not None and plan.question == "llm" and solve.about != _OF_ANY_FLEET:
             yield Violation("claim", at, f"a bound of {solve.about}, where it is one of {_OF_ANY_FLEET}")
         about = (solve.about or "") if solve is not None else ""
-        in_parts = about.endswith(", servers in parts") and about != _OF_LEVELS
-        if plan.question == "pipeline" and solve is not None and in_parts != (claim.scope == "relaxation"):
-            yield Violation("claim", at, f"a bound of scope {claim.scope}, by a solve about {solve.about}")
+        if plan.question == "pipeline" and (solve is not None or plan.workers):
+            from hetplan.verifier.pipeline import may_be_of
+
+            if not may_be_of(facts, claim.scope, about):
+                yield Violation("claim", at, f"a bound of scope {claim.scope}, by a solve about {about or 'nothing'}")
         if plan.question == "pipeline" and (about == _OF_STEPS) != (claim.about == "quality_per_step"):
             yield Violation("claim", at, f"a bound on {claim.about}, by a solve about {about}")
         if plan.question == "variants" and (claim.scope == "relaxation") != ((claim.note or "").startswith("bounded ")):

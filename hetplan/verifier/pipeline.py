@@ -44,7 +44,7 @@ from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 from hetplan.verifier.slices import parts_of_one
 
-__all__ = ["Paths", "check", "check_joins", "places_on"]
+__all__ = ["Paths", "apart", "check", "check_joins", "may_be_of", "places_on"]
 
 
 ON_LIMIT = 1e-9
@@ -77,19 +77,17 @@ def _is_server(facts: Facts, seat: Seat) -> bool:
     return seat.load.instances <= room and seat.load.serve == Serve(max_batch=seat.load.serve.max_batch)
 
 
-def places_on(facts: Facts, hardware: str) -> int:
+def places_on(facts: Facts, hardware: str, *, anyway: bool = False) -> int:
     """How many instances of the smallest run a server holds; one where steps do not share it.
 
-    They share it where parts say exactly what fits (`parts_of_one`).
+    They share it where parts say exactly what fits (`parts_of_one`); `anyway`, whether or not the plan does.
     """
     profile = facts.inputs.profile
     offers = [one for one in profile.offers.values() if one.hardware == hardware]
-    if facts.plan.method.options.get("machines") != "shared" or any(one.per is not None for one in offers):
+    shared = anyway or facts.plan.method.options.get("machines") == "shared"
+    if not shared or any(one.per is not None for one in offers):
         return 1
-    asked = {app.runs.pipeline for app in facts.inputs.slo.apps.values() if app.runs is not None}
-    tasks = {
-        node.task for name in asked if name in profile.pipelines for node in profile.pipelines[name].nodes.values()
-    }
+    tasks = {node.task for one in _asked(facts) for node in one.nodes.values()}
     runs = [
         run for variant in profile.variants.values() if variant.task in tasks
         for run in variant.runs if run.hardware == hardware and run.latency is not None
@@ -98,6 +96,78 @@ def places_on(facts: Facts, hardware: str) -> int:
         return 1
     rooms = [instances_on(facts, run) for run in runs]
     return parts_of_one(profile.hardware[hardware].provides, [run.needs for run in runs], rooms)
+
+
+def apart(facts: Facts) -> str:
+    """Whether a plan has servers of each step's own where two steps, or two runs of one, fit on one: "whole" where
+    parts say what fits on all such servers, "unlike" where on some they do not; "" where there are none.
+
+    A bound is then of such plans only; where parts say what fits, one by servers in parts is of all plans.
+    """
+    together = facts.plan.method.options.get("machines") == "shared" and not _each_alone(facts)
+    found = ""
+    for hardware in _usable(facts):
+        parts = places_on(facts, hardware, anyway=True)
+        if (parts == 1 or not together) and _two_fit(facts, hardware):
+            found = "whole" if parts > 1 and found != "unlike" else "unlike"
+    return found
+
+
+def may_be_of(facts: Facts, scope: str, about: str) -> bool:
+    """Whether a bound by a solve about this may be of this scope.
+
+    Of servers in parts it is a relaxation (but at levels, which others have as they are). Where steps have servers of
+    their own and two would fit on one, only how good anything in time is is a bound of the problem.
+    """
+    alone = apart(facts)
+    if about.endswith(", servers in parts") and about != _OF_LEVELS:
+        return scope == ("restriction" if alone == "unlike" else "relaxation")
+    return scope != "relaxation" and (scope != "problem" or not alone or about == _IN_TIME)
+
+
+_OF_LEVELS = "latency levels, servers in parts"
+_IN_TIME = "best accuracy in time, however many servers"
+
+
+def _usable(facts: Facts) -> list[str]:
+    limits = facts.inputs.slo.limits
+    return [one for one in facts.inputs.profile.hardware if not limits.only_listed or one in limits.instances]
+
+
+def _each_alone(facts: Facts) -> bool:
+    """Whether steps have servers of their own however they fit: branches meet, moves count, offers have parts."""
+    slo = facts.inputs.slo
+    meet = any(count > 1 for one in _asked(facts) for count in Counter(edge.to for edge in one.edges).values())
+    moves = slo.limits.moves is not None or any(term.min == "moves" for term in slo.objective)
+    return meet or moves or facts.plan.method.options.get("offers") == "evenly"
+
+
+def _asked(facts: Facts) -> list[Pipeline]:
+    """The pipeline of each application, in turn."""
+    names = [app.runs.pipeline for app in facts.inputs.slo.apps.values() if app.runs is not None]
+    return [facts.inputs.profile.pipelines[name] for name in names if name in facts.inputs.profile.pipelines]
+
+
+def _two_fit(facts: Facts, hardware: str) -> bool:
+    """Whether two of the steps' instances fit on a server by all that they say they need, and are not paid apart."""
+    profile = facts.inputs.profile
+    if any(one.per is not None for one in profile.offers.values() if one.hardware == hardware):
+        return False
+    tasks = Counter(node.task for one in _asked(facts) for node in one.nodes.values())
+    needs: Counter[tuple[tuple[str, float], ...]] = Counter()
+    for variant in profile.variants.values():
+        for run in variant.runs:
+            if run.hardware == hardware and run.latency is not None and instances_on(facts, run, times=2.0) > 1:
+                needs[tuple(sorted(run.needs.items()))] += tasks[variant.task]
+    return any(
+        all(
+            amount <= profile.hardware[hardware].provides.get(name, 0.0) * (1.0 + ON_LIMIT)
+            for name, amount in (Counter(dict(one)) + Counter(dict(other))).items()
+        )
+        for one, many in needs.items()
+        for other in needs
+        if many > 0 and needs[other] > 0 and (one != other or many > 1)
+    )
 
 
 def _may_share(facts: Facts, worker: Worker) -> bool:

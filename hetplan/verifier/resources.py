@@ -101,9 +101,9 @@ _MOST_ON_ONE = 64
 _HAIR = 1e-9
 
 
-def instances_on(facts: Facts, run: Run) -> int:
-    """The instances that fit on one machine by all that they need of it; one where it does not say all of that."""
-    provides = facts.inputs.profile.hardware[run.hardware].provides
+def instances_on(facts: Facts, run: Run, *, times: float = 1.0) -> int:
+    """The instances that fit on one (or so many) machines by all they need; one where it does not say all of that."""
+    provides = {name: times * all_ for name, all_ in facts.inputs.profile.hardware[run.hardware].provides.items()}
     wanted = {name: need for name, need in run.needs.items() if need > 0.0}
     by_memory = all(name.endswith("_gib") for name in wanted)
     if by_memory or run.price_per_hour is not None or any(name not in provides for name in wanted):

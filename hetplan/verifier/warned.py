@@ -13,13 +13,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, pairwise
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.workers import Worker
 from hetplan.verifier.demand import classes_of, response_targets
-from hetplan.verifier.facts import Facts, needs_of, option
+from hetplan.verifier.facts import Facts, Seat, needs_of, option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import Reading, is_whole, part_of, worst_ms
@@ -64,7 +64,6 @@ _SHOWN = 5
 _MOST_BUSY = 0.999999
 _POINT = 0.501
 """Percent that a use may be off by, said in whole percents."""
-_SLICES = ("gpu", "cpu_cores")
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,11 @@ def _is_there(facts: Facts, at: str) -> bool:
 
 def _due(facts: Facts, words: Words) -> Iterator[_Seen]:
     """What is to be warned of, as far as it can be seen again."""
-    yield from _idle(facts)
+    if any(map(partial(_is_small, facts), facts.seats.values())):
+        from hetplan.verifier.room_left import rooms_left
+
+        for at, text, short in rooms_left(facts, hair=_PLAIN):
+            yield _Seen("W-idle-machine", at, text, sure=short <= _EXACT)
     yield from _wide(facts, words)
     if facts.plan.question == "variants":
         yield from _unlimited(facts)
@@ -208,26 +211,11 @@ def _due(facts: Facts, words: Words) -> Iterator[_Seen]:
         yield from _repaired(facts)
 
 
-def _idle(facts: Facts) -> Iterator[_Seen]:
-    """Machines that are paid whole and have room for one more of what they hold."""
-    for worker in facts.plan.workers:
-        if not _paid_whole(facts, worker):
-            continue
-        provides = facts.inputs.profile.hardware[worker.hardware].provides
-        loads = [(load.instances, needs_of(facts, facts.seats[load.id])) for load in worker.loads]
-        taken = {name: sum(needs.get(name, 0.0) for _, needs in loads) for name in provides}
-        computed = [name for name, amount in taken.items() if amount > 0 and not name.endswith("_gib")]
-        room = {name: provides[name] - amount for name, amount in taken.items()}
-        short = [
-            max(amount / instances - room.get(name, 0.0) for name, amount in needs.items())
-            for instances, needs in loads
-            if any(needs.get(name, 0.0) > 0 for name in computed)
-        ]
-        if short and min(short) <= _PLAIN:
-            idle = ", ".join(f"{room[name]:g} of {provides[name]:g} {name}" for name in computed)
-            machines = f"each of {worker.count} machines has" if worker.count > 1 else "the machine has"
-            text = f"{machines} room for one more of what it holds: {idle} idle, and paid for"
-            yield _Seen("W-idle-machine", f"workers.{worker.id}", text, sure=min(short) <= _EXACT)
+def _is_small(facts: Facts, seat: Seat) -> bool:
+    """Whether a load takes no more than half of something that its machine computes with, by instance."""
+    provides, n = facts.inputs.profile.hardware[seat.worker.hardware].provides, seat.load.instances
+    computed = ((name, need / n) for name, need in needs_of(facts, seat).items() if not name.endswith("_gib"))
+    return any(0 < need <= 0.5 * provides.get(name, 0.0) + _PLAIN for name, need in computed)
 
 
 def _wide(facts: Facts, words: Words) -> Iterator[_Seen]:
@@ -246,13 +234,6 @@ def _wide(facts: Facts, words: Words) -> Iterator[_Seen]:
     said = [text for text in texts for shown, *most in [words.figures(text)[:2] or [""]] if shown == gap and most]
     if said or claim.scope != "restriction":
         yield _Seen("W-gap", "claims", said[0] if said else f"the gap of {gap} is above what is allowed")
-
-
-def _paid_whole(facts: Facts, worker: Worker) -> bool:
-    profile = facts.inputs.profile
-    runs = (run for one in profile.variants.values() for run in one.runs if run.hardware == worker.hardware)
-    by_slice = worker.offer is not None and profile.offers[worker.offer].per in _SLICES
-    return not by_slice and all(run.price_per_hour is None for run in runs)
 
 
 def _unlimited(facts: Facts) -> Iterator[_Seen]:

@@ -77,7 +77,18 @@ def test_help_on_a_full_disk_leaves_no_traceback() -> None:
         ["sh", "-c", f'"{sys.executable}" -m hetplan solve --help > /dev/full'], capture_output=True, check=False
     )
     assert ran.returncode == 1
-    assert ran.stderr == b"error: the system refused: No space left on device\n"
+    assert ran.stderr == b"error: standard output: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("asked", ["check {files}", "check {files} --json", "show --help"])
+def test_an_output_that_cannot_be_written_is_named(asked: str) -> None:
+    """A long text fails while it is written, a short one as the command ends."""
+    command = f'"{sys.executable}" -m hetplan {asked.format(files=" ".join(FILES[:2]))} > /dev/full'
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert ran.returncode in (1, 2)
+    assert b"standard output: No space left on device" in ran.stderr
+    assert b"Traceback" not in ran.stderr
 
 
 @pytest.mark.slow

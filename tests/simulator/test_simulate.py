@@ -334,7 +334,7 @@ def test_plans_for_other_files_are_refused(plans: Any) -> None:
     plan, inputs = plans.pool()
 
     empty = replace(inputs, slo=inputs.slo.model_copy(update={"apps": {}}))
-    with pytest.raises(InputError, match="no application"):
+    with pytest.raises(InputError, match="there is no such application"):
         simulate(plan, empty)
     gone = replace(inputs, profile=inputs.profile.model_copy(update={"variants": {}}))
     with pytest.raises(InputError, match="no such variant"):

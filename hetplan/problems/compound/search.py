@@ -12,6 +12,7 @@ import numpy as np
 
 from hetplan.errors import Cancelled, Fault, InputError, SolverFailed
 from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import (
     BlackBox,
     Measured,
@@ -26,6 +27,7 @@ from hetplan.problems.compound.found import by_share, found_ways
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import MOST_REPLICAS, Rated
 from hetplan.problems.compound.wish import Query, Way, waited_before
+from hetplan.problems.repairs import change
 from hetplan.profiles.plan import Notice, Plan
 
 __all__ = ["Stage", "narrowed", "recorded", "search_all", "sized_anew"]
@@ -168,13 +170,9 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, *, measuring: bool) ->
         for one in form.failed
     ]
     notices += _doubts(form, sought, kept or ways)
-    query = Query(
-        sought.app_id,
-        sought.app,
-        tuple(kept or ways),
-        waited_before(asked.start, sought.app_id),
-        "" if ways else _why(everywhere, sought),
-    )
+    waited = waited_before(asked.start, sought.app_id)
+    why, repairs = ("", ()) if ways else _why(everywhere, sought)
+    query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, why, repairs)
     whole = form.complete and not form.failed
     return Stage(query, tuple(notices), _broken(form, sought) if measuring else None, whole, form=form)
 
@@ -275,8 +273,9 @@ def _kept(start: Plan | None, sought: Sought, ways: Sequence[Way]) -> list[Way]:
     return same if same and by_share(same[0]) <= KEEP_WITHIN * min(map(by_share, ways)) + 1e-12 else []
 
 
-def _why(form: BlackBox, sought: Sought) -> str:
+def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
     """Which target binds, and the least relaxation among what was measured."""
+    app = f"slo.apps.{sought.app_id}"
     done = form.complete
     known = [found for found in form.journal.values() if found.verdict is not Verdict.SET_ASIDE]
     passing = [found for found in known if found.passes]
@@ -284,26 +283,27 @@ def _why(form: BlackBox, sought: Sought) -> str:
     if passing:
         least = min(float(form.at_full(found).min()) for found in passing)
         if isinstance(form, Rated) and least <= form.limit_s:
-            field = f"slo.apps.{sought.app_id}.demand.rate_qps"
+            field = f"{app}.demand.rate_qps"
             calls = [] if form.calls is None else [call.place for call in form.calls.calls if call.gap_s > 0]
             apis = ", ".join(dict.fromkeys(f"profile.apis.{sought.tiers[place].name}" for place in calls))
             why = f"the rate binds ({scope}): it takes more than {MOST_REPLICAS} replicas of an operator"
-            return (
-                f"{why}; lower {field}"
-                if not apis
-                else (f"{why}, or calls wait too long for their turn; lower {field}, or raise the limits of {apis}")
-            )
-        return (
-            f"latency binds ({scope}); raise slo.apps.{sought.app_id}.latency to {1000 * least:.6g} ms, "
-            "the fastest of those accurate enough"
-        )
+            if apis:
+                why = f"{why}, or calls wait too long for their turn"
+            return f"{why}; lower {field}" + (f", or raise the limits of {apis}" if apis else ""), ()
+        stated = min(target.max_ms for target in sought.app.latency)
+        # Where queries wait, a little more than what it takes alone.
+        longer = change(f"{app}.latency", stated, 1000 * least, "ms", more=" or so" if form.queued else "")
+        text = f"latency binds ({scope}); raise {app}.latency to {1000 * least:.6g} ms"
+        return f"{text}, the fastest of those accurate enough", (longer,)
     fast = [found for found in known if float(form.at_full(found).min()) <= form.limit_s] or known
     if not fast:
         reasons = f": {form.failed[-1].reason}" if form.failed else ""
-        return f"nothing could be measured ({scope}){reasons}"
+        return f"nothing could be measured ({scope}){reasons}", ()
     best = max(fast, key=lambda found: form.orient(found.mean))
-    verb = "raise" if form.lower else "lower"
-    return f"accuracy binds ({scope}); {verb} slo.apps.{sought.app_id}.quality to {best.mean:.6g}, the best in time"
+    verb, bound = ("raise", "max") if form.lower else ("lower", "min")
+    text = f"accuracy binds ({scope}); {verb} {app}.quality to {best.mean:.6g}, the best in time"
+    asked = getattr(sought.app.quality, bound, None)
+    return text, () if asked is None else (change(f"{app}.quality.{bound}", asked, best.mean),)
 
 
 def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:

@@ -45,7 +45,8 @@ def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
         raise broken[0]
     if stages and not found:
         why = tuple(f"{query.app_id}: {query.why_none}" for query in queries)
-        return Infeasible(why=why, proved=False, warnings=notices)
+        repairs = tuple(repair for query in queries for repair in query.repairs)
+        return Infeasible(why=why, repairs=repairs, proved=False, warnings=notices)
     if len(asked.wish.of) > 1:
         point = partial(_point, asked, (ask, tools), stages, notices)
         return front_of(asked, stages, queries, notices, partial(_pack, asked, ask), point)

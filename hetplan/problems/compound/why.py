@@ -30,7 +30,8 @@ def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, p
         why = tuple(_alone(wanted, form, queries, i) for i in stuck)
         # Machines that are too small stay so; totals can be raised.
         more = _totals(ask, replace(form, items=None), every=True, proved=True) if form.items is None else None
-        return Infeasible(why=why, repairs=() if more is None else more.repairs, proved=True)
+        wider = tuple(repair for i in stuck for repair in queries[i].repairs)
+        return Infeasible(why=why, repairs=wider + (() if more is None else more.repairs), proved=True)
     if form.items is not None:
         return _machines(wanted, ask, form, queries, proved=proved)
     return _totals(ask, form, proved=proved)

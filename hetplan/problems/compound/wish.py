@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import Figure
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.faults import Faults, refuse
@@ -164,6 +165,8 @@ class Query:
     ways: tuple[Way, ...]
     waited: int = 0
     why_none: str = ""
+    repairs: tuple[Repair, ...] = ()
+    """What might give it a way."""
 
 
 @dataclass(frozen=True)

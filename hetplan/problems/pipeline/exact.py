@@ -43,7 +43,7 @@ def by_config(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """The exact program."""
     forest = [(tree, prefixes(tree)) for tree in problem.served]
     fleet = problem.wish.fleet
-    return by_programs(problem, ask, forest, lambda kept, asked: config_form(kept, fleet, asked), scope="problem")
+    return by_programs(problem, ask, forest, lambda kept, asked: config_form(kept, fleet, asked), scope=problem.scope)
 
 
 def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
@@ -67,7 +67,7 @@ def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
     written = config_form(forest, fleet, base)
     best = answer = ask(written.form, about=f"{ABOUT[first]}, servers in parts")
     if answer.status is Status.INFEASIBLE:
-        return Infeasible(why=(), answer=answer, proved=True)
+        return Infeasible(why=(), answer=answer, proved=problem.wish.fleet.apart != "unlike")
     if first == "fairest" and answer.point is not None:
         # Only the worst served have a worth there: what the others are worth says the accuracy of all.
         written = config_form(
@@ -85,7 +85,7 @@ def among_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible | None:
     if isinstance(found, Infeasible):
         return None
     about = CLAIMED[first]
-    claim = found.valued(Reported(about, "max", "relaxation", best, value=found.quality))
+    claim = found.valued(Reported(about, "max", problem.scope_in_parts, best, value=found.quality))
     rest = tuple(one for one in found.reported if one.about != about)
     return replace(found, reported=(claim, *rest), levels_proved=all(one.scope != "restriction" for one in rest))
 
@@ -112,7 +112,7 @@ def by_paper(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     def write(kept: Forest, asked: Asked) -> Written:
         return paper_form(kept, problem.served, problem.wish.fleet, asked)
 
-    return by_programs(problem, ask, forest, write, scope="problem" if problem.has_one_hardware else "restriction")
+    return by_programs(problem, ask, forest, write, scope=problem.scope if problem.has_one_hardware else "restriction")
 
 
 def by_programs(

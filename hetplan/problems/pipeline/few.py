@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -305,7 +305,8 @@ def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
     for goal in problem.levels:
         answer = ask(config_form(forest, fleet, replace(asked, goal=goal)).form, about=f"{goal}, servers in parts")
         value = quality if goal == "quality" else totals.get(CLAIMED[goal])
-        found.append(Reported(CLAIMED[goal], "max" if goal == "quality" else "min", "relaxation", answer, value=value))
+        sense: Literal["max", "min"] = "max" if goal == "quality" else "min"
+        found.append(Reported(CLAIMED[goal], sense, problem.scope_in_parts, answer, value=value))
         if answer.value is None:
             break
         # What comes later is bounded at the accuracy that the plan has, however much more there could be.

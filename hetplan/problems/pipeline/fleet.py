@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.problems.faults import Faults
-from hetplan.problems.places import places_for
+from hetplan.problems.places import fit_together, places_for
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
 from hetplan.serving.price import Price, price_of
@@ -28,7 +31,7 @@ __all__ = ["Fleet", "OfferOf", "placed", "read_fleet"]
 Placed = tuple[str | None, str | None, str | None, str]
 """(application, step, variant, hardware)."""
 
-"""What is larger by this share of it alone is not larger."""
+Apart = Literal["", "whole", "unlike"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,19 @@ class Fleet:
     def is_shared(self) -> bool:
         """Whether steps may share some server."""
         return any(n > 1 for n in self.places)
+
+    @cached_property
+    def apart(self) -> Apart:
+        """Whether steps that would fit on one server get servers of their own, so that other plans are not looked at.
+
+        `whole` where places would say what fits: parts of servers bound those other plans, too. `unlike` where not even
+        these do.
+        """
+        found: Apart = ""
+        for name, places in zip(self.hardware, self.places, strict=True):
+            if places == 1 and _fit_together(self.inputs, name):
+                found = "whole" if _places_on(self.inputs, name, _tasks_of(self.inputs)) > 1 and not found else "unlike"
+        return found
 
     def offers_of(self, hardware: int) -> list[OfferOf]:
         """The offers of one hardware, cheapest first."""
@@ -118,6 +134,22 @@ def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
         return 1
     alone = [instances_on(run, profile.hardware[hardware]) for run in runs]
     return places_for(profile.hardware[hardware].provides, [run.needs for run in runs], alone)
+
+
+def _fit_together(inputs: Inputs, hardware: str) -> bool:
+    """Whether instances of two steps, or of two runs of one, fit on one server and are not paid by themselves."""
+    profile = inputs.profile
+    if any(offer.per is not None for offer in profile.offers.values() if offer.hardware == hardware):
+        return False
+    steps = [node.task for one in _pipelines_of(inputs) for node in one.nodes.values() if node.task is not None]
+    runs = [run for task in steps for variant in profile.variants.values() if variant.task == task
+            for run in variant.runs if run.hardware == hardware and run.latency is not None]  # fmt: skip
+    # Of which two fit in twice the room, the needs say what fits beside them.
+    provides = profile.hardware[hardware].provides
+    twice = profile.hardware[hardware].model_copy(
+        update={"provides": {one: 2 * all_ for one, all_ in provides.items()}}
+    )
+    return fit_together(provides, [run.needs for run in runs if instances_on(run, twice) > 1])
 
 
 def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet:
@@ -175,9 +207,13 @@ def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet
 
 def _tasks_of(inputs: Inputs) -> set[str]:
     """The tasks of all steps that are asked for."""
-    asked = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None}
-    pipelines = [one for name, one in inputs.profile.pipelines.items() if name in asked]
-    return {node.task for one in pipelines for node in one.nodes.values() if node.task is not None}
+    return {node.task for one in _pipelines_of(inputs) for node in one.nodes.values() if node.task is not None}
+
+
+def _pipelines_of(inputs: Inputs) -> list[Pipeline]:
+    """The pipeline of each application, in turn."""
+    asked = [app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None]
+    return [inputs.profile.pipelines[name] for name in asked if name in inputs.profile.pipelines]
 
 
 def placed(workers: Iterable[Worker]) -> Counter[Placed]:

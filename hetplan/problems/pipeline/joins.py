@@ -96,7 +96,7 @@ def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     for slip in SLIPS:
         base = problem.asked(problem.levels[0], slip=slip)
         goals = problem.levels
-        climbed = climb(ask, lambda asked: _form(problem, trees, asked), goals, base, scope="problem")
+        climbed = climb(ask, lambda asked: _form(problem, trees, asked), goals, base, scope=problem.scope)
         if isinstance(climbed, Answer):
             if climbed.status is Status.INFEASIBLE:
                 why = "capacity: the servers do not carry the demand in time"

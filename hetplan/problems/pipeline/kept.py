@@ -208,13 +208,7 @@ def better_apart(
     missed = not isinstance(shared, Draft) or bool(shared.target_missed) or _is_too_dear(p, shared)
     if not missed and isinstance(shared, Draft) and _worth(p, shared) < _worth(p, apart):
         return shared
-    claims = tuple(
-        replace(one, scope="restriction", note="among plans on servers of each step's own")
-        if one.scope == "problem" and one.about in ("servers", "cost_per_hour")
-        else one
-        for one in apart.reported
-    )
-    return replace(apart, reported=claims, chosen={**apart.chosen, "machines": "whole"})
+    return replace(apart, chosen={**apart.chosen, "machines": "whole"})
 
 
 def _is_too_dear(p: Pipelines, made: Draft) -> bool:

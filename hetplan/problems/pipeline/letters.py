@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hetplan.planner.contract import Tools
+from hetplan.planner.draft import Scope
 from hetplan.problems.pipeline.options import ConfigOptions, PipelineOptions
 from hetplan.problems.pipeline.rows import Asked, Goal
 from hetplan.problems.pipeline.tree import Tree, count_prefixes, top_variants, with_least_loads, without_dominated
@@ -61,6 +62,16 @@ class Pipelines:
     def asked_for(self) -> tuple[Tree, ...]:
         """Applications that are asked for anything."""
         return tuple(with_least_loads(tree) for tree in self.wish.trees if tree.demand > 0)
+
+    @property
+    def scope(self) -> Scope:
+        """What a bound of whole servers is about; of plans with servers of each step's own, where others fit."""
+        return "restriction" if self.wish.fleet.apart else "problem"
+
+    @property
+    def scope_in_parts(self) -> Scope:
+        """The same of servers in parts."""
+        return "restriction" if self.wish.fleet.apart == "unlike" else "relaxation"
 
     @cached_property
     def considered(self) -> tuple[Tree, ...]:

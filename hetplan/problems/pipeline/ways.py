@@ -36,10 +36,26 @@ def _answered(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
     """The same, with as much headroom as the size asks for."""
     size = problem.options.size
     if size == "planned" or not problem.asked_for:
-        return _planned(problem, ask)
+        return _said_of_own_servers(problem, _planned(problem, ask))
     from hetplan.problems.pipeline.kept import estimated, kept
 
-    return estimated(problem, ask, _planned) if size == "estimated" else kept(problem, ask, _planned)
+    made = estimated(problem, ask, _planned) if size == "estimated" else kept(problem, ask, _planned)
+    return _said_of_own_servers(problem, made)
+
+
+def _said_of_own_servers(problem: Pipelines, made: Draft | Infeasible) -> Draft | Infeasible:
+    """With what its bounds are about, where steps that would fit on one server have servers of their own.
+
+    Nor is it proved there that no plan carries the demand: only that none is in time is.
+    """
+    if not problem.wish.fleet.apart:
+        return made
+    if isinstance(made, Infeasible):
+        return replace(made, proved=made.proved and too_slow(problem) is not None)
+    note = "among plans on servers of each step's own"
+    claims = (replace(one, note=one.note or note) if one.scope == "restriction" else one for one in made.reported)
+    narrower = any(one.scope == "restriction" for one in made.reported[1:])
+    return replace(made, reported=tuple(claims), levels_proved=made.levels_proved and not narrower)
 
 
 def _planned(problem: Pipelines, ask: Ask, *, explained: bool = True) -> Draft | Infeasible:

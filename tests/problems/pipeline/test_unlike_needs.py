@@ -1,0 +1,99 @@
+"""Steps whose needs of a server are unlike have servers of their own: bounds are then of such plans, and it is said."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+
+EXAMPLES = Path(__file__).parents[3] / "examples/pipeline"
+Docs = tuple[dict[str, Any], dict[str, Any]]
+
+
+def social(provides: float, detect: float, caption: float, rate: float = 40.0) -> Docs:
+    profile = json.loads((EXAMPLES / "social-profile.json").read_text())
+    slo = json.loads((EXAMPLES / "social-slo.json").read_text())
+    slo["apps"]["posts"]["demand"]["rate_qps"] = rate
+    for hardware in profile["hardware"].values():
+        hardware["provides"] = {"gpu": provides}
+    for variant in profile["variants"].values():
+        for run in variant["runs"]:
+            run["needs"] = {"gpu": {"detect": detect, "caption": caption}[variant["task"]]}
+    return profile, slo
+
+
+def planned(files: Docs, **options: Any) -> hp.Plan:
+    outcome = hp.solve(*files, question="pipeline", options={"size": "planned", **options})
+    plan = outcome.require()
+    assert not hp.verify(plan, *files).violations
+    return plan
+
+
+def scopes(plan: hp.Plan) -> dict[str, str]:
+    return {claim.about: claim.scope for claim in plan.claims}
+
+
+def idle(plan: hp.Plan) -> list[str]:
+    return [one.text for one in plan.warnings if one.code == "W-idle-machine"]
+
+
+@pytest.mark.parametrize(
+    ("provides", "detect", "caption", "alone"),
+    [(1, 0.5, 0.4, False), (1, 0.6, 0.3, True), (1, 0.6, 0.55, False), (8, 4, 3, False), (7, 4, 3, True)],
+)
+def test_a_bound_of_plans_that_share_nothing_is_not_said_of_all(
+    provides: float, detect: float, caption: float, alone: bool
+) -> None:
+    plan = planned(social(provides, detect, caption))
+    assert scopes(plan) == {"quality": "problem", "servers": "restriction" if alone else "problem"}
+    assert [one.note is not None for one in plan.claims] == [False, alone]
+    assert (plan.status == "optimal") is not alone
+    assert any("another machine holds" in text for text in idle(plan)) is alone
+
+
+def test_whole_servers_that_are_asked_for_bound_such_plans_only() -> None:
+    files = social(1, 0.5, 0.5)
+    assert scopes(planned(files))["servers"] == "problem"
+    plan = planned(files, machines="whole")
+    assert (len(plan.workers), scopes(plan)["servers"]) == (2, "restriction")
+
+
+@pytest.mark.parametrize("size", ["planned", "estimated"])
+def test_a_forged_scope_is_refused(size: str) -> None:
+    files = social(7, 4, 3)
+    plan = planned(files, size=size)
+    held = {claim.about for claim in plan.claims if claim.scope == "restriction"}
+    assert "servers" in held
+    for number, claim in enumerate(plan.claims):
+        for scope in {"problem", "relaxation"} if claim.about in held else {"restriction"} - {claim.scope}:
+            document = json.loads(plan.model_dump_json(exclude_none=True, by_alias=True))
+            document["claims"][number]["scope"] = scope
+            found = hp.verify(hp.Plan.model_validate(document), *files).violations
+            assert (f"claims[{number}]" in {one.at for one in found}) is (claim.about in held), (claim, scope)
+
+
+def test_what_one_server_would_carry_is_not_proved_impossible() -> None:
+    fits, exact = social(1, 0.6, 0.3), social(1, 0.6, 0.55)
+    for files, proved in ((fits, False), (exact, True)):
+        files[1]["limits"]["instances"] = {name: [0, 1] for name in files[0]["hardware"]}
+        files[1]["limits"]["instances"] = dict(list(files[1]["limits"]["instances"].items())[:1])
+        outcome = hp.solve(*files, question="pipeline", options={"size": "planned"})
+        assert outcome.exit_code != 0
+        assert (outcome.finding.found.value == "infeasible") is proved, outcome.status
+
+
+def test_a_machine_with_room_for_what_another_holds_is_named_and_nothing_less() -> None:
+    files = social(1, 0.6, 0.3)
+    plan = planned(files)
+    assert any("another machine holds" in text for text in idle(plan))
+    for without in (True, False):
+        document = copy.deepcopy(json.loads(plan.model_dump_json(exclude_none=True, by_alias=True)))
+        if without:
+            document["warnings"] = [one for one in document["warnings"] if one["code"] != "W-idle-machine"]
+        else:
+            document["workers"][0]["standby"] = 0
+        found = {one.code for one in hp.verify(hp.Plan.model_validate(document), *files).violations}
+        assert ("unwarned" in found) is without
