@@ -67,6 +67,8 @@ def ending_of(error: BaseException) -> Ending | None:
 
 
 def _of_the_system(error: OSError) -> Ending:
+    if error.filename is None and _is_said(error):
+        error.filename = "standard output"
     if error.filename is None:
         reason = f"the system refused: {error.strerror or error}"
         return Ending(Exit.FAULT, reason, (reason,))
@@ -74,6 +76,14 @@ def _of_the_system(error: OSError) -> Ending:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     remedy = "Make room, or name another place." if full else "Check that the path exists and that you may use it."
     return Ending(Exit.BAD_INPUT, reason, (f"{reason}. {remedy}",))
+
+
+def _is_said(error: OSError) -> bool:
+    """Whether it was a line for people or machines that could not be written: such an error names no file."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_globals.get("__name__") == "hetplan.cli.output"
 
 
 def _typers(error: Exception) -> bool:

@@ -79,7 +79,7 @@ class Page:
             from hetplan.cli.terminal import folded
 
             shown = "\n".join(map(folded, shown.split("\n")))
-        _print(shown, self.stream)
+        print(shown, file=self.stream)
 
     def heading(self, text: str) -> None:
         """A line that opens a section, after an empty one."""
@@ -106,16 +106,6 @@ class Page:
         else:
             for row in [list(columns), *cells]:
                 self.line(_aligned(row, _widths(columns, cells), to_right))
-
-
-def _print(text: str, stream: IO[str], *, flush: bool = False) -> None:
-    """A line; where it cannot be written, the error names what could not be written to."""
-    try:
-        print(text, file=stream, flush=flush)
-    except OSError as error:
-        if error.filename is None and not isinstance(error, BrokenPipeError):
-            error.filename = "standard output"
-        raise
 
 
 def _widths(columns: Sequence[str], cells: list[list[str]]) -> list[int]:
@@ -185,7 +175,7 @@ class Output:
             from hetplan.profiles.plain_data import finite
 
             line = json.dumps(finite(message), ensure_ascii=False, allow_nan=False)
-            _print(line, self.machine or sys.stdout, flush=True)
+            print(line, file=self.machine or sys.stdout, flush=True)
 
     def warn(self, text: str, *, kind: str = "warning") -> None:
         """A line on standard error."""

@@ -16,7 +16,11 @@ Edit = Callable[[dict[str, Any]], None]
 
 
 def made(question: str, profile: str, slo: str, state: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    files = {"profile": EXAMPLES / profile, "slo": EXAMPLES / slo, "state": EXAMPLES / state if state else None}
+    files: dict[str, Any] = {
+        "profile": EXAMPLES / profile,
+        "slo": EXAMPLES / slo,
+        "state": EXAMPLES / state if state else None,
+    }
     if question == "compound":
         files["measured"] = EXAMPLES / "compound/measured.json"
     options = {} if question == "compound" else {"size": "planned"}

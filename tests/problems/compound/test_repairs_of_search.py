@@ -10,7 +10,7 @@ import hetplan as hp
 from hetplan.planner.repairs import edited
 
 COMPOUND = Path(__file__).parents[3] / "examples/compound"
-FILES = {"profile": COMPOUND / "profile.json", "measured": COMPOUND / "measured.json"}
+FILES: dict[str, Any] = {"profile": COMPOUND / "profile.json", "measured": COMPOUND / "measured.json"}
 
 
 def wish(latency_ms: float, quality: float, *, by: str) -> dict[str, Any]:
