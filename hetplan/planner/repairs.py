@@ -36,7 +36,7 @@ __all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of", "steps_of"
 MOST_TRIALS = 24
 """Questions asked again for one answer; each may take as long as the first."""
 MOST_JOINED = 4
-NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.5)
+NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.2, 0.5)
 """By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
 DIGITS = 6
 HAIR = 1e-7
@@ -44,7 +44,7 @@ HAIR = 1e-7
 UNTRIED = " (not tried)"
 ABOUT, MOST_ABOUT = " or so", 4
 """How a repair ends whose number is a guess, and how many numbers of it are tried."""
-COUNTS = ("stock", "moves")
+COUNTS = ("stock", "moves", "hosts", "zones")
 """Fields of whole numbers."""
 
 Step = str | int

@@ -25,10 +25,22 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price, times
 
 if TYPE_CHECKING:
-    from hetplan.profiles.slo import App
+    from hetplan.profiles.slo import App, Survive
     from hetplan.profiles.workers import Worker
 
-__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Owned", "Situation", "Wish", "owners", "read_wish"]
+__all__ = [
+    "HUGE",
+    "PARTS",
+    "REFUSED",
+    "Application",
+    "Bought",
+    "Owned",
+    "Situation",
+    "Wish",
+    "owners",
+    "read_wish",
+    "situations_of",
+]
 
 REFUSED = {
     "change.slack": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
@@ -233,7 +245,9 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     running = _running(inputs, goal, faults)
     apps = tuple(_application(inputs, name, app, faults) for name, app in slo.apps.items())
     offers = tuple(_offers(inputs, faults))
-    zones = sorted({offer.zone for offer in offers if offer.zone is not None})
+    if slo.limits.only_listed and inputs.profile.offers and not offers:
+        why = "only hardware that is listed may be used, and limits.instances lists none that applications run on"
+        faults.in_slo("$.limits.only_listed", why, 'List hardware under "instances", or leave this out.')
     if slo.limits.survive.zones:
         for offer in offers:
             if offer.zone is None:
@@ -247,7 +261,7 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
             remedy = f'Write "repeats": {repeats} under horizon, or a shorter term.'
             faults.in_profile(f"$.offers.{name}.commit.term_s", why, remedy, value=sold.commit.term_s)
     faults.settle()
-    situations = tuple(_situations(inputs, offers, zones))
+    situations = tuple(situations_of(slo.limits.survive, offers))
     return Wish(
         inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0, goal=goal, most=most, running=running
     )
@@ -410,8 +424,9 @@ def _offers(inputs: Inputs, faults: Faults) -> Iterator[Bought]:
         )
 
 
-def _situations(inputs: Inputs, offers: Sequence[Bought], zones: Sequence[str]) -> Iterator[Situation]:
-    survive = inputs.slo.limits.survive
+def situations_of(survive: Survive, offers: Sequence[Bought]) -> Iterator[Situation]:
+    """Nothing failed, then all that may fail at once."""
+    zones = sorted({offer.zone for offer in offers if offer.zone is not None})
     yield Situation("nothing failed", 1.0)
     for lost in combinations(zones, survive.zones) if survive.zones else ():
         gone = frozenset(offer.name for offer in offers if offer.zone in lost)
