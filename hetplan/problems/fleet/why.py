@@ -22,6 +22,7 @@ from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.wish import Application, Wish, situations_of
 from hetplan.problems.parts import Cone
+from hetplan.profiles.slo import Survive
 
 __all__ = ["by_its_own", "contradicted", "explained"]
 
@@ -208,11 +209,20 @@ def _fewer_lost(wish: Wish, can: Callable[[Wish], bool]) -> Iterator[Repair]:
             few, many = (middle, many) if can(replace(wish, situations=tuple(less))) else (few, middle)
         if stated and few >= 0:
             field, what = f"slo.limits.survive.{name}", "machines" if name == "hosts" else "zones"
-            yield Repair(field, "lower", stated - few, few, what, f"lower {field} from {stated} to {few}")
-    keep = _most(lambda part: can(_keeping(wish, part))) if len(wish.situations) > 1 else 0.0
-    if keep > 0:
-        kept, field = wish.situations[1].keep * keep, "slo.limits.survive.keep"
-        yield Repair(field, "lower", wish.situations[1].keep - kept, kept, "", f"lower {field} to {kept:.4g}")
+            text = f"lower {field} from {stated} to {few}"
+            yield Repair(field, "lower", stated - few, few, what, text, _edits_to(survive, name, few))
+    part = _most(lambda part: can(_keeping(wish, part))) if any(wish.situations[1:]) else 0.0
+    if part > 0:
+        kept, field = survive.keep * part, "slo.limits.survive.keep"
+        yield Repair(field, "lower", survive.keep - kept, kept, "", f"lower {field} to {kept:.4g}")
+
+
+def _edits_to(survive: Survive, name: str, few: int) -> tuple[Edit, ...]:
+    """The change, and where nothing may fail then, that all is kept."""
+    at = ("limits", "survive")
+    less = survive.model_copy(update={name: few})
+    is_sure = not less.hosts and not less.zones and less.spot == "none" and less.keep != 1
+    return (Edit("slo", (*at, name), few), *([Edit("slo", (*at, "keep"), 1.0)] if is_sure else []))
 
 
 def _keeping(wish: Wish, part: float) -> Wish:

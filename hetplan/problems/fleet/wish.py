@@ -243,6 +243,7 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     slo = inputs.slo
     goal, most = _goal(inputs, faults)
     running = _running(inputs, goal, faults)
+    _without_use(inputs, faults)
     apps = tuple(_application(inputs, name, app, faults) for name, app in slo.apps.items())
     offers = tuple(_offers(inputs, faults))
     if slo.limits.only_listed and inputs.profile.offers and not offers:
@@ -265,6 +266,30 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     return Wish(
         inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0, goal=goal, most=most, running=running
     )
+
+
+def _without_use(inputs: Inputs, faults: Faults) -> None:
+    """What is stated, and would change nothing."""
+    limits, provided = inputs.slo.limits, set[str]().union(*(one.provides for one in inputs.profile.hardware.values()))
+    for resource in sorted(limits.resources.keys() - provided):
+        remedy = f"Hardware provides: {', '.join(sorted(provided)) or 'nothing'}."
+        faults.in_slo(f"$.limits.resources.{resource}", f"no hardware provides {resource!r}", remedy)
+    survive = limits.survive
+    if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
+        why = "a share that is kept after a failure, and nothing may fail"
+        faults.in_slo("$.limits.survive.keep", why, 'Write "zones", "hosts" or "spot", or leave it out.')
+    for name, app in inputs.slo.apps.items():
+        demand = app.demand
+        at, trace = f"$.apps.{name}.demand", demand.trace
+        stated = "series" if demand.series is not None else "rate_qps" if demand.rate_qps is not None else ""
+        if trace is not None and trace.period_s is not None and stated:
+            why = f"rates of each period are counted in the trace, and {stated} says others"
+            faults.in_slo(f"{at}.trace.period_s", why, f'Leave out "{stated}", or "period_s".', value=trace.period_s)
+            faults.in_slo(f"{at}.{stated}", why, f'Leave out "{stated}", or "period_s" of the trace.')
+        if trace is not None and trace.percentile is not None and trace.period_s is None:
+            why = "a percentile of the rates of windows, and nothing says how long those are"
+            remedy = 'Write "period_s" in place of stated rates, or leave it out.'
+            faults.in_slo(f"{at}.trace.percentile", why, remedy, value=trace.percentile)
 
 
 def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
