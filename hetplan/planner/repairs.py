@@ -36,7 +36,7 @@ __all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of", "steps_of"
 MOST_TRIALS = 24
 """Questions asked again for one answer; each may take as long as the first."""
 MOST_JOINED = 4
-NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.5)
+NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.2, 0.5)
 """By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
 DIGITS = 6
 HAIR = 1e-7
@@ -44,7 +44,7 @@ HAIR = 1e-7
 UNTRIED = " (not tried)"
 ABOUT, MOST_ABOUT = " or so", 4
 """How a repair ends whose number is a guess, and how many numbers of it are tried."""
-COUNTS = ("stock", "moves")
+COUNTS = ("stock", "moves", "hosts", "zones")
 """Fields of whole numbers."""
 
 Step = str | int
@@ -416,8 +416,10 @@ def _said(repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair:
     """The repair with the numbers that were tried, in words."""
     remark = re.search(r"(: [^,]* serves them in time|, or [^,]*| \([^()]*\))$", repair.text)
     more = remark[1] if remark is not None and "together" not in remark[1] else ""
-    value = edits[0].value[1] if isinstance(edits[0].value, list) and len(edits) == 1 else edits[0].value
-    value = value if not isinstance(value, list) else repair.to
+    value = edits[0].value
+    if isinstance(value, list):
+        old = value_at(given[edits[0].file], edits[0].path)
+        value = value[_side(value, old)] if len(edits) == 1 else repair.to
     to = repair.to if isinstance(repair.to, str) and not _is_number(repair.to) else value
     to = None if repair.field == "several" or isinstance(to, dict) else to
     to = float(to) if isinstance(repair.to, float) and isinstance(to, str) and _is_number(to) else to
@@ -427,6 +429,12 @@ def _said(repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair:
     if amount is not None and isinstance(to, int | float) and isinstance(stated, int | float):
         amount = abs(float(to) - float(stated))
     return replace(repair, to=to, amount=amount, text=_all_said(edits, given, repair.unit) + more, edits=edits)
+
+
+def _side(value: Sequence[Any], stated: Any) -> int:
+    """Which of two bounds was changed."""
+    old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
+    return next((side for side in (1, 0) if old[side] != value[side]), 1)
 
 
 def _stated(edit: Edit, given: Documents) -> Any:
@@ -451,8 +459,8 @@ def _in_words(edit: Edit, given: Documents, unit: str) -> str:
         at += f"[{step}]" if isinstance(step, int) else f".{step}"
     stated, value = value_at(given[edit.file], edit.path), edit.value
     if isinstance(value, list):
+        side = _side(value, stated)
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
-        side = next((k for k in (1, 0) if old[k] != value[k]), 1)
         at, stated, value = f"{at}[{side}]", old[side], value[side]
     unit = {"max_ms": "ms", "rate_qps": "qps"}.get(str(edit.path[-1]), "" if unit == edit.path[-1] else unit)
     verb = "lower" if _is_number(stated) and _is_number(value) and float(value) < float(stated) else "raise"

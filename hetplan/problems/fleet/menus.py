@@ -84,8 +84,11 @@ def left_of(wish: Wish, part: Part, machines: Sequence[int], situation: Situatio
     return left
 
 
-def add_part(m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: float) -> None:
-    """Rows of a part over its machines x per offer, in every situation."""
+def add_part(
+    m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: float, most: Sequence[int] | None = None
+) -> None:
+    """Rows of a part over its machines x per offer, in every situation; `most`: more of each are not to be had."""
+    most = [LARGEST] * len(wish.offers) if most is None else most
     for situation in wish.situations:
         wanted = rate * situation.keep
         if wanted <= 0:
@@ -98,8 +101,12 @@ def add_part(m: Builder, wish: Wish, part: Part, x: NDArray[np.int64], rate: flo
             if situation.hardware not in part.hardware:
                 continue
             place = part.hardware.index(situation.hardware)
-            lost = _lost(m, machines[place], wish.lost(part.app, situation), f"{part.app} {situation.name}")
-            machines[place] = np.concatenate([machines[place], lost])
+            count, there = wish.lost(part.app, situation), sum(most[n] for n in wish.on(situation.hardware))
+            if there > count:
+                lost = _lost(m, machines[place], count, float(there), f"{part.app} {situation.name}")
+                machines[place] = np.concatenate([machines[place], lost])
+            else:  # none is left, however many of them there are
+                machines[place] = machines[place][:0]
         for hardware, room in wish.rooms.get((part.app, rate), {}).items():
             place = part.hardware.index(hardware)
             machines[place] = _worth(m, machines[place], room, f"{part.app} {hardware} {situation.name}")
@@ -117,8 +124,8 @@ def _worth(m: Builder, machines: NDArray[np.int64], room: float, name: str) -> N
     return one
 
 
-def _lost(m: Builder, machines: NDArray[np.int64], count: int, name: str) -> NDArray[np.int64]:
-    """A column of 0 or less: at most -min(k, machines)."""
+def _lost(m: Builder, machines: NDArray[np.int64], count: int, most: float, name: str) -> NDArray[np.int64]:
+    """A column of 0 or less: at most -min(k, machines), of at most so many machines."""
     k = float(count)
     lost = m.columns(f"lost of {name}", ["machines"], lower=-k, upper=0.0)
     if count == 0:
@@ -126,8 +133,8 @@ def _lost(m: Builder, machines: NDArray[np.int64], count: int, name: str) -> NDA
     many = m.columns(f"more than lost of {name}", ["yes"], upper=1.0, whole=True)
     rows = m.rows(f"losing {name}", ["all k", "all there are", "few"], upper=[0.0, 0.0, k])
     m.add(rows[0], [*lost, *many], [1.0, k])  # where there are more, k are lost
-    m.add(rows[1], [*lost, *machines, *many], [1.0, *np.ones(len(machines)), -float(LARGEST)])  # else all
-    m.add(rows[2], [*machines, *many], [*np.ones(len(machines)), -float(LARGEST)])
+    m.add(rows[1], [*lost, *machines, *many], [1.0, *np.ones(len(machines)), -most])  # else all
+    m.add(rows[2], [*machines, *many], [*np.ones(len(machines)), -most])
     return lost
 
 
@@ -293,7 +300,7 @@ class Menus:
                 row = m.rows("beyond", names, lower=-np.array(free))
                 m.add(row, more, 1.0)
                 m.add(row, x, -1.0 / each)
-                add_part(m, self.wish, self.parts[app.name], x, rate)
+                add_part(m, self.wish, self.parts[app.name], x, rate, self.most(app))
                 forms.append(m.build())
             self.counted[0] += len(forms)
             answers = ask.all(forms, gap=BEYOND_GAP, about="machines of applications beyond those committed")
@@ -311,7 +318,7 @@ class Menus:
         """The cheapest choice at prices, as far as the rows known say."""
         m = Builder("min", name=f"machines of {app.name}")
         x = self.columns(m, app, cost=self._paid(app, grid))
-        add_part(m, self.wish, self.parts[app.name], x, rate)
+        add_part(m, self.wish, self.parts[app.name], x, rate, self.most(app))
         return m.build()
 
     def columns(
@@ -324,18 +331,21 @@ class Menus:
         only: Sequence[bool] | None = None,
     ) -> NDArray[np.int64]:
         """Columns for the machines of an application, per offer; `only`: the offers that it may use."""
-        hardware = self.hardware(app)
-        stock = self._stock(app) if stocked else [LARGEST] * len(self.wish.offers)
-        offers = zip(self.wish.offers, stock, strict=True)
-        most = [count if offer.hardware in hardware else 0 for offer, count in offers]
+        most = self.most(app, stocked=stocked)
         most = [count * may for count, may in zip(most, only, strict=True)] if only is not None else most
         names = [offer.name for offer in self.wish.offers]
         return m.columns(f"machines of {app.name}", names, upper=most, cost=cost, whole=True, unit="machines")
 
+    def most(self, app: Application, *, stocked: bool = True) -> list[int]:
+        """How many of each offer an application may take."""
+        hardware = self.hardware(app)
+        stock = self._stock(app) if stocked else [LARGEST] * len(self.wish.offers)
+        return [n if offer.hardware in hardware else 0 for offer, n in zip(self.wish.offers, stock, strict=True)]
+
     def hardware(self, app: Application) -> Sequence[str]:
-        """What an application may use."""
-        only = self.wish.only.get(app.name)
-        return self.parts[app.name].hardware if only is None else (only,)
+        """What an application may use, of what is sold."""
+        only, sold = self.wish.only.get(app.name), {offer.hardware for offer in self.wish.offers}
+        return [one for one in self.parts[app.name].hardware if only in (None, one) and one in sold]
 
     def holds(self, app: Application, rate: float, machines: Counts) -> bool:
         """Whether machines carry what they should in every situation; where not, the part knows why from now on."""

@@ -133,7 +133,8 @@ def _form(
         for app in wish.apps:
             x = search.menus.columns(m, app, stocked=stocked, only=only)
             m.add(cover[p], x, -1.0 / np.array(wish.each(app.name)))
-            add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p))
+            there = search.menus.most(app, stocked=stocked)
+            add_part(m, wish, search.menus.parts[app.name], x, wish.rate(app, p), there)
             columns[app.name, p] = x
     if wish.stated and list(periods) == [0]:
         _moved(m, search, {name: x for (name, _), x in columns.items()}, MOVE if still else 0.0)

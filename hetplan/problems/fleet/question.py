@@ -52,6 +52,13 @@ class FleetQuestion:
         del formulation, start
         return cls(read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs)), tools)
 
+    @property
+    def _is_unplayed(self) -> bool:
+        """Whether a trial of what may help asks programs alone: small fleets are tried as they are planned."""
+        from hetplan.problems.fleet.ways import is_quick
+
+        return self.tools.trial and not is_quick(self.wish)
+
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasible
@@ -74,7 +81,7 @@ class FleetQuestion:
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools)
-        asked = with_margins(asked, parts) if self.tools.trial else asked
+        asked = with_margins(asked, parts) if self._is_unplayed else asked
         recalled = None if between else Recalled.of(asked, parts, self.tools)
         glances: list[Found] = []
 
@@ -93,7 +100,7 @@ class FleetQuestion:
             )
             return found if isinstance(found, Infeasible) else (found, parts)
 
-        best = with_room(asked, answer, lambda: self.tools.trial or is_over(ask))
+        best = with_room(asked, answer, lambda: self._is_unplayed or is_over(ask))
         if isinstance(best, Infeasible):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
         if not (best[0].wish.leaves_room or glances):

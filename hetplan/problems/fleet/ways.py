@@ -32,6 +32,7 @@ __all__ = [
     "Together",
     "beyond",
     "has_formula",
+    "is_quick",
     "is_small",
     "part_of",
     "parts_of",
@@ -242,7 +243,7 @@ def searched(
         if fleet is None and wish is not stated and not is_over(ask):
             return searched(stated, parts, ask, reckoned=reckoned, settle=settle, foresee=False)
         if fleet is None:
-            return OVER if is_over(ask) else explained(search)
+            return OVER if is_over(ask) else explained(search, refused)
         found = Found(wish, fleet, {}, bound, rounds, prices=prices, served=served, search=each, unsettled=search)
         if not settle:
             return found
@@ -323,6 +324,11 @@ def has_formula(wish: Wish, part: Part) -> bool:
 def is_small(wish: Wish) -> bool:
     """Whether it has few applications times periods: it can be searched again for each round of room."""
     return wish.periods * len(wish.apps) <= FEW_PAIRS
+
+
+def is_quick(wish: Wish) -> bool:
+    """Whether what may help is tried as a fleet is planned: played, with room to wait; text takes too long for that."""
+    return is_small(wish) and all(app.question != "llm" for app in wish.apps)
 
 
 def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.answer import Answer
+from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Edit, Infeasible, Repair
-from hetplan.planner.elastic import explain
+from hetplan.planner.elastic import explain, knobs
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.descent import whole_up
-from hetplan.problems.fleet.master import Floor, floors_of
+from hetplan.problems.fleet.master import Floor, Limit, floors_of, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
-from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.fleet.wish import Application, Wish, situations_of
 from hetplan.problems.parts import Cone
+from hetplan.profiles.slo import Survive
 
 __all__ = ["by_its_own", "contradicted", "explained"]
 
 Floats = NDArray[np.float64]
 MANY = 10**6
 """More machines of a hardware than anybody asks for."""
+ROOMS = (1.01, 1.03, 1.1, 1.2, 1.5)
+"""So many times a rate machines are wanted for that no plan was found on: the first for which there are none."""
+FEW_APPS = 3
+"""Of more applications it is not said how much less of each would do."""
 
 
 def contradicted(search: Search, form: Milp) -> Infeasible:
@@ -36,7 +44,11 @@ def contradicted(search: Search, form: Milp) -> Infeasible:
             kept = rest
     floors = [floor for limit in kept for floor in floors_of(limit)]
     repairs = [*explain(form, search.ask).repairs]
-    repairs += [one for floor in floors if (one := _loosened(search, floor)) is not None]
+
+    def can(limits: Sequence[Limit]) -> bool:
+        return search.contradictions(limits) is None
+
+    repairs += [one for floor in floors if (one := _loosened(search, floor, can)) is not None]
     stated = [f"{floor.field} ({floor.stated:g})" for floor in floors]
     stated += [limit.elastic.field for limit in kept if limit.elastic is not None]
     *others, last = dict.fromkeys(stated)
@@ -44,14 +56,14 @@ def contradicted(search: Search, form: Milp) -> Infeasible:
     return Infeasible(why=("the limits on machines contradict one another", together), repairs=tuple(repairs))
 
 
-def _loosened(search: Search, floor: Floor) -> Repair | None:
+def _loosened(search: Search, floor: Floor, can: Callable[[Sequence[Limit]], bool]) -> Repair | None:
     """The least change of a floor, or of a share, with which there are machines; None where none does."""
     step, end = (1.0, 0.0) if floor.whole else (1e-3, 0.0 if floor.verb == "lower" else 1.0)
 
     def does(steps: int) -> bool:
         to = floor.stated + steps * step * (1 if end > floor.stated else -1)
         others = [one for one in search.limits if one is not floor.limit]
-        return search.contradictions([*others, floor.at(search.wish, to)]) is None
+        return can([*others, floor.at(search.wish, to)])
 
     few, enough = 0, round(abs(end - floor.stated) / step)
     if not enough or not does(enough):
@@ -65,8 +77,11 @@ def _loosened(search: Search, floor: Floor) -> Repair | None:
     return Repair(floor.field, floor.verb, abs(to - floor.stated), to, unit, text)
 
 
-def explained(search: Search) -> Infeasible:
-    """The first thing that cannot be: an application alone, then a period with all of them, then all together."""
+def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = None) -> Infeasible:
+    """The first thing that cannot be: an application alone, then a period with all of them, then all together.
+
+    `refused`: who found no plan on machines that its program called enough, and why.
+    """
     for app, p in search.impossible:
         return _alone(search, app, p)
     wish = search.wish
@@ -75,9 +90,30 @@ def explained(search: Search) -> Infeasible:
         found = _period(search, p)
         if found is not None:
             return found
-    why = "each period alone has a plan, but all together have none: commitments or limits.moves are in the way"
-    if wish.periods == 1:
-        why = "no machines were found for all applications together, and the engine did not prove that there are none"
+    if refused:
+        return _unsettled(search, refused)
+    moves, ahead = wish.inputs.slo.limits.moves, np.isfinite(wish.committed).any() and wish.commits
+    joining = [f"slo.limits.moves ({moves})"] if moves is not None else []
+    joining += ["machines that are paid for in all of them"] if ahead else []
+    if wish.periods > 1 and joining:
+        said = " or ".join(joining)
+        why = f"each period alone has a plan, but none was found for all together: {said} may be in the way"
+    else:
+        what = "all applications together" if wish.periods == 1 else "all periods"
+        why = f"no machines were found for {what}, and the engine did not prove that there are none"
+    return Infeasible(why=(why,), proved=False)
+
+
+def _unsettled(search: Search, refused: Mapping[tuple[str, int], str]) -> Infeasible:
+    """Machines that a program calls enough, on which an application has no plan: what would give it more of them."""
+    (name, p), said = next(iter(refused.items()))
+    app = next(one for one in search.wish.apps if one.name == name)
+    why = f"p{p}: on the most machines that there are for {name} it has no plan: {said}"
+    for more in ROOMS:
+        ((_, choice),) = search.menus.price(search.ask, [(app, search.wish.rate(app, p) * more, search.wish.prices)])
+        if choice is None:
+            repairs = tuple(_repairs(search, app, p, more))
+            return Infeasible(why=(why, *_stocks(search.wish, search, app)), repairs=repairs, proved=False)
     return Infeasible(why=(why,), proved=False)
 
 
@@ -127,9 +163,12 @@ def _stocks(wish: Wish, search: Search, app: Application) -> Iterator[str]:
         yield f"in stock: {', '.join(limited)}"
 
 
-def _repairs(search: Search, app: Application, p: int) -> Iterator[Repair]:
-    """Each by itself: more of one offer, or less that is kept or asked for; the smallest that would do."""
-    wish, rate = search.wish, search.wish.rate(app, p)
+def _repairs(search: Search, app: Application, p: int, more: float = 1.0) -> Iterator[Repair]:
+    """Each by itself: more of one offer, or less that is kept or asked for; the smallest that would do.
+
+    `more`: machines are wanted for so many times the rate.
+    """
+    wish, rate = search.wish, search.wish.rate(app, p) * more
 
     def choice_of(tried: Wish, wanted: float, cost: Floats) -> Choice | None:
         ((_, choice),) = Menus(tried, search.menus.parts).price(search.ask, [(app, wanted, cost)])
@@ -138,25 +177,52 @@ def _repairs(search: Search, app: Application, p: int) -> Iterator[Repair]:
     for place, offer in enumerate(wish.offers):
         if wish.inputs.profile.offers[offer.name].stock is not None:
             rest = wish.offers[:place], wish.offers[place + 1 :]
-            more = replace(wish, offers=(*rest[0], replace(offer, stock=10**6), *rest[1]))
+            plenty = replace(wish, offers=(*rest[0], replace(offer, stock=10**6), *rest[1]))
             cost = np.full(len(wish.offers), 1e-6)
             cost[place] = 1.0
-            if (choice := choice_of(more, rate, cost)) is not None:
+            if (choice := choice_of(plenty, rate, cost)) is not None:
                 field, to = f"profile.offers.{offer.name}.stock", float(whole_up(choice.array)[place])
                 yield Repair(field, "raise", to - offer.stock, to, "machines", f"raise {field} to {to:g}")
-    if len(wish.situations) > 1:
-        keep = _most(lambda part: choice_of(_keeping(wish, part), rate, wish.prices) is not None)
-        if keep > 0:
-            kept, field = wish.situations[1].keep * keep, "slo.limits.survive.keep"
-            yield Repair(field, "lower", wish.situations[1].keep - kept, kept, "", f"lower {field} to {kept:.4g}")
+    yield from _fewer_lost(wish, lambda tried: choice_of(tried, rate, wish.prices) is not None)
     part = _most(lambda part: choice_of(wish, rate * part, wish.prices) is not None)
     if part > 0:
-        to = app.rates[p] * part
-        stated = wish.inputs.slo.apps[app.name].demand.series is not None
-        where: tuple[str | int, ...] = ("series", p) if stated else ("rate_qps",)
-        edits = (Edit("slo", ("apps", app.name, "demand", *where), to),)
-        field = f"slo.apps.{app.name}.demand.{where[0]}" + (f"[{p}]" if stated else "")
-        yield Repair(field, "lower", app.rates[p] - to, to, "qps", f"lower {field} to {to:.6g}", edits)
+        yield _asked_less(wish, app, p, app.rates[p] * part)
+
+
+def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
+    """A lower rate of an application in a period."""
+    stated = wish.inputs.slo.apps[app.name].demand.series is not None
+    where: tuple[str | int, ...] = ("series", p) if stated else ("rate_qps",)
+    edits = (Edit("slo", ("apps", app.name, "demand", *where), to),)
+    field = f"slo.apps.{app.name}.demand.{where[0]}" + (f"[{p}]" if stated else "")
+    return Repair(field, "lower", app.rates[p] - to, to, "qps", f"lower {field} to {to:.6g}", edits)
+
+
+def _fewer_lost(wish: Wish, can: Callable[[Wish], bool]) -> Iterator[Repair]:
+    """Fewer machines or zones that may fail at once, or less that is kept then; the least change that would do."""
+    survive = wish.inputs.slo.limits.survive
+    for name, stated in (("hosts", survive.hosts), ("zones", survive.zones)):
+        few, many = -1, stated
+        while stated and many - few > 1:
+            middle = (few + many) // 2
+            less = situations_of(survive.model_copy(update={name: middle}), wish.offers)
+            few, many = (middle, many) if can(replace(wish, situations=tuple(less))) else (few, middle)
+        if stated and few >= 0:
+            field, what = f"slo.limits.survive.{name}", "machines" if name == "hosts" else "zones"
+            text = f"lower {field} from {stated} to {few}"
+            yield Repair(field, "lower", stated - few, few, what, text, _edits_to(survive, name, few))
+    part = _most(lambda part: can(_keeping(wish, part))) if any(wish.situations[1:]) else 0.0
+    if part > 0:
+        kept, field = survive.keep * part, "slo.limits.survive.keep"
+        yield Repair(field, "lower", survive.keep - kept, kept, "", f"lower {field} to {kept:.4g}")
+
+
+def _edits_to(survive: Survive, name: str, few: int) -> tuple[Edit, ...]:
+    """The change, and where nothing may fail then, that all is kept."""
+    at = ("limits", "survive")
+    less = survive.model_copy(update={name: few})
+    is_sure = not less.hosts and not less.zones and less.spot == "none" and less.keep != 1
+    return (Edit("slo", (*at, name), few), *([Edit("slo", (*at, "keep"), 1.0)] if is_sure else []))
 
 
 def _keeping(wish: Wish, part: float) -> Wish:
@@ -179,8 +245,58 @@ def _period(search: Search, p: int) -> Infeasible | None:
     once = asked_once(search, p, stocked=False, gap=0.01)
     if not once.impossible:
         return None
-    found = explain(once.form, search.ask)
+    quick = replace(search, ask=cast(Ask, Unproved(search.ask)))
+    found = explain(once.form, quick.ask)
     load = ", ".join(f"{app.name} {wish.rate(app, p):g} qps" for app in wish.apps)
     when = ", ".join(situation.name for situation in wish.situations)
     first = f"p{p} ({load}) has no plan in these situations: {when}"
-    return replace(found, why=(first, *found.why))
+    why = found.why if found.repairs or not knobs(once.form) else ()
+    repairs = (*found.repairs, *_of_period(quick, p))
+    named = tuple(f"{one.field} is in the way" for one in repairs) if not why else ()
+    return replace(found, why=(first, *(why or named or found.why)), repairs=repairs)
+
+
+def _of_period(search: Search, p: int) -> Iterator[Repair]:
+    """What no slack of the program of a period says: floors and shares, and less that may fail or is asked for."""
+    wish = search.wish
+
+    def can(tried: Wish, limits: Sequence[Limit] | None = None) -> bool:
+        limits = tuple(limits_of(tried)) if limits is None else limits
+        other = Search(tried, search.ask, Menus(tried, search.menus.parts), limits=limits)
+        return asked_once(other, p, gap=0.01).fleet is not None
+
+    for limit in search.limits:
+        for floor in floors_of(limit):
+            if (one := _loosened(search, floor, lambda limits: can(wish, limits))) is not None:
+                yield one
+    if len(wish.situations) > 1 and can(replace(wish, situations=wish.situations[:1])):
+        yield from _fewer_lost(wish, can)
+    for app in wish.apps if len(wish.apps) <= FEW_APPS else ():
+
+        def at(part: float, app: Application = app) -> Wish:
+            less = replace(app, rates=tuple(rate * part for rate in app.rates))
+            return replace(wish, apps=tuple(less if one is app else one for one in wish.apps))
+
+        part = _most(lambda part: can(at(part)))
+        if part > 0:
+            yield _asked_less(wish, app, p, app.rates[p] * part)
+
+
+@dataclass
+class Unproved:
+    """Asks without proofs of what is best: for changes that are tried anyway."""
+
+    ask: Ask
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left."""
+        return self.ask.remaining
+
+    def __call__(self, form: Milp, *, gap: float | None = None, about: str = "", **_: Any) -> Answer[Floats]:
+        """The answer to a form."""
+        return self.ask.all([form], gap=gap, about=about)[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """All else as it is asked of."""
+        return getattr(self.ask, name)

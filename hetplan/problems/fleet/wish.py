@@ -25,10 +25,22 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price, times
 
 if TYPE_CHECKING:
-    from hetplan.profiles.slo import App
+    from hetplan.profiles.slo import App, Survive
     from hetplan.profiles.workers import Worker
 
-__all__ = ["HUGE", "PARTS", "REFUSED", "Application", "Bought", "Owned", "Situation", "Wish", "owners", "read_wish"]
+__all__ = [
+    "HUGE",
+    "PARTS",
+    "REFUSED",
+    "Application",
+    "Bought",
+    "Owned",
+    "Situation",
+    "Wish",
+    "owners",
+    "read_wish",
+    "situations_of",
+]
 
 REFUSED = {
     "change.slack": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
@@ -231,9 +243,12 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     slo = inputs.slo
     goal, most = _goal(inputs, faults)
     running = _running(inputs, goal, faults)
+    _without_use(inputs, faults)
     apps = tuple(_application(inputs, name, app, faults) for name, app in slo.apps.items())
     offers = tuple(_offers(inputs, faults))
-    zones = sorted({offer.zone for offer in offers if offer.zone is not None})
+    if slo.limits.only_listed and inputs.profile.offers and not offers:
+        why = "only hardware that is listed may be used, and limits.instances lists none that applications run on"
+        faults.in_slo("$.limits.only_listed", why, 'List hardware under "instances", or leave this out.')
     if slo.limits.survive.zones:
         for offer in offers:
             if offer.zone is None:
@@ -247,10 +262,34 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
             remedy = f'Write "repeats": {repeats} under horizon, or a shorter term.'
             faults.in_profile(f"$.offers.{name}.commit.term_s", why, remedy, value=sold.commit.term_s)
     faults.settle()
-    situations = tuple(_situations(inputs, offers, zones))
+    situations = tuple(situations_of(slo.limits.survive, offers))
     return Wish(
         inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0, goal=goal, most=most, running=running
     )
+
+
+def _without_use(inputs: Inputs, faults: Faults) -> None:
+    """What is stated, and would change nothing."""
+    limits, provided = inputs.slo.limits, set[str]().union(*(one.provides for one in inputs.profile.hardware.values()))
+    for resource in sorted(limits.resources.keys() - provided):
+        remedy = f"Hardware provides: {', '.join(sorted(provided)) or 'nothing'}."
+        faults.in_slo(f"$.limits.resources.{resource}", f"no hardware provides {resource!r}", remedy)
+    survive = limits.survive
+    if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
+        why = "a share that is kept after a failure, and nothing may fail"
+        faults.in_slo("$.limits.survive.keep", why, 'Write "zones", "hosts" or "spot", or leave it out.')
+    for name, app in inputs.slo.apps.items():
+        demand = app.demand
+        at, trace = f"$.apps.{name}.demand", demand.trace
+        stated = "series" if demand.series is not None else "rate_qps" if demand.rate_qps is not None else ""
+        if trace is not None and trace.period_s is not None and stated:
+            why = f"rates of each period are counted in the trace, and {stated} says others"
+            faults.in_slo(f"{at}.trace.period_s", why, f'Leave out "{stated}", or "period_s".', value=trace.period_s)
+            faults.in_slo(f"{at}.{stated}", why, f'Leave out "{stated}", or "period_s" of the trace.')
+        if trace is not None and trace.percentile is not None and trace.period_s is None:
+            why = "a percentile of the rates of windows, and nothing says how long those are"
+            remedy = 'Write "period_s" in place of stated rates, or leave it out.'
+            faults.in_slo(f"{at}.trace.percentile", why, remedy, value=trace.percentile)
 
 
 def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
@@ -410,8 +449,9 @@ def _offers(inputs: Inputs, faults: Faults) -> Iterator[Bought]:
         )
 
 
-def _situations(inputs: Inputs, offers: Sequence[Bought], zones: Sequence[str]) -> Iterator[Situation]:
-    survive = inputs.slo.limits.survive
+def situations_of(survive: Survive, offers: Sequence[Bought]) -> Iterator[Situation]:
+    """Nothing failed, then all that may fail at once."""
+    zones = sorted({offer.zone for offer in offers if offer.zone is not None})
     yield Situation("nothing failed", 1.0)
     for lost in combinations(zones, survive.zones) if survive.zones else ():
         gone = frozenset(offer.name for offer in offers if offer.zone in lost)

@@ -29,8 +29,10 @@ class Places:
 
     @classmethod
     def of(cls, wish: Wish, hardware: Sequence[str]) -> Places | None:
-        """None where zones are not alike, or something else may fail."""
+        """None where zones are not alike, something else may fail, or nothing is sold."""
         mine = [n for n, offer in enumerate(wish.offers) if offer.hardware in hardware]
+        if not mine:
+            return None
         zones = list(dict.fromkeys(wish.offers[n].zone for n in mine))
         found = {spot: np.full((len(hardware), len(zones)), -1, dtype=np.int64) for spot in (False, True)}
         for n in mine:

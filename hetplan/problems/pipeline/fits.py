@@ -37,4 +37,9 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
             text = f"{name} comes in streams, not at a rate"
             yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')
         if app.demand.rate_qps == "max":
-            yield Obstacle("pipelines are planned for a rate", f"{at}.demand.rate_qps", "Write a number.")
+            sold = (
+                ""
+                if inputs.profile.offers
+                else ' Or give the profile "offers": the question fleet finds the most rate.'
+            )
+            yield Obstacle("pipelines are planned for a rate", f"{at}.demand.rate_qps", f"Write a number.{sold}")

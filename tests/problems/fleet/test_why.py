@@ -1,0 +1,178 @@
+"""Why there is no fleet, and what would help: what is said names what is in the way, and what helps is a kept plan."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetplan as hp
+from hetplan.planner.draft import Repair
+from hetplan.planner.outcome import Outcome
+from hetplan.planner.repairs import documents, edited
+from hetplan.profiles.load import load_inputs
+from hetplan.profiles.plan_periods import machines_of
+from tests.problems.fleet.test_fleet import PROFILE, Json, app, solved, wish
+
+PIPELINE = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
+SPOT: Json = copy.deepcopy(PROFILE)
+SPOT["offers"]["big-a-spot"] = {
+    "hardware": "big",
+    "zone": "a",
+    "price_per_hour": ".3",
+    "stock": 3,
+    "interruptions_per_hour": 0.1,
+}
+
+
+def limited(**limits: Any) -> Json:
+    return wish(app([100.0, 200.0]), app(60.0, small=0.9), periods=2, limits=limits)
+
+
+def followed(repair: Repair, slo: Json, profile: Json, **options: Any) -> Outcome:
+    """What comes of the files with a repair."""
+    now = edited(documents(load_inputs(profile, slo), {}), repair.edits)
+    return solved(now["slo"], now["profile"], **options)
+
+
+@pytest.mark.parametrize("hosts", [14, 18, 100])
+def test_more_machines_lost_than_there_are_is_refused_and_repaired(hosts: int) -> None:
+    """It was an engine's error: of 18 machines, 18 lost were a program that no proof called impossible."""
+    slo = limited(survive={"hosts": hosts, "keep": 0.5})
+    outcome = solved(slo, SPOT, size="planned")
+    assert outcome.plan is None
+    assert outcome.exit_code == 3
+    assert f"{hosts} big lost" in outcome.why[0]
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.hosts")
+    assert isinstance(repair.to, int)
+    assert 0 <= repair.to < 14
+    assert followed(repair, slo, SPOT, size="planned").exit_code == 0
+
+
+def test_nothing_lost_is_a_repair_where_a_share_is_kept() -> None:
+    """A share that is kept is refused where nothing may fail: it is taken back with the last failure."""
+    profile = copy.deepcopy(PROFILE)
+    for name in ("big-a", "big-b"):
+        profile["offers"][name]["stock"] = 1
+    slo = wish(app(180.0), limits={"survive": {"hosts": 2, "keep": 0.9}})
+    outcome = solved(slo, profile, size="planned")
+    assert outcome.exit_code == 3
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.survive.hosts")
+    assert repair.to == 0
+    assert "survive.keep" in repair.text
+    assert followed(repair, slo, profile, size="planned").exit_code == 0
+
+
+def test_only_listed_hardware_without_any_listed_is_refused_by_name() -> None:
+    with pytest.raises(hp.InputError, match=r"limits\.only_listed.*lists none"):
+        solved(limited(only_listed=True))
+
+
+@pytest.mark.parametrize(("hardware", "most", "is_kept"), [("big", 9, True), ("small", 9, False), ("big", 1, False)])
+def test_only_listed_hardware_is_used(hardware: str, most: int, is_kept: bool) -> None:
+    outcome = solved(limited(only_listed=True, instances={hardware: [0, most]}), size="planned")
+    assert (outcome.plan is not None) == is_kept
+    if outcome.plan is not None:
+        assert all(name.startswith("big") for name in machines_of(outcome.plan, "p1"))
+
+
+CASES: dict[str, tuple[Json, Json]] = {
+    "budget": (limited(cost_per_hour="0.5"), SPOT),
+    "spot": (limited(offers={"spot": {"share": [0.9, 1]}}, survive={"spot": "all", "keep": 0.9}), SPOT),
+    "resources": (limited(resources={"gpu": 0, "cpu_cores": 4}), SPOT),
+    "instances": (wish(app([100.0, 200.0]), periods=2, limits={"instances": {"big": [0, 0], "small": [0, 3]}}), SPOT),
+    "quota": (limited(), {**SPOT, "zones": {"a": {"quota": {"machines": 0}}, "b": {"quota": {"gpu": 0}}}}),
+    "zone": (wish(app([100.0, 900.0]), periods=2, limits={"survive": {"zones": 1}}), SPOT),
+}
+
+
+@pytest.mark.parametrize("case", [pytest.param(one, marks=pytest.mark.slow) if one == "zone" else one for one in CASES])
+def test_each_repair_of_a_played_fleet_is_a_kept_plan(case: str) -> None:
+    """They were tried without room to wait: who followed one was refused again, as not kept."""
+    slo, profile = CASES[case]
+    outcome = solved(slo, profile)
+    assert outcome.exit_code == 3
+    assert outcome.repairs
+    for repair in outcome.repairs:
+        assert followed(repair, slo, profile).exit_code == 0, repair.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", [0.8163, 0.815])
+def test_no_commitments_and_moves_are_blamed_where_none_are_stated(keep: float) -> None:
+    slo = wish(app([100.0, 900.0]), periods=2, limits={"survive": {"zones": 1, "keep": keep}})
+    outcome = solved(slo, SPOT)
+    assert outcome.exit_code == 3
+    said = " ".join(outcome.why)
+    assert "commitments" not in said
+    assert "moves" not in said
+    assert "on the most machines that there are for app0 it has no plan" in said
+    assert outcome.repairs
+    assert followed(outcome.repairs[0], slo, SPOT).exit_code == 0
+
+
+@pytest.mark.parametrize(("least", "most"), [(40, 50), (40, None), (16, 16)])
+def test_what_a_repair_of_a_floor_says_is_what_it_changes(least: int, most: int | None) -> None:
+    """Its number was that of the ceiling, which stays as it is."""
+    outcome = solved(limited(instances={"big": [least, most]}), SPOT)
+    repair = next(one for one in outcome.repairs if one.field == "slo.limits.instances.big[0]")
+    assert repair.to == repair.edits[0].value[0]
+    assert repair.edits[0].value[1] == most
+    assert isinstance(repair.to, int)
+    assert repair.amount == least - repair.to
+    assert repair.text.startswith(f"lower slo.limits.instances.big[0] from {least} to {repair.to}")
+
+
+@pytest.mark.parametrize(
+    ("limits", "demand", "path"),
+    [
+        ({"resources": {"gpus": 1}}, {}, "limits.resources.gpus"),
+        ({"survive": {"keep": 0.9}}, {}, "limits.survive.keep"),
+        ({}, {"series": [100.0, 200.0], "trace": {"period_s": 60.0}}, "demand.trace.period_s"),
+        ({}, {"series": [100.0, 200.0], "trace": {"period_s": 60.0}}, "demand.series"),
+        ({}, {"rate_qps": 5.0, "trace": {"period_s": 60.0}}, "demand.rate_qps"),
+        ({}, {"series": [100.0, 200.0], "trace": {"percentile": 95.0}}, "demand.trace.percentile"),
+    ],
+)
+def test_what_would_change_nothing_is_refused_by_name(limits: Json, demand: Json, path: str) -> None:
+    slo = limited(**limits)
+    if demand:
+        mix = slo["apps"]["app0"]["demand"]["mix"]
+        slo["apps"]["app0"]["demand"] = {
+            "mix": mix,
+            **demand,
+            "trace": {"file": "tests/cases/profiles/azure.csv", **demand["trace"]},
+        }
+    with pytest.raises(hp.InputError) as caught:
+        solved(slo)
+    fault = next(one for one in caught.value.faults if one.path.endswith(path))
+    assert "ask fleet" not in fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("offers", "field"),
+    [
+        ({"spot": {"share": [0, 0.2]}, "on-demand": {"most": 1}}, "spot.share[1]"),
+        ({"spot": {"share": [1, 1]}}, "spot.share[0]"),
+        ({"committed": {"share": [0.5, 1]}}, "committed.share[0]"),
+    ],
+)
+def test_shares_that_leave_no_machines_are_named_and_repaired(offers: Json, field: str) -> None:
+    survive = {"survive": {"spot": "all", "keep": 0.9}} if offers == {"spot": {"share": [1, 1]}} else {}
+    slo = limited(offers=offers, **survive)
+    outcome = solved(slo, SPOT)
+    assert "every demand loosened" not in " ".join(outcome.why)
+    repair = next(one for one in outcome.repairs if one.field == f"slo.limits.offers.{field}")
+    assert followed(repair, slo, SPOT).exit_code == 0
+
+
+def test_a_pipeline_of_which_the_most_is_wanted_needs_offers() -> None:
+    profile, slo = (json.loads((PIPELINE / name).read_text()) for name in ("profile.json", "slo.json"))
+    demand = slo["apps"]["cameras"]["demand"]
+    demand.pop("history_qps", None)
+    demand["rate_qps"] = "max"
+    with pytest.raises(hp.InputError, match=r'Write a number\. Or give the profile "offers"'):
+        hp.solve(profile, slo, question="pipeline")
