@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hetplan.errors import Cancelled
-from hetplan.planner.draft import Infeasible
+from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
@@ -37,6 +37,7 @@ from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Cone, Table
+from hetplan.problems.repairs import change
 from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
 
@@ -47,6 +48,8 @@ Answers = dict[tuple[str, str], dict[tuple[float, tuple[tuple[str, int], ...]], 
 """What was said of the machines of each application, asked in one way: of the same machines it is asked once."""
 FORMULA, CAREFUL = "estimated", "careful"
 """Ways to ask: pools by their formula where they were not played, and as `_careful` asks."""
+MORE_STOCK = 2.0
+"""Times a stock that is used up: the first guess at what helps who is short."""
 HALVED = 3
 """So often the last step of room is halved for the application of which the most is wanted."""
 STEP = 1.1
@@ -221,9 +224,20 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, re
     why = f"not kept: {'; '.join(one.text for one in notices)}"
     if refused is None:
         slo = found.wish.inputs.slo
-        repairs = (one for name in list(periods)[:2] for one in where_late(name, slo.apps[name], None))
-        return replace(found, missed=why, repairs=tuple(repairs))
+        longer = (one for name in list(periods)[:2] for one in where_late(name, slo.apps[name], None))
+        repairs = (*_more_stock(found, periods), *longer)
+        return replace(found, missed=why, repairs=repairs)
     return replace(found, missed=f"{why}; with room for them: {'; '.join(refused.why)}", repairs=refused.repairs)
+
+
+def _more_stock(found: Found, short: Mapping[str, Sequence[int]]) -> Iterator[Repair]:
+    """More of the offers that those who are short have all of."""
+    wish = found.wish
+    for number, offer in enumerate(wish.offers):
+        taken = (found.fleet.choices[name, p].machines[number] for name, periods in short.items() for p in periods)
+        if max(taken, default=0) >= offer.stock > 0:
+            at, more = f"profile.offers.{offer.name}.stock", math.ceil(MORE_STOCK * offer.stock)
+            yield change(at, offer.stock, more, "machines", more=" or so")
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ class Fleet:
         found: Apart = ""
         for name, places in zip(self.hardware, self.places, strict=True):
             if places == 1 and _fit_together(self.inputs, name):
-                found = "whole" if _places_on(self.inputs, name, _tasks_of(self.inputs)) > 1 and not found else "unlike"
+                alike = _places_on(self.inputs, name, _tasks_of(self.inputs)) > 1 and found != "unlike"
+                found = "whole" if alike else "unlike"
         return found
 
     def offers_of(self, hardware: int) -> list[OfferOf]:

@@ -143,6 +143,7 @@ def test_bursts_get_the_machines_that_they_need() -> None:
     assert play_day(found.require(), load_inputs(*files), HowPlayed(seeds=2, queries=6e4)).ok
 
 
+@pytest.mark.slow
 def test_who_has_too_few_machines_in_simulation_is_refused_with_what_would_do() -> None:
     profile, slo = _bursty()
     for offer in profile["offers"].values():
