@@ -209,8 +209,8 @@ def _fewer_lost(wish: Wish, can: Callable[[Wish], bool]) -> Iterator[Repair]:
             few, many = (middle, many) if can(replace(wish, situations=tuple(less))) else (few, middle)
         if stated and few >= 0:
             field, what = f"slo.limits.survive.{name}", "machines" if name == "hosts" else "zones"
-            text = f"lower {field} from {stated} to {few}"
-            yield Repair(field, "lower", stated - few, few, what, text, _edits_to(survive, name, few))
+            text, edits = f"lower {field} from {stated} to {few}", _edits_to(survive, name, few)
+            yield Repair(field, "lower", stated - few, few, what if len(edits) == 1 else "", text, edits)
     part = _most(lambda part: can(_keeping(wish, part))) if any(wish.situations[1:]) else 0.0
     if part > 0:
         kept, field = survive.keep * part, "slo.limits.survive.keep"

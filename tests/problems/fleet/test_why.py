@@ -101,7 +101,7 @@ def test_each_repair_of_a_played_fleet_is_a_kept_plan(case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep", [0.8163, 0.815])
+@pytest.mark.parametrize("keep", [0.8163, pytest.param(0.815, marks=pytest.mark.longest)])
 def test_no_commitments_and_moves_are_blamed_where_none_are_stated(keep: float) -> None:
     slo = wish(app([100.0, 900.0]), periods=2, limits={"survive": {"zones": 1, "keep": keep}})
     outcome = solved(slo, SPOT)
@@ -109,7 +109,7 @@ def test_no_commitments_and_moves_are_blamed_where_none_are_stated(keep: float) 
     said = " ".join(outcome.why)
     assert "commitments" not in said
     assert "moves" not in said
-    assert "on the most machines that there are for app0 it has no plan" in said
+    assert ("on the most machines that there are for app0 it has no plan" if keep > 0.816 else "big-a has 6") in said
     assert outcome.repairs
     assert followed(outcome.repairs[0], slo, SPOT).exit_code == 0
 
