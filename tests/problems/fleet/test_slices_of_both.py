@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import pytest
+from cases.packing import fewest
 from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, solved, text
 
 import hetplan as hp
@@ -146,23 +147,6 @@ def _engines(rate: float) -> int:
     return round(cost(_solved(_files({}, {"alone": [rate]}, node=1))))
 
 
-def _fewest(sizes: list[float], node: float) -> int:
-    """The fewest nodes that hold what takes so many cards, by all ways to put it."""
-
-    @cache
-    def fit(left: tuple[float, ...], room: tuple[float, ...]) -> bool:
-        if not left:
-            return True
-        return any(
-            fit(left[1:], tuple(sorted((*room[:n], free - left[0], *room[n + 1 :]))))
-            for n, free in enumerate(room)
-            if free >= left[0] and free not in room[:n]
-        )
-
-    ordered = tuple(sorted(sizes, reverse=True))
-    return next(n for n in range(1, len(sizes) + 1) if fit(ordered, (node,) * n))
-
-
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_nodes_are_as_few_as_hold_the_fewest_instances_of_all(seed: int) -> None:
@@ -178,7 +162,7 @@ def test_nodes_are_as_few_as_hold_the_fewest_instances_of_all(seed: int) -> None
     plan = _solved(files).require()
     counts = {name: math.ceil(rate / CARRIES - 1e-9) for name, (rate,) in pools.items()}
     counts |= {name: _engines(rate) for name, (rate,) in texts.items()}
-    nodes = _fewest([takes[name] for name, count in counts.items() for _ in range(count)], node)
+    nodes = fewest([takes[name] for name, count in counts.items() for _ in range(count)], node)
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(nodes)
     assert hp.verify(plan, *files).ok

@@ -11,6 +11,7 @@ from functools import cache, partial
 from typing import Any
 
 import pytest
+from cases.packing import fewest
 from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, is_refused_with_places_changed, solved, text
 
 import hetplan as hp
@@ -81,23 +82,6 @@ def _engines(rate: float) -> int:
     return round(cost(_solved(_files({"alone": [rate]}, 1, node=1))))
 
 
-def _fewest(engines: list[int]) -> int:
-    """The fewest nodes that hold engines of so many cards, by all ways to put them."""
-
-    @cache
-    def fit(left: tuple[int, ...], room: tuple[int, ...]) -> bool:
-        if not left:
-            return True
-        return any(
-            fit(left[1:], tuple(sorted((*room[:n], free - left[0], *room[n + 1 :]))))
-            for n, free in enumerate(room)
-            if free >= left[0] and free not in room[:n]
-        )
-
-    ordered = tuple(sorted(engines, reverse=True))
-    return next(n for n in range(1, len(engines) + 1) if fit(ordered, (NODE,) * n))
-
-
 TWO = {"chat": [4.0, 3.0], "code": [2.0, 4.0]}
 
 
@@ -149,7 +133,7 @@ def test_nodes_are_as_few_as_hold_the_fewest_engines_of_all(seed: int) -> None:
     rates = {name: [chance.choice([2.0, 20.0, 50.0])] for name in list(cards)[: chance.randint(2, 3)]}
     files = _files(rates, cards)
     plan = _solved(files).require()
-    nodes = _fewest([cards[name] for name, (rate,) in rates.items() for _ in range(_engines(rate))])
+    nodes = fewest([cards[name] for name, (rate,) in rates.items() for _ in range(_engines(rate))], NODE)
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(nodes)
     assert hp.verify(plan, *files).ok
