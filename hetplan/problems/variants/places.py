@@ -117,14 +117,14 @@ def _most_beside(v: Snapshot) -> Vector:
     )
 
 
-def _machines_of(v: Snapshot, t: int) -> list[Place]:
-    """The machines of a type: by name where they have names, then those that run, then those that may be had."""
+def _machines_of(v: Snapshot, t: int, instances: int) -> list[Place]:
+    """The machines of a type: by name where they have names, then those that run, then those that may be had.
+
+    No more new ones than instances: each takes one at most.
+    """
     kind = v.types[t]
-    if kind.hosts:
-        named = [Place(host=host) for host in kind.hosts]
-        return named + [Place()] * ((kind.count or 0) - len(named))
-    running = _running_places(v, t)
-    return running[: kind.count] + [Place()] * ((kind.count or 0) - len(running))
+    known = [Place(host=host) for host in kind.hosts] or _running_places(v, t)[: kind.count]
+    return known + [Place()] * min((kind.count or 0) - len(known), instances)
 
 
 def _running_places(v: Snapshot, t: int) -> list[Place]:
@@ -155,7 +155,7 @@ def pack(v: Snapshot, x: Integers, ask: Ask, fillings: Sequence[Filling] | None 
         if v.types[t].count is None:
             machines += _without_end(v, t, wanted)
             continue
-        bins, rest = _fullest(v, t, wanted, sizes, most, _machines_of(v, t))
+        bins, rest = _fullest(v, t, wanted, sizes, most, _machines_of(v, t, wanted.total()))
         if rest and len(wanted) * len(bins) <= MOST_ASSIGNED and not np.isfinite(most).any():
             assigned = _assigned(v, t, wanted, sizes, ask)
             if assigned is not None:
@@ -170,7 +170,7 @@ def _shared(
     v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector, fillings: Sequence[Filling] | None
 ) -> tuple[list[Machine], Counter[int]]:
     """Machines that are shared: filled as the program says, else by best fit on as few as that takes."""
-    places = _machines_of(v, t) if v.types[t].count is not None else _running_places(v, t)
+    places = _machines_of(v, t, 0) if v.types[t].count is not None else _running_places(v, t)
     if fillings is None:
         bins, rest = _fewest(v, t, wanted, sizes, most)
         return _alike([Machine(t, b.place.host, dict(b.holds), was=b.place.was) for b in bins if b.holds]), rest
@@ -210,7 +210,7 @@ def _fewest(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vect
     least = max(1, v.least_machines(t, x))
     while True:
         size = least if count is None else min(least, count)
-        places = (_machines_of(v, t) if count is not None else _running_places(v, t))[:size]
+        places = (_machines_of(v, t, 0) if count is not None else _running_places(v, t))[:size]
         places += [Place()] * (size - len(places))
         bins, rest = _fullest(v, t, wanted, sizes, most, places)
         if not rest or size == count or size >= wanted.total():
@@ -307,7 +307,7 @@ def _kept_here(b: _Bin, items: Iterable[int], instances: int, left: Counter[int]
 
 def _assigned(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, ask: Ask) -> list[Machine] | None:
     """The same instances placed exactly, those that run staying where they are as far as may be."""
-    items, places = sorted(wanted), _machines_of(v, t)
+    items, places = sorted(wanted), _machines_of(v, t, wanted.total())
     m = Builder("max", name="variants placed")
     stays = np.array([[_running_on(v, i, place) for place in places] for i in items], dtype=float)
     counts = np.array([float(wanted[i]) for i in items])
@@ -381,7 +381,7 @@ def read_exact(v: Snapshot, form: Milp, point: Vector) -> list[Machine]:
     for (i, t, n), count in zip(places, values, strict=True):
         if count > 0:
             holds.setdefault((t, n), {})[i] = int(count)
-    where = {t: _machines_of(v, t) for t, _ in holds}
+    where = {t: _machines_of(v, t, v.types[t].count or 0) for t, _ in holds}
     return _alike([Machine(t, where[t][n].host, held, was=where[t][n].was) for (t, n), held in sorted(holds.items())])
 
 

@@ -11,6 +11,7 @@ import pytest
 from cases.random_variants import random_shared, sharing
 
 import hetplan as hp
+from hetplan.problems.variants import places
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 
@@ -222,3 +223,24 @@ def test_prices_of_runs_below_those_of_their_machines_are_named() -> None:
     assert "0.526" in said.text
     run["price_per_hour"] = "0.6"
     assert "W-run-price" not in {warning.code for warning in solved(files).require().warnings}
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_large_stock_is_not_gone_through_machine_by_machine(shares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, kind = list[object](), places._Bin
+
+    def counted(*fields: Any) -> Any:
+        made.append(fields)
+        return kind(*fields)
+
+    plans = list[Plan]()
+    for stock in (40, 50_000):
+        files = sharing(
+            {"card": (0.5, {"gpu": 1})}, {n: [("card", 90.0, {"gpu": 0.6})] for n in "mn"}, {"m": 800, "n": 500}
+        )
+        files[0]["offers"]["card-od"]["stock"] = stock
+        with monkeypatch.context() as patched:
+            patched.setattr(places, "_Bin", counted)
+            plans.append(solved(files, machines="shared" if shares else "whole").require())
+    assert plans[0].workers == plans[1].workers
+    assert len(made) < 1_000
