@@ -2,10 +2,11 @@
 
     python benchmarks/money.py --data ../shared/data                     # the pool example under three services' days
     python benchmarks/money.py --data ../shared/data --services mid --mean 200 --csv money.csv
-    python benchmarks/money.py --data ../shared/data --services mid --question variants --hours 8
+    python benchmarks/money.py --data ../shared/data --services mid --question variants --hours 8 --flash 2.5
 
 Demand is ServeGen's (three production services, 14 days in steps of 600 s), one day of it scaled to a mean rate; the
-day before is what forecasts know. Some minutes of one core per service, and a gigabyte at 200 queries a second.
+day before is what forecasts know. With `--flash` the step in the middle has so many times its queries, which the plan
+for the peak knows and no forecast does. Some minutes of one core per service, a gigabyte at 200 queries a second.
 """
 
 from __future__ import annotations
@@ -60,16 +61,18 @@ def case(rate_qps: float, question: str) -> tuple[Any, Any]:
 
 def compared(
     rates: RatesOverTime, mean_qps: float, span: tuple[int, int], ways: tuple[str, ...], draws: tuple[int, int],
-    question: str = "pool",
+    question: str = "pool", flash: float = 1.0,
 ) -> Comparison:  # fmt: skip
     """All ways under so many hours of one day of a service; the plan is made for their peak."""
     day, hours = span
     whole = rates.cut(24.0 * day, 24.0 * day + hours)
     factor = mean_qps / whole.mean_qps
     played, before = whole.times(factor), rates.cut(24.0 * day - 24.0, 24.0 * day).times(factor)
-    plan, inputs = case(max(played.rates_qps), question)
+    middle = len(played.rates_qps) // 2
+    rates_qps = tuple(rate * (flash if step == middle else 1.0) for step, rate in enumerate(played.rates_qps))
+    plan, inputs = case(max(rates_qps), question)
     what = Compared(
-        {"ranking": played.rates_qps}, rates.period_s, {"ranking": before.rates_qps}, ways=ways, seeds=draws[0],
+        {"ranking": rates_qps}, rates.period_s, {"ranking": before.rates_qps}, ways=ways, seeds=draws[0],
         fresh=draws[1],
     )  # fmt: skip
     return compare_ways(plan, inputs, what)
@@ -84,6 +87,7 @@ def main() -> None:
     parser.add_argument("--day", type=int, default=1)
     parser.add_argument("--hours", type=int, default=24, help="of the day, from its beginning")
     parser.add_argument("--question", choices=("pool", "variants"), default="pool")
+    parser.add_argument("--flash", type=float, default=1.0, help="so many times its queries in the step in the middle")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--fresh", type=int, default=1, help="draws that no setting was tuned on, for the figures")
     parser.add_argument("--ways", default=";".join(WAYS))
@@ -102,6 +106,7 @@ def main() -> None:
             tuple(arguments.ways.split(";")),
             (arguments.seeds, arguments.fresh),
             arguments.question,
+            arguments.flash,
         )
         print(f"\n{service}, day {arguments.day}, mean {arguments.mean:g} queries a second, "
               f"{time.process_time() - began:.0f} s of CPU")  # fmt: skip
