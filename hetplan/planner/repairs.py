@@ -269,7 +269,7 @@ class Trials:
         up = repair.verb == "raise"
         moved = _moved(edits, given, up=up)
         first = tried = next(moved, ())
-        said_again, failed = 0, ()
+        said_again, failed = 0, tuple[Edit, ...]()
         guessed = repair.text.endswith(ABOUT)
         last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
         while tried and self._may() and self.count < last:
