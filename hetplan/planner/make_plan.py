@@ -70,9 +70,9 @@ def _planned(
     status = plan_status(gap=gap, scope=first.scope if first else "none", allowed=allowed, searched=result.searched)
     if not result.levels_proved and status is PlanStatus.OPTIMAL:
         status = PlanStatus.WITHIN_GAP  # of the first level of the objective: a later one may be better
-    # Simulation asks for more than a relaxation without waiting: no engine could close that gap.
+    # Simulation asks for more than a relaxation without waiting: no engine closes that gap; of fleets a search may.
     sized = first and first.scope == "relaxation" and any(one.model.startswith("simulation") for one in result.promises)
-    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and not sized:
+    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and (result.sections or not sized):
         whose = "this formulation's default of" if ask.limits.gap is None else "what was asked for,"
         whose = "what any plan is called good within," if asked > allowed else whose
         text = f"the gap of {gap:.2g} is above {whose} {allowed:g}"

@@ -243,6 +243,10 @@ def _warnings(fleet: Fleet) -> Iterator[Violation]:
     for notice in fleet.plan.warnings:
         if notice.code not in WARNINGS:
             yield Violation("warning", "warnings", f"{notice.code} is not a known warning")
+    claim = next(iter(fleet.plan.claims), None)
+    is_bounded = claim is not None and claim.gap is not None and claim.scope not in ("none", "restriction")
+    if is_bounded and fleet.plan.status == "feasible" and ("W-gap", "claims") not in places:
+        yield Violation("unwarned", "claims", "the plan is called feasible, as its gap is wide, and W-gap is not said")
     due = {words.said("W-loading", "promises", text): text for text in _loading(fleet)}
     for said in sorted({one for one in there if one[0] == "W-loading"} - due.keys(), key=repr):
         yield Violation("warning", "warnings", f"W-loading says {', '.join(said[2])}, and that is not so")
