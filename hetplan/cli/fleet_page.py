@@ -55,8 +55,8 @@ def totals(bill: Bill) -> Iterator[dict[str, Any]]:
 
 def bill_csv(bill: Bill) -> str:
     """As CSV, by the first column: a `line` per period, offer and application, then totals, then each `way` to buy."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, ("of", "name", *COLUMNS, *OF_TOTALS), extrasaction="ignore", lineterminator="\n")
+    stream, columns = io.StringIO(), list[str](("of", "name", *COLUMNS, *OF_TOTALS))
+    writer = csv.DictWriter(stream, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows({"of": "line", **line.model_dump()} for line in bill.lines)
     writer.writerows(totals(bill))
