@@ -116,6 +116,7 @@ CHECKS = {
 TOOLS = {
     "fleet": {
         "plan_for": "hetplan.front_door:plan_for",
+        "verified": "hetplan.front_door:verified",
         "at_capacities": "hetplan.solvers.capacities:at_capacities",
         "simulate_plan": "hetplan.simulator.simulate:simulate",
     },

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from cases.infeasible import QUESTIONS, asked
 import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.planner.draft import Edit, Repair
-from hetplan.planner.repairs import documents, edited, edits_of
+from hetplan.planner.repairs import Trials, documents, edited, edits_of
 
 RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
@@ -103,6 +104,38 @@ def test_where_one_is_not_enough_what_is_missing_is_said_together() -> None:
     assert repair.text == (
         "raise slo.apps.app.latency[0].max_ms from 30 to 40 ms, and raise slo.limits.cost_per_hour from 2 to 3"
     )
+
+
+@pytest.mark.parametrize(("kept", "most"), [(690.0, 8), (640.0, 8), (300.0, 11)])
+def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, most: int) -> None:
+    """Each answer says a hundredth less: one after the other used up all trials of an answer."""
+    profile, slo = too_fast_and_too_cheap()
+    app = next(iter(slo["apps"]))
+    asked: list[float] = []
+
+    def lower(to: float) -> Repair:
+        edits = (Edit("slo", ("apps", app, "demand", "rate_qps"), to),)
+        return Repair(f"slo.apps.{app}.demand.rate_qps", "lower", None, to, "qps", "less", edits)
+
+    def again(inputs: Any, _: Any) -> Any:
+        asked.append(inputs.slo.apps[app].demand.rate_qps)
+        plan = asked[-1] if asked[-1] <= kept else None
+        return SimpleNamespace(plan=plan, exit_code=0 if plan else 3, repairs=(lower(0.99 * asked[-1]),))
+
+    (repair,) = Trials(hp.load_inputs(profile, slo), {}, again).kept([lower(700.0)])
+    assert isinstance(repair.to, float)
+    assert 0.9 * kept <= repair.to <= kept
+    assert len(asked) <= most
+
+
+def test_what_a_file_does_not_state_is_lowered_where_its_repair_says_so() -> None:
+    """It said "raise survive.keep to 0.8", where 1 was meant."""
+    profile, slo = too_fast_and_too_cheap()
+    repair = Repair("slo.limits.survive.keep", "lower", 0.2, 0.8, "", "")
+    inputs = hp.load_inputs(profile, slo)
+    kept: Any = SimpleNamespace(plan="one", exit_code=0)
+    (said,) = Trials(inputs, {}, lambda *_: kept).kept([repair])
+    assert said.text == "lower slo.limits.survive.keep to 0.8"
 
 
 @pytest.mark.slow

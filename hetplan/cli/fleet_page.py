@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hetplan.cli.arguments import AsJson, PlanFile, option
 from hetplan.cli.given_files import plan_from
@@ -14,12 +15,14 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
-    from hetplan.profiles.plan_parts import Bill
+    from hetplan.profiles.plan_parts import Bill, Lever
 
 __all__ = ["bill", "bill_csv", "show_bill", "show_periods"]
 
-CsvTo = Annotated[Path | None, option("--csv", "FILE", "Write its lines here as CSV.")]
+CsvTo = Annotated[Path | None, option("--csv", "FILE", "Write its lines, totals and ways to buy here as CSV.")]
 COLUMNS = ("period", "offer", "app", "committed", "rented", "cost_per_hour", "starts_per_hour")
+OF_TOTALS = ("cost_per_day", "cost_per_month", "saves_per_hour", "verified", "kept")
+MONTH_HOURS = 730.0
 
 
 def bill(plan: PlanFile, csv_to: CsvTo = None, as_json: AsJson = False) -> None:
@@ -35,17 +38,44 @@ def bill(plan: PlanFile, csv_to: CsvTo = None, as_json: AsJson = False) -> None:
         if csv_to is not None:
             csv_to.write_text(bill_csv(found.bill))
             out.people.line(f"written to {csv_to}")
-        out.end(Exit.OK, "done", bill=found.bill.model_dump(mode="json", exclude_none=True))
+        bill_of = found.bill.model_dump(mode="json", exclude_none=True)
+        out.end(Exit.OK, "done", bill=bill_of, totals=list(totals(found.bill)))
+
+
+def totals(bill: Bill) -> Iterator[dict[str, Any]]:
+    """What all costs, and each application and offer: means per hour, day and month."""
+    rows: list[tuple[str, dict[str, str], float]] = [("total", {}, bill.cost_per_hour)]
+    rows += [("application", {"app": name}, cost) for name, cost in bill.apps.items()]
+    rows += [("offer", {"offer": name}, cost) for name, cost in bill.offers.items()]
+    rows += [("idle", {}, bill.idle_per_hour)] if bill.idle_per_hour else []
+    rows += [("starts", {}, bill.starts_per_hour)] if bill.starts_per_hour else []
+    for of, whose, cost in rows:
+        yield {"of": of, **whose, **_by_time(cost)}
 
 
 def bill_csv(bill: Bill) -> str:
-    """Its lines as CSV, one per period, offer and application."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for line in bill.lines:
-        writer.writerow([getattr(line, name) if getattr(line, name) is not None else "" for name in COLUMNS])
+    """As CSV, by the first column: a `line` per period, offer and application, then totals, then each `way` to buy."""
+    stream, columns = io.StringIO(), list[str](("of", "name", *COLUMNS, *OF_TOTALS))
+    writer = csv.DictWriter(stream, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({"of": "line", **line.model_dump()} for line in bill.lines)
+    writer.writerows(totals(bill))
+    for way in bill.levers:
+        by_time = {} if way.cost_per_hour is None else _by_time(way.cost_per_hour)
+        writer.writerow({"of": "way", **way.model_dump(), **by_time})
     return stream.getvalue()
+
+
+def _by_time(cost: float) -> dict[str, float]:
+    return {"cost_per_hour": cost, "cost_per_day": 24 * cost, "cost_per_month": MONTH_HOURS * cost}
+
+
+def _checked(way: Lever) -> str:
+    """What is known of the plan of a way to buy."""
+    if way.cost_per_hour is None:
+        return "not there"
+    played = {True: "played", False: "not kept", None: "not played"}[way.kept]
+    return f"{'verified' if way.verified else 'not verified'}, {played}"
 
 
 def show_periods(plan: Plan, page: Page) -> None:
@@ -71,27 +101,28 @@ def show_periods(plan: Plan, page: Page) -> None:
 def show_bill(bill: Bill, page: Page) -> None:
     """Per hour, day and month; per application and offer; what each lever saves."""
     page.heading("Bill")
-    rows = [("all", bill.cost_per_hour)]
-    rows += [(f"application {name}", cost) for name, cost in bill.apps.items()]
-    rows += [(f"offer {name}", cost) for name, cost in bill.offers.items()]
-    if bill.idle_per_hour:
-        rows.append(("paid for, and idle", bill.idle_per_hour))
-    if bill.starts_per_hour:
-        rows.append(("while machines start", bill.starts_per_hour))
+    words = {"total": "all", "idle": "paid for, and idle", "starts": "while machines start"}
     columns = ("of", f"{bill.currency} per hour", "per day", "per month")
-    page.table(
-        columns, [(name, f"{cost:.4f}", f"{24 * cost:.2f}", f"{730 * cost:.2f}") for name, cost in rows],
-        right=columns[1:],
-    )  # fmt: skip
+    rows = [
+        (
+            words.get(one["of"]) or f"{one['of']} {one.get('app') or one.get('offer')}",
+            f"{one['cost_per_hour']:.4f}",
+            f"{one['cost_per_day']:.2f}",
+            f"{one['cost_per_month']:.2f}",
+        )
+        for one in totals(bill)
+    ]
+    page.table(columns, rows, right=columns[1:])
     if bill.levers:
         page.heading("What each way to buy saves")
         page.table(
-            ("way", "per hour", "saves", "what it is"),
+            ("way", "per hour", "saves", "its plan is", "what it is"),
             [
                 (
                     one.name,
                     "none" if one.cost_per_hour is None else f"{one.cost_per_hour:.4f}",
                     "" if one.saves_per_hour is None else f"{one.saves_per_hour:.4f}",
+                    _checked(one),
                     one.about,
                 )
                 for one in bill.levers

@@ -328,10 +328,16 @@ def bill_over_time(page: Html, bill: Document) -> None:
         right=(each, "per month"),
     )
     ways = [
-        (one.get("name"), short(one.get("cost_per_hour")), short(one.get("saves_per_hour")), one.get("about"))
+        (
+            one.get("name"),
+            short(one.get("cost_per_hour")),
+            short(one.get("saves_per_hour")),
+            {True: "yes", False: "no"}.get(one.get("kept"), "not played"),
+            one.get("about"),
+        )
         for one in bill.get("levers") or ()
     ]
-    page.table(("way to buy", each, "saves", "what it is"), ways, right=(each, "saves"))
+    page.table(("way to buy", each, "saves", "kept when played", "what it is"), ways, right=(each, "saves"))
 
 
 def _per_hour_and_month(cost: float) -> tuple[str, str]:

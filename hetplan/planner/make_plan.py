@@ -26,7 +26,7 @@ from hetplan.profiles.workers import Worker
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
 
-__all__ = ["all_proved", "make_plan"]
+__all__ = ["all_proved", "assembled", "make_plan"]
 
 MOST_BINDING = 8
 
@@ -70,16 +70,14 @@ def _planned(
     status = plan_status(gap=gap, scope=first.scope if first else "none", allowed=allowed, searched=result.searched)
     if not result.levels_proved and status is PlanStatus.OPTIMAL:
         status = PlanStatus.WITHIN_GAP  # of the first level of the objective: a later one may be better
-    # Simulation asks for more than a relaxation without waiting: no engine could close that gap.
-    sized = first is not None and first.scope == "relaxation" and any(
-        one.model.startswith("simulation") for one in result.promises
-    )  # fmt: skip
-    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and not sized:
+    # Simulation asks for more than a relaxation without waiting: no engine closes that gap; of fleets a search may.
+    sized = first and first.scope == "relaxation" and any(one.model.startswith("simulation") for one in result.promises)
+    if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and (result.sections or not sized):
         whose = "this formulation's default of" if ask.limits.gap is None else "what was asked for,"
         whose = "what any plan is called good within," if asked > allowed else whose
         text = f"the gap of {gap:.2g} is above {whose} {allowed:g}"
         notices = (*notices, Notice(code="W-gap", at="claims", text=text))
-    plan = _assemble(result, inputs, named, status, claims, solves, notices)
+    plan = assembled(result, inputs, named, status, claims, solves, notices)
     finding = Finding(
         Found.PLAN,
         interrupted=interrupted,
@@ -95,7 +93,7 @@ def _planned(
     return Outcome(finding, plan=plan, why=why, repairs=result.repairs, solves=solves, warnings=plan.warnings)
 
 
-def _assemble(
+def assembled(
     draft: Draft,
     inputs: Inputs,
     named: tuple[str, Method],
@@ -104,6 +102,7 @@ def _assemble(
     solves: tuple[Solve, ...],
     notices: tuple[Notice, ...],
 ) -> Plan:
+    """A draft as a plan, with what is claimed of it."""
     question, method = named
     requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values())}
     if any(load.outcomes for worker in draft.workers for load in worker.loads):

@@ -38,6 +38,8 @@ MOST_TRIALS = 24
 MOST_JOINED = 4
 NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.2, 0.5)
 """By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
+FEW_SAID, NEAR = 2, 0.1
+"""So often the number that is said next is believed; then it is moved on as far again, and back until so near."""
 DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
@@ -262,25 +264,43 @@ class Trials:
         """The repair with the first number on its way that does.
 
         After a number that does not, the one that is then said of the same field is taken, or one a little further.
+        Where that is said again and again, it goes on by twice as far each time.
         """
         up = repair.verb == "raise"
         moved = _moved(edits, given, up=up)
-        tried = next(moved, ())
+        first = tried = next(moved, ())
+        said_again, failed = 0, tuple[Edit, ...]()
         guessed = repair.text.endswith(ABOUT)
         last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
         while tried and self._may() and self.count < last:
             more = self._tried(tried, given)
             if more is None:
-                return _said(repair, tried, given)
+                return _said(repair, self._nearer(failed, tried, given, up=up), given)
             now = edited(given, tried)
             said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
             same = [new for new in (edits_of(one, now) for one in said) if _places(new) == _places(tried)]
             if said and not same:
                 return None  # something else is missing
             if same and _sizes(same[0], up=up) > _sizes(tried, up=up):
-                moved = _moved(same[0], given, up=up)
+                said_again += 1
+                far = _between(first, tried, 2.0) if said_again > FEW_SAID else same[0]
+                failed = tried if said_again > FEW_SAID else ()
+                moved = _moved(max(far, same[0], key=lambda one: _sizes(one, up=up)), given, up=up)
             tried = next(moved, ())
         return None
+
+    def _nearer(
+        self, failed: tuple[Edit, ...], kept: tuple[Edit, ...], given: Documents, *, up: bool
+    ) -> tuple[Edit, ...]:
+        """What is kept, or numbers nearer to those that are not: the way between is halved while it is long."""
+        while failed and self._may():
+            low, high = _sizes(failed, up=up), _sizes(kept, up=up)
+            middle = next(_moved(_between(failed, kept, 0.5), given, up=up))
+            is_near = all(abs(a - b) <= NEAR * max(abs(a), abs(b)) for a, b in zip(low, high, strict=True))
+            if is_near or middle in (failed, kept):
+                break
+            failed, kept = (failed, middle) if self._tried(middle, given) is None else (middle, kept)
+        return kept
 
     def _tried(self, edits: Sequence[Edit], given: Documents) -> tuple[Repair, ...] | None:
         """None where a plan is found with these edits; else what is said to help then."""
@@ -367,6 +387,24 @@ def _sizes(edits: Sequence[Edit], *, up: bool) -> list[float]:
     return [float(f"{float(value):.6g}") * (1 if up else -1) if _is_number(value) else 0.0 for value in given]
 
 
+def _between(first: Sequence[Edit], second: Sequence[Edit], part: float) -> tuple[Edit, ...]:
+    """Edits of the same places with numbers on the way from the first to the second; with more than 1, beyond it.
+
+    >>> _between([Edit("slo", ("a",), 8)], [Edit("slo", ("a",), 11)], 0.5)
+    (Edit(file='slo', path=('a',), value=9),)
+    """
+
+    def way(old: Any, new: Any) -> Any:
+        if isinstance(new, list):
+            return [way(a, b) for a, b in zip(old, new, strict=True)]
+        if isinstance(new, bool) or not (_is_number(old) and _is_number(new)):
+            return new
+        found = float(old) + part * (float(new) - float(old))
+        return type(new)(found) if found > 0 else new
+
+    return tuple(replace(b, value=way(a.value, b.value)) for a, b in zip(first, second, strict=True))
+
+
 def _merged(edits: Sequence[tuple[Edit, ...]]) -> tuple[Edit, ...]:
     """All edits, the last one of each place."""
     last = {(edit.file, edit.path): edit for several in edits for edit in several}
@@ -428,7 +466,7 @@ def _said(repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair:
     stated = _stated(edits[0], given)
     if amount is not None and isinstance(to, int | float) and isinstance(stated, int | float):
         amount = abs(float(to) - float(stated))
-    return replace(repair, to=to, amount=amount, text=_all_said(edits, given, repair.unit) + more, edits=edits)
+    return replace(repair, to=to, amount=amount, text=_all_said(edits, given, repair) + more, edits=edits)
 
 
 def _side(value: Sequence[Any], stated: Any) -> int:
@@ -445,15 +483,16 @@ def _stated(edit: Edit, given: Documents) -> Any:
     return stated
 
 
-def _all_said(edits: Sequence[Edit], given: Documents, unit: str = "") -> str:
-    """Edits in words: what each field is and what it becomes."""
+def _all_said(edits: Sequence[Edit], given: Documents, of: Repair | None = None) -> str:
+    """Edits in words: what each field is and what it becomes; of a repair with its unit and its verb."""
+    unit, verb = (of.unit, of.verb) if of is not None else ("", "set")
     hosts = Counter(edit.value["offer"] for edit in edits if edit.path[0] == "hosts")
     added = [f"add {count} {'host' if count == 1 else 'hosts'} of offer {offer} to profile.hosts"
              for offer, count in hosts.items()]  # fmt: skip
-    return ", and ".join([*(_in_words(edit, given, unit) for edit in edits if edit.path[0] != "hosts"), *added])
+    return ", and ".join([*(_in_words(edit, given, unit, verb) for edit in edits if edit.path[0] != "hosts"), *added])
 
 
-def _in_words(edit: Edit, given: Documents, unit: str) -> str:
+def _in_words(edit: Edit, given: Documents, unit: str, verb: str) -> str:
     at = edit.file
     for step in edit.path:
         at += f"[{step}]" if isinstance(step, int) else f".{step}"
@@ -463,7 +502,8 @@ def _in_words(edit: Edit, given: Documents, unit: str) -> str:
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
         at, stated, value = f"{at}[{side}]", old[side], value[side]
     unit = {"max_ms": "ms", "rate_qps": "qps"}.get(str(edit.path[-1]), "" if unit == edit.path[-1] else unit)
-    verb = "lower" if _is_number(stated) and _is_number(value) and float(value) < float(stated) else "raise"
+    if _is_number(stated) and _is_number(value):
+        verb = "lower" if float(value) < float(stated) else "raise"
     was = "" if stated is None else f" from {_shown(stated)}"
     return f"{verb} {at}{was} to {_shown(value)}{f' {unit}' if unit else ''}"
 

@@ -60,6 +60,7 @@ bill.currency bill.hours bill.repeats bill.cost_per_hour bill.cost_per_day bill.
 bill.offers.* bill.idle_per_hour bill.starts_per_hour bill.lines[].period bill.lines[].offer bill.lines[].app
 bill.lines[].committed bill.lines[].rented bill.lines[].cost_per_hour bill.lines[].starts_per_hour bill.shared
 bill.levers[].name bill.levers[].about bill.levers[].cost_per_hour bill.levers[].saves_per_hour bill.levers[].verified
+bill.levers[].kept
 inputs.profile inputs.slo inputs.state inputs.measured inputs.traces.*
 """
 """Leaves that promise, claim or warn, or say of which files and within which limits that holds."""

@@ -67,7 +67,12 @@ class Lever(Model):
     about: str
     cost_per_hour: Real | None = Field(default=None, description="mean over the horizon; null: no such plan exists")
     saves_per_hour: Real | None = Field(default=None, description="against the lever before it that has a plan")
-    verified: bool = False
+    verified: bool = Field(default=False, description="whether the verifier found nothing wrong with this plan")
+    kept: bool | None = Field(
+        default=None,
+        description="whether its parts were played on their machines, after each failure too, and all are in time; "
+        "null: they were not played",
+    )
 
 
 SHARED = (

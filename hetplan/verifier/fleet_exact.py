@@ -108,17 +108,23 @@ def _shared_out(
 
 
 def _levers(fleet: Fleet) -> Iterator[Violation]:
-    """Nobody buys the other ways again to see what they cost; the last is this plan, and what each saves follows."""
+    """Nobody plans the other ways again to see what they cost; the last is this plan, and what each saves follows."""
     bill, before = fleet.plan.bill, None
     assert bill is not None
     if bill.levers and not same(bill.levers[-1].cost_per_hour or 0.0, bill.cost_per_hour):
         yield Violation("bill", "bill.levers", "the last of them is this plan, and costs something else")
+    if bill.levers and not bill.levers[-1].verified:
+        yield Violation("bill", "bill.levers", "the last of them is this plan, and is not called verified")
     for number, lever in enumerate(bill.levers):
         cost = lever.cost_per_hour
         saves = None if cost is None or before is None else before - cost
         alike = (lever.saves_per_hour is None) == (saves is None) and same(lever.saves_per_hour or 0.0, saves or 0.0)
-        if not alike or lever.verified != (cost is not None):
+        if not alike:
             yield Violation("bill", f"bill.levers[{number}]", f"{lever.name} saves something else")
+        if cost is None and (lever.verified or lever.kept is not None):
+            yield Violation(
+                "bill", f"bill.levers[{number}]", f"{lever.name} has no plan that could be verified or kept"
+            )
         before = before if cost is None else cost
 
 
@@ -237,6 +243,10 @@ def _warnings(fleet: Fleet) -> Iterator[Violation]:
     for notice in fleet.plan.warnings:
         if notice.code not in WARNINGS:
             yield Violation("warning", "warnings", f"{notice.code} is not a known warning")
+    claim = next(iter(fleet.plan.claims), None)
+    is_bounded = claim is not None and claim.gap is not None and claim.scope not in ("none", "restriction")
+    if is_bounded and fleet.plan.status == "feasible" and ("W-gap", "claims") not in places:
+        yield Violation("unwarned", "claims", "the plan is called feasible, as its gap is wide, and W-gap is not said")
     due = {words.said("W-loading", "promises", text): text for text in _loading(fleet)}
     for said in sorted({one for one in there if one[0] == "W-loading"} - due.keys(), key=repr):
         yield Violation("warning", "warnings", f"W-loading says {', '.join(said[2])}, and that is not so")

@@ -76,7 +76,7 @@ def is_slow(part: Part) -> bool:
 def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
     """The fleet, its slow pipelines on machines that go on with what they hold, where there is such a plan."""
     wish, own, after = found.wish, dict(found.parts), dict(found.after)
-    for name, p in found.parts:
+    for name, p in found.parts if len(wish.situations) > 1 else ():
         part = parts[name]
         if not isinstance(part, Asked) or not is_slow(part):
             continue

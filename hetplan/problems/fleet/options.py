@@ -39,7 +39,11 @@ class FleetOptions(Options):
         default=True,
         description="whether pools, text, variants or pipelines may share machines where loads fit",
     )
-    levers: bool = Field(default=True, description="whether the bill says what each way to buy saves")
+    levers: Literal["played"] | bool = Field(
+        default=True,
+        description="whether the bill says what each way to buy saves; each way is played with played, and else up to "
+        "72 applications times periods",
+    )
     look: bool = Field(
         default=False,
         description="only a look from where the last search ended (of a Planner): a plan soon, with its gap to a bound "

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hetplan.problems.fleet.wish import Wish
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
-    from hetplan.profiles.plan_parts import Lever
 
 __all__ = ["FleetQuestion"]
 
@@ -64,13 +63,13 @@ class FleetQuestion:
         from hetplan.planner.draft import Infeasible
         from hetplan.problems.fleet.ahead import held_ahead
         from hetplan.problems.fleet.between import answered, is_between
-        from hetplan.problems.fleet.bill import levers_of, of_sharing
         from hetplan.problems.fleet.bounded import bounded
         from hetplan.problems.fleet.draft import drafted
         from hetplan.problems.fleet.going_on import with_slow_pipelines
+        from hetplan.problems.fleet.levers import Buying, levers_of
         from hetplan.problems.fleet.look import ended, looked
         from hetplan.problems.fleet.remembered import Recalled
-        from hetplan.problems.fleet.room import with_room
+        from hetplan.problems.fleet.room import Answers, with_room
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
@@ -100,7 +99,8 @@ class FleetQuestion:
             )
             return found if isinstance(found, Infeasible) else (found, parts)
 
-        best = with_room(asked, answer, lambda: self._is_unplayed or is_over(ask))
+        answers: Answers = {}
+        best = with_room(asked, answer, lambda: self._is_unplayed or is_over(ask), answers=answers)
         if isinstance(best, Infeasible):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
         if not (best[0].wish.leaves_room or glances):
@@ -113,10 +113,8 @@ class FleetQuestion:
                 best = or_apart(best, self.wish, whole, ask)
         best = bounded(best, asked, {} if between or hurried else parts, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
-        levers: tuple[Lever, ...] = ()
-        with suppress(Cancelled):
-            levers = levers_of(best[0], whole or best[1], ask) if wanted else ()
         joined = on_machines(*best)
         joined = held_ahead(joined if hurried else with_sharing(joined, best[1]), best[1])
-        joined = with_slow_pipelines(joined, best[1]) if len(self.wish.situations) > 1 else joined
-        return drafted(joined, of_sharing(levers, joined), best[1])
+        joined = with_slow_pipelines(joined, best[1])
+        by = Buying(self.wish, whole, ask, self.tools, answers if asked is self.wish else {})
+        return drafted(joined, levers_of(best, joined, by) if wanted else (), best[1])

@@ -41,7 +41,7 @@ from hetplan.problems.repairs import change
 from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
 
-__all__ = ["with_room"]
+__all__ = ["Answers", "with_room"]
 
 Answer = tuple[Found, Mapping[str, Part]] | Infeasible
 Answers = dict[tuple[str, str], dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
@@ -62,13 +62,21 @@ ROUNDS, ROUNDS_OF_SEVERAL = 16, 20
 """So often at most, of few applications and periods (by then four times a rate) and of many: a search takes seconds."""
 
 
-def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over: Callable[[], bool]) -> Answer:
+def with_room(
+    wish: Wish,
+    answered: Callable[[Wish, Found | None], Answer],
+    over: Callable[[], bool],
+    *,
+    answers: Answers | None = None,
+    nearer: bool = True,
+) -> Answer:
     """A fleet in which every part has room to wait, as far as there is such a fleet, and the parts as they settle then.
 
     `answered` is handed the wish, and the fleet before it, if any. Once the time is `over` nothing is played.
+    `answers`: what is known already. `nearer`: whether machines that the questions of its parts find may replace it.
     """
     first = best = answered(wish, None)
-    answers: Answers = {}
+    answers = {} if answers is None else answers
     refused: Infeasible | None = None
     rounds, margins = ROUNDS if is_small(wish) else ROUNDS_OF_SEVERAL, True
     for _ in range(rounds if wish.options.size in SIZED else 0):
@@ -102,9 +110,9 @@ def with_room(wish: Wish, answered: Callable[[Wish, Found | None], Answer], over
     if isinstance(best, Infeasible) or isinstance(first, Infeasible):
         return best
     hurried = over()
-    if not hurried:
-        nearer = _with_less_room if best[0].wish.most else _beside_own
-        best = nearer(*best, answers, answered)
+    if nearer and not hurried:
+        better = _with_less_room if best[0].wish.most else _beside_own
+        best = better(*best, answers, answered)
     found = _unplayed(*best, answers) if hurried else _with_warnings(*best, answers, refused)
     if found.wish.leaves_room:
         # What holds without room to wait bounds every fleet; what was found with room bounds only those with as much.

@@ -6,6 +6,8 @@ import pytest
 
 import hetplan as hp
 from benchmarks import kept_whole
+from hetplan.profiles.plan_file import with_digest
+from tests.problems.fleet.test_fleet import PROFILE, app, solved, wish
 
 
 def files_of_one(number):
@@ -49,6 +51,18 @@ def test_the_bound_rules_out_no_plan_that_simulation_keeps(size):
     claim = claim_of(hp.solve(profile, fleet, question="fleet", options={"levers": False, "size": size}).plan)
     assert claim.bound < cost
     assert claim.scope == "relaxation"
+
+
+def test_a_wide_gap_is_warned_of_where_parts_are_played_too():
+    """What was played was taken for a plan whose gap no search could close."""
+    fleet = wish(app([40.0, 200.0]), periods=2)
+    plan = solved(fleet).plan
+    assert claim_of(plan).gap > 0.05
+    assert any(one.model == "simulation/1" for one in plan.promises)
+    warned = [one for one in plan.warnings if one.code == "W-gap"]
+    assert len(warned) == 1
+    silent = plan.model_copy(update={"warnings": tuple(one for one in plan.warnings if one not in warned)})
+    assert {one.code for one in hp.verify(with_digest(silent), PROFILE, fleet).violations} == {"unwarned"}
 
 
 def test_a_bound_of_what_a_formula_asks_for_says_so():

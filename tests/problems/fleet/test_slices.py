@@ -87,7 +87,9 @@ def test_two_pools_of_half_a_card_each_rent_one_card_and_the_bill_says_what_that
     assert plan.bill is not None
     assert plan.bill.cost_per_hour == pytest.approx(1.0)
     assert plan.bill.apps == pytest.approx({"faces": 0.5, "plates": 0.5})
-    last = plan.bill.levers[-1]
+    *_, apart, last = plan.bill.levers
+    assert apart.about == "no machine is shared by applications"
+    assert all(one.verified for one in plan.bill.levers)
     assert (last.name, last.cost_per_hour, last.saves_per_hour) == ("shared", pytest.approx(1.0), pytest.approx(1.0))
     (worker,) = next(iter((plan.parts or {}).values())).workers
     assert (worker.count, worker.queue, sorted(load.app or "" for load in worker.loads)) == (

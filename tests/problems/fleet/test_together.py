@@ -55,6 +55,7 @@ def test_loads_that_fit_together_share_a_machine_and_the_bill_says_what_that_sav
     assert plan.bill is not None
     assert (own.bill.cost_per_hour, plan.bill.cost_per_hour) == pytest.approx((1.2, 0.6))
     assert [one.name for one in plan.bill.levers][-1] == "shared"
+    assert all(one.verified for one in plan.bill.levers)
     assert plan.bill.levers[-1].saves_per_hour == pytest.approx(0.6)
     assert plan.bill.apps == pytest.approx({"faces": 0.3, "plates": 0.3})
     assert goes_on(files, plan)
