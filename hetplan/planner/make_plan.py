@@ -63,6 +63,7 @@ def _planned(
     """The outcome that a draft comes to."""
     notices, require_proof, interrupted = _notices(inputs, ask), how["require_proof"], how["interrupted"]
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
+    solves = _for_claims(solves, claims)
     first = claims[0] if claims else None
     asked = max((record.gap or GAP for record in ask.records), default=GAP)
     allowed = min(asked, LARGEST_GAP)
@@ -192,6 +193,12 @@ def _claim(reported: Reported, ask: Asking, *, proved: bool = False) -> Claim:
 
 def _solves(ask: Asking, *, proofs: bool = False) -> tuple[Solve, ...]:
     return tuple(_solve(record, proofs=proofs) for record in ask.records)
+
+
+def _for_claims(solves: tuple[Solve, ...], claims: tuple[Claim, ...]) -> tuple[Solve, ...]:
+    """The log with the proofs that claims rest on alone: nobody would prove the others again."""
+    used = {claim.solve for claim in claims}
+    return tuple(one if one.id in used else one.model_copy(update={"proof": None}) for one in solves)
 
 
 def _solve(record: Record, *, proofs: bool) -> Solve:
