@@ -68,6 +68,10 @@ class References(Dangling):
                 in_range(self, variant.quality.value, metric, "variants", name, "quality", "value")
         for number, run in enumerate(variant.runs):
             self._check_run(run, ("variants", name, "runs", number))
+            if run.saturation_qps is not None:
+                from hetplan.profiles.saturation import check_saturation
+
+                check_saturation(self, name, number, run)
 
     def _check_run(self, run: Run, at: Steps) -> None:
         if run.hardware not in self.known["hardware"]:
