@@ -68,10 +68,6 @@ class References(Dangling):
                 in_range(self, variant.quality.value, metric, "variants", name, "quality", "value")
         for number, run in enumerate(variant.runs):
             self._check_run(run, ("variants", name, "runs", number))
-            if run.saturation_qps is not None:
-                from hetplan.profiles.saturation import check_saturation
-
-                check_saturation(self, name, number, run)
 
     def _check_run(self, run: Run, at: Steps) -> None:
         if run.hardware not in self.known["hardware"]:
@@ -89,7 +85,7 @@ class References(Dangling):
                 keys = [other for other, held in _QUANTITIES.items() if held == table.quantity]
                 remedy = f'Write it under "{keys[0]}".' if keys else "Name another table."
                 self.fault((*at, key), table_id, why, remedy)
-        if run.at:
+        if run.at or run.saturation_qps is not None:
             from hetplan.profiles.quality_references import check_point
 
             check_point(self, run, at)

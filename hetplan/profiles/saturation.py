@@ -7,6 +7,7 @@ from itertools import islice, product
 
 from hetplan.errors import InputError
 from hetplan.profiles.dangling import Dangling
+from hetplan.profiles.inputs import Steps
 from hetplan.profiles.profile import Run
 from hetplan.profiles.tables import Statistic, Table
 
@@ -23,7 +24,7 @@ NOISE = 1.05
 MOST_POINTS = 10_000
 
 
-def check_saturation(known: Dangling, variant: str, number: int, run: Run) -> None:
+def check_saturation(known: Dangling, run: Run, at: Steps) -> None:
     """A fault where a run is said to serve more than so many batches at once in the time of its table."""
     table = known.profile.tables.get(run.latency or "")
     stated = run.saturation_qps
@@ -34,9 +35,10 @@ def check_saturation(known: Dangling, variant: str, number: int, run: Run) -> No
     at_once = max(AT_ONCE if run.at.get("batch", 1.0) > 1 else ONE_BY_ONE, run.needs.get("cpu_cores", provided))
     most = at_once * _one_after_another(table, run)
     if stated > NOISE * most:
-        steps = ("variants", variant, "runs", number, "saturation_qps")
         why = f"{most:.6g} at most: {at_once:g} batches at once, each as long as table {run.latency} says at this point"
-        known.fault(steps, stated, why, "Correct it, or the table; left out, batch / latency is taken.")
+        known.fault(
+            (*at, "saturation_qps"), stated, why, "Correct it, or the table; left out, batch / latency is taken."
+        )
 
 
 def _one_after_another(table: Table, run: Run) -> float:
@@ -45,7 +47,7 @@ def _one_after_another(table: Table, run: Run) -> float:
     points = [dict(zip(table.axes, point, strict=True)) for point in islice(product(*axes), MOST_POINTS)]
     best = 0.0
     for statistic in ("mean",) if "mean" in table.statistics else table.statistics:
-        took = table.on_grid(points, statistic) or _between(table, points, statistic)
+        took = table.on_grid(points, getattr(table, statistic)) or _between(table, points, statistic)
         for point, took_ms in zip(points, took, strict=True) if statistic != "std" else ():
             if not took_ms:
                 return math.inf  # what was not measured is said where it is read
