@@ -29,8 +29,8 @@ from hetplan.profiles.state import State
 
 __all__ = ["Confirmed", "Planner", "unplayed_size"]
 
-UNPLAYED = ("planned", "estimated")
-"""Sizes by which nothing is simulated, the quicker first: not every question has both."""
+UNPLAYED = {"size": "planned"}
+"""The size by which nothing is simulated."""
 
 
 @dataclass(frozen=True)
@@ -113,15 +113,13 @@ def unplayed_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
     fields = choice.options.__class__.model_fields
     if "size" not in fields or "size" in choice.options.model_fields_set:
         return {}
-    for size in UNPLAYED:
-        try:
-            options_of(choice.problem, choice.formulation, {"size": size})
-            pose(inputs, replace(choice, options=choice.options.model_copy(update={"size": size})))
-        except InputError as error:
-            if any(fault.file == "options" for fault in error.faults):
-                continue
-        return {"size": size}
-    return {}
+    try:
+        options_of(choice.problem, choice.formulation, UNPLAYED)
+        pose(inputs, replace(choice, options=choice.options.model_copy(update=UNPLAYED)))
+    except InputError as error:
+        if any(fault.file == "options" for fault in error.faults):
+            return {}
+    return UNPLAYED
 
 
 def _at_once(inputs: Inputs, how: Mapping[str, Any]) -> Outcome:

@@ -39,8 +39,8 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     try:
         result = problem.decide(ask)
     except Cancelled:
-        return Outcome(Finding(Found.NOTHING, interrupted=True), solves=_solves(ask))
-    solves = _solves(ask, proofs=require_proof)
+        return Outcome(Finding(Found.NOTHING, interrupted=True), solves=tuple(_solve(one) for one in ask.records))
+    solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
     interrupted = any(answer.stop is Stop.CANCELLED for record in ask.records for answer in record.answers)
     notices = _notices(inputs, ask)
     if isinstance(result, Infeasible):
@@ -63,6 +63,8 @@ def _planned(
     """The outcome that a draft comes to."""
     notices, require_proof, interrupted = _notices(inputs, ask), how["require_proof"], how["interrupted"]
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
+    used = {claim.solve for claim in claims}  # nobody would prove the other solves again
+    solves = tuple(one if one.id in used else one.model_copy(update={"proof": None}) for one in solves)
     first = claims[0] if claims else None
     asked = max((record.gap or GAP for record in ask.records), default=GAP)
     allowed = min(asked, LARGEST_GAP)
@@ -189,11 +191,7 @@ def _claim(reported: Reported, ask: Asking, *, proved: bool = False) -> Claim:
     )
 
 
-def _solves(ask: Asking, *, proofs: bool = False) -> tuple[Solve, ...]:
-    return tuple(_solve(record, proofs=proofs) for record in ask.records)
-
-
-def _solve(record: Record, *, proofs: bool) -> Solve:
+def _solve(record: Record, *, proofs: bool = False) -> Solve:
     shown = _worst_of(record)
     answer, certificate = record.answers[shown], record.certificates[shown]
     size = record.form.size()

@@ -5,8 +5,9 @@ Every field of an SLO has one of these marks for each question (`mark_of`):
 =========  ==========================================================================================================
 mark       meaning
 =========  ==========================================================================================================
-kept       the plan, what it promises or what it warns of depends on it
-played     no plan depends on it; `simulate`, `apply` or `verify` do
+kept       the plan, what it promises or what it warns of depends on it, with the options as they are by default
+played     no plan depends on it, with any options; `simulate`, `apply` or `verify` do
+part       of a fleet: as the question of the application has it
 holds      holds for every plan of this question, whatever the file says
 refused    stated, it is an error that names it (`refuse`)
 \\-         about the file itself, or the user's own
@@ -27,6 +28,7 @@ from pydantic import BaseModel
 
 from hetplan.problems.compound import wish as compound
 from hetplan.problems.faults import OF_FLEETS
+from hetplan.problems.fleet import wish as fleet
 from hetplan.problems.llm import wish as llm
 from hetplan.problems.pipeline import wish as pipeline
 from hetplan.problems.policy import wish as policy
@@ -37,7 +39,7 @@ from hetplan.profiles.slo import Slo
 
 __all__ = ["QUESTIONS", "Mark", "fields_of_slo", "mark_of", "table"]
 
-Mark = Literal["kept", "played", "holds", "refused", "-"]
+Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 
 _RECORDED = tuple(f"apps.*.demand.trace.{one}" for one in ("file", "sha256", "scale", "compress"))
 _NOT_OF_TEXT = (
@@ -53,17 +55,21 @@ _REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "policy": {**OF_FLEETS, **policy.REFUSED},
     "compound": {**OF_FLEETS, **compound.REFUSED},
     "llm": {**OF_FLEETS, **llm.REFUSED, **dict.fromkeys(_NOT_OF_TEXT, ("", ""))},
+    "fleet": fleet.REFUSED,
 }
 QUESTIONS = tuple(_REFUSED)
 ALL = " ".join(QUESTIONS)
 
 _PLAYED = {
-    "change.offline_below": ALL,
-    "apps.*.latency.*.percentile": "pool compound",
-    "apps.*.demand.arrivals": "pool pipeline variants compound",
-    **dict.fromkeys(_RECORDED, "pool pipeline variants compound"),
+    "change.offline_below": ALL.removesuffix(" fleet"),
     "apps.*.lifetime_s": "compound",
 }
+_OWN = (
+    "latency.*.of", "latency.*.percentile", "latency.*.max_ms", "quality.min", "quality.max", "violations", "goodput",
+    "late", "balancing", "network_ms_per_hop", "network_ms_once", "demand.arrivals", "demand.mix",
+)  # fmt: skip
+_PART = ("change.offline_below", *(f"apps.*.{one}" for one in _OWN))
+"""What a fleet leaves to the questions of its applications."""
 _HOLDS = {"limits.only_listed": "policy", "apps.*.violations": "pool pipeline variants compound"}
 _ASIDE = {"format": ALL, "requires": ALL, "extensions": ALL}
 
@@ -118,7 +124,9 @@ def mark_of(question: str, field: str) -> Mark:
     """
     if field in _REFUSED[question]:
         return "refused"
-    marks: tuple[tuple[Mark, Mapping[str, str]], ...] = (("played", _PLAYED), ("holds", _HOLDS), ("-", _ASIDE))
+    marks: tuple[tuple[Mark, Mapping[str, str]], ...] = (
+        ("played", _PLAYED), ("part", dict.fromkeys(_PART, "fleet")), ("holds", _HOLDS), ("-", _ASIDE)
+    )  # fmt: skip
     for mark, names in marks:
         if question in names.get(field, "").split():
             return mark

@@ -66,7 +66,7 @@ def check_families(found: Dangling, named: Sequence[str], at: Steps) -> None:
 
 
 def check_point(found: Dangling, run: Run, at: Steps) -> None:
-    """The table point of a run lies on axes that its table has."""
+    """The table point of a run lies on axes that its table has, and allows what the run is said to serve."""
     table = found.profile.tables.get(run.latency or run.rate or "")
     if table is None:
         return
@@ -78,3 +78,7 @@ def check_point(found: Dangling, run: Run, at: Steps) -> None:
         elif table.outside == "refuse" and not table.axes[axis][0] <= value <= table.axes[axis][-1]:
             why = f"a point of table {run.latency or run.rate}: {table.axes[axis][0]:g} to {table.axes[axis][-1]:g}"
             found.fault((*at, "at", axis), value, why, 'Measure it, or set "outside" of the table.')
+    if run.saturation_qps is not None:
+        from hetplan.profiles.saturation import check_saturation
+
+        check_saturation(found, run, at)

@@ -85,7 +85,7 @@ class References(Dangling):
                 keys = [other for other, held in _QUANTITIES.items() if held == table.quantity]
                 remedy = f'Write it under "{keys[0]}".' if keys else "Name another table."
                 self.fault((*at, key), table_id, why, remedy)
-        if run.at:
+        if run.at or run.saturation_qps is not None:
             from hetplan.profiles.quality_references import check_point
 
             check_point(self, run, at)

@@ -134,7 +134,7 @@ class Table(Model):
         """
         import numpy as np
 
-        found = self._on_grid(points, self._grid(statistic))
+        found = self.on_grid(points, self._grid(statistic))
         if found is not None and None not in found:
             return Readings(np.array(found, dtype=np.float64), np.zeros(len(found), dtype=np.bool_), self.source)
         from hetplan.profiles.multilinear import OffTable
@@ -155,8 +155,8 @@ class Table(Model):
             raise self.fault(f"the table has no {statistic}", remedy, value=statistic)
         return grid
 
-    def _on_grid(self, points: Sequence[Mapping[str, float]], grid: Any) -> list[float | None] | None:
-        """The cell of each point; None where some point is no grid point (or no point at all)."""
+    def on_grid(self, points: Sequence[Mapping[str, float]], grid: Any) -> list[float | None] | None:
+        """The cell of each point; None where some point is no grid point (or no point at all). Needs no numpy."""
         axes = [(name, {step: n for n, step in enumerate(steps)}) for name, steps in self.axes.items()]
         found = []
         try:

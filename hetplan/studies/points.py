@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.front_door import Choice, choose, plan_for
 from hetplan.planner.answer import Limits
-from hetplan.planner.contract import Options
 from hetplan.planner.draft import Edit
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import edited
@@ -70,8 +69,7 @@ class Asked:
     @property
     def sizes(self) -> bool:
         """Whether plans are sized beyond their program, by simulation or a formula, unless that is switched off."""
-        kind = _choice(self).options
-        return getattr(kind, "size", "planned") not in ("planned", _by_program(kind))
+        return getattr(_choice(self).options, "size", "planned") != "planned"
 
     @property
     def is_slow(self) -> bool:
@@ -82,7 +80,7 @@ class Asked:
         """The question asked of these inputs; repairs are not tried."""
         options = dict(self.options)
         if not sized and self.sizes:
-            options["size"] = _by_program(_choice(self).options)
+            options["size"] = "planned"
         if self.is_slow:
             options.setdefault("levers", False)
         return plan_for(
@@ -94,12 +92,6 @@ class Asked:
             limits=replace(self.limits, cancel=cancel),
             try_repairs=False,
         )
-
-
-def _by_program(options: Options) -> str:
-    """How option `size` says that nothing is played: by the program, where there is that choice, else by a formula."""
-    sized = type(options).model_fields.get("size")
-    return "estimated" if sized is not None and "planned" not in get_args(sized.annotation) else "planned"
 
 
 def _choice(asked: Asked) -> Choice:

@@ -20,7 +20,7 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
-from hetplan.profiles.plan import Claim, Plan, Solve
+from hetplan.profiles.plan import Claim, Plan, Promise, Solve
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
@@ -255,10 +255,15 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         return
     yield from _wished(inputs, app, pipeline, name, said, times)
     queued = rate_of(app) is not None
+    by_load = plan.method.options.get("size") in ("planned", "simulated")
+    models = ("measured", "simulation") if by_load else ("stationary", "simulation")
     for one in mine:
-        if one.quantity == "response_ms" and one.model.startswith(("stationary", "simulation")) is not queued:
+        if one.quantity == "response_ms" and one.model.startswith(models) is not queued:
             what = "queries wait" if queued else "each stream has all operators for itself"
             yield Violation("promise-model", "promises", f"{what}: response_ms of {name} is promised by {one.model}")
+        if one.quantity == "response_ms" and rate_of(app) and not _is_played_or_said(plan, one):
+            text = f"response_ms of {name} is promised by {one.model}, and no warning says that nobody played it"
+            yield Violation("warning", "warnings", text)
         if one.quantity == "response_ms" and one.model.startswith("stationary") and any_fans(pipeline):
             text = f"response_ms of {name} is promised by a formula, which knows no calls that come together"
             yield Violation("promise-model", "promises", text)
@@ -270,6 +275,13 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         stated = plan.method.options.get("confidence")
         chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
         yield from _measured(plan, inputs, name, said, {p: t for p, t in times.items() if p is not None}, chance)
+
+
+def _is_played_or_said(plan: Plan, promise: Promise) -> bool:
+    """Whether a promise rests on simulation, or it is said that nobody saw how long queries wait."""
+    at = ("promises", f"apps.{promise.app}.latency")
+    said = (notice.code == "W-queueing" and notice.at in at for notice in plan.warnings)
+    return promise.model.startswith("simulation/") or any(said)
 
 
 def _operators(

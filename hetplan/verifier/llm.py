@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Plan, SharesDispatch
+from hetplan.profiles.plan import Plan, Promise, SharesDispatch
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
@@ -183,9 +184,10 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
         if one.app == name and timed and not one.model.startswith("simulation/"):
             text = f"{one.quantity} by the model {one.model}: only a simulation shows it"
             yield Violation("llm-promise", f"promises[{number}]", text)
-    if plan.method.options.get("size") == "planned":
+    if (size := plan.method.options.get("size")) in ("planned", "estimated"):
         texts = [notice.text for notice in plan.warnings if notice.code == "W-queueing"]
-        room = (f"{plan.method.options.get('rate_headroom', 0.0):g}",)
+        more = _at_once(app, mine) if size == "estimated" else plan.method.options.get("rate_headroom", 0.0)
+        room = (f"{more:.6g}",)
         if not any(Words(frozenset()).figures(text) == room for text in texts):
             text = f"no percentile was shown, and no warning says so, with the headroom of {room[0]}"
             yield Violation("llm-promise", "warnings", text)
@@ -201,6 +203,27 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
         promise = shown.get(("goodput", None))
         if promise is None or promise.value < app.goodput or promise.relation != ">=":
             yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
+
+
+def _at_once(app: App, mine: Sequence[Promise]) -> float:
+    """What is asked for beside the rate, that requests which come at once be served in time: square-root staffing."""
+    sizes, weights = sizes_of(app)
+    tokens, all_of = [float(size[0] + size[1]) for size in sizes], math.fsum(weights)
+    mean = math.fsum(one * weight for one, weight in zip(tokens, weights, strict=True)) / all_of
+    second = math.fsum(one * one * weight for one, weight in zip(tokens, weights, strict=True)) / all_of
+    makes = math.fsum(size[1] * weight for size, weight in zip(sizes, weights, strict=True)) / all_of
+    limit, arrivals = dict[str, float](), app.demand.arrivals
+    for one in app.latency:
+        taken_off = 0.0 if one.of == "tpot" else app.network_ms_per_hop
+        limit[one.of] = min(limit.get(one.of, math.inf), one.max_ms - taken_off)
+    stays = limit.get("response", math.inf), limit.get("ttft", math.inf) + limit.get("tpot", math.inf) * makes
+    peak = max(arrivals.relative_rates) if arrivals.relative_rates else arrivals.peak or 1.0
+    gaps = 0.0 if arrivals.process == "deterministic" else 1.0 / (arrivals.shape or 1.0)
+    rate = next((one.value for one in mine if one.quantity == "rate_qps"), math.nan)
+    there = peak * rate * max(1.0, min(60_000.0, *stays)) / 1000.0
+    share = max([0.5 if app.goodput is None else app.goodput, *(one.percentile / 100.0 for one in app.latency)])
+    sigmas = NormalDist().inv_cdf(min(share, 0.9999))
+    return peak * (1.0 + sigmas * math.sqrt((gaps + second / (mean * mean) - 1.0) / there)) - 1.0
 
 
 def _warned(plan: Plan, seats: Sequence[Seated], words: Words) -> Iterator[Violation]:

@@ -63,7 +63,10 @@ def _text(question: str) -> tuple[Any, ...]:
         measured = _read("compound/measured.json")
     if question == "llm":
         options = {"size": "planned", "requests": 400, "seeds": 2}
-    return _read(f"{question}/profile.json"), _read(f"{question}/slo.json"), state, measured, options
+    if question == "fleet":
+        options = {"size": "planned", "levers": False}
+    of = "llm" if question == "fleet" else question
+    return _read(f"{of}/profile.json"), _read(f"{of}/slo.json"), state, measured, options
 
 
 def files_of(question: str) -> Files:
@@ -72,6 +75,9 @@ def files_of(question: str) -> Files:
         slo["apps"]["images"]["demand"]["rate_qps"] = 300
     if question == "pipeline":
         slo["apps"]["cameras"]["demand"]["history_qps"] = [280, 310, 300]
+    if question == "fleet":
+        slo["horizon"] = {"period_s": 3600, "periods": 2}
+        slo["apps"]["assistant"]["demand"]["series"] = [5.0, slo["apps"]["assistant"]["demand"].pop("rate_qps")]
     return Files(question, profile, slo, state, measured, options)
 
 
@@ -108,11 +114,11 @@ def played(files: Files, plan: Plan) -> str:
 
 
 HARDWARE = {"pool": "t4", "pipeline": "t4", "policy": "cpu4", "variants": "cpu", "compound": "a100",
-            "llm": "l4"}  # fmt: skip
+            "llm": "l4", "fleet": "l4"}  # fmt: skip
 LEAST = {"pool": [3, 4], "pipeline": [0, 5], "policy": [4, 4], "variants": [3, 4], "compound": [1, 1],
-         "llm": [2, 3]}  # fmt: skip
+         "llm": [2, 3], "fleet": [2, 3]}  # fmt: skip
 HIGH = {"pool": 45.0, "pipeline": 30.0, "policy": 60.0, "variants": 35.0, "compound": 1.0,
-        "llm": 250.0}  # fmt: skip
+        "llm": 250.0, "fleet": 250.0}  # fmt: skip
 """Milliseconds of network that leave too little for something."""
 LIMIT = {"variants": 12.0}
 
@@ -159,6 +165,7 @@ def _runs(files: Files) -> None:
     runs: Json = {
         "pool": {"variants": ["ranker-s"]}, "policy": {"variants": ["net-nano", "net-base"]},
         "variants": {"families": ["mobilenet"]}, "llm": {"variants": ["llama-8b", "other"]},
+        "fleet": {"variants": ["llama-8b", "other"]},
     }.get(files.question, {"pipeline": "other"})  # fmt: skip
     if "pipeline" in runs:
         name = files.app["runs"]["pipeline"]
@@ -201,6 +208,7 @@ def _objective(files: Files) -> None:
     terms: Any = {
         "pool": [{"max": "rate"}, {"min": "cost"}], "pipeline": [{"min": "servers"}], "policy": [{"max": "served"}],
         "variants": [{"max": "rate"}], "compound": [{"min": "cost"}], "llm": [{"max": "rate"}],
+        "fleet": [{"min": "moves"}],
     }  # fmt: skip
     files.slo["objective"] = terms[files.question]
 
@@ -242,7 +250,8 @@ SLO_TRIES: dict[str, Try] = {
     "limits.offers": _slo("limits.offers", {"on-demand": {"least": 1}}),
     "horizon.repeats": _slo("horizon.repeats", 30),
     "horizon.starts": _slo("horizon.starts", False),
-    "apps.*.question": _app("question", "pool"),
+    "apps.*.question": lambda files: put(files.app, "question", "compound" if files.question == "fleet" else "pool"),
+    f"{TRACE}.file": _recorded,
     f"{TRACE}.period_s": lambda files: _recorded(files, period_s=60.0),
     f"{TRACE}.percentile": lambda files: _recorded(files, percentile=95.0),
     "change.slack": _slo("change.slack", 1.9),
@@ -302,9 +311,26 @@ def _fewest(files: Files) -> None:
     files.app["quality"] = {"min": 0.5}
 
 
+def _at_a_rate(files: Files) -> None:
+    files.slo.clear()
+    files.slo.update(_read("compound/rate-slo.json"))
+
+
+def _played_fleet(files: Files) -> None:
+    files.options.update({"size": "auto", "parts": {"assistant": {"seeds": 2, "requests": 400}}})
+
+
+def _slow_to_start(files: Files) -> None:
+    for one in files.profile["hardware"].values():
+        one["startup_s"] = 600.0
+
+
+_BY_DEFAULT = dict.fromkeys(
+    ("pool", "pipeline", "variants"), ("apps.*.latency.*.percentile", "apps.*.demand.arrivals", f"{TRACE}.file")
+)
+"""What a plan depends on where it is played, as it is by default."""
+
 SCENES: dict[tuple[str, str], Try] = {
-    ("variants", "apps.*.latency.*.percentile"): lambda files: put(files.options, "size", "estimated"),
-    ("pipeline", "apps.*.latency.*.percentile"): lambda files: put(files.options, "size", "auto"),
     ("variants", "apps.*.demand.mix"): _sizes,
     ("policy", "apps.*.latency.*.percentile"): _fewest,
     ("policy", "apps.*.violations"): _app("demand.rate_qps", 420.0),
@@ -315,6 +341,19 @@ SCENES: dict[tuple[str, str], Try] = {
     ("llm", "apps.*.goodput"): lambda files: (files.app.pop("goodput"), put(files.options, "size", "auto"))[-1],
     ("llm", "apps.*.demand.arrivals"): lambda files: put(files.options, "size", "auto"),
     ("llm", "apps.*.latency.*.percentile"): lambda files: put(files.options, "size", "auto"),
+    ("fleet", "apps.*.latency.*.of"): _app("latency.0.of", "response"),
+    ("fleet", "limits.survive.keep"): _slo("limits.survive", {"hosts": 1}),
+    ("fleet", "horizon.starts"): _slow_to_start,
+    ("fleet", "apps.*.latency.*.percentile"): _played_fleet,
+    ("fleet", "apps.*.demand.arrivals"): _played_fleet,
+    ("fleet", "apps.*.goodput"): lambda files: (files.app.pop("goodput"), _played_fleet(files))[-1],
+    ("compound", "apps.*.demand.arrivals"): _at_a_rate,
+    ("compound", f"{TRACE}.file"): _at_a_rate,
+    **{
+        (question, name): lambda files: files.options.clear()
+        for question, names in _BY_DEFAULT.items()
+        for name in names
+    },
 }
 """Where the example has no use for a field, what is set before."""
 
@@ -324,10 +363,14 @@ ELSEWHERE = {
 }
 """What takes more than one solve to see, and where it is tried."""
 
-UNTRIED = {"format", "requires", "extensions", *(f"{TRACE}.{one}" for one in ("file", "sha256", "scale", "compress"))}
-"""Fields with tests of their own: versions and features, data of the user's own, files beside the SLO."""
+UNTRIED = {"format", "requires", "extensions", *(f"{TRACE}.{one}" for one in ("sha256", "scale", "compress"))}
+"""Fields with tests of their own: versions and features, data of the user's own, what is done with a trace."""
 
-LONG = [case for case in SCENES if case[0] in ("llm", "pipeline") and case[1] != "apps.*.quality.min"]
+LONG = [
+    case for case, scene in SCENES.items()
+    if case[1] in _BY_DEFAULT["pool"] or scene is _played_fleet
+    or (case[0] in ("llm", "pipeline") and case[1] != "apps.*.quality.min")
+]  # fmt: skip
 """What is seen only where plans are simulated, or of two pipelines: it takes seconds each."""
 
 FIELDS = [
@@ -366,11 +409,30 @@ def test_each_field_of_an_slo_is_kept_played_or_refused(question: str, name: str
         assert any(step in after for step in name.split(".")[-2:]), "what says why a value cannot be kept reads it"
     if mark == "kept":
         assert after != before
+    if mark == "part":
+        own = mark_of("llm", name)
+        assert after.startswith("refused") if own == "refused" else after != before or own == "played"
     if mark == "played":
         assert plan is not None
-        assert after != before or played(files, plan) != played(calm, plan)
+        assert after == before
+        assert question == "fleet" or played(files, plan) != played(calm, plan)
     if mark in ("holds", "-"):
         assert after == before
+
+
+@pytest.mark.parametrize("size", ["planned", "estimated", pytest.param("auto", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [(question, name) for question in QUESTIONS for name in fields_of_slo() if mark_of(question, name) == "played"],
+)
+def test_what_is_only_played_moves_no_plan_of_any_size(question: str, name: str, size: str) -> None:
+    files = files_of(question)
+    if question == "compound" and name != "apps.*.lifetime_s":
+        _at_a_rate(files)
+    files.options.update({"size": size})
+    before = seen(files)[0]
+    SLO_TRIES[name](files)
+    assert seen(files)[0] == before
 
 
 def test_the_table_in_the_docs_is_the_declaration() -> None:

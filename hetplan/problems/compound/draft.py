@@ -9,6 +9,7 @@ from typing import Any
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.compound.form import Asked, Packed, machines_of
+from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
@@ -263,7 +264,7 @@ def _promises(
         promises.append(Promise(quantity="candidates_per_hour", relation="=", value=value, model="no-queueing"))
     for query, way, _ in served:
         if way.found is not None:
-            promises += _of_found(query, way)
+            promises += _of_found(query, way, asked.options)
             if value := way.found.per_query:
                 one = Promise(
                     app=query.app_id, quantity="calls_per_query", relation="=", value=value, model="no-queueing"
@@ -289,11 +290,12 @@ def _stated(query: Query, way: Way) -> float:
     return (query.app.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
 
 
-def _of_found(query: Query, way: Way) -> list[Promise]:
+def _of_found(query: Query, way: Way, options: CompoundOptions) -> list[Promise]:
     found = way.found
     assert found is not None
     basis = f"{found.samples} samples, verdict {found.verdict}"
-    model = "stationary/1" if found.replicas else "measured"
+    by_formula = bool(found.replicas) and options.size not in ("planned", "simulated")
+    model = "stationary/1" if by_formula else "measured"
     return [
         *(
             Promise(

@@ -194,6 +194,7 @@ class Sought:
                 rate_qps=self.rate_qps,
                 burst=1.0 / (arrivals.shape or 1.0),
                 growth=self.growth,
+                fluid=options.size in ("planned", "simulated"),
                 unplayed=options.size == "estimated",
                 sizes=options.sizes,
             )

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 
 __all__ = ["CompoundOptions", "PaperOptions"]
 
@@ -76,10 +76,15 @@ class CompoundOptions(Options):
     drift: float = Field(
         default=0.0, ge=0, description="by how much accuracies may have moved since --measured, where both are given"
     )
-    size: Literal["estimated", "auto"] = Field(
-        default="auto", description="of queries at a rate: replicas by a formula for queues; auto plays them as well"
+    size: Size = Field(
+        default="auto",
+        description="of queries at a rate; planned: replicas for the load alone, as if nothing waited; estimated: by a "
+        "formula for queues, and nothing played; auto: by the formula, confirmed or corrected by simulation; "
+        "simulated: from the planned ones up, by simulation alone",
     )
-    evaluations: int = Field(default=15, ge=1, le=50, description="most plays of plans with a rate (size auto)")
+    evaluations: int = Field(
+        default=15, ge=1, le=50, description="most plays of plans with a rate (sizes auto and simulated)"
+    )
     sizes: int = Field(
         default=8, ge=1, description="of queries at a rate: the cheapest sizes of each that packing may choose from"
     )

@@ -5,6 +5,9 @@ were late leave the formula less of their limit; where all keep it with much to 
 that is cheaper. What is handed out is confirmed by seeds that chose nothing. Nothing is timed: the same inputs give the
 same plan.
 
+With size `simulated` the first sizes are those of the load alone. Those of applications that were late are then to be
+as much less busy, and as much sooner done.
+
 Where the least latency is sought, or an application states no limit, its percentile itself is promised: what the
 formula says, or the upper end of what the plays show, whichever is more.
 """
@@ -45,6 +48,12 @@ LATE = 300
 """In a run so many queries may be late, within `FEWEST` and `MOST` queries."""
 FEWEST, MOST = 3_000, 30_000
 
+UNPLAYED = {
+    "planned": "replicas are those of the load alone, with no room to wait",
+    "estimated": "sizes come from a formula for queues",
+}
+"""What plans rest on that are not played, by their size."""
+
 Again = Callable[[Sequence[Stage]], Draft | Infeasible]
 
 
@@ -59,8 +68,8 @@ def kept(
     rated = [one.app_id for one in asked.sought if one.rate_qps]
     if isinstance(made, Infeasible) or not any(name in made.dispatch for name in rated):
         return made
-    if asked.options.size == "estimated":
-        text = "sizes come from a formula for queues; simulate the plan before you rely on it"
+    if (by := UNPLAYED.get(asked.options.size)) is not None:
+        text = f"{by}; simulate the plan before you rely on it"
         return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
     check_simulator(tools, asked.options.size)
     timed = point is not None or "latency" in asked.wish.of
@@ -95,7 +104,7 @@ class _Rounds:
                 best = made, sure
                 roomier = (
                     self._roomier(made)
-                    if worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 and not self.timed
+                    if worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 and not self.stays
                     else None
                 )
                 if roomier is None:
@@ -104,11 +113,21 @@ class _Rounds:
                 continue
             if best is not None:
                 break
-            following = self._tighter({name: played[name].worst for name in late or played})
+            following = self._tighter(made, {name: played[name].worst for name in late or played})
             if isinstance(following, Infeasible):
                 return replace(following, proved=False)
             made = following
         return self._said(made, best)
+
+    @property
+    def fluid(self) -> bool:
+        """Whether sizes are those of the load alone, and no formula for queues is asked."""
+        return self.asked.options.size == "simulated"
+
+    @property
+    def stays(self) -> bool:
+        """Whether none is tried that is cheaper: not where latency is sought, nor with less than the load takes."""
+        return self.timed or self.fluid
 
     @property
     def may_go_on(self) -> bool:
@@ -168,12 +187,16 @@ class _Rounds:
         ]
         return self.again(stages)
 
-    def _tighter(self, worst: Mapping[str, float]) -> Draft | Infeasible:
-        for name, share in worst.items():
-            self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
-        if min(self.slack.values()) < LEAST:
-            return Infeasible(why=("in simulation too many are late, with any number of replicas",), proved=False)
-        return self._sized()
+    def _tighter(self, made: Draft, worst: Mapping[str, float]) -> Draft | Infeasible:
+        while True:
+            for name, share in worst.items():
+                self.slack[name] = self.slack.get(name, 1.0) * (MUCH_LESS if share > FAR else LESS)
+            if min(self.slack.values()) < LEAST:
+                return Infeasible(why=("in simulation too many are late, with any number of replicas",), proved=False)
+            following = self._sized()
+            # Few replicas may be enough for a little more load, too: the same plan is not played again.
+            if not self.fluid or isinstance(following, Infeasible) or following.workers != made.workers:
+                return following
 
     def _roomier(self, made: Draft) -> Draft | None:
         """A cheaper plan that leaves the formula more than the limit, if there is one."""
@@ -189,7 +212,8 @@ class _Rounds:
             text = f"late in simulation in each of {self.turn} plays, although each had more replicas"
             if not self.may_go_on and self.ask.remaining <= 0:
                 text = "time ended before a simulation could confirm the response times"
-            return replace(made, target_missed=text)
+            missed = Notice(code="W-queueing", at="promises", text=text)
+            return replace(made, target_missed=text, warnings=(*made.warnings, missed))
         made, played = best
         shown = {(one.app, one.percentile) for one in played.promises if one.quantity == "response_ms"}
         kept = tuple(
@@ -199,11 +223,12 @@ class _Rounds:
         mean = mean_latency_ms(self.asked, promises)
         reported = tuple(replace(one, value=mean) if one.about == MEAN_LATENCY else one for one in made.reported)
         warnings = made.warnings
-        if unsettled := [one.app for one in played.promises if one.model.startswith("stationary")]:
-            text = "queues are so long that no play says how long: the formula's word stands alone"
+        alone = "nothing confirms it" if self.fluid else "the formula's word stands alone"
+        if unsettled := [one.app for one in played.promises if not one.model.startswith("simulation")]:
+            text = f"queues are so long that no play says how long: {alone}"
             warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
         if seldom := self._rates(made).keys() - {one.app for one in played.promises}:
-            text = "so few queries come beside those of others that no play had one: the formula's word stands alone"
+            text = f"so few queries come beside those of others that no play had one: {alone}"
             warnings += tuple(
                 Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom)
             )

@@ -189,9 +189,10 @@ def sized_anew(asked: Asked, sought: Sought, stage: Stage, slack: float) -> Stag
         return stage
     form = replace(stage.form, slack=slack)
     ways = found_ways(form, sought, _most(asked, form)) if stage.query.ways else []
+    less = f"leaves its replicas {slack:.2g} busy" if form.fluid else f"takes less than {slack:.2g} of its limit"
     why = (
-        f"late in simulation with the replicas of the formula, and no size takes less than {slack:.2g} of its limit; "
-        f"raise slo.apps.{sought.app_id}.latency, or lower its rate"
+        f"late in simulation with the replicas of the formula, and no size {less}; raise "
+        f"slo.apps.{sought.app_id}.latency, or lower its rate"
     )
     return replace(stage, form=form, query=replace(stage.query, ways=tuple(ways), why_none=stage.query.why_none or why))
 

@@ -96,6 +96,8 @@ class Rated(BlackBox):
     most_s: float = math.inf
     fine: bool = False
     """Whether what comes out is promised, and not only compared: then more queries are worked out."""
+    fluid: bool = False
+    """Whether nothing waits: replicas are those of the load alone, each busy for `slack` of the time at most."""
     unplayed: bool = False
     """Whether plans are handed out by the formula alone."""
     sizes: int = 8
@@ -322,7 +324,8 @@ class Stations:
     @property
     def room(self) -> Vector:
         """Of each operator the work that a replica does in the time of one query, where its batches are full."""
-        return np.asarray(np.where(self.batches > 1, FULLEST, 1.0) / self.full)
+        used = self.form.slack if self.form.fluid else 1.0
+        return np.asarray(used * np.where(self.batches > 1, FULLEST, 1.0) / self.full)
 
     def fewest(self, slow: Vector) -> Vector:
         """The fewest replicas that are not overrun."""
@@ -479,7 +482,7 @@ class Stations:
     def wait(self, o: int, slow: Vector, count: int, flow: Vector) -> Vector:
         """Of each query the wait at an operator that has so many replicas, to which this flow comes."""
         rate, load, second, burst = flow
-        if count >= MOST_REPLICAS:
+        if self.form.fluid or count >= MOST_REPLICAS:
             return np.zeros(len(self.drawn))
         if self.batches[o] > 1:
             key = o, float(slow[o]), count, float(load)
@@ -518,7 +521,7 @@ class Stations:
         load = self.form.rate_qps * float(self.form.made(self.found)[o]) * each
         if load >= 1.0:
             return np.full(len(self.drawn), np.inf)
-        wait = each * (self._come(o) + call.failures) / (2.0 * (1.0 - load))
+        wait = 0.0 if self.form.fluid else each * (self._come(o) + call.failures) / (2.0 * (1.0 - load))
         short = np.maximum(call.gap_s - np.nan_to_num(self.many.seconds[:, o]), 0.0)
         return np.asarray(
             wait * np.maximum(self.drawn[:, o] + math.log(max(load, 1e-300)), 0.0) + short + self._own(o, each)

@@ -15,7 +15,8 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
     for name, app in inputs.slo.apps.items():
         pipeline = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
         device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
-        if app.candidates or app.demand.streams is not None or device:
+        said = {"candidates": app.candidates, "demand.streams": app.demand.streams is not None, "runs.pipeline": device}
+        for field in [one for one, stated in said.items() if stated][:1]:
             text = f"{name} asks for compound plans, which are no part of a fleet"
             remedy = "Take it out, or name another question with --question."
-            yield Obstacle(text, f"$.apps.{name}", remedy, essential=True)
+            yield Obstacle(text, f"$.apps.{name}.{field}", remedy, essential=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 
 __all__ = ["FleetOptions"]
 
@@ -20,11 +20,11 @@ class FleetOptions(Options):
     soon: ClassVar[Mapping[str, object]] = {"levers": False, "look": True}
     """What gives a first plan soon, with its gap."""
 
-    size: Literal["planned", "estimated", "simulated", "auto"] = Field(
+    size: Size = Field(
         default="auto",
         description="planned: parts by the programs of their questions; estimated: variants, pipelines and pools leave "
-        "room to wait, by formulas; auto: so too, and variants and pipelines are played on their machines; simulated: "
-        "each question sizes itself, whatever it is asked",
+        "room to wait, by formulas; auto: so too, and these and text are played on their machines; simulated: each "
+        "question sizes itself, whatever it is asked",
     )
     headroom: float = Field(default=0.0, ge=0, le=10, description="more rate than stated, for every application")
     parts: dict[str, dict[str, Any]] = Field(

@@ -52,7 +52,7 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "policy": {"batching": "max"},
 }
 ESTIMATED = {**PLANNED, "pipeline": {"size": "estimated"}, "variants": {"size": "estimated"}}
-"""Pools get room later, by their formula (`room`); text has no formula.
+"""Pools get room later, by their formula (`room`); text has its `rate_headroom`.
 
 Policies are looked for with whole batches, which are found ten times as soon, and are made of any where they are best.
 """

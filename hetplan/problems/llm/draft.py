@@ -26,9 +26,13 @@ Bound = Answer[np.ndarray]
 
 
 def drafted(
-    wish: Wish, found: Sized, bounds: Mapping[str, Bound], *, tried: Tried | None = None, shares: Sequence[float] = ()
-) -> Draft:
-    """The plan; `bounds` are the answers of the program without row (5), and with it."""
+    wish: Wish, found: Sized, bounds: Mapping[str, Bound], *, tried: Tried | None = None, shares: Sequence[float] = (),
+    room: float = 0.0,
+) -> Draft:  # fmt: skip
+    """The plan; `bounds` are the answers of the program without row (5), and with it.
+
+    `room` is what a fleet that was not played is asked for beside the rate.
+    """
     workers, loads = _workers(wish, found)
     per_kind = list(shares) or [float(n * kind.instances) for n, kind in zip(found.counts, wish.kinds, strict=True)]
     cost = found.cost_nanos / NANO
@@ -53,7 +57,7 @@ def drafted(
             Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"),
         ),
         reported=(Reported("cost_per_hour", "min", "relaxation", bounds["any schedule"], value=cost, note=note),),
-        warnings=(*_warnings(wish, found), *(() if found.shown is not None else (_queueing(wish),))),
+        warnings=(*_warnings(wish, found), *(() if found.shown is not None else (_queueing(wish, room),))),
         valid=Valid(rate_qps={wish.app: (0.0, wish.rate_qps)}),
         searched=False,
         extensions={"llm": _explained(wish, found, bounds, tried)},
@@ -135,10 +139,13 @@ def _basis(wish: Wish) -> str:
     return "token by token, laws as stated" + (f" and slower by their error, {slower:.3g} at most" if slower else "")
 
 
-def _queueing(wish: Wish) -> Notice:
+def _queueing(wish: Wish, room: float) -> Notice:
+    way = f"with headroom {room:.6g}"
+    if wish.options.size == "estimated":
+        way = f"for {room:.6g} more than the rate, by a formula for what may come at once,"
     text = (
-        f"sized by the program with headroom {wish.options.rate_headroom:g} and not by simulation, so no percentile "
-        "is promised: run hetplan simulate, or set size to auto"
+        f"sized by the program {way} and not by simulation, so no percentile is promised: run hetplan simulate, or "
+        "set size to auto"
     )
     return Notice(code="W-queueing", at="promises", text=text)
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hetplan.planner.contract import Options
+from hetplan.planner.contract import Options, Size
 
 __all__ = ["LlmOptions"]
 
@@ -14,8 +14,11 @@ __all__ = ["LlmOptions"]
 class LlmOptions(Options):
     """How a fleet is sized."""
 
-    size: Literal["auto", "planned"] = Field(
-        default="auto", description="auto: by simulation, token by token; planned: by the program with headroom alone"
+    size: Size = Field(
+        default="auto",
+        description="planned: by the program with `rate_headroom`; estimated: by the program with room for what may "
+        "come at once, by a formula, and nothing simulated; simulated: mixes of types, as large as simulations (token "
+        "by token) say; auto: the cheapest fleet, from the program's bound up, that simulations show to be enough",
     )
     rule: Literal["least-work/1", "round-robin/1"] = Field(
         default="least-work/1", description="how requests reach instances"

@@ -63,12 +63,13 @@ class LlmQuestion:
         from hetplan.problems.llm.why import hopeless, impossible, reached, short_of, too_dear
 
         wish, options = self.wish, self.wish.options
-        if options.size == "auto" and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
+        played = options.size in ("auto", "simulated")
+        if played and not {"play_tokens", "draw_tokens"} <= set(self.tools.extra):
             raise InputError.one(
-                file="options", path="size", value="auto", why="no simulator of tokens was handed in",
+                file="options", path="size", value=options.size, why="no simulator of tokens was handed in",
                 remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
             )  # fmt: skip
-        judge = judge_of(wish, self.tools, ask.limits.seed) if options.size != "planned" else None
+        judge = judge_of(wish, self.tools, ask.limits.seed) if played else None
         if (reason := impossible(wish)) is not None:
             return reason if judge is None else reached(wish, judge, ask, reason)
         bounds: dict[str, Answer[np.ndarray]] = {}
@@ -100,15 +101,16 @@ class LlmQuestion:
         from hetplan.planner.elastic import explain
         from hetplan.problems.llm.draft import drafted
         from hetplan.problems.llm.form import program
-        from hetplan.problems.llm.size import planned
+        from hetplan.problems.llm.size import planned, room_at_once
 
         wish = self.wish
+        room = room_at_once(wish) if wish.options.size == "estimated" else wish.options.rate_headroom
         slower = [kind.law.slower(1.5 * kind.engine.fitted.error * wish.options.law_error) for kind in wish.kinds]
-        with_room = wish.with_rate(wish.rate_qps * (1.0 + wish.options.rate_headroom))
+        with_room = wish.with_rate(wish.rate_qps * (1.0 + room))
         what = program(with_room, mean_tpot=wish.options.mean_tpot, sacrifice=wish.options.sacrifice, laws=slower)
         form = what.build()
         answer = ask(form, gap=1e-6, about="least cost with headroom")
         if answer.point is None:
             return explain(form, ask)
         found = planned(replace(with_room, rate_qps=wish.rate_qps), answer.point, slower)
-        return drafted(wish, found, bounds)
+        return drafted(wish, found, bounds, room=room)

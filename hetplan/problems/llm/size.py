@@ -6,7 +6,7 @@ linear programs, exclude most at once (`Cuts`). A fleet that is far from the lim
 dropped; others are played longer, with several limits of the router and chunks. The first that keeps everything on
 fresh draws, one-sided at 95%, is the plan. Where that takes too many simulations (limits that only fleets several times
 the bound keep), a few mixes of types are scaled up until one keeps them, and made smaller again as far as that goes: a
-plan, but not every fleet below it was looked at.
+plan, but not every fleet below it was looked at. With size `simulated` that alone is done.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ __all__ = [
     "judge_of",
     "planned",
     "price_of",
+    "room_at_once",
     "sized",
     "tried_fleet",
     "tuned",
@@ -63,6 +65,9 @@ WALKED, WALKED_BRIEFLY = 0.6, 0.1
 NO_BOUND = 1e-9
 GIVE_UP = 5.0
 """Times the bound: a fleet dearer than this has limits that more machines do not mend."""
+
+MOST_THERE_MS, SUREST = 60_000.0, 0.9999
+"""Where limits say less, a request is taken to be there for so long; percentiles beyond are taken as this one."""
 
 Integers = NDArray[np.int64]
 
@@ -186,6 +191,9 @@ def sized(
     prices = [wish.supply[kind.hardware].cost(1) / NANO for kind in wish.kinds]
     # Where next to nothing is asked for, the bound is, too: one machine of each type is looked at all the same.
     end = max(GIVE_UP * bound, sum(prices) + 0.5 / NANO) if budget is None else budget / NANO + 0.5 / NANO
+    if wish.options.size == "simulated":
+        tried.complete = False
+        return _scaled(wish, judge, ask, (max(low, NO_BOUND), end), best, tried, cheapest=cheapest), tried
     while low < end:
         high = min(max(low * STEP, min((price for price in prices if price), default=end)), end)
         counts, cost, whole = _listed(wish, low, high)
@@ -418,6 +426,27 @@ def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) ->
     if not _carries(wish, counts, chosen):
         chosen = tuple(laws)
     return Sized(tuple(counts), chosen, THETAS[1], cost)
+
+
+def room_at_once(wish: Wish) -> float:
+    """By how much more than the rate a fleet is asked for, so that what happens to come at once is served in time.
+
+    A request is there for as long as its limits allow, T; then f rate T are there on the mean, where f is the highest
+    part of the rate in bursts. Their work varies by sqrt((a + s) f rate T), with a and s the squared spreads of gaps
+    between requests and of their tokens: square-root staffing, at the strictest percentile.
+    """
+    demand, arrivals = wish.demand, wish.demand.arrivals
+    tokens = (demand.requests.input + demand.requests.output).astype(np.float64)
+    mean = float(np.average(tokens, weights=demand.weight))
+    spread = float(np.average((tokens / mean) ** 2, weights=demand.weight)) - 1.0
+    gaps = 0.0 if arrivals.process == "deterministic" else 1.0 / (arrivals.shape or 1.0)
+    highest = max(arrivals.relative_rates or (arrivals.peak or 1.0,))
+    stays = [wish.limit_ms("response"), wish.limit_ms("ttft") + wish.limit_ms("tpot") * demand.output_tokens]
+    there_ms = min([*(one for one in stays if math.isfinite(one)), MOST_THERE_MS])
+    share = max([wish.goodput or 0.5, *(1.0 - one.left for one in wish.limits)])
+    there = highest * wish.rate_qps * max(there_ms, 1.0) / 1000.0
+    sigmas = NormalDist().inv_cdf(min(share, SUREST))
+    return highest * (1.0 + sigmas * math.sqrt((gaps + spread) / there)) - 1.0
 
 
 def _chunk(wish: Wish, law: TokenLaw) -> int:

@@ -40,8 +40,9 @@ class VariantsOptions(Options):
     )
     size: Size = Field(
         default="auto",
-        description="how busy instances may be: up to saturation, as far as a queueing formula has their queries in "
-        "time, as far as simulation has, or (auto) by the formula, confirmed or corrected by simulation",
+        description="how busy instances may be; planned: up to saturation; estimated: as far as a queueing formula has "
+        "their queries in time; simulated: as far as simulation has; auto: by the formula, confirmed or corrected by "
+        "simulation",
     )
     loading: Literal["auto", "amortised", "weighted"] = Field(
         default="auto",

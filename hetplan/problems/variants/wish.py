@@ -65,8 +65,6 @@ REFUSED = {
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-MOST_STREAMS = 64
-"""An instance that serves more batches at once than this, by its saturation rate, is a slip of units."""
 HUGE = 1e6
 """More instances than this for one application are a slip of units, not a plan."""
 
@@ -566,14 +564,6 @@ class _Pairs:
         law, stat = self._law(kind)
         times = [law.ms(point, kind.batch, stat) for point in one.classes.points]
         qps = kind.saturation_qps
-        slowest = max(times)
-        if qps is not None and qps * slowest / 1000.0 > MOST_STREAMS * kind.batch:
-            self.faults.in_profile(
-                f"$.variants.{kind.variant}.runs[{kind.run}].saturation_qps",
-                f"{qps * slowest / 1000.0 / kind.batch:.3g} times as many as batches of {kind.batch} in {slowest:g} ms",
-                "Correct it, or the table; left out, batch / latency is taken.", value=qps,
-            )  # fmt: skip
-            return
         if qps is None:
             if "batch" in kind.at or "batch" not in law.axes:
                 self.derived.add(kind.id)

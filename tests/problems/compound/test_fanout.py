@@ -578,9 +578,10 @@ def test_a_formula_alone_is_refused_and_so_is_a_device_for_several_calls() -> No
         hp.solve(document, slo(streams=1), measured=known)
 
 
-@pytest.mark.parametrize(("fanout", "unplayed"), [(None, {"size": "estimated"}), (3.0, {})])
-def test_who_wants_a_plan_at_once_is_not_refused_where_no_formula_is_trusted(
-    fanout: float | None, unplayed: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("fanout", [None, 3.0])
+def test_who_wants_a_plan_at_once_gets_one_where_no_formula_is_trusted(fanout: float | None) -> None:
     inputs = load_inputs(profile(fanout), slo(rate_qps=5), measured=measured())
-    assert unplayed_size(choose(inputs), inputs) == unplayed
+    assert unplayed_size(choose(inputs), inputs) == {"size": "planned"}
+    known = measured(models=("small",))
+    plan = hp.solve(on_machines(fanout), slo(rate_qps=3.0), measured=known, options={"size": "planned"}).require()
+    assert hp.verify(plan, on_machines(fanout), slo(rate_qps=3.0), measured=known).ok

@@ -1,0 +1,134 @@
+"""Option `size` in all questions: the same four words, and plans that say what they rest on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import hetplan as hp
+from hetplan import registry
+from hetplan.planner.terms import Size
+from hetplan.profiles.plan_file import with_digest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+SIZES = get_args(Size)
+QUESTIONS = ("pool", "pipeline", "variants", "policy", "compound", "llm", "fleet")
+PLAYED = {
+    "pool": ("rate_qps",), "pipeline": ("response_ms",), "variants": ("response_ms",), "policy": ("violations",),
+    "compound": ("response_ms",), "llm": ("ttft_ms", "tpot_ms"), "fleet": ("ttft_ms", "tpot_ms"),
+}  # fmt: skip
+"""What a play says of a plan of each question."""
+CALCULATED = ("fluid", "no-queueing", "stationary/1", "measured")
+FEW = {"seeds": 2, "requests": 400}
+Json = dict[str, Any]
+
+
+def read(name: str) -> Json:
+    return json.loads((EXAMPLES / name).read_text())
+
+
+def files(question: str) -> tuple[Json, Json, Json | None]:
+    of = "llm" if question == "fleet" else question
+    profile, slo = read(f"{of}/profile.json"), read(f"{of}/slo.json")
+    if question == "compound":
+        return profile, read("compound/rate-slo.json"), read("compound/measured.json")
+    if question == "policy":
+        slo["apps"]["images"]["demand"]["rate_qps"] = 300
+    if question == "fleet":
+        demand = slo["apps"]["assistant"]["demand"]
+        demand["series"] = [demand.pop("rate_qps") / 5]
+        slo["horizon"] = {"period_s": 3600, "periods": 1}
+    return profile, slo, None
+
+
+QUICK: dict[str, Json] = {
+    "policy": {"queue_max": 6}, "llm": FEW, "fleet": {"levers": False, "parts": {"assistant": FEW}}
+}  # fmt: skip
+
+
+@cache
+def solved(question: str, size: str) -> tuple[hp.Outcome, hp.Report]:
+    profile, slo, measured = files(question)
+    options = {"size": size, **QUICK.get(question, {})}
+    outcome = hp.solve(profile, slo, measured=measured, question=question, options=options)
+    return outcome, hp.verify(outcome.require(), profile, slo, measured=measured)
+
+
+def said(document: Any) -> Iterator[tuple[str, str]]:
+    """Every quantity that a plan promises, with its model, also in the plans of its parts."""
+    if isinstance(document, dict):
+        if "quantity" in document and "model" in document:
+            yield document["quantity"], document["model"]
+        for one in document.values():
+            yield from said(one)
+    elif isinstance(document, list):
+        for one in document:
+            yield from said(one)
+
+
+def test_every_question_has_the_four_words_and_says_what_they_mean() -> None:
+    assert set(QUESTIONS) == set(registry.PROBLEMS)
+    for question in QUESTIONS:
+        formulations = list(registry.problem(question).formulations.values())
+        for options in formulations:
+            assert get_args(options.model_fields["size"].annotation) == SIZES, (question, options)
+        field = formulations[0].model_fields["size"]
+        assert field.default == "auto"
+        assert not [size for size in SIZES if not re.search(rf"\b{size}(:|, estimated:)", field.description or "")]
+
+
+def _marks(question: str, size: str) -> list[pytest.MarkDecorator]:
+    if (question, size) == ("fleet", "simulated"):
+        return [pytest.mark.longest]
+    slow = size in ("simulated", "auto") and question in ("pool", "pipeline", "variants", "fleet")
+    return [pytest.mark.slow] if slow else []
+
+
+@pytest.mark.parametrize(
+    ("question", "size"),
+    [pytest.param(question, size, marks=_marks(question, size)) for question in QUESTIONS for size in SIZES],
+)
+def test_plans_of_each_size_are_sealed_and_promise_by_what_they_rest_on(question: str, size: str) -> None:
+    outcome, report = solved(question, size)
+    assert (outcome.exit_code, report.violations) == (0, ())
+    plan = outcome.require()
+    assert plan.method.options["size"] == size
+    promised = list(said(json.loads(plan.model_dump_json(by_alias=True))))
+    by_play = {quantity for quantity, model in promised if model.startswith("simulation/")}
+    if size in ("planned", "estimated"):
+        assert not by_play
+        assert {model for _, model in promised} <= set(CALCULATED)
+    else:
+        assert set(PLAYED[question]) <= by_play
+        assert "W-queueing" not in {warning.code for warning in plan.warnings}
+
+
+def test_a_size_that_nobody_played_says_so_or_is_not_sealed() -> None:
+    """Of compound plans and of text: without the warning, or with the word of another size, they do not verify."""
+    for question, other in (("compound", "auto"), ("llm", "planned")):
+        for size in ("planned", "estimated"):
+            plan = solved(question, size)[0].require()
+            quiet = tuple(one for one in plan.warnings if one.code != "W-queueing")
+            renamed = plan.method.model_copy(update={"options": {**plan.method.options, "size": other}})
+            changed = [{"warnings": quiet}]
+            changed += (
+                [{"method": renamed}] if (question, size) in (("compound", "planned"), ("llm", "estimated")) else []
+            )
+            for change in changed:
+                profile, slo, measured = files(question)
+                report = hp.verify(with_digest(plan.model_copy(update=change)), profile, slo, measured=measured)
+                assert report.violations, (question, size, change.keys())
+
+
+def test_compound_plans_are_dearer_the_more_room_they_leave() -> None:
+    costs = [
+        next(one.value for one in solved("compound", size)[0].require().promises if one.quantity == "cost_per_hour")
+        for size in ("planned", "simulated", "auto")
+    ]
+    assert costs[0] < costs[1] <= 1.1 * costs[2]
