@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hetplan.planner.contract import Ask, Event, Tools
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasible, Repair
 from hetplan.planner.forms.black_box import Measured
 from hetplan.problems.compound.draft import MEAN_LATENCY, mean_latency_ms
 from hetplan.problems.compound.form import Asked, Sought
 from hetplan.problems.compound.search import Stage, sized_anew
-from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of
+from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of, where_late
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise
 from hetplan.profiles.slo import App
@@ -91,6 +91,8 @@ class _Rounds:
     timed: bool
     slack: dict[str, float] = field(default_factory=dict)
     turn: int = 0
+    over: dict[str, float] = field(default_factory=dict)
+    """How many times its limit each application was late in the last play in which any was."""
 
     def found(self, made: Draft) -> Draft | Infeasible:
         """The cheapest plan seen that is in time, confirmed; else the best seen, which misses its target."""
@@ -115,7 +117,7 @@ class _Rounds:
                 break
             following = self._tighter(made, {name: played[name].worst for name in late or played})
             if isinstance(following, Infeasible):
-                return replace(following, proved=False)
+                return replace(following, proved=False, repairs=(*following.repairs, *self.helps))
             made = following
         return self._said(made, best)
 
@@ -167,6 +169,7 @@ class _Rounds:
                     shown[name], promises=_as_shown(made, slo.apps[name], name, times, shown[name], runs)
                 )
         late = sum(one.worst > 1.0 for one in shown.values())
+        self.over = {n: one.over.get(n, 1.0) for n, one in shown.items() if one.late or one.worst > 1.0} or self.over
         done = self.turn / self.asked.options.evaluations
         self.ask.note(Event("simulated", f"applications late: {late}", done=min(done, 1.0)))
         return shown
@@ -178,6 +181,16 @@ class _Rounds:
             return None
         return Played(
             max(one.worst for one in shown.values()), (), tuple(p for one in shown.values() for p in one.promises)
+        )
+
+    @property
+    def helps(self) -> tuple[Repair, ...]:
+        """What may help the applications that were late: more time first, as a limit may be too short at any rate."""
+        apps, rates = self.asked.inputs.slo.apps, {one.app_id: one.rate_qps for one in self.asked.sought}
+        return tuple(
+            fix
+            for name, times in self.over.items()
+            for fix in reversed(where_late(name, apps[name], rates[name], times))
         )
 
     def _sized(self) -> Draft | Infeasible:
@@ -209,11 +222,12 @@ class _Rounds:
     def _said(self, made: Draft, best: tuple[Draft, Played] | None) -> Draft:
         """The plan with what simulation showed of it, instead of what the formula said."""
         if best is None:
-            text = f"late in simulation in each of {self.turn} plays, although each had more replicas"
+            plays = f"each of {self.turn} plays, although each had more replicas" if self.turn > 1 else "its only play"
+            text, repairs = f"late in simulation in {plays}; more evaluations may help", self.helps
             if not self.may_go_on and self.ask.remaining <= 0:
-                text = "time ended before a simulation could confirm the response times"
+                text, repairs = "time ended before a simulation could confirm the response times", ()
             missed = Notice(code="W-queueing", at="promises", text=text)
-            return replace(made, target_missed=text, warnings=(*made.warnings, missed))
+            return replace(made, target_missed=text, repairs=repairs, warnings=(*made.warnings, missed))
         made, played = best
         shown = {(one.app, one.percentile) for one in played.promises if one.quantity == "response_ms"}
         kept = tuple(

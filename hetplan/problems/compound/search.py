@@ -24,6 +24,7 @@ from hetplan.planner.forms.black_box import (
 from hetplan.problems.compound.early import Early
 from hetplan.problems.compound.form import Asked, Sought, nobody
 from hetplan.problems.compound.found import by_share, found_ways
+from hetplan.problems.compound.helps import where_rate_binds
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import MOST_REPLICAS, Rated
 from hetplan.problems.compound.wish import Query, Way, waited_before
@@ -290,7 +291,8 @@ def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
             why = f"the rate binds ({scope}): it takes more than {MOST_REPLICAS} replicas of an operator"
             if apis:
                 why = f"{why}, or calls wait too long for their turn"
-            return f"{why}; lower {field}" + (f", or raise the limits of {apis}" if apis else ""), ()
+            helps = where_rate_binds(form, sought, turns=bool(apis))
+            return f"{why}; lower {field}" + (f", or raise the limits of {apis}" if apis else ""), helps
         stated = min(target.max_ms for target in sought.app.latency)
         # Where queries wait, a little more than what it takes alone.
         longer = change(f"{app}.latency", stated, 1000 * least, "ms", more=" or so" if form.queued else "")

@@ -589,7 +589,8 @@ class Stations:
             step = np.maximum(1.0, np.floor(0.03 * at))
             tried = at + np.diag(step)[own]
             then = self.worst(placement, slow, tried)
-            help_ = (now - np.maximum(then, self.limit)) / (costs * step)[own]
+            gains = np.subtract(now, np.maximum(then, self.limit), out=np.zeros_like(then), where=then < now)
+            help_ = gains / (costs * step)[own]
             if help_.max(initial=0.0) <= 0.0:
                 tried, then, help_ = (at + np.where(own, step, 0.0))[None, :], np.zeros(1), np.ones(1)
                 then = self.worst(placement, slow, tried)

@@ -18,6 +18,7 @@ from hetplan.planner.forms.packing import Choice, Packing, sums_of
 from hetplan.problems.compound.draft import alternatives_of, draft, why_left
 from hetplan.problems.compound.form import NO_CAPS, Asked, Packed, figures, packing
 from hetplan.problems.compound.front import front_of
+from hetplan.problems.compound.helps import fewer_served
 from hetplan.problems.compound.rated import kept
 from hetplan.problems.compound.search import Stage, narrowed, search_all
 from hetplan.problems.compound.shared import joined
@@ -49,8 +50,10 @@ def decided(asked: Asked, ask: Ask, tools: Tools) -> Draft | Infeasible:
         return Infeasible(why=why, repairs=repairs, proved=False, warnings=notices)
     if len(asked.wish.of) > 1:
         point = partial(_point, asked, (ask, tools), stages, notices)
-        return front_of(asked, stages, queries, notices, partial(_pack, asked, ask), point)
-    return kept(asked, ask, tools, stages, partial(_planned, asked, ask, notices))
+        made = front_of(asked, stages, queries, notices, partial(_pack, asked, ask), point)
+    else:
+        made = kept(asked, ask, tools, stages, partial(_planned, asked, ask, notices))
+    return fewer_served(made, asked.sought) if isinstance(made, Infeasible) else made
 
 
 def _planned(asked: Asked, ask: Ask, notices: Sequence[Notice], stages: Sequence[Stage]) -> Draft | Infeasible:

@@ -28,10 +28,13 @@ def short(wanted: Asked, ask: Ask, form: Packing, queries: Sequence[Query], *, p
     stuck = [i for i in range(len(queries)) if not form.fits[form.first[i] : form.first[i + 1]].any()]
     if stuck:
         why = tuple(_alone(wanted, form, queries, i) for i in stuck)
-        # Machines that are too small stay so; totals can be raised.
-        more = _totals(ask, replace(form, items=None), every=True, proved=True) if form.items is None else None
         wider = tuple(repair for i in stuck for repair in queries[i].repairs)
-        return Infeasible(why=why, repairs=wider + (() if more is None else more.repairs), proved=True)
+        # Machines that are too small stay so; there may be more of them, and totals can be raised.
+        if form.items is None:
+            more = _totals(ask, replace(form, items=None), every=True, proved=True)
+        else:
+            more = _machines(wanted, ask, form, queries, proved=True)
+        return Infeasible(why=why, repairs=wider + more.repairs, proved=True)
     if form.items is not None:
         return _machines(wanted, ask, form, queries, proved=proved)
     return _totals(ask, form, proved=proved)

@@ -11,6 +11,7 @@ import hetplan as hp
 from hetplan.errors import InputError
 from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
+from hetplan.planner.repairs import edited
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.bill import bill_of
 
@@ -244,6 +245,22 @@ def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, 
     assert plan.dispatch["ask"].placement["write"] == place  # type: ignore[union-attr]
     assert late(plan, document, wish) <= 0.05
     assert hp.verify(plan, document, wish, measured=measured()).ok
+
+
+@pytest.mark.parametrize(
+    ("most", "max_ms", "helps"),
+    [
+        (14, 900, [{"rate_qps"}, {"max_ms"}]),
+        (8, 900, [{"rate_qps"}]),  # more calls come than are taken: no time is long enough
+        (8, 100, [{"rate_qps", "max_ms"}]),
+    ],
+)
+def test_where_turns_take_too_long_what_is_said_helps(most: float, max_ms: float, helps: list[set[str]]) -> None:
+    wish, document = at_a_rate(max_ms), profile(calls_per_s=most)
+    outcome = hp.solve(document, wish, measured=measured())
+    assert [{str(edit.path[-1]) for edit in repair.edits} for repair in outcome.repairs] == helps
+    for repair in outcome.repairs:
+        assert hp.solve(document, edited({"slo": wish}, repair.edits)["slo"], measured=measured()).exit_code == 0
 
 
 @pytest.mark.slow

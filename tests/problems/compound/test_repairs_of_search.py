@@ -39,3 +39,57 @@ def test_what_is_said_to_help_helps(latency_ms: float, quality: float, field: st
     assert field in repair.field
     assert repair.edits, repair
     assert solved(edited({"slo": slo}, repair.edits)["slo"]).exit_code == 0
+
+
+def refused(slo: dict[str, Any], **options: Any) -> list[set[str]]:
+    """What each repair of a wish that is refused changes; the same question takes each back, and keeps its word."""
+    how: dict[str, Any] = {**FILES, "options": options}
+    outcome = hp.solve(slo=slo, **how)
+    assert outcome.exit_code == 3
+    for repair in outcome.repairs:
+        assert {edit.file for edit in repair.edits} == {"slo"}, repair
+        again = hp.solve(slo=edited({"slo": slo}, repair.edits)["slo"], **how)
+        assert again.exit_code == 0, repair.text
+    return [{str(edit.path[-1]) for edit in repair.edits} for repair in outcome.repairs]
+
+
+def at_rate(rate: float, latency_ms: float = 400.0, **limits: Any) -> dict[str, Any]:
+    slo = wish(latency_ms, 0.72, by="min")
+    slo["apps"]["gate"]["demand"]["rate_qps"] = rate
+    return {**slo, **({"limits": limits} if limits else {})}
+
+
+@pytest.mark.parametrize(("latency_ms", "rate"), [(130.0, 20.0), (122.0, 20.0), (126.0, 50.0)])
+def test_where_a_play_is_late_less_haste_or_fewer_queries_help(latency_ms: float, rate: float) -> None:
+    assert refused(at_rate(rate, latency_ms)) == [{"max_ms"}, {"rate_qps"}]
+
+
+@pytest.mark.parametrize(("latency_ms", "rate", "size"), [(160.0, 5.0, "auto"), (200.0, 20.0, "simulated")])
+def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, size: str) -> None:
+    slo = at_rate(rate, latency_ms)
+    outcome = hp.solve(slo=slo, options={"size": size, "evaluations": 1}, **FILES)
+    assert outcome.why == ("late in simulation in its only play; more evaluations may help",)
+    assert {"max_ms"} in refused(slo, size=size, evaluations=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rate", "latency_ms", "limits", "helps"),
+    [
+        (25.0, 400.0, {"instances": {"a100": [0, 1], "v100": [0, 1]}}, [{"a100"}, {"rate_qps"}]),
+        (30.0, 400.0, {"instances": {"a100": [0, 0], "v100": [0, 0]}}, [{"a100"}]),
+        (60.0, 400.0, {"cost_per_hour": "7"}, [{"cost_per_hour"}, {"rate_qps"}]),
+        (60.0, 60.0, {"cost_per_hour": "7"}, [{"max_ms", "cost_per_hour"}]),
+    ],
+    ids=["stock", "no stock", "budget", "budget and latency"],
+)
+def test_what_machines_or_money_lack_for_a_rate(
+    rate: float, latency_ms: float, limits: dict[str, Any], helps: list[set[str]]
+) -> None:
+    assert refused(at_rate(rate, latency_ms, **limits), size="estimated") == helps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("latency_ms", "helps"), [(400.0, [{"rate_qps"}]), (60.0, [{"rate_qps", "max_ms"}])])
+def test_a_rate_beyond_all_replicas(latency_ms: float, helps: list[set[str]]) -> None:
+    assert refused(at_rate(1e6, latency_ms), size="estimated") == helps
