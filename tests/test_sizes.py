@@ -132,3 +132,12 @@ def test_compound_plans_are_dearer_the_more_room_they_leave() -> None:
         for size in ("planned", "simulated", "auto")
     ]
     assert costs[0] < costs[1] <= 1.1 * costs[2]
+
+
+def test_streams_of_compound_wait_for_nobody_so_each_size_is_the_same_plan() -> None:
+    profile, slo, measured = (read(f"compound/{name}.json") for name in ("profile", "slo", "measured"))
+    plans = [
+        hp.solve(profile, slo, measured=measured, options={"size": size}).require()
+        for size in ("planned", "estimated", "simulated", "auto")
+    ]
+    assert all(one.workers == plans[0].workers and one.promises == plans[0].promises for one in plans)

@@ -258,7 +258,8 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
     by_load = plan.method.options.get("size") in ("planned", "simulated")
     models = ("measured", "simulation") if by_load else ("stationary", "simulation")
     for one in mine:
-        if one.quantity == "response_ms" and one.model.startswith(models) is not queued:
+        is_right = one.model.startswith(models) if queued else one.model == "measured"
+        if one.quantity == "response_ms" and not is_right:
             what = "queries wait" if queued else "each stream has all operators for itself"
             yield Violation("promise-model", "promises", f"{what}: response_ms of {name} is promised by {one.model}")
         if one.quantity == "response_ms" and rate_of(app) and not _is_played_or_said(plan, one):
