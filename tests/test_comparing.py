@@ -257,7 +257,7 @@ def test_text_is_compared_with_machines_that_start_and_end_under_way(monkeypatch
         compare_ways(plan, inputs, replace(what, noise="p95"))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

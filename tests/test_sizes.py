@@ -84,7 +84,7 @@ def test_every_question_has_the_four_words_and_says_what_they_mean() -> None:
 
 
 def _marks(question: str, size: str) -> list[pytest.MarkDecorator]:
-    if (question, size) == ("fleet", "simulated"):
+    if (question, size) in (("fleet", "simulated"), ("pipeline", "simulated")):
         return [pytest.mark.longest]
     slow = size in ("simulated", "auto") and question in ("pool", "pipeline", "variants", "fleet")
     return [pytest.mark.slow] if slow else []

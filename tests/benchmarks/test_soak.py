@@ -12,8 +12,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("words", [["--seconds", "60"], ["--seconds", "30", "--streams"]], ids=["answers", "streams"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["--seconds", "60"], id="answers", marks=pytest.mark.slow),
+        pytest.param(["--seconds", "30", "--streams"], id="streams", marks=pytest.mark.longest),
+    ],
+)
 def test_good_clients_lose_nothing_beside_bad_ones(words: list[str]) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "soak.py"), *words, "--files", "1024"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

@@ -40,7 +40,7 @@ def test_the_whole_loop_of_text(tmp_path: Path) -> None:
     assert " x 200" in ran.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_question_answerer_from_search_to_drift(tmp_path: Path) -> None:
     example = EXAMPLE.parents[1] / "rag" / "run.py"
     ran = subprocess.run(

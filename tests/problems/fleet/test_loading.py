@@ -100,7 +100,7 @@ def test_where_it_cannot_be_a_warning_says_how_long_they_load() -> None:
     assert {one.code for one in hp.verify(with_digest(other_plan), *files).violations} == {"unwarned", "warning"}
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_where_parts_are_played_there_are_more_machines_instead() -> None:
     files = _files(40.0, rate=95.0, zones="abc", name_ms=30.0)
     plan = _plan(files, "auto")

@@ -88,7 +88,7 @@ def test_text_that_nothing_keeps_is_refused_as_alone() -> None:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("seed", [3, 4, 5, 2, 1, 8])
+@pytest.mark.parametrize("seed", [3, 4, 5, 2, 1, pytest.param(8, marks=pytest.mark.longest)])
 def test_pools_keep_their_wish_and_their_bound_is_one_of_all_that_do(seed: int) -> None:
     """4 and 5: a fifth of the rate was left free in what was called the least cost. Of 1 and 3 too many were late."""
     case = kept.QUESTIONS["pool"].make(seed)
@@ -143,7 +143,7 @@ def test_bursts_get_the_machines_that_they_need() -> None:
     assert play_day(found.require(), load_inputs(*files), HowPlayed(seeds=2, queries=6e4)).ok
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_who_has_too_few_machines_in_simulation_is_refused_with_what_would_do() -> None:
     profile, slo = _bursty()
     for offer in profile["offers"].values():
