@@ -265,17 +265,6 @@ class Cone(Asked):
             self.roomy[key] = self.kept(key) if any(key) else 0.0
         return self.roomy[key]
 
-    def settle(self, offers: Mapping[str, int], rate: float) -> Settled:
-        """The question's own plan; where its formula says that there is none, another's at once."""
-        formula = self.kept is not None and self.options.get("size") == "estimated"
-        if formula and self.otherwise is not None and (rate, tuple(sorted(offers.items()))) not in self.settled:
-            machines = dict.fromkeys(self.hardware, 0)
-            for name, count in offers.items():
-                machines[self.inputs.profile.offers[name].hardware] += count
-            if not self.has_room(list(machines.values()), rate):
-                return self.otherwise.settle(offers, rate)
-        return super().settle(offers, rate)
-
     def weights(self) -> NDArray[np.float64]:
         """The prices found so far; to begin with those of one machine of each hardware, and of all together."""
         if not self.cuts:

@@ -8,9 +8,9 @@ one for another. Work is counted, never timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.search import Fleet, Search
 
-__all__ = ["Descent", "Steps", "in_every_order", "keeps_limits", "whole_up"]
+__all__ = ["Descent", "keeps_limits", "whole_up"]
 
 Floats = NDArray[np.float64]
 KEPT = 250
@@ -43,11 +43,7 @@ class Descent:
 
     search: Search
     prices: Floats
-    only: Set[int] | None = None
-    """The periods that are looked at; None: all."""
     menus: list[list[Floats]] = field(default_factory=list)
-    used: list[NDArray[np.bool_]] = field(default_factory=list)
-    """Offers that anybody takes, of each period."""
     looks: int = 0
     paired: int = 0
     shared: bool = False
@@ -63,20 +59,18 @@ class Descent:
         known = dict[tuple[str, float], Floats]()
         for p in range(wish.periods):
             self.menus.append([])
-            for app in wish.apps if self.only is None or p in self.only else ():
+            for app in wish.apps:
                 key = (app.name, wish.rate(app, p))
                 if key not in known:
                     held = [choice.array for choice in self.search.menus.of(app, p, wide=True)]
-                    known[key] = np.array(held, dtype=float).reshape(-1, len(wish.offers))
-                prices = np.minimum(self.prices[p], self.cost)
-                machines = in_every_order(known[key], np.array(orders), prices)
+                    closed = np.array(held, dtype=float)[:, np.array(orders)].reshape(-1, len(wish.offers))
+                    known[key] = np.unique(closed, axis=0)
+                machines = known[key]
                 refused = self.search.menus.refused
-                cheap = np.argsort(machines @ prices, kind="stable")[:KEPT]
+                cheap = np.argsort(machines @ np.minimum(self.prices[p], self.cost), kind="stable")[:KEPT]
                 if refused:
                     cheap = cheap[[(*key, self.counted(app.name, machines[n])) not in refused for n in cheap]]
                 self.menus[p].append(machines[cheap])
-            taken = np.concatenate([np.zeros((1, len(wish.offers))), *self.menus[p]])
-            self.used.append(np.asarray(taken.any(axis=0)))
 
     def counted(self, name: str, machines: Floats) -> tuple[int, ...]:
         """Machines as an application counts them: those who share, in slices."""
@@ -84,11 +78,8 @@ class Descent:
 
     def rent(self, machines: Floats) -> Floats:
         """What is rented where machines are taken beyond those committed: whole ones, whoever shares them."""
-        return self._rent(machines, self.cost)
-
-    def _rent(self, machines: Floats, cost: Floats) -> Floats:
         more = np.maximum(machines, 0.0)
-        return (whole_up(more) if self.shared else more) @ cost
+        return (whole_up(more) if self.shared else more) @ self.cost
 
     def hour(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
         """The least rent of a period and what each application takes, from what each took."""
@@ -112,61 +103,54 @@ class Descent:
     def in_pairs(self, p: int, committed: Floats, taken: Floats) -> tuple[float, Floats]:
         """The same, where two applications change at a time, until no pair of their choices rents less."""
         menus, taken = self.menus[p], taken.copy()
-        used = np.flatnonzero(self.used[p] | taken.any(axis=0))  # nobody rents others
-        few_menus, cost, ahead = [menu[:, used] for menu in menus], self.cost[used], committed[used]
         total = taken.sum(axis=0)
         now, changed = float(self.rent(total - committed)), True
         while changed and self.paired < LOOKS:
             changed = False
             for one, other in combinations(range(len(menus)), 2):
-                room = (total - taken[one] - taken[other])[used] - ahead
-                alone, beside = self._rent(few_menus[one] + room, cost), self._rent(few_menus[other] + room, cost)
+                room = total - taken[one] - taken[other] - committed
+                alone, beside = self.rent(menus[one] + room), self.rent(menus[other] + room)
                 # Who rents as much without the other is in no better pair.
                 few, some = np.flatnonzero(alone < now - SLACK), np.flatnonzero(beside < now - SLACK)
                 self.paired += 1 + len(few) * len(some) // KEPT
-                if not len(few) or not len(some):
-                    continue
-                # What each rents without the other, less what both have in common, is the least that a pair rents: the
-                # more machines there are, the more one more of them costs. Parts of machines, rented whole, cost more.
-                if self.shared:
-                    alone, beside = (np.maximum(few_menus[who] + room, 0.0) @ cost for who in (one, other))
-                common = float(np.maximum(room, 0.0) @ cost)
-                here, there = np.nonzero(np.add.outer(alone[few], beside[some] - common) < now)
+                here, there = np.nonzero(self._least(menus[one][few], menus[other][some], room) < now)
                 if not len(here):
                     continue
-                first, second = few[here], some[there]
-                rent = self._rent(few_menus[one][first] + few_menus[other][second] + room, cost)
+                first, second = menus[one][few[here]], menus[other][some[there]]
+                rent = self.rent(first + second + room)
                 if rent.min() < now - SLACK:
-                    near = np.flatnonzero(rent <= rent.min() + SLACK)
-                    others = total - taken[one] - taken[other]
-                    pairs = menus[one][first[near]] + menus[other][second[near]]
-                    sums = self._in_order(pairs + (others - committed))
-                    best = int(sums.argmin())
-                    now, changed = float(rent[near[best]]), True
-                    total = others + pairs[best]
-                    taken[one], taken[other] = menus[one][first[near[best]]], menus[other][second[near[best]]]
+                    best = self._first_of(first + second + room, rent)
+                    now, changed = float(rent[best]), True
+                    total = total - taken[one] - taken[other] + first[best] + second[best]
+                    taken[one], taken[other] = first[best], second[best]
         return now, taken
 
-    def _in_order(self, more: Floats) -> Floats:
-        """What is rented, added up in one order, whatever sums many at once."""
-        total = np.zeros(len(more))
+    def _first_of(self, more: Floats, rent: Floats) -> int:
+        """The first of the cheapest: of those that rent as much, added up in one order, whatever sums many at once."""
+        near = np.flatnonzero(rent <= rent.min() + SLACK)
+        total = np.zeros(len(near))
         for offer in np.flatnonzero(self.cost):
-            beyond = np.maximum(more[:, offer], 0.0)
+            beyond = np.maximum(more[near, offer], 0.0)
             total += self.cost[offer] * (whole_up(beyond) if self.shared else beyond)
-        return total
+        return int(near[int(total.argmin())])
 
-    def at(
-        self, committed: Floats, before: list[Floats], *, pairs: bool = False, still: Mapping[int, float] | None = None
-    ) -> tuple[float, list[Floats]]:
-        """What a fleet costs at these committed machines, and what each application takes in each period.
+    def _least(self, first: Floats, second: Floats, room: Floats) -> Floats:
+        """What pairs of these choices rent at least: what each does without the other, less what both have in common.
 
-        `still`: periods of which it is known that a look changes nothing, and what they rent.
+        It is true since the more machines there are, the more one more of them costs. Parts of machines, which are
+        rented whole, cost no less than so much.
         """
-        sold, still = committed > 0, still or {}
+        none = np.zeros_like(room)
+        alone, beside, nobody = (np.maximum(one + room, 0.0) @ self.cost for one in (first, second, none))
+        return np.asarray(np.add.outer(alone, beside - nobody), dtype=float)
+
+    def at(self, committed: Floats, before: list[Floats], *, pairs: bool = False) -> tuple[float, list[Floats]]:
+        """What a fleet costs at these committed machines, and what each application takes in each period."""
+        sold = committed > 0
         bill = float(self.pay[sold] @ committed[sold]) * float(self.lengths.sum())
         taken, look = [], self.in_pairs if pairs else self.hour
         for p, length in enumerate(self.lengths):
-            rent, own = (still[p], before[p]) if p in still else look(p, committed, before[p])
+            rent, own = look(p, committed, before[p])
             bill += length * rent
             taken.append(own)
         return bill, taken
@@ -180,13 +164,11 @@ class Descent:
         bill, taken = self.at(committed, self.at(committed, first)[1], pairs=True)
         falls = True
         while falls and self.looks < LOOKS:
-            falls, steps = False, Steps(self, committed, taken)
+            falls = False
             for other in self._near(committed):
-                alone, paired = steps.still(other)
-                self.looks += len(alone) * len(self.menus[0])
-                less, own = self.at(other, taken, still=alone)
+                less, own = self.at(other, taken)
                 if less < NEAR * bill:
-                    less, own = self.at(other, own, pairs=True, still=paired)
+                    less, own = self.at(other, own, pairs=True)
                 if less < bill - SLACK * max(1.0, abs(bill)):
                     bill, committed, taken, falls = less, other, own, True
                     break
@@ -235,58 +217,6 @@ class Descent:
                 machines = self.counted(app.name, own[number])
                 choices[app.name, p] = menus.add(app, wish.rate(app, p), machines)
         return Fleet(tuple(int(n) for n in committed), choices, tuple(rented))
-
-
-class Steps:
-    """What a step of the committed machines leaves as it is, of periods in which no application, nor two, rent less.
-
-    A machine of an offer more, or less, changes the rent of each choice by that offer alone. So one sum over all
-    choices says in which periods no choice is better than what is taken. Nor are two, where the rent is as low as it
-    could be: what it was, less the price of the machine more.
-    """
-
-    def __init__(self, down: Descent, committed: Floats, taken: list[Floats]) -> None:
-        self.down, self.committed = down, committed
-        self.totals = np.array([own.sum(axis=0) for own in taken])
-        others = [
-            total - own[number] for total, own in zip(self.totals, taken, strict=True) for number in range(len(own))
-        ]
-        more = np.concatenate(
-            [menu + (rest - committed) for menu, rest in zip(chain(*down.menus), others, strict=True)]
-        )
-        sizes = [sum(map(len, menus)) for menus in down.menus]
-        self.first = np.cumsum([0, *sizes[:-1]])
-        self.rent, self.more = down.rent(more), np.ascontiguousarray(more.T)
-        self.now = down.rent(self.totals - committed)
-        self.known = dict[tuple[int, float], Floats]()
-        self.is_paired = down.paired < LOOKS
-
-    def still(self, other: Floats) -> tuple[dict[int, float], dict[int, float]]:
-        """Periods in which no application rents less at other committed machines, and those in which no two do."""
-        step, rent = other - self.committed, self.rent
-        for offer in np.flatnonzero(step):
-            rent = rent + self._beyond(int(offer), float(step[offer]))
-        now = self.down.rent(self.totals - other)
-        is_still = np.minimum.reduceat(rent, self.first) >= now - SLACK / 2
-        least = self.now - np.maximum(step, 0.0) @ self.down.cost
-        alone = {int(p): float(now[p]) for p in np.flatnonzero(is_still)}
-        return alone, {p: one for p, one in alone.items() if self.is_paired and one <= least[p] + SLACK / 2}
-
-    def _beyond(self, offer: int, step: float) -> Floats:
-        """How much more each choice rents with so many more of an offer committed."""
-        if (offer, step) not in self.known:
-            more, up = self.more[offer], whole_up if self.down.shared else np.asarray
-            beyond = up(np.maximum(more - step, 0.0)) - up(np.maximum(more, 0.0))
-            self.known[offer, step] = self.down.cost[offer] * beyond
-        return self.known[offer, step]
-
-
-def in_every_order(held: Floats, orders: NDArray[np.int64], prices: Floats, most: int = KEPT) -> Floats:
-    """Choices in every order of zones, each once: of those that may be among the `most` cheapest."""
-    worth = np.min([held[:, order] @ prices for order in orders], axis=0)
-    if len(held) > most:
-        held = held[worth <= np.partition(worth, most - 1)[most - 1] * (1.0 + SLACK) + SLACK]
-    return np.unique(held[:, orders].reshape(-1, held.shape[1]), axis=0)
 
 
 def keeps_limits(search: Search, committed: Sequence[float] | Floats, rented: Sequence[Sequence[float]]) -> bool:

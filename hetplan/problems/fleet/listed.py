@@ -44,8 +44,6 @@ LONGEST = 200_000
 """Longer lists are not made: a program is asked."""
 MOST_KEPT = 32
 """Lists of so many rates are kept of an application; those of others are made anew."""
-FIRST = 100
-"""So many of the cheapest machines of a list are looked at first."""
 SPLITS = 3000
 """So many ways to share machines out over zones are tried; beyond, a program is asked."""
 SAME = 1e-9
@@ -131,7 +129,7 @@ class Listed:
     def _first(self, pay: Floats, firms: Floats, more: Floats) -> list[tuple[float, Floats, Floats]]:
         """Costs, V by zone, and D, the cheapest first, where V and D cost so much; D are in the order of it."""
         found, best = list[tuple[float, Floats, Floats]](), np.inf
-        for looked, at in enumerate(_lowest_first(pay) if len(firms) else ()):
+        for looked, at in enumerate(np.argsort(pay, kind="stable") if len(firms) else ()):
             if pay[at] + more[0] >= best * NEAR:
                 break
             if looked >= SPLITS:
@@ -172,13 +170,6 @@ class Listed:
                     found[hardware] = counts
                     return found
         return None
-
-
-def _lowest_first(values: Floats) -> Iterator[np.int64]:
-    """Where the values are, in order; the first few are sorted before the others, which are seldom asked for."""
-    bound = np.partition(values, FIRST)[FIRST] if len(values) > FIRST else np.inf
-    for some in (np.flatnonzero(values <= bound), np.flatnonzero(values > bound)):
-        yield from some[np.argsort(values[some], kind="stable")]
 
 
 class _TooMany(Exception):

@@ -361,10 +361,9 @@ def _mended(search: Search, each: Search, before: Fleet, changed: Sequence[tuple
     """A fleet that differs from one before only in periods in which something changed, and commits the same."""
     wish, names = search.wish, [app.name for app in search.wish.apps]
     place = {p: number for number, periods in enumerate(search.same) for p in periods}
+    down, committed = Descent(each, each.hourly()), np.array(before.committed, dtype=float)
     taken = [np.array([before.choices[name, periods[0]].array for name in names]) for periods in search.same]
     others = dict.fromkeys((place[p], names.index(app.name)) for app, p in changed)
-    down = Descent(each, each.hourly(), only={p for p, _ in others})
-    committed = np.array(before.committed, dtype=float)
     mended = down.mended(committed, taken, others)
     return None if mended is None else down.fleet(search, committed, [mended[place[p]] for p in range(wish.periods)])
 

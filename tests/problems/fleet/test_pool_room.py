@@ -179,26 +179,3 @@ def test_who_needs_other_machines_takes_those_that_rent_least_beside_the_rest() 
         assert found[0].tolist() == [[1.0, 0.0], chosen]
         assert np.array_equal(found[1], taken[1])
     assert taken[0][1].tolist() == [1.0, 0.0]
-
-
-@pytest.mark.parametrize(("machines", "rate", "asked"), [(3, 30.0, ["a"]), (2, 30.0, ["b"]), (3, 31.0, ["b"])])
-def test_a_formula_that_has_no_room_is_not_asked_for_a_plan(machines: int, rate: float, asked: list[str]) -> None:
-    said: list[str] = []
-
-    def solver(name: str) -> Any:
-        def solve(*_: Any, **__: Any) -> Any:
-            said.append(name)
-            return SimpleNamespace(plan=None, why=("none",), violations=())
-
-        return solve
-
-    offers = {"z0": SimpleNamespace(hardware="h"), "z1": SimpleNamespace(hardware="h")}
-    inputs: Any = SimpleNamespace(profile=SimpleNamespace(offers=offers))
-    own: dict[str, Any] = {"app": "a", "question": "pool", "hardware": ("h",), "inputs": inputs}
-    planned = Cone(**own, options={}, solve=solver("b"))
-    by_formula = Cone(**own, options={"size": "estimated"}, solve=solver("a"), kept=lambda m: 10.0 * m[0])
-    for one in (planned, by_formula):
-        one.files = lambda *_: None  # type: ignore[method-assign,assignment]
-    by_formula.otherwise = planned
-    by_formula.settle({"z0": 1, "z1": machines - 1}, rate)
-    assert said[:1] == asked
