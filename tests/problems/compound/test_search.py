@@ -264,7 +264,7 @@ def test_a_slower_link_is_planned_anew_from_the_same_measurements(tmp_path):
     assert after <= limit
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_nothing_compliant_says_which_target_binds_and_what_would_do():
     query = draw("ACG", 0)
     slo = query.slo()

@@ -135,7 +135,7 @@ def test_a_day_has_the_rates_that_are_promised_and_not_those_that_parts_have_roo
     assert min(one.value for one in day.in_time.values()) > 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_bursts_get_the_machines_that_they_need() -> None:
     files = _bursty()
     found = fleet(*files)
