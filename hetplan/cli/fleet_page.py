@@ -14,10 +14,11 @@ from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.planner.outcome import Outcome
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.plan_parts import Bill, Lever
 
-__all__ = ["bill", "bill_csv", "show_bill", "show_periods"]
+__all__ = ["bill", "bill_csv", "show_bill", "show_periods", "write_ways"]
 
 CsvTo = Annotated[Path | None, option("--csv", "FILE", "Write its lines, totals and ways to buy here as CSV.")]
 COLUMNS = ("period", "offer", "app", "committed", "rented", "cost_per_hour", "starts_per_hour")
@@ -76,6 +77,26 @@ def _checked(way: Lever) -> str:
         return "not there"
     played = {True: "played", False: "not kept", None: "not played"}[way.kept]
     return f"{'verified' if way.verified else 'not verified'}, {played}"
+
+
+def write_ways(outcome: Outcome, out: Output, folder: Path) -> dict[str, str]:
+    """Write the plan of each way to buy but the last, as one-type.json and so on: the file of each."""
+    from hetplan.profiles.plan_file import write_plan
+
+    if not outcome.ways:
+        out.warn("--ways: nothing is written: only a bill of several periods has levers, without --set levers=false")
+        return {}
+    folder.mkdir(exist_ok=True)
+    written = {}
+    for name, plan in outcome.ways.items():
+        path = folder / f"{name.replace(' ', '-')}.json"
+        write_plan(plan, path)
+        written[name] = str(path)
+    out.people.line()
+    out.people.line(
+        f"ways to buy written to {folder}: {', '.join(sorted(Path(path).name for path in written.values()))}"
+    )
+    return written
 
 
 def show_periods(plan: Plan, page: Page) -> None:

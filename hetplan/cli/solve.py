@@ -71,6 +71,7 @@ History = Annotated[Path | None, file_option("--history", "FILE", "Measurements 
 Jobs = Annotated[int, typer.Option(min=1, max=64, metavar="N", help="So many candidates are measured at once.")]
 On = Annotated[str | None, option("--on", "ray[:ADDRESS]", "Measure on a Ray cluster.")]
 FrontTo = Annotated[Path | None, option("--front", "FOLDER", "Write a front and its plans here.")]
+WaysTo = Annotated[Path | None, option("--ways", "FOLDER", "Write the plan of each way to buy in a bill here.")]
 ApplyRepair = Annotated[
     int | None,
     typer.Option("--apply-repair", metavar="N", min=1, help="Write the SLO file with repair N into -o, and no plan."),
@@ -107,6 +108,7 @@ def solve(
     simulated: Simulated = False,
     apply_repair: ApplyRepair = None,
     front: FrontTo = None,
+    ways: WaysTo = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a proved and verified plan.
@@ -117,7 +119,7 @@ def solve(
     ended the work; 6: a check failed; 130: interrupted.
     """
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
-        _ready(output, front, as_json=as_json, repair=apply_repair)
+        _ready(output, front, ways, as_json=as_json, repair=apply_repair)
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         outcome, backed = _solve(
             out, profiles, slo,
@@ -135,13 +137,14 @@ def solve(
             from hetplan.cli.solved import simulated_too
 
             outcome = simulated_too(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
-        _show(out, outcome, output, front)
+        _show(out, outcome, output, front, ways)
 
 
-def _ready(output: str | None, front: Path | None, *, as_json: bool, repair: int | None) -> None:
+def _ready(output: str | None, *folders: Path | None, as_json: bool, repair: int | None) -> None:
     """Refuse a place where the plan cannot go before the work, not after it."""
-    if front is not None and not front.parent.is_dir():
-        raise InputError.one(file=str(front), why="there is no folder for it", remedy="Make it, or name another.")
+    for one in folders:
+        if one is not None and not one.parent.is_dir():
+            raise InputError.one(file=str(one), why="there is no folder for it", remedy="Make it, or name another.")
     if repair is not None and output is None:
         why = "the changed SLO file needs a name"
         raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
@@ -191,7 +194,7 @@ def _solve(
         return outcome, how["measured"] if measurer is None else measurer.journal.document()
 
 
-def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None = None) -> None:
+def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | None) -> None:
     from hetplan.cli.plan_page import show_outcome
 
     written = None
@@ -206,10 +209,10 @@ def _show(out: Output, outcome: Outcome, output: str | None, front: Path | None 
             written = output
     show_outcome(outcome, out.people)
     body = outcome.as_dict()
-    if outcome.front is not None or (front is not None and outcome.plan is not None):
-        from hetplan.cli.front_page import front_of
+    if outcome.front is not None or (any(folders) and outcome.plan is not None):
+        from hetplan.cli.solved import in_folders
 
-        body["front"] = front_of(outcome, out.people, front)
+        body |= in_folders(out, outcome, *folders)
     if output == "-":
         for line in (*outcome.why, *outcome.violations):
             out.warn(line, kind="note")

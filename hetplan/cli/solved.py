@@ -1,4 +1,4 @@
-"""What `hetplan solve` does with an outcome where it is asked to: simulate its plan, write the SLO with a repair."""
+"""What `hetplan solve` does with an outcome where that is asked for: simulate, write repairs, fronts, ways to buy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hetplan.profiles.plan_file import write_atomically
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
 
-__all__ = ["repaired", "simulated_too"]
+__all__ = ["in_folders", "repaired", "simulated_too"]
 
 
 def simulated_too(
@@ -59,3 +59,16 @@ def repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str)
         write_atomically(Path(output), content)
     out.note(f"{repairs[number - 1].text}: {'' if output == '-' else f'written to {output}'}".removesuffix(": "))
     out.end(0, "the SLO file was changed", written=None if output == "-" else output, repair=number)
+
+
+def in_folders(out: Output, outcome: Outcome, front: Path | None, ways: Path | None) -> dict[str, Any]:
+    """Write the plans of a front, and of the ways to buy, where that is asked for: what the last JSON object says."""
+    from hetplan.cli.fleet_page import write_ways
+    from hetplan.cli.front_page import front_of
+
+    said: dict[str, Any] = {}
+    if outcome.front is not None or front is not None:
+        said["front"] = front_of(outcome, out.people, front)
+    if ways is not None:
+        said["ways"] = write_ways(outcome, out, ways)
+    return said

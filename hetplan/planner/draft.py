@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.planner.answer import Answer
-from hetplan.profiles.plan import Action, Dispatch, Notice, Promise, Route, Unserved, Valid
+from hetplan.profiles.plan import Action, Dispatch, Notice, Plan, Promise, Route, Unserved, Valid
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
@@ -94,11 +94,13 @@ class Draft:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """Options that the problem settled itself (a headroom found by simulation); the method of the plan echoes them."""
     searched: bool = False
+    """The plan is the best of those measured or simulated, not of all."""
     levels_proved: bool = True
     """Whether later levels of the objective are proved as the first is: where not, the plan is not called optimal."""
-    """The plan is the best of those measured or simulated, not of all."""
     front: FrontOf[Draft] | None = None
     """Where several wishes are sought at once: all points, of which this draft is the first."""
+    ways: Mapping[str, Plan] = field(default_factory=dict)
+    """Plans of fewer ways to buy, by the names of the bill's levers."""
 
 
 @dataclass(frozen=True)

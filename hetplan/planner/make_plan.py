@@ -61,7 +61,7 @@ def _planned(
     result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...], **how: bool
 ) -> Outcome:
     """The outcome that a draft comes to."""
-    notices, require_proof, interrupted = _notices(inputs, ask), how["require_proof"], how["interrupted"]
+    notices, require_proof = _notices(inputs, ask), how["require_proof"]
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     used = {claim.solve for claim in claims}  # nobody would prove the other solves again
     solves = tuple(one if one.id in used else one.model_copy(update={"proof": None}) for one in solves)
@@ -82,7 +82,7 @@ def _planned(
     plan = assembled(result, inputs, named, status, claims, solves, notices)
     finding = Finding(
         Found.PLAN,
-        interrupted=interrupted,
+        interrupted=how["interrupted"],
         target_missed=bool(result.target_missed),
         gap_asked=ask.limits.gap,
         gap_reached=gap,
@@ -92,7 +92,8 @@ def _planned(
         recheck_absent=ask.recheck_absent,
     )
     why = (result.target_missed,) if result.target_missed else ()
-    return Outcome(finding, plan=plan, why=why, repairs=result.repairs, solves=solves, warnings=plan.warnings)
+    outcome = Outcome(finding, plan=plan, why=why, repairs=result.repairs, solves=solves, warnings=plan.warnings)
+    return replace(outcome, ways=result.ways)
 
 
 def assembled(
@@ -106,22 +107,15 @@ def assembled(
 ) -> Plan:
     """A draft as a plan, with what is claimed of it."""
     question, method = named
-    requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values())}
-    if any(load.outcomes for worker in draft.workers for load in worker.loads):
-        requires.add(OUTCOMES)
+    has_outcomes = any(load.outcomes for worker in draft.workers for load in worker.loads)
+    requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values()), *[OUTCOMES] * has_outcomes}
     return with_digest(
         Plan(
             requires=tuple(sorted(requires)),
             question=question,
             method=method.model_copy(update={"options": {**method.options, **draft.chosen}}),
             status=status.value,
-            inputs=InputHashes(
-                profile=inputs.digests["profile"],
-                slo=inputs.digests["slo"],
-                state=inputs.digests.get("state"),
-                measured=inputs.digests.get("measured"),
-                traces=dict(inputs.trace_digests),
-            ),
+            inputs=InputHashes.model_validate({"traces": dict(inputs.trace_digests), **inputs.digests}),
             valid=draft.valid,
             workers=draft.workers,
             routing=dict(draft.routing),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import NoPlan
@@ -29,6 +30,8 @@ class Outcome:
     violations: tuple[str, ...] = ()
     front: FrontOf[Outcome] | None = None
     """Where several wishes are sought at once: every point, with its plan; `plan` is that of the first."""
+    ways: Mapping[str, Plan] = field(default_factory=dict)
+    """Of a fleet: the plans behind the levers of its bill, by name; without the last, which is `plan`."""
 
     @property
     def status(self) -> str:

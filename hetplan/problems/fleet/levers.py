@@ -2,8 +2,9 @@
 
 Each is a plan of the files as they are, with fewer ways to buy. It begins with the room that the plan turned out to
 need, is played on its machines as the plan is, and gets more room until it is kept. Then it is written as a plan and
-given to the verifier. What is asked of the same machines again is known from the plan and from the ways before it.
-Of many applications and periods that takes as long as the plan: those are played only where that is asked for.
+given to the verifier; whoever asked has it beside the plan, to look at and to verify. What is asked of the same
+machines again is known from the plan and from the ways before it. Of many applications and periods that takes as long
+as the plan: those are played only where that is asked for.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from hetplan.problems.fleet.search import Fleet, is_over
 from hetplan.problems.fleet.ways import Found, is_small, roomier, searched
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Wish
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Lever
 from hetplan.profiles.plan_sections import Method
 
@@ -36,6 +38,8 @@ __all__ = ["levers_of"]
 ROUNDS = 8
 """Of prices: fewer than for the plan."""
 Planned = tuple[Found, Mapping[str, Part]]
+Way = tuple[Lever, Plan | None]
+"""What a way to buy costs, and its plan."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,10 @@ class Buying:
         made = with_room(wish, answer, lambda: not is_played or is_over(self.ask), answers=self.answers, nearer=False)
         return None if isinstance(made, Infeasible) else made
 
-    def lever(self, name: str, about: str, made: Planned | None) -> Lever:
+    def way(self, name: str, about: str, made: Planned | None) -> Way:
         """What such a plan costs, whether it was played and kept, and whether the verifier finds nothing wrong."""
         if made is None:
-            return Lever(name=name, about=about)
+            return Lever(name=name, about=about), None
         parts = made[1]
         found = self._in_every_period(with_slow_pipelines(held_ahead(made[0], parts), parts), parts)
         draft = drafted(found, (), parts)
@@ -71,7 +75,8 @@ class Buying:
         plan = assembled(draft, inputs, how, PlanStatus.HEURISTIC, (), (), ())
         report = self.tools.extra["verified"](plan, inputs, proofs=False, exact=not found.missed)
         is_right = not report.violations
-        return Lever(name=name, about=about, cost_per_hour=_cost(found), verified=is_right, kept=_is_kept(found))
+        lever = Lever(name=name, about=about, cost_per_hour=_cost(found), verified=is_right, kept=_is_kept(found))
+        return lever, plan
 
     def _in_every_period(self, found: Found, parts: Mapping[str, Part]) -> Found:
         """Machines for the peak as a fleet of all periods: who runs on them, after a failure too, always does."""
@@ -100,32 +105,31 @@ class Buying:
         )
 
 
-def levers_of(best: Planned, plan: Found, by: Buying) -> tuple[Lever, ...]:
-    """What each way to buy saves, the last is the plan itself; nothing where that was interrupted.
+def levers_of(best: Planned, plan: Found, by: Buying) -> tuple[tuple[Lever, ...], Mapping[str, Plan]]:
+    """What each way to buy saves, the last is the plan itself; nothing where that was interrupted. And their plans.
 
     `best` is the plan before applications share machines whole.
     """
     try:
-        return tuple(_with_savings(_each(best, plan, by)))
+        ways = _each(best, plan, by)
     except Cancelled:
-        return ()
+        return (), {}
+    return tuple(_with_savings([lever for lever, _ in ways])), {one.name: made for one, made in ways if made}
 
 
-def _each(best: Planned, plan: Found, by: Buying) -> list[Lever]:
+def _each(best: Planned, plan: Found, by: Buying) -> list[Way]:
     """The cheapest fleet of each way, one after the other."""
-    found, levers = best[0], list[Lever]()
+    found, levers = best[0], list[Way]()
     for name, about, less in _ways(found, by):
-        levers.append(_no_dearer(by.lever(name, about, by.planned(less)), levers))
+        levers.append(_no_dearer(by.way(name, about, by.planned(less)), levers))
     sold = found.wish.commits and any(offer.committed is not None for offer in found.wish.offers)
     last = "commitments" if sold else "spot" if any(offer.spot for offer in found.wish.offers) else ""
     if plan.together:  # what it is worth to share machines is the last lever
         apart = by.planned(_apart(found.wish)) if found.wish.places else best
-        levers.append(_no_dearer(by.lever(last or "apart", "no machine is shared by applications", apart), levers))
+        levers.append(_no_dearer(by.way(last or "apart", "no machine is shared by applications", apart), levers))
         last = "shared"
-    kept = _is_kept(plan)
-    levers.append(
-        Lever(name=last or "this plan", about="this plan", cost_per_hour=_cost(plan), verified=True, kept=kept)
-    )
+    kept, name = _is_kept(plan), last or "this plan"
+    levers.append((Lever(name=name, about="this plan", cost_per_hour=_cost(plan), verified=True, kept=kept), None))
     return levers
 
 
@@ -173,14 +177,15 @@ def _is_kept(found: Found) -> bool | None:
     return False if found.missed else None if is_unplayed else True
 
 
-def _no_dearer(lever: Lever, before: list[Lever]) -> Lever:
+def _no_dearer(way: Way, before: list[Way]) -> Way:
     """The same, or the plan before it where that is kept for less: whoever may buy in more ways has that one too."""
-    last = next((one for one in reversed(before) if one.verified and one.kept is not False), None)
+    lever = way[0]
+    last, plan = next((one for one in reversed(before) if one[0].verified and one[0].kept is not False), (None, None))
     if last is None or last.cost_per_hour is None:
-        return lever
+        return way
     cost = lever.cost_per_hour
     is_worse = cost is None or not lever.verified or lever.kept is False or cost > last.cost_per_hour
-    return last.model_copy(update={"name": lever.name, "about": lever.about}) if is_worse else lever
+    return (last.model_copy(update={"name": lever.name, "about": lever.about}), plan) if is_worse else way
 
 
 def _with_savings(levers: list[Lever]) -> Iterator[Lever]:

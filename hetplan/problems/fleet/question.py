@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.errors import Cancelled
@@ -117,4 +117,5 @@ class FleetQuestion:
         joined = held_ahead(joined if hurried else with_sharing(joined, best[1]), best[1])
         joined = with_slow_pipelines(joined, best[1])
         by = Buying(self.wish, whole, ask, self.tools, answers if asked is self.wish else {})
-        return drafted(joined, levers_of(best, joined, by) if wanted else (), best[1])
+        levers, ways = levers_of(best, joined, by) if wanted else ((), {})
+        return replace(drafted(joined, levers, best[1]), ways=ways)
