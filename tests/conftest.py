@@ -11,6 +11,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
@@ -37,15 +38,17 @@ COMPILE = "import sys; from hetplan.registry_further import compile_ahead; compi
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `quick_cases(n)` the first n cases run with the quick tests, the others with the slow ones."""
-    met: dict[str, int] = {}
+    """Of a test marked `quick_cases(n)` all but the first n cases are slow; of `slow_cases(n)`, the longest."""
+    met: Counter[str] = Counter()
     for item in items:
-        mark = item.get_closest_marker("quick_cases")
-        if mark is not None and isinstance(item, pytest.Function):
-            name = f"{item.path}::{item.originalname}"
-            met[name] = met.get(name, 0) + 1
-            if met[name] > mark.args[0]:
-                item.add_marker(pytest.mark.slow)
+        if not isinstance(item, pytest.Function):
+            continue
+        name = f"{item.path}::{item.originalname}"
+        met[name] += 1
+        for few, rest in (("quick_cases", pytest.mark.slow), ("slow_cases", pytest.mark.longest)):
+            mark = item.get_closest_marker(few)
+            if mark is not None and met[name] > mark.args[0]:
+                item.add_marker(rest)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -82,7 +82,7 @@ def test_a_looser_bound_is_true_and_one_that_is_too_near_stays_the_writers_word(
     assert held(document, inputs).claims[0].word is Word.OPEN
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "change"),
     [
@@ -125,7 +125,7 @@ QUICK = ["pool", "pool-llm", "pipeline-social", "variants", "compound"]
 LONG = ["policy", "fleet"]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -26,7 +26,7 @@ RUNS = int(os.environ.get("HETPLAN_REPAIRS", "14"))
 """Random files per question; HETPLAN_REPAIRS=200 tries more."""
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "size", "least"),
     # A pool that is played may be late by its queues whatever one number is changed to: some files get no repair.
@@ -98,6 +98,7 @@ def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled()
     assert all(repair.text.endswith("(not tried)") for repair in stopped.repairs)
 
 
+@pytest.mark.slow
 def test_where_one_is_not_enough_what_is_missing_is_said_together() -> None:
     (repair,) = hp.solve(*too_fast_and_too_cheap()).repairs
     assert [(edit.path[-1], edit.value) for edit in repair.edits] == [("max_ms", 40.0), ("cost_per_hour", "3")]

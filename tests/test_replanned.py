@@ -47,6 +47,7 @@ def fleet(moves: int | None) -> tuple[Any, Any]:
     return plan, load_inputs(FLEET_PROFILE, slo)
 
 
+@pytest.mark.slow
 def test_a_fleet_gets_there_by_as_many_moves_as_are_allowed() -> None:
     played = FleetPlayed(*fleet(None))
     free = walk(played.recipes(played.by_the_hour), FEW, MANY, 1)
@@ -57,6 +58,7 @@ def test_a_fleet_gets_there_by_as_many_moves_as_are_allowed() -> None:
     assert few[-1] == free[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moves", "more"), [(None, True), (0, False)])
 def test_without_moves_a_fleet_stays_as_it_begins_however_much_comes(moves: int | None, more: bool) -> None:
     report = replanned_fleet(*fleet(moves), every_s=20.0, seeds=1, noise="mean")["plan"]

@@ -70,6 +70,7 @@ def test_constant_demand_is_served_as_without_planning_anew() -> None:
     assert anew.cost_per_hour.value == pytest.approx(bill)
 
 
+@pytest.mark.slow
 def test_a_step_gets_its_machines_after_start_and_loading_and_not_before() -> None:
     """Nothing tells of the step at 240 s until the first look after it, at 250 s: machines serve from 280 s on."""
     inputs = load_inputs(PROFILE, wish([8.0, 8.0, 40.0, 40.0, 40.0]))
@@ -90,6 +91,7 @@ def test_a_step_gets_its_machines_after_start_and_loading_and_not_before() -> No
     assert {line.by for line in anew.lines} == {"slo"}
 
 
+@pytest.mark.slow
 def test_each_plan_that_is_played_is_verified_and_costs_the_least_of_all_counts() -> None:
     """Over one type, a fleet is a count: the plan has the fewest machines whose program carries the rate."""
     profile = copy.deepcopy(PROFILE)
@@ -133,6 +135,7 @@ def test_baselines_are_one_type_each_and_the_scaled_one_follows() -> None:
     assert len({one.apps["chat"].queries_per_seed for one in found.values()}) == 1
 
 
+@pytest.mark.slow
 def test_where_stock_ends_the_last_plan_stays_and_it_is_said() -> None:
     profile = copy.deepcopy(PROFILE)
     del profile["offers"]["big-od"]
@@ -153,7 +156,7 @@ def fleet_wish() -> dict[str, Any]:
     return slo
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("only_text", [False, True])
 def test_a_fleet_with_text_is_planned_anew_as_one(only_text: bool) -> None:
     slo = fleet_wish()
@@ -175,6 +178,7 @@ def test_a_fleet_with_text_is_planned_anew_as_one(only_text: bool) -> None:
         assert app.queries_per_seed == pytest.approx(asked, rel=0.1)
 
 
+@pytest.mark.slow
 def test_from_the_command_line_with_baselines(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("profile.json", "slo.json", "plan.json")]
     slo = fleet_wish()

@@ -113,6 +113,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 def test_after_kill_9_it_goes_on_with_the_same_proposals(tmp_path: Path) -> None:
     journal = tmp_path / "search.jsonl"
     ended = subprocess.run([sys.executable, "-c", KILLED, str(journal)], cwd=ROOT, check=False)
@@ -192,6 +193,7 @@ def answered(knobs: dict[str, object]) -> tuple[float, dict[str, float]]:
     return quality, {f"s{k}": 0.1 * 1.4**n for k, n in enumerate(size)}
 
 
+@pytest.mark.slow
 def test_ten_million_settings_are_searched_without_being_listed(tmp_path: Path) -> None:
     search, spent = wide(journal=tmp_path / "j.jsonl"), []
     for _ in range(25):

@@ -76,6 +76,7 @@ def test_a_pool_so_large_that_it_cannot_be_played_is_not_the_answer_to_a_limit_t
     assert outcome.plan is None
 
 
+@pytest.mark.slow
 def test_few_fast_machines_that_were_late_say_nothing_of_pools_with_more_of_them() -> None:
     """One fast machine is late with whatever is beside it; two with fewer others carry the rate for less."""
     plan = kept._solved("pool", kept.pool(6097)).require()

@@ -33,6 +33,7 @@ def test_default_fleets_keep_their_word(fleets: range) -> None:
     assert len(plans) - len(broken) >= KEPT_AT_LEAST * len(plans), broken
 
 
+@pytest.mark.slow
 def test_a_fleet_that_makes_text_is_kept_and_verified() -> None:
     said = kept_fleets.judged(26, text=True)
     assert said["verified"], said

@@ -33,7 +33,7 @@ def test_a_hand_keeps_the_wish_where_there_is_a_plan_and_nothing_is_dealt_where_
     assert dealt_by_hand(files, length_s=1.0) is None
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FEW)
 def test_what_is_handed_out_is_kept_on_fresh_seeds(case):
     row = judged(case, neighbours=())
@@ -70,6 +70,7 @@ def _cost(plan):
     return next(one.value for one in plan.promises if one.quantity == "cost_per_hour")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.slow if case != 12 else ()) for case in (2, 4, 5, 8, 12)]
 )

@@ -30,6 +30,7 @@ def test_default_fleets_of_text_keep_their_word() -> None:
     assert all(one.by_judge is not False for one in plans), plans
 
 
+@pytest.mark.slow
 def test_a_limit_of_many_seconds_hides_no_queue_that_grows() -> None:
     """Four machines carry 19.4 of 20 requests a second: in a run of minutes 90% end within 40 seconds all the same."""
     found = judged(case(72002), search=False)

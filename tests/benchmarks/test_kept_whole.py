@@ -10,7 +10,7 @@ def test_an_instance_is_the_same_each_time_and_instances_differ():
     assert whole(7) != whole(8)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "found"),
     [(11, 45.645), (19, 32.606), (124, 17.496), pytest.param(112, 10.873, marks=pytest.mark.longest)],

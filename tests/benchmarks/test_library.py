@@ -38,6 +38,7 @@ def test_the_index_names_what_is_there() -> None:
             assert not word.endswith(".json") or (ROOT / word).exists()
 
 
+@pytest.mark.slow
 def test_a_few_are_proved_again() -> None:
     ran = library("prove", "pool-01", "packed-02", "pipeline-13", "fleet-02")
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -91,7 +92,7 @@ def test_a_fleet_is_not_exported(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_every_instance_is_proved_again() -> None:
     ran = library("prove")
     assert ran.returncode == 0, ran.stdout + ran.stderr

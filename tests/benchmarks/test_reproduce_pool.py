@@ -94,6 +94,7 @@ def test_the_published_allocators_picks() -> None:
     assert picks["dien"] == (2, 0, 9, 0)
 
 
+@pytest.mark.slow
 @needs_data
 def test_hetplans_picks_and_ranks() -> None:
     mtwnd = service("mtwnd", DATA)
@@ -131,6 +132,7 @@ def test_rates_are_found_once_and_kept_apart_by_setting() -> None:
     assert others[2] < bench.rates.of(rm2, (1, 0, 13, 0), setting=EXPONENTIAL).median
 
 
+@pytest.mark.slow
 @needs_data
 def test_a_search_is_followed_from_the_first_pool_to_the_proof() -> None:
     bench = tiny()

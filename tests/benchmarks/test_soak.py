@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(["--seconds", "60"], id="answers", marks=pytest.mark.slow),
+        pytest.param(["--seconds", "60"], id="answers", marks=pytest.mark.longest),
         pytest.param(["--seconds", "30", "--streams"], id="streams", marks=pytest.mark.longest),
     ],
 )

@@ -281,6 +281,7 @@ def test_an_exported_program_reads_back_with_the_same_optimum(
     assert run("export", files.profile, files.slo, "--form", form).out == text
 
 
+@pytest.mark.slow
 def test_export_counts_the_forms_of_a_conversation(files: Any, run: Callable[..., Any]) -> None:
     ran = run("export", files.profile, files.slo, "--ask", "99")
     assert ran.code == 2

@@ -77,6 +77,7 @@ def test_a_table_names_models_qualities_and_prices(run: Callable[..., Any], tmp_
     assert {load.variant for worker in plan.workers for load in worker.loads} == {"large"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["json", "yaml"])
 def test_editors_find_the_schemas_beside_the_files(run: Callable[..., Any], tmp_path: Path, kind: str) -> None:
     jsonschema = pytest.importorskip("jsonschema")

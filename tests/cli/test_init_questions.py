@@ -58,7 +58,7 @@ def begun(run: Callable[..., Any], mine: Path, words: str, folder: str = "out") 
     return shlex.split(line.removeprefix("Next: hetplan ")), ran
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "question"),
     [
@@ -94,6 +94,7 @@ def test_steps_become_a_chain_or_what_the_edges_say(run: Callable[..., Any], min
     assert profile["offers"]["t4"]["stock"] == 20
 
 
+@pytest.mark.slow
 def test_a_fleet_grows_by_an_application(run: Callable[..., Any], mine: Path) -> None:
     begun(run, mine, "--app photos --latencies models.csv --cpu cpu4=0.2 --rates rates.csv --p99 150 --quality 0.8")
     words = "--add --app ranking --model ranker --gpu t4=0.5 --ms t4:1=5,8=20 --rate 50 --p99 100"

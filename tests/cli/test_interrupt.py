@@ -45,6 +45,7 @@ def test_the_best_plan_so_far_is_written(files: Any, spawn: Callable[..., Any], 
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_listen_is_not_waited_for(
     files: Any, spawn: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -69,6 +70,7 @@ def test_an_engine_that_does_not_listen_is_not_waited_for(
     assert {path.name for path in files.folder.iterdir()} == {"profile.json", "slo.json", "ready"}
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_leaves_at_once(files: Any, spawn: Callable[..., Any], tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     process = spawn("solve", files.profile, files.slo, "--solver", "deaf", ODD_ENGINE_READY=str(ready))
@@ -77,6 +79,7 @@ def test_a_second_interrupt_leaves_at_once(files: Any, spawn: Callable[..., Any]
     assert "Ctrl-C again" in err
 
 
+@pytest.mark.slow
 def test_an_older_plan_survives_an_interrupt(files: Any, spawn: Callable[..., Any], tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     files.plan.write_text("an older plan")

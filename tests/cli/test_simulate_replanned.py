@@ -74,6 +74,7 @@ def test_loads_that_do_not_change_are_refused(files: tuple[str, str]) -> None:
     assert "demand.series" in result.output
 
 
+@pytest.mark.slow
 def test_a_pool_follows_its_demand_too(tmp_path: Path) -> None:
     """Demand that grows fivefold: who plans anew pays for it only then, and is in time."""
     pool, plan, wish = EXAMPLE.parent / "pool", tmp_path / "plan.json", tmp_path / "wish.json"

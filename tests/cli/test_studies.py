@@ -63,6 +63,7 @@ QUESTIONS = {
 LONG = {"pipeline": pytest.mark.longest, "policy": pytest.mark.slow, "fleet": pytest.mark.slow}
 
 
+@pytest.mark.slow
 def test_whatif_writes_a_table_a_csv_and_a_picture(run: Callable[..., Any], files: Any) -> None:
     table, picture = files.folder / "points.csv", files.folder / "curve.svg"
     ran = run("whatif", files.profile, files.slo, "--vary", "budget=1:3:3", "--no-confirm",
@@ -148,6 +149,7 @@ def test_whatif_without_a_plan_anywhere_is_infeasible(run: Callable[..., Any], f
     assert run("whatif", files.profile, files.slo).code == 2
 
 
+@pytest.mark.slow
 def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[..., Any], files: Any) -> None:
     assert run("solve", files.profile, files.slo, "--set", "size=planned", "-o", files.plan).code == 0
     ran = run("explain", files.plan, files.profile, files.slo)

@@ -52,6 +52,7 @@ def plan(run: Callable[..., Any], tmp_path: Path) -> str:
     return str(made)
 
 
+@pytest.mark.slow
 def test_colours_are_for_terminals_that_want_them(plan: str) -> None:
     assert COLOURS.search(on_terminal("show", plan, columns=100))
     assert not COLOURS.search(on_terminal("show", plan, columns=100, NO_COLOR="1"))

@@ -93,6 +93,7 @@ def test_a_dry_run_tells_what_it_would_start_and_starts_nothing(folder: Path, ru
     assert not (folder / "state" / "record.json").exists()
 
 
+@pytest.mark.slow
 def test_it_asks_other_questions_too(tmp_path: Path, run: Callable[..., Any]) -> None:
     variants = ROOT / "examples" / "variants"
     hosts = HOSTS.replace("PORT", str(free_port())).replace('"cpu"', '["cpu", "gpu", "inferentia"]')

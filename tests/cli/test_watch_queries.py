@@ -60,6 +60,7 @@ def test_each_line_is_decided_and_what_it_could_gain_is_bounded(run: Callable[..
     assert bound["most_gain"] >= 0.0
 
 
+@pytest.mark.slow
 def test_after_kill_9_the_next_lines_are_decided_as_if_nothing_had_happened(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ class Busy:
         return []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="Ctrl-C reaches the main thread")
 def test_beyond_the_schedule_it_plans_with_what_is_paid_for_ahead(
     files: list[str], run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

@@ -160,6 +160,7 @@ def test_only_who_has_the_token_and_comes_from_here_is_answered(server: Server) 
         assert ask(path, headers={"Origin": server.address})[0] == 200
 
 
+@pytest.mark.slow
 def test_work_is_stopped_by_its_id_and_too_much_of_it_is_sent_away(server: Server) -> None:
     """One at work, one waiting: the third goes, and stopping one lets the other go on."""
     _, plan = server.ask("/v1/solve", PLANNED)
@@ -237,6 +238,7 @@ def test_given_workers_are_no_pins_and_a_look_is_rough() -> None:
     assert looked["plan"]["method"]["options"]["grid"] == "fld{20}"
 
 
+@pytest.mark.slow
 def test_a_first_plan_says_how_far_it_is_from_the_best_and_where_there_is_no_such_way_the_planned_one_comes() -> None:
     folder, answers = EXAMPLES.parent / "pipeline", Answers(Allowance())
     files = {name: json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo")}

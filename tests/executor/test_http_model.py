@@ -90,6 +90,7 @@ def serve(deploy: Callable[..., Deployment], tmp_path: Path) -> Callable[..., tu
     return start
 
 
+@pytest.mark.slow
 def test_a_plain_server_is_started_asked_and_ended(serve: Callable[..., tuple[Deployment, Client]]) -> None:
     deployment, client = serve(route="/do/{variant}")
     assert client.post(body={"inputs": {"a": 1}})[1]["outputs"] == {"echo": {"a": 1}, "path": "/do/m", "size": "m-x"}
@@ -104,6 +105,7 @@ def test_a_plain_server_is_started_asked_and_ended(serve: Callable[..., tuple[De
     assert marked(folder) == []
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_is_started_again(serve: Callable[..., tuple[Deployment, Client]]) -> None:
     deployment, client = serve()
     folder = (deployment.folder / "targets" / "here").resolve()
@@ -235,6 +237,7 @@ def test_a_connection_that_was_closed_while_idle_is_not_asked() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.slow
 def test_openai_servers_get_the_request_and_the_models_name(serve: Callable[..., tuple[Deployment, Client]]) -> None:
     _, client = serve(protocol="openai")
     request = {"messages": [{"role": "user", "content": "hello"}]}
@@ -244,6 +247,7 @@ def test_openai_servers_get_the_request_and_the_models_name(serve: Callable[...,
     assert "an object" in client.post(body={"inputs": 3})[1]["why"]
 
 
+@pytest.mark.slow
 def test_kserve_servers_get_tensors(serve: Callable[..., tuple[Deployment, Client]]) -> None:
     _, client = serve(protocol="kserve-v2")
     said = client.post(body={"inputs": {"x": [[1, 2], [3, 4]]}})[1]["outputs"]
@@ -252,6 +256,7 @@ def test_kserve_servers_get_tensors(serve: Callable[..., tuple[Deployment, Clien
     assert "rows differ in length" in client.post(body={"inputs": {"x": [[1, 2], [3]]}})[1]["why"]
 
 
+@pytest.mark.slow
 def test_a_batch_of_tensors_is_one_request(serve: Callable[..., tuple[Deployment, Client]]) -> None:
     """Four queries come while the batch is gathered: they go together, and each gets its own rows."""
     from concurrent.futures import ThreadPoolExecutor

@@ -375,6 +375,7 @@ def test_a_silent_client_is_closed(raw: bytes, answer: bytes) -> None:
     assert bool(found) == bool(answer)
 
 
+@pytest.mark.slow
 def test_a_connection_that_waits_for_its_answer_or_is_used_again_is_not_idle() -> None:
     async def client(server: HttpServer) -> bytes:
         reader, writer = await dial(server)

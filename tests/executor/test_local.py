@@ -51,6 +51,7 @@ def worker_processes(deployment: Deployment) -> list[int]:
     return processes(deployment, "hetplan.executor.serving.worker")
 
 
+@pytest.mark.slow
 def test_a_plan_comes_up_serves_and_goes_away(deploy: Callable[..., Deployment]) -> None:
     deployment = deploy()
     assert deployment.difference(ONE)
@@ -110,6 +111,7 @@ def test_another_plan_takes_over_without_a_lost_query(deploy: Callable[..., Depl
     assert {seen.unit.worker for seen in deployment.observe() if seen.unit} == {"w2"}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_under_load_costs_no_answer_and_comes_back(deploy: Callable[..., Deployment]) -> None:
     deployment = deploy(models=[{"kind": "sleep", "ms": 30.0}])
     endpoint = deployment.apply(ONE).endpoint
@@ -154,6 +156,7 @@ def arrived(deployment: Deployment, unit: str) -> int:
     return int(deployment.targets["here"].health([unit])[unit].loads.get("w1.a", {}).get("arrived", 0))
 
 
+@pytest.mark.slow
 def test_a_taken_port_undoes_the_apply(deploy: Callable[..., Deployment], taken_port: int) -> None:
     host = {"target": "here", "hardware": ["cpu"], "machines": 8}
     both = {"box": {**host, "plays": ["fine"]}, "bad": {**host, "plays": ["bad"], "ports": [taken_port, taken_port]}}
@@ -181,6 +184,7 @@ def test_workers_that_the_router_cannot_reach_are_stopped_again(deploy: Callable
     assert not deployment.routed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_router_and_workers_speak_ipv6_too(deploy: Callable[..., Deployment]) -> None:
     host = {"target": "here", "hardware": ["cpu"], "machines": 8, "bind": "::1"}
@@ -191,6 +195,7 @@ def test_router_and_workers_speak_ipv6_too(deploy: Callable[..., Deployment]) ->
     assert deployment.state(over_s=0.0).observed["w1.a"].counters["served"] == 1
 
 
+@pytest.mark.slow
 def test_a_taken_port_of_the_router_leaves_nothing(deploy: Callable[..., Deployment], taken_port: int) -> None:
     """Going back does not start the router between two groups of workers: its port is still taken."""
     deployment = deploy(router={"port": taken_port})
@@ -232,6 +237,8 @@ Deployment(make_hosts(Path({folder!r}))).apply(read_plan({plan!r}), on_event=die
 SLOWLY = pytest.mark.slow
 
 
+@pytest.mark.slow_cases(8)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "number", "then"),
     [
@@ -300,6 +307,7 @@ def was_killed(process: subprocess.Popen[str]) -> None:
     assert process.returncode == -signal.SIGKILL, said
 
 
+@pytest.mark.slow_cases(10)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("worker", "after_ms", "then"),
@@ -398,6 +406,7 @@ def test_of_two_applies_one_waits_or_refuses_and_names_the_other(deploy: Callabl
         assert working.result(60.0).steps
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_just_ending_is_one_that_does_not_run(deploy: Callable[..., Deployment]) -> None:
     """A killed process takes connections until the system has closed its files, and then resets them."""
     deployment = deploy()
@@ -423,6 +432,7 @@ def test_a_keeper_that_finds_another_still_there_is_started_again(deploy: Callab
     assert Client(deployment.apply(ONE).endpoint).post()[0] == 200
 
 
+@pytest.mark.slow
 def test_down_ends_what_a_command_left_behind(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
     """A command that starts a process of its own, which hides in a session of its own."""
     serve = tmp_path / "serve.py"

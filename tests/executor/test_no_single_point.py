@@ -74,6 +74,7 @@ def test_without_its_keeper_all_goes_on_and_the_next_apply_goes_on_with_it(appli
     assert marked(folder_of(applied)) == []
 
 
+@pytest.mark.slow
 def test_what_ended_while_no_keeper_was_there_is_named_and_started_again(applied: Deployment) -> None:
     kill_keeper(applied)
     gone, *_ = processes(applied, WORKER)
@@ -122,6 +123,7 @@ def test_down_does_not_wait_for_a_keeper_that_hangs(applied: Deployment) -> None
     assert time.monotonic() - began < 30.0
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_interrupted_remembers_what_it_ended(applied: Deployment) -> None:
     """As `systemctl stop` and a machine that is switched off do."""
     endpoint = applied.endpoint()

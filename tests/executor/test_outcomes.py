@@ -49,6 +49,7 @@ def hosts(**more: Any) -> dict[str, Any]:
     return {"hosts": {"box": {"target": "here", "hardware": ["g"], "machines": 64}}, **more}
 
 
+@pytest.mark.slow
 def test_sleep_models_leave_early_as_often_as_the_plan_says(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
     case = spoil(cascade(), {f"profile/tables/t-{name}/mean": 1.0 for name in "sbc"})
     deployment = deploy(**hosts(models=[{"kind": "sleep"}], **files(case, tmp_path)))
@@ -68,7 +69,7 @@ def test_sleep_models_leave_early_as_often_as_the_plan_says(deploy: Callable[...
     assert served["b"]["served"] + served["c"]["served"] == len(on)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False], ids=["with its profile", "by the plan alone"])
 def test_the_models_own_word_decides_and_a_wrong_one_is_an_error(
     deploy: Callable[..., Deployment], tmp_path: Path, known: bool
@@ -116,6 +117,7 @@ class Verdicts(http.server.BaseHTTPRequestHandler):
         """Not to the terminal."""
 
 
+@pytest.mark.slow
 def test_the_answer_of_a_server_says_what_it_comes_to(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Verdicts) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -131,6 +133,7 @@ def test_the_answer_of_a_server_says_what_it_comes_to(deploy: Callable[..., Depl
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_the_router_weighs_ends_as_the_simulator_does(seed: int) -> None:
     """Random queries sent through `Steps` by hand: the mean of their qualities is that of the verifier's figures."""

@@ -95,6 +95,7 @@ def served(deploy: Callable[..., Deployment], folder: Path, pipeline: str, nodes
     return said
 
 
+@pytest.mark.slow
 def test_a_tree_fans_out_and_its_quality_is_the_mean_over_its_ends(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:
@@ -114,10 +115,12 @@ def test_a_diamond_joins_once(deploy: Callable[..., Deployment], tmp_path: Path)
     assert said["quality"] == pytest.approx(0.9 * 0.8 * 0.5)
 
 
+@pytest.mark.slow
 def test_what_nobody_judged_has_no_quality(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
     assert served(deploy, tmp_path, "unjudged", "xy")["quality"] is None
 
 
+@pytest.mark.slow
 def test_a_step_that_nobody_judged_leaves_the_quality_of_the_others(
     deploy: Callable[..., Deployment], tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def status_of(endpoint: str, path: str, headers: dict[str, str]) -> int:
     return connection.getresponse().status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["file", "environment"])
 def test_who_has_no_token_gets_nothing_and_nobody_reads_it_elsewhere(
     deploy: Callable[..., Deployment], token_file: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -97,6 +98,7 @@ def test_who_has_no_token_gets_nothing_and_nobody_reads_it_elsewhere(
         assert not path.is_file() or TOKEN.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 def test_a_keeper_with_another_token_is_not_taken_for_ones_own(
     deploy: Callable[..., Deployment], token_file: Path
 ) -> None:

@@ -25,6 +25,7 @@ def local(folder: Path) -> Local:
     return Local(Setting("here", make_hosts(folder), folder / "target"))
 
 
+@pytest.mark.slow
 def test_the_local_target_does_what_targets_do(tmp_path: Path) -> None:
     check_target(local(tmp_path), UNITS, broken=BROKEN)
 

@@ -231,6 +231,7 @@ def test_another_server_is_started_with_the_plans_numbers_and_again_when_it_ends
     assert marked(folder) == []
 
 
+@pytest.mark.slow
 def test_a_stream_of_an_http_model_passes_through(deploy: Callable[..., Deployment], tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     command = [sys.executable, str(tmp_path / "server.py"), "{port}", "plain"]
@@ -244,6 +245,7 @@ def test_a_stream_of_an_http_model_passes_through(deploy: Callable[..., Deployme
     assert answer.read() == b'data: "as it is"\n\ndata: "plain"\n\n'
 
 
+@pytest.mark.slow
 def test_a_request_whose_worker_dies_is_tried_at_another_until_its_answer_begins(
     served: Callable[..., tuple[Deployment, str]],
 ) -> None:

@@ -62,6 +62,7 @@ def test_it_makes_every_token_when_the_simulator_does(law: TokenLaw) -> None:
     assert lost > 0 or law.kv_tokens > 900, "the last of these has too little room"
 
 
+@pytest.mark.slow
 def test_prefilled_here_and_decoded_there_every_token_is_made_when_the_simulator_does() -> None:
     random = np.random.default_rng(5)
     lengths = np.stack([random.integers(5, 300, 300), random.integers(1, 80, 300)], axis=1)

@@ -56,7 +56,7 @@ def run(*words: object) -> tuple[int, dict[str, Any]]:
     return ran.exit_code, lines[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_what_was_learned_is_planned_with_and_then_the_promise_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_no_violation_seen_is_no_proof_of_none() -> None:
     assert found.high == pytest.approx(0.0362, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_interval_comes_from_the_spread_over_stretches() -> None:
     """Waiting makes neighbours alike: intervals that took responses for independent would be far too narrow."""
     rng = np.random.default_rng(0)

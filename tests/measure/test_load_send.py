@@ -180,6 +180,7 @@ def test_what_is_no_http_counts_as_no_answer() -> None:
     assert (found.response_ms == np.inf).all()
 
 
+@pytest.mark.slow
 def test_no_answer_and_broken_connections_are_counted() -> None:
     def answer(number: int, _request: bytes) -> list[tuple[float, bytes]]:
         return [[], [(0.0, b"close")], [(0.0, OK[:30]), (0.005, b"close")], [(0.0, OK)]][number]

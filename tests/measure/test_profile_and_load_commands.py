@@ -105,6 +105,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_one_cell_at_most(folder: Path) -> None:
     process = started(folder)
     os.kill(process.pid, signal.SIGKILL)
@@ -118,6 +119,7 @@ def test_a_killed_run_loses_one_cell_at_most(folder: Path) -> None:
     assert lines[-1]["resumed"] >= 3
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_writes_what_it_found(folder: Path) -> None:
     process = started(folder)
     process.send_signal(signal.SIGINT)
@@ -206,6 +208,7 @@ def load_words(folder: Path, router: str, *more: object) -> list[object]:
     return ["load", *files, "--endpoint", router, "--duration", "1", "--json", *more]
 
 
+@pytest.mark.slow
 def test_a_load_beside_its_simulation(planned: Path, router: str) -> None:
     code, said, lines = run(*load_words(planned, router, "--simulations", "2", "--tolerance", "inf"))
     assert code == 0, said
@@ -221,6 +224,7 @@ def test_a_load_beside_its_simulation(planned: Path, router: str) -> None:
     assert Router.seen[0].startswith(b"POST /v1/rank HTTP/1.1")
 
 
+@pytest.mark.slow
 def test_a_wish_that_is_broken_is_exit_6(planned: Path, router: str) -> None:
     Router.after_s = 0.09
     tight = json.loads((planned / "slo.json").read_text())
@@ -233,6 +237,7 @@ def test_a_wish_that_is_broken_is_exit_6(planned: Path, router: str) -> None:
     assert lines[-1]["report"]["lines"][0]["verdict"] == "broken"
 
 
+@pytest.mark.slow
 def test_the_table_for_people_names_all_three(planned: Path, router: str) -> None:
     words = load_words(planned, router, "--simulations", "2", "--tolerance", "inf")
     code, said, _ = run(*(word for word in words if word != "--json"))
@@ -242,6 +247,7 @@ def test_the_table_for_people_names_all_three(planned: Path, router: str) -> Non
     assert "response_ms p90" in said
 
 
+@pytest.mark.slow
 def test_a_simulation_that_is_not_what_was_measured_is_exit_9(planned: Path, router: str) -> None:
     """Every reply takes 400 ms, where the profile says 5 and 10."""
     Router.after_s = 0.4

@@ -225,6 +225,7 @@ def endpoint() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_the_time_that_a_router_tells_is_the_time(folder: Path, endpoint: str) -> None:
     variant = f'[variants.remote]\ntask = "t"\nhttp = "{endpoint}"\naxes = {{batch = [2]}}'
     Endpoint.stated_ms = "123456.000"
@@ -461,6 +462,7 @@ class Behind(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_an_onnx_model_is_measured_through_a_router_unless_the_wish_says_otherwise(folder: Path) -> None:
     Behind.seen = []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)

@@ -464,6 +464,7 @@ Profiler(setup, slow, Journal(sys.argv[1]))(0, {"size": 1})
 """
 
 
+@pytest.mark.slow
 def test_a_kill_loses_no_measurement(tmp_path: Path):
     path = tmp_path / "journal.jsonl"
     with subprocess.Popen(

@@ -81,6 +81,7 @@ def rare(rng: np.random.Generator, share: float, usual: float) -> np.ndarray:
     return np.where(rng.random(1000) < share, 0.0, np.clip(rng.normal(usual, 0.02, 1000), 0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "usual", "target"), [(0.02, 0.8, 0.79), (0.01, 0.9, 0.895), (0.05, 0.8, 0.77)])
 def test_rare_failures_are_not_passed_over(share: float, usual: float, target: float):
     """The true mean is below the target; the t-test passes it in a quarter to a half of the runs."""
@@ -105,6 +106,7 @@ def test_the_interval_holds_the_mean(mean: float):
     assert np.median(widths) < 0.25
 
 
+@pytest.mark.slow
 def test_bursts_of_alike_samples_count_for_fewer():
     """Runs of 25 alike samples, asked for far apart from one another: 40 independent ones in all."""
     order = np.array([int(f"{i:010b}"[::-1], 2) for i in range(1024)])

@@ -70,6 +70,7 @@ def any_trees(draw: st.DrawFn) -> BoundTree:
     return BoundTree(np.array(splits, dtype=np.int64).reshape(-1, 4), np.array(rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(seed=st.integers(0, 400), tree=any_trees(), known=st.booleans())
 def test_whatever_a_tree_says_no_point_is_beyond_its_bound(seed: int, tree: BoundTree, known: bool) -> None:

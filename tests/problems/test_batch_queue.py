@@ -23,6 +23,7 @@ def played(times: tuple[float, ...], use: float, queries: int) -> tuple[np.ndarr
     return waits, sizes, busy / queries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [0.3, 0.7, 0.9])
 def test_waits_and_batches_are_those_of_a_queue_that_is_played(use: float):
     times = (1.0, 1.3, 1.6, 1.9)

@@ -100,6 +100,7 @@ def shuffled(value: Any) -> Any:
     return [shuffled(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(documents)
 def test_layout_and_order_change_nothing(document: Any) -> None:

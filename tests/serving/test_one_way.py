@@ -192,6 +192,7 @@ def differences(seed: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_simulator_router_and_verifier_send_queries_the_same_way() -> None:
     found = [text for seed in range(TREES) for text in differences(seed)]
     assert not found, "\n".join(found[:20])

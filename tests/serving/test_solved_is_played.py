@@ -67,6 +67,7 @@ def test_the_order_of_two_runs_on_one_hardware_changes_nothing(at8: float) -> No
     assert seen[0][0] > 0.9
 
 
+@pytest.mark.slow
 def test_a_pipeline_with_a_table_per_batch_is_played_as_with_one_table() -> None:
     """Once solved and verified, and refused by `simulate`: "batch 2 is outside the table"."""
     means = {1: 10, 2: 14, 4: 22, 8: 38}
@@ -124,6 +125,7 @@ def test_a_standard_deviation_that_falls_with_the_batch_stops_no_command(std: li
         assert ServiceLaw(data).draw_ms([{}] * batch) > 0
 
 
+@pytest.mark.slow
 def test_a_load_that_fits_two_runs_and_names_neither_is_refused_by_every_reader() -> None:
     """Plans of version 1.0 name no runs; they are read where only one is meant."""
     runs = [{"hardware": "gpu", "at": {"batch": batch}, "latency": f"at{batch}"} for batch in (8, 1)]

@@ -82,6 +82,7 @@ def test_who_waits_goes_on_asking():
     assert said[-1]["a"] < 80
 
 
+@pytest.mark.slow
 def test_a_load_that_stays_changes_nothing():
     report = played({"a": 3.0}, {"a": [40.0] * 4}, options={})
     assert report.cost_per_hour.value == pytest.approx(1.0, rel=0.35)

@@ -275,6 +275,7 @@ def test_a_plan_without_parts_is_refused() -> None:
         play_day(plan.model_copy(update={"parts": None}), inputs)
 
 
+@pytest.mark.slow
 def test_the_command_plays_a_day(tmp_path: Path) -> None:
     from hetplan.profiles.plan_file import with_digest, write_plan
 

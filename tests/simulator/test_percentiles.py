@@ -74,6 +74,7 @@ def test_shares_have_intervals_between_nothing_and_all() -> None:
     assert np.isnan(estimate_of_share([math.nan]).value)
 
 
+@pytest.mark.slow
 def test_intervals_of_a_heavy_tail_hold_the_truth_more_often_than_those_around_the_mean() -> None:
     """Runs of few long stretches (ten of 100 responses, each exponential about its own level), five at a time."""
     rng = np.random.default_rng(1)

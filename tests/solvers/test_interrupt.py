@@ -29,7 +29,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
 @pytest.mark.parametrize("name", ["highs", "scipy", "mathopt-scip", "cp-sat"])
 def test_ctrl_c(name: str) -> None:

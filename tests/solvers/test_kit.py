@@ -18,6 +18,7 @@ from hetplan.testing import LIES, Lying, check_solver, solver_checks
 from hetplan.testing.known_case import overheard
 
 
+@pytest.mark.slow
 def test_a_good_engine_passes_and_what_was_skipped_is_reported() -> None:
     assert check_solver(Highs()) == {}
 

@@ -83,6 +83,7 @@ def test_unbounded_comes_with_a_point_and_a_direction(engine: Solver, case: Milp
     assert certificate.vouched is Vouched.CERTIFIED
 
 
+@pytest.mark.slow
 def test_mixed_integer_answers_stand_on_integers(engine: Solver) -> None:
     for case in milp_cases():
         if case.form.pure_lp or engine.refuses(case.form):

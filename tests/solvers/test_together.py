@@ -24,7 +24,7 @@ for engine in engines if sys.argv[2] == "forward" else engines[::-1]:
 """
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["forward", "backward"])
 def test_all_engines_work_together(order: str) -> None:
     there = [module for module in ORDER if importlib.util.find_spec(module.partition(".")[0])]

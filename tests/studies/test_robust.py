@@ -116,6 +116,7 @@ def test_a_wish_for_the_most_loses_in_the_worst_corner(small: Files) -> None:
     assert found.margins[0].fails_from is not None
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_given_is_the_one_that_is_looked_at(small: Files) -> None:
     profile, slo = small
     bigger = {

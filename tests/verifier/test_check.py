@@ -203,6 +203,7 @@ def _leaves(value: object, path: str = "") -> list[str]:
     return [path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_is_untrusted(name: str):
     """Whatever is put in place of a value: either the plan does not read, or the check ends with a report."""

@@ -204,6 +204,7 @@ SAID: dict[str, tuple[Callable[[Json], object], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAID)
 def test_what_a_fleet_says_otherwise_is_noticed(name: str, sound: tuple[Json, Json]) -> None:
     plan, wish = copy.deepcopy(sound[0]), sound[1]
@@ -246,6 +247,7 @@ def test_the_cheapest_machines_are_those_of_trying_all(seed: int) -> None:
     assert cheapest(prices, rows, need, stock, left=[1])[0] <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "certified"), [(0.0, True), (3e-4, True), (0.01, False)])
 def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(more: float, certified: bool) -> None:
     """One that is far too high stays what it was: nobody's proof."""

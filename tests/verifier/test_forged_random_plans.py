@@ -25,6 +25,7 @@ DUE = 0.985
 """Of few changes no more than this is asked; `benchmarks/forged_plans.py --random` tries many."""
 
 
+@pytest.mark.slow_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("question", sorted(PLANS))
 def test_of_changes_of_random_plans_nearly_all_are_noticed_and_honest_plans_pass(question: str) -> None:

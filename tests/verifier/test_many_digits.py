@@ -24,7 +24,7 @@ def _files(question: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return made.profile, made.slo
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["pool", "variants", "pipeline", "compound"])
 def test_a_limit_of_many_digits_is_the_one_that_is_promised(question: str) -> None:
     profile, slo = _files(question)

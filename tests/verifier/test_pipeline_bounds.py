@@ -63,6 +63,7 @@ def test_without_prices_nothing_is_proved(honest: dict[str, Any], proof: Any) ->
     assert "proof" in {one.code for one in report.violations}
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -102,6 +103,7 @@ def test_slices_of_machines_cost_what_is_paid_for_them(per: str | None, needed: 
     assert 0.3 * plan.claims[0].value <= bound <= plan.claims[0].value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "how"),
     [(8, {}), (5, {}), (172, {"routing": "node"}), (0, {"multibatch": True})],

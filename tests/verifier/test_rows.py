@@ -58,6 +58,7 @@ def any_proofs(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 400), proof=any_proofs())
 def test_whatever_a_proof_says_no_point_is_beyond_its_bound(seed: int, proof: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ def _leaves(value: object, path: str) -> list[str]:
     return [path]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WISHES)
 def test_a_plan_is_untrusted(name: str) -> None:
     documents, options = WISHES[name]

@@ -166,6 +166,7 @@ def test_both_writings_of_the_queue_find_the_same_use(batch: int, left: float) -
         assert mine == pytest.approx(theirs, rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_both_writings_of_the_law_find_the_same_use(seed: int) -> None:
     random = np.random.default_rng(seed)

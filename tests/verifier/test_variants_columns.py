@@ -81,6 +81,7 @@ def solved(form: Columns) -> tuple[Proof | None, float]:
     return form.written_proof(answer), float(form.certify(answer).bound or 0.0)
 
 
+@pytest.mark.slow
 def test_prices_and_trees_of_the_engine_show_its_bound() -> None:
     with_tree = 0
     for seed in range(150):
@@ -123,7 +124,7 @@ def edited(proof: Proof, chance: random.Random) -> Proof:
     return forged
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_no_edited_proof_shows_more_than_is_so(first: int) -> None:
     tried = 0
@@ -175,6 +176,7 @@ def of_many(count: int, tight: float) -> tuple[dict[str, Any], ...]:
     return profile, slo, state
 
 
+@pytest.mark.slow
 def test_bounds_of_a_hundred_architectures_are_proved_again() -> None:
     profile, slo, state = of_many(100, 1.0)
     outcome = hp.solve(profile, slo, state=state, question="variants", options={"size": "planned"})

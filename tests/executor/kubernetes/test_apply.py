@@ -87,6 +87,7 @@ def test_new_workers_are_up_before_queries_move_and_old_ones_go(deployment: Depl
     assert cluster.objects == {}
 
 
+@pytest.mark.slow
 def test_the_second_apply_of_a_plan_changes_nothing(deployment: Deployment, cluster: Any) -> None:
     deployment.apply(plan(("w1", 2), ("w2", 1)))
     cluster.forget_calls()
@@ -96,6 +97,7 @@ def test_the_second_apply_of_a_plan_changes_nothing(deployment: Deployment, clus
     assert deployment.difference(plan(("w1", 2), ("w2", 1), batch=4)).change
 
 
+@pytest.mark.slow
 def test_a_rollout_that_fails_goes_back_to_what_ran(deployment: Deployment, cluster: Any) -> None:
     deployment.apply(plan(("w1", 2)))
     before = cluster.objects

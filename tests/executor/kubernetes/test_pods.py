@@ -62,6 +62,7 @@ def ask(url: str, data: bytes | None = None) -> Any:
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_query_goes_through_the_router_to_the_pod_behind_a_name(start: Start, tmp_path: Path) -> None:
     worker_port, router_port = free_ports()
     worker = start("worker", {"unit": UNIT.as_dict()}, worker_port)

@@ -112,6 +112,7 @@ def test_configs_that_a_replica_set_mounts_stay(target: Make, cluster: Any) -> N
     assert cluster.kinds().count("ConfigMap") == 2, "what no ReplicaSet mounts has gone"
 
 
+@pytest.mark.slow
 def test_going_back_wants_what_was_kept_whatever_hosts_toml_says_by_now(target: Make, cluster: Any) -> None:
     two = units(2)
     first = target()
@@ -153,6 +154,7 @@ def test_an_image_that_somebody_set_by_hand_is_a_difference(target: Make, cluste
     assert kubernetes.observe()[0].content != units(1)[0].content
 
 
+@pytest.mark.slow
 def test_how_many_pods_there_are_is_left_to_an_autoscaler(target: Make, cluster: Any) -> None:
     kubernetes, two = target(), units(2)
     kubernetes.start(two, limit_s=60)

@@ -28,6 +28,7 @@ def names(listed: list[Unit]) -> list[str]:
     return [unit.name for unit in listed]
 
 
+@pytest.mark.slow
 def test_it_does_what_targets_do(target: Make, cluster: Any) -> None:
     cluster.play(unready={"prod-bad": {"reason": "ErrImagePull", "message": ""}})
     check_target(target(), units(1) + units(1, "w2"), broken=units(1, "bad")[0])
@@ -62,6 +63,7 @@ def test_starting_what_runs_changes_nothing(target: Make, cluster: Any) -> None:
     assert cluster.objects == before
 
 
+@pytest.mark.slow
 def test_groups_grow_and_shrink_to_nothing(target: Make, cluster: Any) -> None:
     kubernetes, four = target(), units(4)
     kubernetes.start(four[:2], limit_s=60)
@@ -418,6 +420,7 @@ def test_a_field_of_somebody_else_is_named_with_its_owner(target: Make, cluster:
     assert any("--force-conflicts" in call["words"] for call in cluster.calls if call["words"][0] == "apply")
 
 
+@pytest.mark.slow
 def test_an_api_server_that_is_away_for_a_moment_is_asked_again(target: Make, cluster: Any) -> None:
     cluster.play(away=2)
     assert target().observe() == ()

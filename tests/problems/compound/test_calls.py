@@ -76,6 +76,7 @@ def promised(plan: hp.Plan, quantity: str) -> float:
     return value
 
 
+@pytest.mark.slow
 def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
     wish = slo(quality={"min": 0.9})
     plan = hp.solve(profile(), wish, measured=measured()).plan
@@ -178,6 +179,7 @@ def test_what_cannot_be_paid_or_reached_is_refused_by_name(change: dict[str, Any
     assert field in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rising", [[], [["k", "k2"]]])
 def test_a_search_measures_calls_and_machines_alike(rising: list[list[str]]) -> None:
     """Listed settings, and settings that are drawn, find what all measurements together give."""
@@ -215,6 +217,7 @@ def late(plan: hp.Plan, document: dict[str, Any], wish: dict[str, Any], length_s
     return report.apps["ask"].figures["violations"].value
 
 
+@pytest.mark.slow
 def test_calls_wait_for_their_turn_in_simulation() -> None:
     """10 queries a second make 11.1 calls: a limit of 12 holds on average, and yet calls wait long."""
     wish = at_a_rate()
@@ -233,6 +236,7 @@ def test_tokens_space_calls_as_calls_do() -> None:
     assert late(plan, by_calls, wish) == late(plan, by_tokens, wish)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "max_ms", "place"), [(16, 900, "acme"), (14, 900, None), (12, 900, None)])
 def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, place: str | None) -> None:
     wish, document = at_a_rate(max_ms), profile(calls_per_s=most)
@@ -247,6 +251,7 @@ def test_a_plan_leaves_room_for_turns_or_is_refused(most: float, max_ms: float, 
     assert hp.verify(plan, document, wish, measured=measured()).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "max_ms", "helps"),
     [
@@ -276,6 +281,7 @@ def test_where_turns_take_too_long_a_machine_of_ones_own_answers() -> None:
     assert places == {50.0: "acme", 3.5: "pool"}
 
 
+@pytest.mark.slow
 def test_applications_stand_in_one_line() -> None:
     """Each alone is in time; together they are not."""
     document = profile(calls_per_s=14)

@@ -38,6 +38,7 @@ def test_it_costs_at_most_seven_tenths_at_the_same_result() -> None:
     assert early <= 0.7 * whole
 
 
+@pytest.mark.slow
 def test_what_was_stopped_was_truly_late_or_dear() -> None:
     query = draw("SR", 3000)
     outcome, journal = solved(query)
@@ -50,6 +51,7 @@ def test_what_was_stopped_was_truly_late_or_dear() -> None:
     assert cost(outcome) >= query.least_cost - 1e-9
 
 
+@pytest.mark.slow
 def test_beside_others_what_is_dear_is_measured_on() -> None:
     """Another application may leave no room for the cheapest plan."""
     query = draw("SR", 3000)
@@ -59,6 +61,7 @@ def test_beside_others_what_is_dear_is_measured_on() -> None:
     assert not any("cheaper" in plan.get("stopped", "") for plan in journal.document()["apps"]["query"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early", [True, False])
 def test_a_search_that_goes_on_from_its_journal_proposes_the_same(early: bool, tmp_path) -> None:
     query = draw("VT", 3002)

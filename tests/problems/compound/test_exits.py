@@ -129,7 +129,7 @@ def test_samples_that_end_early_say_so_and_share_and_bill_follow(measured: dict[
     assert played.figures["accuracy"].value == pytest.approx(promised(plan, "quality"), abs=1e-9)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("quality", [0.7, 0.85])
 @pytest.mark.parametrize("limit_ms", [420, 540, 900, 300, 480, 700])
 def test_the_cheapest_way_on_is_that_of_brute_force(measured: dict[str, Any], quality: float, limit_ms: float) -> None:
@@ -144,6 +144,7 @@ def test_the_cheapest_way_on_is_that_of_brute_force(measured: dict[str, Any], qu
         assert hp.verify(outcome.plan, profile, wish, measured=measured).ok
 
 
+@pytest.mark.slow
 def test_forged_shares_routes_and_bills_are_found(measured: dict[str, Any]) -> None:
     wish = {**slo(quality=0.85, max_ms=620), "limits": {"instances": {"gpu": [0, 0]}}}
     plan = hp.solve(PROFILE, wish, measured=measured).plan
@@ -188,6 +189,7 @@ def rounded(knobs: dict[str, Any], stratum: int, index: int) -> dict[str, Any]:
     return {"score": index % 10 != 0, "seconds": seconds, "input_bytes": 100.0, "rounds": {"large": times}}
 
 
+@pytest.mark.slow
 def test_rounds_are_paid_for_and_may_each_fail(tmp_path: Path) -> None:
     """Against draws of every round's failures, made here."""
     profile = json.loads(json.dumps(PROFILE))
@@ -233,6 +235,7 @@ def test_rounds_that_make_no_sense_are_no_answer(rounds: dict[str, Any]) -> None
         hp.solve(PROFILE, slo(), tools=hp.Tools(evaluate=measuring(evaluate)), options=OPTIONS)
 
 
+@pytest.mark.slow
 def test_what_was_seen_in_service_keeps_the_ways_that_were_measured(measured: dict[str, Any]) -> None:
     """After a drift the running plan is judged by its scores in service; how often it calls is as it was measured."""
     wish, later = ({**slo(0.85, most), "limits": {"instances": {"gpu": [0, 0]}}} for most in (620, 900))
@@ -255,6 +258,7 @@ def at_a_rate(rate: float) -> dict[str, Any]:
     return wish
 
 
+@pytest.mark.slow
 def test_few_queries_are_passed_on_by_calls_and_many_to_replicas(measured: dict[str, Any]) -> None:
     found = {}
     for rate in (0.5, 10):

@@ -184,6 +184,7 @@ def test_of_several_calls_the_one_that_fails_most_often_decides() -> None:
     assert sum(law.values()) == pytest.approx(float((most < 99).mean()), abs=0.003)
 
 
+@pytest.mark.slow
 def test_one_call_is_as_no_fanout_to_the_byte() -> None:
     for demand in (STREAMS, {"rate_qps": 3.0}):
         plans = [hp.solve(profile(one), slo(**demand), measured=MEASURED).require() for one in (None, 1.0)]
@@ -217,6 +218,7 @@ def by_hand(fanout: float, max_ms: float) -> float:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fanout", [1.0, 2.0, 2.5, 5.0])
 @pytest.mark.parametrize("max_ms", [180, 250, 420, 700])
 def test_the_cheapest_plan_of_a_stream_is_that_of_brute_force(fanout: float, max_ms: float) -> None:
@@ -267,6 +269,7 @@ def test_fewer_than_one_call_is_a_branch_that_not_all_take() -> None:
 # Bills and limits
 
 
+@pytest.mark.slow
 def test_a_call_is_paid_and_counts_against_limits_as_often_as_it_is_made() -> None:
     bills = {}
     for fanout in (1.0, 2.0, 2.5):
@@ -392,6 +395,7 @@ def test_the_formula_of_bulks_is_near_what_is_played(fanout: float, rate: float,
     assert 1000 * stations._at(each, 0.95)[0] == pytest.approx(played.percentiles_ms[95.0].value, rel=0.16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fanout", "rate", "max_ms"), [(3.0, 20, 500), (2.5, 3, 900)])
 def test_a_rate_is_carried_and_fresh_seeds_are_in_time(fanout: float, rate: float, max_ms: float) -> None:
     document, wish, known = on_machines(fanout), slo(rate_qps=rate, max_ms=max_ms), measured(models=("small",))
@@ -433,6 +437,7 @@ def with_replicas(plan: hp.Plan, node: str, count: int) -> hp.Plan:
     return plan.model_copy(update={"workers": tuple(workers), "routing": {"ask": routes}})
 
 
+@pytest.mark.slow_cases(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_plans_of_random_trees_are_verified_and_kept_by_fresh_seeds(seed: int) -> None:
@@ -477,6 +482,7 @@ def test_plans_of_random_trees_are_verified_and_kept_by_fresh_seeds(seed: int) -
 # What is wrong is found
 
 
+@pytest.mark.slow
 def test_a_plan_that_knows_nothing_of_the_fanout_is_refused_by_the_check() -> None:
     for demand in (STREAMS, {"rate_qps": 3.0}):
         wish = slo(quality=0.9, **demand)
@@ -489,6 +495,7 @@ def test_a_plan_that_knows_nothing_of_the_fanout_is_refused_by_the_check() -> No
     assert any("write runs 2 times, not 6 times" in one.text for one in found)
 
 
+@pytest.mark.slow
 def test_forged_promises_of_a_fanout_are_found() -> None:
     wish = slo(quality=0.9, **STREAMS)
     plan = hp.solve(profile(3.0), wish, measured=MEASURED).require()

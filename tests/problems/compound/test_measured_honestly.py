@@ -76,7 +76,7 @@ def tail_wish(*latency):
     return profile, {"format": "hetplan/slo/1.0", "apps": {"q": app}}
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("latency", "served"),
     [([(99, 60)], False), ([(99, 110)], True), ([(50, 9)], False), ([(50, 30)], True), ([(50, 30), (99, 60)], False),

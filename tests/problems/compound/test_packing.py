@@ -71,7 +71,7 @@ def test_the_specified_packings(count: int, seed: int, fcfs: int, dual: int, bou
     assert certify(form, answer).bound == np.floor(bound)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [11, 12, 13])
 def test_ten_thousand_queries_are_packed_to_within_a_fifth_of_a_percent(seed: int):
     form = draw_packing(10_000, seed).in_totals()
@@ -88,6 +88,7 @@ def test_filling_up_keeps_what_is_chosen_and_what_there_is():
     assert chosen.tolist() == [0, -1, -1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_exact_program_ends_where_the_bound_is(seed: int):
     form = draw_packing(100, seed).in_totals()
@@ -96,6 +97,7 @@ def test_the_exact_program_ends_where_the_bound_is(seed: int):
     assert value(DualCore(), form) == [73, 68][seed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "seed", "gpus", "best"), [(100, 0, 4, 83.571), (30, 1, 1, 27.967)])
 def test_the_specified_machines(count: int, seed: int, gpus: int, best: float):
     form = draw_machines(count, seed, gpus).on_machines()
@@ -103,6 +105,7 @@ def test_the_specified_machines(count: int, seed: int, gpus: int, best: float):
     assert value(Dual(), form) >= 0.99 * best
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(count=st.integers(1, 30), seed=st.integers(0, 999), weighted=st.booleans(), machines=st.booleans())
 def test_every_packer_is_sound_and_none_beats_a_certified_bound(count: int, seed: int, weighted: bool, machines: bool):

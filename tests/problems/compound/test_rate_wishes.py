@@ -256,6 +256,7 @@ def test_points_of_a_front_are_played_and_its_cheap_end_is_the_cheapest_plan() -
     assert "each was played" in how_sure(outcome.front)
 
 
+@pytest.mark.slow
 def test_of_what_was_not_measured_a_front_says_how_likely_it_is_no_point() -> None:
     query = draw("VT", 3)
     slo = {**query.slo(), "objective": [{"front": ["cost", "latency"]}]}
@@ -316,6 +317,7 @@ def test_of_hundreds_of_replicas_each_has_its_machine_named() -> None:
     assert len(rule.machines["cloud"]) > len(outcome.require().workers)
 
 
+@pytest.mark.slow
 def test_machines_of_a_point_are_numbered_without_gaps_and_one_of_whom_nothing_comes_is_planned() -> None:
     of = files(1, [{"front": ["cost", "latency"]}], latency=[{"percentile": 95, "max_ms": 900}])
     of[1]["limits"] = {"cost_per_hour": "40"}

@@ -116,6 +116,7 @@ def test_nearly_all_promises_are_kept_by_fresh_seeds():
     assert sum(kept) >= 11, kept
 
 
+@pytest.mark.slow
 def test_the_verifier_counts_replicas_and_waits_again():
     slo = rated(100)
     plan = solve(slo, options=FORMULA).require()
@@ -137,6 +138,7 @@ def test_nothing_asked_for_is_one_of_each_and_nothing_is_played():
     assert hp.verify(plan, PROFILE, rated(0), measured=MEASURED).ok
 
 
+@pytest.mark.slow
 def test_what_cannot_be_in_time_is_said():
     assert solve(rated(20, 95, 20)).exit_code == 3
     limited = {**rated(100), "limits": {"instances": {"v100": [0, 0], "a100": [0, 1]}}}
@@ -163,6 +165,7 @@ def test_an_explanation_is_what_planning_anew_says():
     assert [(one.offer, one.why) for one in said.absent] == [("phone-own", "")]
 
 
+@pytest.mark.slow
 def test_machines_without_a_price_are_stations_too():
     limited = {**rated(200), "limits": {"instances": {"phone": [0, 1], "v100": [0, 1], "a100": [0, 1]}}}
     outcome = solve(limited, options=FORMULA)
@@ -196,6 +199,7 @@ def test_where_all_is_measured_no_configuration_is_sized_twice(monkeypatch):
     assert solve(rated(5), options={"size": "estimated"}).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_first_plan_is_of_the_cheapest_size_alone(monkeypatch):
     """As cheap as the planned one of a single application, with fewer queues worked out."""
     worked = []

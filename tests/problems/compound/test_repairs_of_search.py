@@ -26,6 +26,7 @@ def solved(slo: dict[str, Any]) -> hp.Outcome:
     return hp.solve(slo=slo, question="compound", **FILES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["min", "max"])
 @pytest.mark.parametrize(
     ("latency_ms", "quality", "field"),
@@ -59,11 +60,13 @@ def at_rate(rate: float, latency_ms: float = 400.0, **limits: Any) -> dict[str, 
     return {**slo, **({"limits": limits} if limits else {})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("latency_ms", "rate"), [(130.0, 20.0), (122.0, 20.0), (126.0, 50.0)])
 def test_where_a_play_is_late_less_haste_or_fewer_queries_help(latency_ms: float, rate: float) -> None:
     assert refused(at_rate(rate, latency_ms)) == [{"max_ms"}, {"rate_qps"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("latency_ms", "rate", "size"), [(160.0, 5.0, "auto"), (200.0, 20.0, "simulated")])
 def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, rate: float, size: str) -> None:
     slo = at_rate(rate, latency_ms)

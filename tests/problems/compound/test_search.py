@@ -118,7 +118,7 @@ def test_a_process_knows_what_it_saw_and_doubts_the_rest():
     assert sd[0] < 0.2 < sd[35]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_every_search_is_sound_repeatable_and_never_asks_twice(engine: SearchEngine):
     answers, asked = [], []
@@ -211,6 +211,7 @@ def test_old_measurements_are_believed_with_doubt_and_the_running_plan_comes_fir
     assert asked[0] == answer.point // len(before.placements)
 
 
+@pytest.mark.slow
 def test_solve_measures_plans_packs_and_the_journal_verifies_it(tmp_path):
     query, path = draw("DVC", 0), tmp_path / "journal.jsonl"
     slo = query.slo(gpus=(4, 4))
@@ -412,6 +413,7 @@ def test_a_plan_over_a_link_that_is_not_there_fails_its_verification():
     assert "link" in {one.code for one in report.violations}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [None, [{"min": "cost"}]])
 @pytest.mark.parametrize("on_gpu", [(), ("track",)])
 def test_operators_on_processors_that_need_nothing_are_packed_and_not_paid_for(objective, on_gpu):

@@ -136,6 +136,7 @@ def wide_box(asked: list[int], levels: tuple[int, ...] = (10,) * 6) -> BlackBox:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_of_a_million_settings_the_search_asks_for_allowed_ones_twice_the_same_and_learns():
     runs = []
     for _ in range(2):

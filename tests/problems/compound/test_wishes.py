@@ -151,6 +151,7 @@ def test_objectives_that_make_no_sense_are_refused(objective, why):
         solved(wish(objective))
 
 
+@pytest.mark.slow
 def test_a_search_for_a_front_says_how_likely_a_point_is_missing_and_goes_on_the_same():
     query = draw("ACG", 3)
     slo = {**query.slo(), "objective": [{"front": ["quality", "cost"]}]}

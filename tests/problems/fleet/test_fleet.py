@@ -202,6 +202,7 @@ def test_the_first_period_follows_what_runs_as_by_brute_force(
         assert "actions" in {one.code for one in hp.verify(spoilt, profile, slo, state=held).violations}
 
 
+@pytest.mark.slow
 def test_too_few_moves_from_what_runs_are_explained_and_repaired() -> None:
     slo = wish(app([150.0, 70.0]), periods=2, limits={"moves": 1})
     options = {"levers": False, "gap": 0.0}
@@ -221,6 +222,7 @@ def test_twice_the_repeats_are_twice_the_bill_and_no_more_per_hour() -> None:
     assert twice.cost_per_hour == pytest.approx(once.cost_per_hour)
 
 
+@pytest.mark.slow
 def test_a_zone_more_never_costs_more() -> None:
     slo = wish(app([90.0, 40.0]), periods=2, limits={"survive": {"zones": 1, "keep": 1.0}})
     more = copy.deepcopy(PROFILE)
@@ -229,6 +231,7 @@ def test_a_zone_more_never_costs_more() -> None:
     assert cost(solved(slo, more)) <= cost(solved(slo)) + 1e-9
 
 
+@pytest.mark.slow
 def test_without_failures_and_commitments_hours_add_up() -> None:
     rates = [90.0, 40.0, 130.0]
     whole = cost(solved(wish(app(rates), periods=3, starts=False)))
@@ -315,6 +318,7 @@ def test_what_cannot_be_had_names_period_failure_and_stock() -> None:
     assert solved(slo).plan is not None
 
 
+@pytest.mark.slow
 def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     files = wish(app([40.0, 700.0]), app([40.0, 800.0]), periods=2)
     played = solved(files)
@@ -469,6 +473,7 @@ def test_an_application_that_cannot_ask_the_question_it_names_is_refused_at_once
     assert caught.value.faults[0].path.startswith(path), caught.value.faults
 
 
+@pytest.mark.slow
 def test_of_many_hours_each_gets_the_room_that_its_queues_ask_for() -> None:
     """Rounds are few then: a tenth more at a time left machines short in the busiest of 80 hours (`W-queueing`)."""
     rates = [40.0 + 1.5 * (hour % 24) for hour in range(80)]
@@ -477,6 +482,7 @@ def test_of_many_hours_each_gets_the_room_that_its_queues_ask_for() -> None:
     assert [one.code for one in outcome.require().warnings if one.code == "W-queueing"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["round 1", "all periods", "whole machines, pass 1"])
 def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
     moment: str, monkeypatch: pytest.MonkeyPatch
@@ -530,6 +536,7 @@ def test_room_to_wait_is_found_at_the_prices_that_are_known(way: str, monkeypatc
     assert bounded == pytest.approx(bound, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("ortools"), reason="OR-tools is not installed")
 def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossible() -> None:
     folder = Path(__file__).resolve().parents[3] / "benchmarks" / "library"
@@ -546,6 +553,7 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
     assert "did not prove" in too_dear.why[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keep", "rates"), [(0.8, [60.0, 100.0]), (0.5, [100.0]), (1.0, [40.0])])
 def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates: list[float]) -> None:
     """In each period: up to the least rate of which the machines of a failure carry the share that is kept."""

@@ -61,6 +61,7 @@ def test_what_is_not_played_says_so(size: str) -> None:
     assert all(one.verified and one.kept is None for one in bill.levers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("levers", "kept"), [(True, None), ("played", True)])
 def test_of_many_periods_ways_by_the_hour_are_played_where_that_is_asked(
     levers: Any, kept: bool | None, monkeypatch: pytest.MonkeyPatch
@@ -90,6 +91,7 @@ def test_what_the_verifier_refuses_is_not_called_verified() -> None:
     assert [plan.bill.cost_per_hour for plan in seen if plan.bill] == [one.cost_per_hour for one in bill.levers[:-1]]
 
 
+@pytest.mark.slow
 def test_a_way_that_is_not_kept_or_not_there_says_so() -> None:
     """Without spot machines there are too few for the queues, or for the queries."""
     profile = sold(ahead=False, spot=8)
@@ -123,6 +125,7 @@ def test_a_bill_as_a_table_has_lines_totals_and_ways() -> None:
     assert sum(one["cost_per_month"] for one in whose) == pytest.approx(bill.cost_per_month)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoilt",
     [

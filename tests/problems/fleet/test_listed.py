@@ -144,6 +144,7 @@ def test_longer_lists_are_not_made() -> None:
     assert not menus.asked
 
 
+@pytest.mark.slow
 def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -27,6 +27,7 @@ def files():
     return profile, slo
 
 
+@pytest.mark.slow
 def test_a_look_says_how_near_it_is_and_is_verified(files):
     profile, slo = files
     kept = Kept()
@@ -53,6 +54,7 @@ def test_a_look_says_how_near_it_is_and_is_verified(files):
     assert kept.known > (kept.asked - asked) / 2, "most parts are as they were"
 
 
+@pytest.mark.slow
 def test_looks_begin_where_a_search_ended_whatever_was_looked_at_meanwhile(files):
     profile, slo = files
     kept, bounds = Kept(), []

@@ -80,6 +80,7 @@ def test_each_question_keeps_the_contract_of_parts(question: str, kind: type, op
         check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "rate"),
     [

@@ -106,6 +106,7 @@ def test_a_first_look_that_is_clear_is_the_last(first: float, plays: int, monkey
     assert len(how) == plays
 
 
+@pytest.mark.slow
 def test_where_one_pool_alone_may_be_it_is_confirmed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     how, play = [], pool_kept._played
 

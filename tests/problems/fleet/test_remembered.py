@@ -79,7 +79,8 @@ MOVES = {
 }  # fmt: skip
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow_cases(10)
+@pytest.mark.slow
 @pytest.mark.parametrize("move", MOVES)
 def test_a_plan_of_an_earlier_movement_is_not_shown_for_other_files(warm, move):
     """The verifier, which knows of no earlier movement, finds nothing wrong and proves the bound of the new files."""
@@ -91,7 +92,8 @@ def test_a_plan_of_an_earlier_movement_is_not_shown_for_other_files(warm, move):
     assert str(report.claims[0].word) == "proved again", report.claims[0]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow_cases(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("move", "asked"),
     [
@@ -148,6 +150,7 @@ def test_with_a_state_nothing_is_remembered_or_recalled(warm):
     assert (len(memory.parts), len(memory.bounds), len(memory.tables)) == known
 
 
+@pytest.mark.slow
 def test_what_did_not_stand_its_check_is_forgotten():
     kept, files = Kept(), small()
     planned(files, kept)
@@ -156,6 +159,7 @@ def test_what_did_not_stand_its_check_is_forgotten():
     assert "memory" not in kept.tools.extra["before"]()
 
 
+@pytest.mark.slow
 def test_a_look_begins_where_a_search_under_the_same_limits_ended():
     """Prices of a search with a budget bound nothing where there is none: they were lower by what the budget was."""
     kept, files = Kept(), small()
@@ -166,6 +170,7 @@ def test_a_look_begins_where_a_search_under_the_same_limits_ended():
     assert again.bound == pytest.approx(first.bound, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_where_limits_are_in_the_way_of_a_descent_periods_are_programs():
     """More of a machine than anybody needs: no descent has idle ones, and a whole search takes many times as long."""
     kept, files = Kept(), small()

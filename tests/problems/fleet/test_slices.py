@@ -103,6 +103,7 @@ def test_two_pools_of_half_a_card_each_rent_one_card_and_the_bill_says_what_that
     assert plan.claims[0].bound == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
     """Counted by hand: instances of each pool by its rate, and as many cards as have places for all."""
@@ -155,6 +156,7 @@ def test_places_say_what_fits(needs: tuple[float, ...]) -> None:
         assert (takes <= places) == (sum(n * need for n, need in zip(counts, needs, strict=True)) <= 8.0)
 
 
+@pytest.mark.slow
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     limits = {"survive": {"zones": 1, "keep": 0.8}}
     files = _files({"faces": [100.0, 60.0], "plates": [80.0, 120.0]}, zones="abc", ahead=True, **limits)
@@ -175,6 +177,7 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     assert min(found.value for one in day.failures for found in one.after.values()) > 0.95
 
 
+@pytest.mark.slow
 def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> None:
     """Of two halves each, any card may be full of one pool: three cards of both; apart two cards each."""
     files = _files({"faces": [40.0], "plates": [40.0]}, zones="a", survive={"hosts": 1, "keep": 1.0})
@@ -190,7 +193,7 @@ def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> No
         assert min(found.value for found in failure.after.values()) > 0.95
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     chance = random.Random(300 + seed)
@@ -205,6 +208,7 @@ def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     assert hp.verify(plan, *files).ok
 
 
+@pytest.mark.slow
 def test_an_hour_without_queries_of_one_application_is_planned_and_played() -> None:
     files = _files({"faces": [40.0, 0.0, 20.0], "plates": [20.0, 10.0, 0.0]})
     plan = solved(files, size="auto").require()
@@ -239,7 +243,7 @@ def test_another_pool_takes_whole_cards_beside_those_that_share() -> None:
     }
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(6), 41])
 def test_sharing_is_never_dearer_and_always_proved(seed: int) -> None:
     chance = random.Random(100 + seed)

@@ -103,6 +103,7 @@ def _mixed(plan: hp.Plan) -> int:
     return sum(one.count for one in workers if len({question[load.app or ""] for load in one.loads}) > 1)
 
 
+@pytest.mark.slow
 def test_a_card_of_a_pool_and_one_of_text_rent_one_node_of_two() -> None:
     files = _files(FACES, CHAT)
     assert cost(_solved(files, share=False)) == pytest.approx(2.0)
@@ -172,7 +173,8 @@ def test_nodes_are_as_few_as_hold_the_fewest_instances_of_all(seed: int) -> None
         assert sum(load.instances * takes[load.app or ""] for load in worker.loads) <= node + 1e-9
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.slow_cases(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_sharing_is_never_dearer_and_always_verified_and_played(seed: int) -> None:
     chance = random.Random(700 + seed)
@@ -222,6 +224,7 @@ def test_what_does_not_fit_exactly_beside_the_others_has_whole_machines() -> Non
     assert {tuple(part.rate_qps) for part in (plan.parts or {}).values()} == {("faces", "plates"), ("chat",)}
 
 
+@pytest.mark.slow
 def test_an_hour_without_queries_of_one_question_is_planned_and_played() -> None:
     files = _files({"faces": [30.0, 0.0, 20.0]}, {"chat": [2.0, 1.0, 0.0]})
     outcome = _solved(files, size="auto")
@@ -404,6 +407,7 @@ def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
     assert "shared-worker" in {one.code for one in hp.verify(forged, profile, slo).violations}
 
 
+@pytest.mark.slow
 def test_a_pool_that_gets_the_place_of_text_after_a_failure_is_refused() -> None:
     """After a failure the node that is left would hold the pool twice, and no text."""
     files = _files({"faces": [30.0]}, {"chat": [2.0]}, zones="ab", survive={"zones": 1, "keep": 1.0})

@@ -90,6 +90,7 @@ def _text() -> str:
     return text(_solved(_files(TWO)))
 
 
+@pytest.mark.slow
 def test_two_engines_of_four_cards_rent_one_node_of_eight_and_the_bill_says_what_that_saves() -> None:
     files = _files(TWO)
     assert cost(_solved(files, share=False)) == pytest.approx(2.0)
@@ -125,6 +126,7 @@ def test_the_part_of_those_who_share_says_of_each_all_that_text_needs() -> None:
     assert {one.at for one in part.warnings if one.code == "W-overlap"} == {"engines.e-chat", "engines.e-code"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_nodes_are_as_few_as_hold_the_fewest_engines_of_all(seed: int) -> None:
     """By hand: the fewest engines of each application alone, and all ways to put them on nodes."""
@@ -141,7 +143,8 @@ def test_nodes_are_as_few_as_hold_the_fewest_engines_of_all(seed: int) -> None:
     assert plan.claims[0].bound <= nodes + 1e-9
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow_cases(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
     chance = random.Random(200 + seed)
@@ -164,6 +167,7 @@ def test_what_does_not_fit_exactly_is_not_shared() -> None:
     assert cost(_solved(files)) == pytest.approx(cost(_solved(files, share=False))) == pytest.approx(2.0)
 
 
+@pytest.mark.slow
 def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     files = _files({"chat": [10.0], "code": [20.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
     plan = _solved(files, size="auto").require()
@@ -179,6 +183,7 @@ def test_a_lost_zone_leaves_what_is_kept_and_the_day_is_played() -> None:
     assert min(found.value for one in day.failures for found in one.after.values()) > 0.9
 
 
+@pytest.mark.slow
 def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.MonkeyPatch) -> None:
     """One engine each is too slow when it is played, by itself; were several times as many asked for, two nodes do."""
     files, roomier = _files({"chat": [18.5], "code": [18.5]}), room._roomier
@@ -203,6 +208,7 @@ def test_nobody_shares_where_playing_finds_that_dearer(monkeypatch: pytest.Monke
     assert "shared by chat, code alone" in (plan.claims[0].note or "")
 
 
+@pytest.mark.slow
 def test_an_hour_without_requests_of_one_application_is_planned_and_played() -> None:
     files = _files({"chat": [4.0, 0.0], "code": [2.0, 1.0]})
     plan = _solved(files, size="auto").require()
@@ -362,7 +368,7 @@ def test_a_machine_that_has_most_of_an_application_may_be_the_one_that_is_lost()
     assert any(one.code == "survive" and "that it has most of, chat carries" in one.text for one in found)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_sharing_beside_lost_machines_is_never_dearer(seed: int) -> None:
     chance = random.Random(400 + seed)

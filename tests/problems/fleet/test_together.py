@@ -215,6 +215,7 @@ def test_pipelines_share_nodes_and_are_played_so() -> None:
     assert goes_on(files, plan)
 
 
+@pytest.mark.slow
 def test_a_bound_counts_those_who_may_share_as_free_where_nobody_does() -> None:
     """Nodes can be shared, and no fewer of these carry both: other hardware, shared, might cost less."""
     files = _pipelines([100.0, 300.0])

@@ -34,7 +34,8 @@ def fleet(profile: Json, slo: Json, **options: Any) -> hp.Outcome:
     return hp.solve(profile, {**slo, **NEWER}, question="fleet", options={"levers": False, **options})
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.slow_cases(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 31, 43, 1, 0, 3, 4, 12, 18, 22, 24])
 def test_one_text_in_a_fleet_costs_what_it_does_alone(seed: int) -> None:
     """Of 7 one card is enough, though some requests are late on it: with the margins of its program it rents two.
@@ -51,6 +52,7 @@ def test_one_text_in_a_fleet_costs_what_it_does_alone(seed: int) -> None:
     assert play_day(found, load_inputs(case.profile, slo), HowPlayed(seeds=2, queries=5e4)).ok
 
 
+@pytest.mark.slow
 def test_the_most_rate_of_text_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its own question refused what rows say, the rate went up by a hundred-thousandth at a time."""
     case, steps, reached = kept_text.case(0), list[float](), between._reached
@@ -78,6 +80,7 @@ def test_margins_that_text_gets_are_a_change_of_its_hour() -> None:
     assert changed == [p for p in range(wish.periods) if app.rates[p] == app.rates[3]]
 
 
+@pytest.mark.slow
 def test_text_that_nothing_keeps_is_refused_as_alone() -> None:
     """A fleet only said that no machines carry it."""
     case = kept_text.case(58)
@@ -87,7 +90,8 @@ def test_text_that_nothing_keeps_is_refused_as_alone() -> None:
     assert [one.text for one in found.repairs] == [one.text for one in own.repairs]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4, 5, 2, 1, pytest.param(8, marks=pytest.mark.longest)])
 def test_pools_keep_their_wish_and_their_bound_is_one_of_all_that_do(seed: int) -> None:
     """4 and 5: a fifth of the rate was left free in what was called the least cost. Of 1 and 3 too many were late."""
@@ -110,6 +114,7 @@ def _bursty() -> tuple[Json, Json]:
     return case.profile, {**case.slo, **NEWER}
 
 
+@pytest.mark.slow
 def test_a_day_is_played_with_the_bursts_that_are_stated() -> None:
     """The arrivals were taken for Poisson's: 0.2% late of what is late three times in four."""
     files = _bursty()

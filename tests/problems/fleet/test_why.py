@@ -38,6 +38,7 @@ def followed(repair: Repair, slo: Json, profile: Json, **options: Any) -> Outcom
     return solved(now["slo"], now["profile"], **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [14, 18, 100])
 def test_more_machines_lost_than_there_are_is_refused_and_repaired(hosts: int) -> None:
     """It was an engine's error: of 18 machines, 18 lost were a program that no proof called impossible."""
@@ -89,7 +90,10 @@ CASES: dict[str, tuple[Json, Json]] = {
 }
 
 
-@pytest.mark.parametrize("case", [pytest.param(one, marks=pytest.mark.slow) if one == "zone" else one for one in CASES])
+QUICK = ("resources", "instances")
+
+
+@pytest.mark.parametrize("case", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
 def test_each_repair_of_a_played_fleet_is_a_kept_plan(case: str) -> None:
     """They were tried without room to wait: who followed one was refused again, as not kept."""
     slo, profile = CASES[case]
@@ -100,7 +104,7 @@ def test_each_repair_of_a_played_fleet_is_a_kept_plan(case: str) -> None:
         assert followed(repair, slo, profile).exit_code == 0, repair.text
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("keep", [0.8163, pytest.param(0.815, marks=pytest.mark.longest)])
 def test_no_commitments_and_moves_are_blamed_where_none_are_stated(keep: float) -> None:
     slo = wish(app([100.0, 900.0]), periods=2, limits={"survive": {"zones": 1, "keep": keep}})
@@ -152,6 +156,7 @@ def test_what_would_change_nothing_is_refused_by_name(limits: Json, demand: Json
     assert "ask fleet" not in fault.remedy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("offers", "field"),
     [

@@ -305,7 +305,7 @@ def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
     assert {load.variant for worker in best.plan.workers for load in worker.loads} == {"m"}
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slo", "field", "emptiest_ms"),
     [
@@ -349,7 +349,7 @@ def test_each_rate_has_its_own_draw() -> None:
         assert last_ms == pytest.approx(400_000 / rate, rel=0.2)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["budget", "stock"])
 def test_too_little_money_or_stock_has_a_repair_that_does(what: str) -> None:
     profile, slo = texts.profile(), texts.slo(60.0)

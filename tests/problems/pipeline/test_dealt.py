@@ -73,6 +73,7 @@ def test_a_plan_that_barely_keeps_the_wish_keeps_it_on_other_seeds():
     assert lost_by(outcome.plan, files, seeds=2) <= 0.01
 
 
+@pytest.mark.slow
 def test_servers_are_moved_to_where_queries_wait():
     """Two steps, three servers: this simulator wants two at the second step, where rates alone want one."""
     outcome, dealt = solved(
@@ -84,6 +85,7 @@ def test_servers_are_moved_to_where_queries_wait():
     assert hp.verify(outcome.plan, *pipeline(216)).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluations", [2, 9])
 def test_deals_count_against_the_plans_that_may_be_simulated(evaluations):
     options = {"evaluations": evaluations, "slo_divisor": 1.4}

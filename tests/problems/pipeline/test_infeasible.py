@@ -40,6 +40,7 @@ def test_beyond_capacity_by_a_hair_is_infeasible_and_repaired(hair):
     assert "step a of x binds" in outcome.why[0]
 
 
+@pytest.mark.slow
 @published
 def test_beyond_the_chain_by_a_hair():
     outcome = fluid(*loki.traffic_chain(2305.57))
@@ -112,6 +113,7 @@ def test_a_floor_above_the_best():
     assert repair(outcome, "quality").to == pytest.approx(0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [False, True])
 def test_a_floor_above_the_best_is_lowered_to_what_the_servers_carry(monkeypatch, large):
     if large:
@@ -201,7 +203,7 @@ def test_a_latency_limit_at_latency_levels_suffices(by_levels):
     assert fluid(profile, slo, options=top).exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_large_tree_has_a_binding_step_and_repairs():
     outcome = fluid(*loki_generator.inputs(loki_generator.T5, servers=20, utilisation=30, variants=3))
     assert outcome.exit_code == 3
@@ -239,6 +241,7 @@ def test_money_at_latency_levels(by_levels):
     assert repair(outcome, "instances") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [9, 12, 34])
 def test_no_smaller_change_would_do(seed):
     """At each repair there is a plan, a little short of it there is none: whatever was left out on the way to it."""

@@ -83,6 +83,7 @@ def test_it_promises_the_share_and_the_percentile_with_what_they_rest_on(shipped
     assert hp.verify(outcome.plan, *SHIPPED[app][:2]).ok
 
 
+@pytest.mark.slow
 def test_from_the_options_that_it_names_the_same_is_found_again_at_once(shipped):
     app, outcome = shipped
     *files, _ = SHIPPED[app]
@@ -121,6 +122,7 @@ def test_every_group_in_use_keeps_the_servers_free_that_the_plan_names(shipped):
         assert backup[load.id] * ms / 1000 / load.serve.max_batch >= spare - 1e-6
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_plan():
     *files, _ = SHIPPED["posts"]
     assert hp.solve(*files).require().digest == by_default("posts").require().digest
@@ -159,6 +161,7 @@ def room(outcome):
     return options["spare"], options["headroom"]
 
 
+@pytest.mark.slow
 def test_queries_are_counted_and_the_plan_is_confirmed_by_other_seeds():
     outcome, asked = played(lambda spare, *_: 0.006 if spare >= 0.3 else 0.05, slo_divisor=1.8)
     assert room(outcome) == (0.34, 0.0)
@@ -170,6 +173,7 @@ def test_queries_are_counted_and_the_plan_is_confirmed_by_other_seeds():
     assert asked[-1][3] != 0
 
 
+@pytest.mark.slow
 def test_a_better_plan_that_barely_keeps_the_wish_is_chosen_only_if_fresh_seeds_confirm_it():
     """Of .9 the upper end is .99 of what is allowed, of .95 it is more than that."""
     outcome, asked = played(lambda spare, *_: 0.009 if spare < 0.3 else 0.006, slo_divisor=1.8)
@@ -180,6 +184,7 @@ def test_a_better_plan_that_barely_keeps_the_wish_is_chosen_only_if_fresh_seeds_
     assert room(outcome) == (0.34, 0.0)
 
 
+@pytest.mark.slow
 def test_where_fresh_seeds_disagree_more_is_kept_free():
     outcome, asked = played(lambda spare, _, seeds: 0.005 if seeds < 5 or spare >= 0.3 else 0.02)
     assert outcome.exit_code == 0
@@ -206,7 +211,7 @@ def test_a_plan_with_much_to_spare_is_followed_by_one_with_less_room():
     assert 0.1 in {spare for spare, *_ in asked}
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_where_no_number_of_servers_does_a_share_of_all_capacity_is_kept_free():
     outcome, _ = played(lambda _, headroom, __: 0.004 if headroom >= 0.1 else 0.05)
     assert outcome.exit_code == 0
@@ -245,6 +250,7 @@ def test_what_has_no_plan_at_all_is_explained_as_before():
     assert outcome.repairs
 
 
+@pytest.mark.slow
 def test_a_search_begins_at_what_is_asked_for_and_is_content_with_it():
     for asked_for in ({"spare": 0.5}, {"headroom": 0.1}):
         outcome, asked = played(lambda *_: 0.005, **asked_for)
@@ -274,6 +280,7 @@ def test_estimated_simulates_nothing():
     assert all(lost(outcome.plan, "posts", seed) <= 0.01 for seed in FRESH_SEEDS[:2])
 
 
+@pytest.mark.slow
 def test_when_time_is_up_before_fresh_seeds_have_spoken_nothing_is_kept():
     simulate, _ = losing(lambda *_: 0.005)
 
@@ -355,6 +362,7 @@ def test_a_trial_ends_with_the_first_plan_that_is_confirmed():
     assert seeds == [1, 2, 5]
 
 
+@pytest.mark.slow
 def test_a_trial_plays_the_servers_first_that_came_nearest_without_the_repair():
     first, _ = tried(lambda *_: 0.001)
     left = {kept.NEAREST_DEALS: [(kept._Room(0.0, 0.0, 1.8), first.plan.workers)]}

@@ -88,6 +88,7 @@ def test_a_bushy_pipeline_on_few_servers_is_planned_by_tables(monkeypatch, formu
         assert claim.gap <= 0.006
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_limit_betters_the_plan_of_the_tables():
     """An engine looks for whole servers at their levels; without a limit nobody waits for that."""
     files = loki_generator.inputs(FORK, servers=7, utilisation=1.5, seed=4, variants=5)

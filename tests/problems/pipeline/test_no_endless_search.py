@@ -52,6 +52,7 @@ def test_a_pipeline_that_has_no_plan_with_the_least_room_is_answered() -> None:
     assert outcome.exit_code == 3
 
 
+@pytest.mark.slow
 def test_the_most_room_that_there_is_a_plan_for_is_looked_for() -> None:
     """Three servers for two steps: there is a plan with .73 servers free, none with .98, and .58 is too little here."""
     some = Tools(simulate=simulator_saying(lambda plan: 0.005 if plan.method.options["spare"] > 0.6 else 0.05))
@@ -59,6 +60,7 @@ def test_the_most_room_that_there_is_a_plan_for_is_looked_for() -> None:
     assert 0.6 < plan.method.options["spare"] < 0.98
 
 
+@pytest.mark.slow
 def test_a_share_of_capacity_is_tried_beside_many_spare_servers() -> None:
     """With 2.8 servers free in each group it is .886."""
     plan = hp.solve(*pipeline(206), options={"slo_divisor": 1.8}).require()

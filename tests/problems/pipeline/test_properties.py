@@ -47,7 +47,7 @@ def test_the_papers_program_agrees_on_one_hardware(seed):
     assert accuracy(fluid(*files, formulation="paper")) == pytest.approx(accuracy(fluid(*files)), abs=2e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @settings(max_examples=5, deadline=None)
 @given(seeds)
 def test_on_two_hardwares_it_finds_no_more(seed):

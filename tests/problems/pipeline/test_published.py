@@ -59,7 +59,7 @@ def test_golden_rows(rows):
             assert servers(outcome) == row["hw_servers"], row["D"]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("demand", "percent"), [(1000, 66.1239), (1300, 60.6258)])
 def test_one_latency_level_per_step(demand, percent):
     outcome = fluid(*loki.traffic_chain(demand), formulation="budget", options={"levels": 64})

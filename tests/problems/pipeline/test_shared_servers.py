@@ -76,6 +76,7 @@ def on_one(plan: hp.Plan) -> list[dict[str | None, int]]:
     return [{load.node: load.instances for load in worker.loads} for worker in plan.workers]
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_three_steps_fits_on_one_node_and_keeps_its_wish_there() -> None:
     files = documents()
     plan = solved(files)
@@ -91,6 +92,7 @@ def test_a_pipeline_of_three_steps_fits_on_one_node_and_keeps_its_wish_there() -
     assert all(len(worker.loads) == 1 for worker in apart.workers)
 
 
+@pytest.mark.slow
 def test_fewer_servers_than_steps_are_enough_where_they_have_places() -> None:
     plan = solved(documents(nodes=1), size="planned")
     assert total(plan, "servers") == 1.0
@@ -175,6 +177,7 @@ def test_nothing_is_shared_with(change: Any, why: str) -> None:
     assert all(len(worker.loads) == 1 for worker in solved((profile, slo), size="planned").workers), why
 
 
+@pytest.mark.slow
 def test_pipelines_share_nodes_and_a_budget_of_one_node_is_enough_for_both() -> None:
     profile, slo = documents(rate=60.0, nodes=None)
     slo["apps"]["b"] = copy.deepcopy(slo["apps"]["a"])
@@ -204,6 +207,7 @@ def test_servers_that_must_run_are_used_and_resources_and_stock_are_kept() -> No
     assert total(solved(files, size="planned"), "cost_per_hour") == 14.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("least", "cost"), [(1, 5.0), (2, 14.0), (3, 23.0)])
 def test_what_must_run_is_had_within_the_stock_of_each_offer(least: int, cost: float) -> None:
     files = documents(rate=100.0)

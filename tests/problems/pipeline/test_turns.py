@@ -35,6 +35,7 @@ def test_other_routings_take_turns_too():
     assert routed.dispatch["cameras"].balancing == "round_robin"
 
 
+@pytest.mark.slow
 def test_budgets_are_half_as_long_again_as_the_room_that_paths_keep(plan):
     tables = load_inputs(*FILES).profile.tables
     runs = load_inputs(*FILES).profile.variants

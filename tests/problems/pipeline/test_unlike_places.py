@@ -42,6 +42,7 @@ def forged(plan: hp.Plan, change: Any) -> hp.Plan:
     return hp.Plan.model_validate(made)
 
 
+@pytest.mark.slow
 def test_steps_of_one_two_and_four_cards_share_nodes_and_keep_their_wish() -> None:
     files = documents(needs=UNLIKE, rate=200.0)
     plan = solved(files)

@@ -29,6 +29,7 @@ def test_what_it_misses_of_the_best_is_within_the_gap_that_it_says(files, best):
     assert str(again.claims[0].word) == "proved again"
 
 
+@pytest.mark.slow
 def test_a_wide_gap_is_said_whatever_was_asked_for():
     slo = json.loads(STREET[1].read_text())
     slo["apps"]["cameras"]["latency"][0]["max_ms"] = 260
@@ -49,6 +50,7 @@ def test_a_plan_soon_is_not_called_optimal_where_a_later_level_is_the_best_of_so
     assert fluid(*loki_by_hand.tiny(0.2, 20)).status == "optimal"
 
 
+@pytest.mark.slow
 def test_the_worst_served_comes_first_soon_too():
     """Two pipelines on the street's servers: the whole program takes minutes."""
     slo = json.loads(STREET[1].read_text())

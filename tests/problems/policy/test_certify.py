@@ -49,6 +49,7 @@ def test_a_bound_below_its_own_policy_is_found(how: dict) -> None:  # type: igno
     assert bare.faults or form.criterion is Criterion.DISCOUNTED
 
 
+@pytest.mark.slow
 @EACH
 def test_another_policy_with_the_best_one_s_proof_is_found(how: dict) -> None:  # type: ignore[type-arg]
     """The value of the proof is not the value of the policy that is handed over."""

@@ -42,7 +42,7 @@ def made(path: Path | None, *, seed: int = 0, **options: Any) -> tuple[Plan, int
     return outcome.require(), len(solved)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", ["auto", "max"])
 def test_a_killed_set_goes_on(tmp_path: Path, batching: str) -> None:
     path = tmp_path / "done.jsonl"

@@ -29,6 +29,7 @@ def goodput(outcome: Any) -> float:
     return next(one.value for one in outcome.plan.claims if one.about.startswith("goodput"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate_qps", [60.0, 240.0])
 def test_no_other_set_that_fits_does_better(rate_qps: float) -> None:
     memory = {"a": 3.0, "b": 4.0, "c": 5.0, "d": 6.0}

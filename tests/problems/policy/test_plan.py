@@ -315,6 +315,7 @@ def test_fewest_workers_need_a_target() -> None:
         solve(profile, slo, formulation="fewest-workers")
 
 
+@pytest.mark.slow
 def test_too_few_workers_at_most() -> None:
     profile, slo = files(workers=(1, 2), quality={"min": 0.84}, rate_qps=200.0)
     outcome = solve(profile, slo, formulation="fewest-workers", batching="max")
@@ -463,7 +464,7 @@ def test_an_offer_by_the_unit_is_compared_by_its_whole_machine() -> None:
     assert planned(profile, slo, simulate=False).workers[0].offer == "by-gib"
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slo", ["slo.json", "fewest.slo.json"])
 def test_the_examples(slo: str) -> None:
     outcome = front_door.solve(

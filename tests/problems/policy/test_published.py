@@ -15,7 +15,7 @@ CASES = pytest.mark.parametrize("case", GOLDEN, ids=str)
 FIRST = GOLDEN[0]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @CASES
 def test_hundred_sweeps_and_what_they_expect(case: Golden) -> None:
     form = process(case, objective=PerWhat.PER_DECISION, criterion=Criterion.HORIZON, horizon=100)

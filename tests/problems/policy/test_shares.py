@@ -94,12 +94,14 @@ def test_workers_of_several_offers_are_one_group(balancing: str) -> None:
     assert report.ok, report.violations
 
 
+@pytest.mark.slow
 def test_what_all_offers_have_is_the_most() -> None:
     made = stocked(files({"fast": 1.0}, {"fast": 6}, 450.0), near=2, far=3)
     with pytest.raises(hp.InputError, match="have 6 in stock: together they have 5"):
         hp.solve(*made, question="policy")
 
 
+@pytest.mark.slow
 def test_verify_refuses_a_table_for_more_than_comes() -> None:
     made = stocked(files({"fast": 1.0}, {"fast": 4}, 300.0), near=2, far=3)
     plan = solved(made)

@@ -38,7 +38,7 @@ def small(**wish: Any) -> tuple[Json, Json]:
     return files(latency, [0.7, 0.3], prices={"base": 1, "aux": "0.3"}, qos_ms=48, **wish)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("arrivals", [{"process": "poisson"}, BURSTS], ids=["poisson", "bursts"])
 def test_the_rate_of_a_budget_is_kept_under_the_arrivals_stated(arrivals: Json) -> None:
     case = small(budget=4)
@@ -116,6 +116,7 @@ def test_near_capacity_short_runs_do_not_confirm_a_rate() -> None:
     assert report.apps["app"].figures["violations"].value <= 0.05
 
 
+@pytest.mark.slow
 def test_a_rate_is_not_held_back_where_more_queries_are_a_little_later() -> None:
     """One machine of which 5% may be late: of what is allowed nearly all is used, and not a half."""
     case = files({"g": [10.0, 50.0]}, [0.5, 0.5], prices={"g": 1}, budget=1, qos_ms=70)
@@ -123,6 +124,7 @@ def test_a_rate_is_not_held_back_where_more_queries_are_a_little_later() -> None
     assert 0.8 * 0.05 < late_share(hp.solve(*case).require(), case) <= 0.05
 
 
+@pytest.mark.slow
 def test_machines_that_no_higher_rate_asks_for_are_added_where_queues_need_them() -> None:
     """Only four machines are fast enough for one query in ten, so the fluid rate ends where they are full.
 
@@ -137,6 +139,7 @@ def test_machines_that_no_higher_rate_asks_for_are_added_where_queues_need_them(
     assert late_share(outcome.plan, case) <= 0.05
 
 
+@pytest.mark.slow
 def test_where_services_alone_are_late_no_rate_of_zero_is_spoken_of() -> None:
     case = files({"g": [10.0, 50.0]}, [0.5, 0.5], prices={"g": 1}, budget=4, qos_ms=52)
     case[0]["tables"]["t-g"]["std"] = [1.0, 5.0]
@@ -175,6 +178,7 @@ def busy(qos_ms: float) -> tuple[Json, Json]:
     return case
 
 
+@pytest.mark.slow
 def test_what_few_runs_leave_open_is_confirmed_by_more() -> None:
     """Some 0.5% are late: five runs cannot tell that from the 1% that may be, twenty can."""
     case = busy(100.0)
@@ -184,6 +188,7 @@ def test_what_few_runs_leave_open_is_confirmed_by_more() -> None:
     assert late_share(plan, case) <= 0.01
 
 
+@pytest.mark.slow
 def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
     outcome = hp.solve(*busy(90.0))
     assert outcome.exit_code == 3
@@ -191,7 +196,7 @@ def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
     assert "so the limit of 1% may not be kept" in outcome.why[0]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "cost"), [(3003, 8.442), (3025, 1.32)])
 def test_a_cheaper_pool_that_looked_too_near_may_still_be_confirmed(seed: int, cost: float) -> None:
     """By few queries .86 and .90 of what may be late: not chosen at once, and kept by more (9.38 and 1.61 before)."""

@@ -240,6 +240,7 @@ def test_absurd_times_are_bad_input(ms: float) -> None:
     assert caught.value.faults[0].remedy
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     ms=st.lists(st.floats(1e-6, 100), min_size=4, max_size=4),

@@ -94,7 +94,7 @@ def test_matching_is_given_all_it_needs() -> None:
     ]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("counts", "divided"),
     [({"base": 2, "aux": 49}, True), ({"base": 1, "aux": 60}, False), ({"base": 2, "aux": 48}, False)],

@@ -50,6 +50,7 @@ def rate_by_scipy(problem: PoolQuestion, per_type: Any) -> float:
     return float(found.x[-1])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(case=tiny())
 def test_the_program_finds_what_brute_force_finds(case: tuple[Json, Json]) -> None:

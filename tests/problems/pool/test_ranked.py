@@ -324,6 +324,7 @@ def test_a_rate_beyond_the_limits_is_explained() -> None:
     assert "base instances" in alone.why[0] or "instances of the base type" in alone.why[0]
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_token_trap() -> None:
     # One strong instance raises s' for all the weak ones: the estimate's best is far from what it carries.

@@ -352,7 +352,7 @@ def test_no_hardware_that_is_large_enough() -> None:
     assert "`provides`" in caught.value.faults[0].remedy
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("needs", [{"cpu_cores": 4}, {"gpu": 1}, {"cpu_cores": 5}])
 def test_planner_and_verifier_agree_on_what_fits(needs: Json) -> None:
     profile, slo = g1(budget="1.75")

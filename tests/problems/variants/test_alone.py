@@ -116,6 +116,7 @@ def test_what_does_not_vary_is_as_it_was():
     assert without_hopeless(w := read(fixed))[0] is w
 
 
+@pytest.mark.slow
 def test_no_limit_on_work_is_needed_for_an_application_that_no_number_of_machines_helps():
     documents = files({"m": run([20.0], [4.5], batches=(8,))}, limit_ms=26.0, percentile=99.9, rate=1200.0, batch=8)
     outcome = hp.solve(*documents, **QUESTION, limits=Limits(work=10_000_000))

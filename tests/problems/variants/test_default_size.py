@@ -250,6 +250,7 @@ def test_a_limit_near_the_service_time_takes_ten_machines_and_not_hundreds():
     assert both.claims[0].bound <= both.claims[0].value
 
 
+@pytest.mark.slow
 def test_instances_that_pay_for_themselves_are_looked_for_near_by():
     """Of another variant on another machine 34 do, at two thirds of the bill (17.70 before)."""
     asked = random_variants(3002)
@@ -258,6 +259,7 @@ def test_instances_that_pay_for_themselves_are_looked_for_near_by():
     assert is_kept(asked, found.require())
 
 
+@pytest.mark.slow
 def test_who_is_late_goes_back_and_the_others_keep_what_they_need(monkeypatch):
     """One application is late at each of the loads between; the other is in time with a tenth of its machines."""
     monkeypatch.setattr("hetplan.problems.variants.size.why_none", lambda v: "nothing is looked for near by")
@@ -275,6 +277,7 @@ def test_machines_of_a_stock_are_one_group_and_share_the_shortest_queue():
     assert [worker.count for worker in plan.workers] == [3]
 
 
+@pytest.mark.slow
 def test_a_target_that_no_plan_keeps_is_counted_over_all_that_were_played():
     profile, wish = served_by({1: 13.4}, 240, 14.1)
     profile["offers"]["gpu"]["stock"] = 6

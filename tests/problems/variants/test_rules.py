@@ -109,6 +109,7 @@ def test_over_time_choosing_variants_beats_replicating_and_standing_still():
     assert cost["columns"] < 1.3 * cost["replicate-only"]
 
 
+@pytest.mark.slow
 def test_offline_work_beside_online_queries():
     quiet = played("static", [12.0, 12.0], OfflineWork(job_ms=50.0, rate_qps=4.0))
     assert quiet.apps["offline-work"].figures["rate_qps"].value > 0

@@ -34,6 +34,7 @@ def test_at_the_limit_as_many_are_late_as_may_be(batch, ratio):
     assert share_late(0.6 * use, batch, ratio) < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch", "least", "ratio"), [(8, 0.36, 1.4), (8, 0.36, 3.0), (32, 0.11, 0.45), (32, 0.5, 1.5), (1, 1.0, 2.0)]
 )

@@ -155,6 +155,7 @@ def most_carried(slo: dict[str, Any]) -> list[float]:
     return [rows.carried(counts).rate_qps for counts in ((1, 1), (1, 4), (3, 1))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trace", ["burst", "azure_2023_conv.csv", "azure_2023_code.csv", "mooncake_conversation_400.jsonl"]
 )

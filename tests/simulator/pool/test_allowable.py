@@ -72,6 +72,7 @@ def test_a_search_that_only_has_to_beat_a_rate_finds_what_beats_it(seed: int, ab
     assert runs[1] <= runs[0]
 
 
+@pytest.mark.slow
 def test_a_pool_that_does_not_beat_a_rate_is_not_searched_to_the_end() -> None:
     given: dict[str, object] = {"latency_ms": LATENCY, "counts": COUNTS, "pmf": PMF, "qos_ms": 100.0}
     given |= {"least_queries": 4000, "seeds": range(5)}

@@ -33,7 +33,7 @@ def test_g12(published: Callable[..., Any], model: str, rule: str) -> None:
     assert rate(published(model), BEST[model], rule=rule) == pytest.approx(RATES[model][rule], rel=TOLERANCE[rule])
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "gain"), [("rm2", 2.1), ("dien", 1.5)])
 def test_g12_gain_over_a_homogeneous_pool(published: Callable[..., Any], model: str, gain: float) -> None:
     homogeneous = rate(published(model), (4, 0, 0, 0))
