@@ -107,7 +107,7 @@ def test_where_one_is_not_enough_what_is_missing_is_said_together() -> None:
     )
 
 
-@pytest.mark.parametrize(("kept", "most"), [(690.0, 8), (640.0, 8), (300.0, 11)])
+@pytest.mark.parametrize(("kept", "most"), [(690.0, 8), (640.0, 8), (300.0, 11), (40.0, 14)])
 def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, most: int) -> None:
     """Each answer says a hundredth less: one after the other used up all trials of an answer."""
     profile, slo = too_fast_and_too_cheap()
@@ -121,7 +121,7 @@ def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, 
     def again(inputs: Any, _: Any) -> Any:
         asked.append(inputs.slo.apps[app].demand.rate_qps)
         plan = asked[-1] if asked[-1] <= kept else None
-        return SimpleNamespace(plan=plan, exit_code=0 if plan else 3, repairs=(lower(0.99 * asked[-1]),))
+        return SimpleNamespace(plan=plan, exit_code=0 if plan else 3, repairs=(lower(0.99 * asked[-1]),), warnings=())
 
     (repair,) = Trials(hp.load_inputs(profile, slo), {}, again).kept([lower(700.0)])
     assert isinstance(repair.to, float)
@@ -134,7 +134,7 @@ def test_what_a_file_does_not_state_is_lowered_where_its_repair_says_so() -> Non
     profile, slo = too_fast_and_too_cheap()
     repair = Repair("slo.limits.survive.keep", "lower", 0.2, 0.8, "", "")
     inputs = hp.load_inputs(profile, slo)
-    kept: Any = SimpleNamespace(plan="one", exit_code=0)
+    kept: Any = SimpleNamespace(plan="one", exit_code=0, warnings=())
     (said,) = Trials(inputs, {}, lambda *_: kept).kept([repair])
     assert said.text == "lower slo.limits.survive.keep to 0.8"
 

@@ -44,6 +44,7 @@ DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
 UNTRIED = " (not tried)"
+UNPLAYED = " (its queues were not played)"
 ABOUT, MOST_ABOUT = " or so", 4
 """How a repair ends whose number is a guess, and how many numbers of it are tried."""
 COUNTS = ("stock", "moves", "hosts", "zones")
@@ -229,6 +230,8 @@ class Trials:
     left: Callable[[], bool] = lambda: True
     note: OnEvent = lambda _: None
     count: int = field(default=0, init=False)
+    unplayed: bool = field(default=False, init=False)
+    """Whether the last plan that was found was planned without simulation, though the question asks for it."""
 
     def kept(self, repairs: Sequence[Repair]) -> tuple[Repair, ...]:
         """Those that do, with the numbers that do; joint ones where none does alone."""
@@ -248,14 +251,17 @@ class Trials:
             elif done is None:
                 failed.append(next(_moved(edits, given, up=repair.verb == "raise")))
             else:
-                found.append(done)
+                found.append(self._as_sure(done))
         if not found:
-            found += self._joint(failed, given)
+            found += map(self._as_sure, self._joint(failed, given))
         once: dict[Any, Repair] = {}
         for repair in (*found, *untried):
             at = frozenset((edit.file, edit.path, repr(edit.value)) for edit in repair.edits)
             once.setdefault(at or repair.text, repair)
         return tuple(once.values())
+
+    def _as_sure(self, repair: Repair) -> Repair:
+        return replace(repair, text=repair.text + UNPLAYED) if self.unplayed else repair
 
     def _may(self) -> bool:
         return self.count < MOST_TRIALS and self.left()
@@ -317,6 +323,8 @@ class Trials:
         except (HetplanError, ValueError):
             return ()
         if outcome.plan is not None and outcome.exit_code in (0, 4):
+            is_played = self.options.get("size", "auto") in ("auto", "simulated")
+            self.unplayed = is_played and any(one.code == "W-queueing" for one in outcome.warnings)
             return None
         return tuple(repair for repair in outcome.repairs if not _asks_nothing(edits_of(repair, changed)))
 
@@ -392,6 +400,8 @@ def _between(first: Sequence[Edit], second: Sequence[Edit], part: float) -> tupl
 
     >>> _between([Edit("slo", ("a",), 8)], [Edit("slo", ("a",), 11)], 0.5)
     (Edit(file='slo', path=('a',), value=9),)
+    >>> _between([Edit("slo", ("a",), 5.0)], [Edit("slo", ("a",), 2.4)], 2.0)  # not below 0: it is halved
+    (Edit(file='slo', path=('a',), value=1.2),)
     """
 
     def way(old: Any, new: Any) -> Any:
@@ -400,7 +410,7 @@ def _between(first: Sequence[Edit], second: Sequence[Edit], part: float) -> tupl
         if isinstance(new, bool) or not (_is_number(old) and _is_number(new)):
             return new
         found = float(old) + part * (float(new) - float(old))
-        return type(new)(found) if found > 0 else new
+        return type(new)(found if found > 0 else float(new) / 2) or new
 
     return tuple(replace(b, value=way(a.value, b.value)) for a, b in zip(first, second, strict=True))
 

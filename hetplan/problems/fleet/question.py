@@ -51,13 +51,6 @@ class FleetQuestion:
         del formulation, start
         return cls(read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs)), tools)
 
-    @property
-    def _is_unplayed(self) -> bool:
-        """Whether a trial of what may help asks programs alone: small fleets are tried as they are planned."""
-        from hetplan.problems.fleet.ways import is_quick
-
-        return self.tools.trial and not is_quick(self.wish)
-
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasible
@@ -73,14 +66,15 @@ class FleetQuestion:
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
-        from hetplan.problems.fleet.ways import is_small, part_of, parts_of, roomier, searched, with_margins
+        from hetplan.problems.fleet.ways import is_quick, is_small, part_of, parts_of, roomier, searched, with_margins
         from hetplan.problems.fleet.why import by_its_own
 
         between, look = is_between(self.wish), self.wish.options.look
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools)
-        asked = with_margins(asked, parts) if self._is_unplayed else asked
+        unplayed = self.tools.trial and not is_quick(self.wish, whole)
+        asked = with_margins(asked, parts) if unplayed else asked
         recalled = None if between else Recalled.of(asked, parts, self.tools)
         glances: list[Found] = []
 
@@ -100,7 +94,7 @@ class FleetQuestion:
             return found if isinstance(found, Infeasible) else (found, parts)
 
         answers: Answers = {}
-        best = with_room(asked, answer, lambda: self._is_unplayed or is_over(ask), answers=answers)
+        best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)
         if isinstance(best, Infeasible):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
         if not (best[0].wish.leaves_room or glances):
@@ -113,9 +107,8 @@ class FleetQuestion:
                 best = or_apart(best, self.wish, whole, ask)
         best = bounded(best, asked, {} if between or hurried else parts, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
-        joined = on_machines(*best)
-        joined = held_ahead(joined if hurried else with_sharing(joined, best[1]), best[1])
-        joined = with_slow_pipelines(joined, best[1])
+        joined = on_machines(*best) if hurried else with_sharing(on_machines(*best), best[1])
+        joined = with_slow_pipelines(held_ahead(joined, best[1]), best[1])
         by = Buying(self.wish, whole, ask, self.tools, answers if asked is self.wish else {})
-        levers, ways = levers_of(best, joined, by) if wanted else ((), {})
-        return replace(drafted(joined, levers, best[1]), ways=ways)
+        levers, made = levers_of(best, joined, by) if wanted else ((), {})
+        return replace(drafted(joined, levers, best[1]), ways=made)

@@ -43,6 +43,8 @@ __all__ = [
     "with_margins",
 ]
 
+FEW_OF_TEXT = 16
+"""Machines of text whose requests are played within seconds."""
 CONES = {"pool": "hetplan.problems.pool.part", "llm": "hetplan.problems.llm.part"}
 PLANNED: Mapping[str, Mapping[str, Any]] = {
     "pool": {"size": "planned"},
@@ -326,9 +328,16 @@ def is_small(wish: Wish) -> bool:
     return wish.periods * len(wish.apps) <= FEW_PAIRS
 
 
-def is_quick(wish: Wish) -> bool:
-    """Whether what may help is tried as a fleet is planned: played, with room to wait; text takes too long for that."""
-    return is_small(wish) and all(app.question != "llm" for app in wish.apps)
+def is_quick(wish: Wish, parts: Mapping[str, Part]) -> bool:
+    """Whether what may help is tried as a fleet is planned: played, with room to wait. Much text takes too long."""
+    text = [app for app in wish.apps if app.question == "llm"]
+    return is_small(wish) and all(app.name in parts and _is_little(parts[app.name], max(app.rates)) for app in text)
+
+
+def _is_little(part: Part, rate: float) -> bool:
+    """Whether few machines of some hardware carry it."""
+    few = FEW_OF_TEXT * np.eye(len(part.hardware))
+    return any(part.carries(tuple(machines), rate) for machines in few)
 
 
 def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.planner.repairs import edited
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import between, room, ways
 from hetplan.problems.fleet.options import FleetOptions
@@ -190,3 +191,31 @@ def test_more_cards_than_a_plan_may_have_instances_are_no_fault() -> None:
         hardware["provides"] = {"gpu": 1_000_000_001}
     report = hp.verify(plan, case.profile, slo)
     assert report.claims[0].word is Word.OPEN
+
+
+@pytest.mark.parametrize("seed", [7, pytest.param(8, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
+def test_what_helps_a_fleet_of_text_was_played(seed: int) -> None:
+    """Tried by programs alone, 7 was to pay twice of what is enough, and 5 and 8 were refused again."""
+    case = kept_text.case(seed)
+    cost = fleet(case.profile, case.slo).require().claims[0].value
+    slo = {**case.slo, **NEWER, "limits": {"cost_per_hour": f"{0.6 * cost:.3f}"}}
+    refused = fleet(case.profile, slo)
+    assert refused.exit_code == 3
+    assert refused.repairs
+    for repair in refused.repairs:
+        now = edited({"slo": slo, "profile": case.profile}, repair.edits)
+        assert fleet(now["profile"], now["slo"]).exit_code == 0, repair.text
+    (money,) = (one for one in refused.repairs if one.field.endswith("cost_per_hour"))
+    assert money.to == pytest.approx(cost, rel=1e-3)
+
+
+def test_what_was_not_played_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more machines, or in larger fleets, what may help is tried by programs alone."""
+    case = kept_text.case(7)
+    slo = {**case.slo, **NEWER, "limits": {"cost_per_hour": "0.385"}}
+    monkeypatch.setattr(ways, "FEW_OF_TEXT", 0)
+    texts = [one.text for one in fleet(case.profile, slo).repairs]
+    assert texts
+    assert all(text.endswith("(its queues were not played)") for text in texts)
+    planned = [one.text for one in fleet(case.profile, slo, size="planned").repairs]
+    assert not any("played" in text for text in planned)
