@@ -212,9 +212,9 @@ def shown_of(
     worst = lost.value / allowed if allowed > 0 else inf if lost.value > 0 else 0.0
     if worst < 1.0 and allowed < 1.0:
         worst *= (1.0 - allowed) / (1.0 - lost.value)  # As odds: .4 is farther from .5 than .008 from .01.
-    # How far a percentile is off says more than that it is.
+    # How far a percentile is off says more than that it is. One without end is lost queries, and those were counted.
     over = [one.value / target.max_ms for target, one in shown if not one.value <= target.max_ms]
-    off = [min(MOST_OFF, 1.0 + log10(max(times, 1.0))) for times in over]
+    off = [min(MOST_OFF, 1.0 + log10(max(times, 1.0))) for times in over if worst <= 1.0 or times < inf]
     worst = max([worst, *off])
     worst = inf if below else worst
     backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": seeds}

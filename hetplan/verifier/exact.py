@@ -34,7 +34,7 @@ from its inputs. What a plan of another question writes is its own.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from hetplan.planner.answer import relative_gap
@@ -272,9 +272,11 @@ def _routes(facts: Facts) -> Iterator[Violation]:
             yield Violation(
                 "route-path", f"dispatch.{app}.keyed", f"shares go by {rule.keyed}, the options say by path"
             )
+        of_node = Counter(route.node for route in routes)
         for number, route in enumerate(routes):
             deep = route.node in inner and rule.keyed == "path"
-            if bool(route.prefix) != deep:
+            is_one = deep and of_node[route.node] == 1  # all ways to the step share alike
+            if bool(route.prefix) != deep and not is_one:
                 text = f"{'names no path' if deep else 'names a path'}, where shares go by {rule.keyed}"
                 yield Violation("route-path", f"routing.{app}[{number}]", text)
         if not inner and (rule.keyed == "node") and longest:

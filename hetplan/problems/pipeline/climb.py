@@ -33,6 +33,7 @@ __all__ = [
     "climb",
     "cut",
     "evenly_filled",
+    "in_proportion",
     "keeping",
     "kept_best",
     "polished",
@@ -264,7 +265,7 @@ def polished(
 def evenly_filled(
     ask: Ask, trees: Sequence[Tree], counts: Sequence[Places], fleet: Fleet, asked: Asked
 ) -> tuple[list[tuple[Tree, list[Level]]], list[Places], list[list[Vector]]] | None:
-    """Shares by which these servers could carry the most of all rates: no group is fuller than it has to be.
+    """Shares in proportion to what servers carry; else those by which they could carry the most of all rates.
 
     None where they break a limit, do not carry the demand, or where some of them have nothing to do.
     """
@@ -280,13 +281,34 @@ def evenly_filled(
     if answer.point is None or answer.value is None or answer.value < 1.0:
         return None
     point = np.maximum(answer.point, 0.0) / answer.value
-    shares = [[point[columns] for columns in flows] for flows in written.flows]
+    shares = [
+        in_proportion(tree, levels, n) or [point[columns] for columns in flows]
+        for (tree, levels), n, flows in zip(forest, kept, written.flows, strict=True)
+    ]
     used_at = (
         np.bincount(level.config, weights=share, minlength=task.size)
         for (tree, levels), own in zip(forest, shares, strict=True)
         for task, level, share in zip(tree.tasks, levels, own, strict=True)
     )
     return None if any((used <= KEPT).any() for used in used_at) else (forest, kept, shares)
+
+
+def in_proportion(tree: Tree, levels: Sequence[Level], counts: Places) -> list[Vector] | None:
+    """Shares by which the groups of each step are equally full; None where that is no plan.
+
+    A program says so of the step alone that is fullest. Not every way through may be in time, nor every step have room.
+    """
+    shares, start = list[Vector](), 0
+    for task, level in zip(tree.tasks, levels, strict=True):
+        carried = counts[start : start + task.size] * task.qps
+        start += task.size
+        before = shares[task.parent] if task.parent >= 0 else np.ones(1)
+        if (np.bincount(level.parent, minlength=before.size) < task.size).any():
+            return None
+        shares.append(before[level.parent] * (carried / carried.sum())[level.config])
+        if tree.demand * float(shares[-1] @ level.gain) > carried.sum():
+            return None
+    return shares
 
 
 def _used(tree: Tree, counts: Places) -> tuple[Tree, Places]:

@@ -47,14 +47,14 @@ class Deal:
         return None if shares is None else draft(self.problem, Solved(*shares, mode="accuracy", reported=()))
 
     def moves(self, waiting: Mapping[tuple[str, str], float]) -> Iterator[Deal]:
-        """A server more where queries wait longest, then one from where they wait least, an exchange, other batches.
+        """A server more, first where queries wait longest; one there from where they wait least; exchanges; batches.
 
         `waiting` is how long, by application and step.
         """
         steps = sorted(self._steps(), key=lambda step: waiting.get((self.trees[step.i].app, step.task.id), 0.0))
         to, givers = steps[-1], steps[:-1]
         free = self._free()
-        yield from (self._with((to, c, 1)) for g in free for c in self._seats(to, g))
+        yield from (self._with((step, c, 1)) for step in reversed(steps) for g in free for c in self._seats(step, g))
         for giver in givers:
             for c in self._used(giver):
                 for seat in self._seats(to, int(giver.task.hardware[c])):

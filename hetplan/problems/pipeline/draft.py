@@ -283,7 +283,10 @@ def _routed(problem: Pipelines, found: Solved) -> tuple[Solved, str, list[Notice
 def _routes(
     tree: Tree, levels: Sequence[Level], shares: Sequence[np.ndarray], own: _Seats, routing: str
 ) -> list[Route]:
-    """Per path so far and next step, the share of every load: n(child) / n(prefix)."""
+    """Per path so far and next step, the share of every load: n(child) / n(prefix).
+
+    Where all paths share alike there is one route: servers take turns within each, and so queries wait less.
+    """
     if routing == "node":
         return _routes_per_step(tree, levels, shares, own)
     routes: list[Route] = []
@@ -301,8 +304,10 @@ def _routes(
                 to = table.setdefault(above, {})
                 to[load] = to.get(load, 0.0) + float(n[p] / total[above]) * part
                 ended[p] += [(*path, load) for path in before[above]]
-        for above, to in table.items():
-            routes += [Route(prefix=path, node=task.id, to=_summing_to_1(to)) for path in before[above]]
+        ways = [(path, _summing_to_1(to)) for above, to in table.items() for path in before[above]]
+        if len(ways) > 1 and all(_shares_alike(to, ways[0][1]) for _, to in ways):
+            ways = [((), ways[0][1])]
+        routes += [Route(prefix=path, node=task.id, to=to) for path, to in ways]
         paths.append(ended)
     return routes
 
@@ -314,6 +319,10 @@ def _routes_per_step(tree: Tree, levels: Sequence[Level], shares: Sequence[np.nd
         to = {name: float(load[c]) * part for c in np.flatnonzero(load) for name, part in own.of[t, int(c)]}
         routes.append(Route(node=tree.tasks[t].id, to=_summing_to_1(to)))
     return routes
+
+
+def _shares_alike(one: Share, other: Share) -> bool:
+    return one.keys() == other.keys() and all(abs(share - other[load]) <= NO_SHARE for load, share in one.items())
 
 
 def _summing_to_1(to: Share) -> Share:

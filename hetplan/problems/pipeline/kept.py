@@ -15,7 +15,7 @@ plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal
@@ -461,16 +461,20 @@ class _Search:
                 best = min(best, one, key=lambda one: one.played.worst)
                 yield one
         while True:
-            room = replace(best.room, spare=0.0, headroom=0.0)
-            deal = deal_of(room.given_to(self.p), best.draft.workers)
-            moves = iter(()) if deal is None else deal.moves(best.waiting)
-            for one in self._deals_played((room, move) for move in moves):
+            for one in self._deals_played(self._moved(best, [] if stated else [DEALT_DIVISORS[-1]])):
                 yield one
                 if one.played.worst < best.played.worst:
                     best = one
                     break
             else:
                 return
+
+    def _moved(self, best: _Seen, longer: Sequence[float]) -> Iterator[tuple[_Room, Deal]]:
+        """Moves of its servers, whose paths are as long as its own; then longer ones."""
+        for divisor in dict.fromkeys([best.room.divisor, *longer]):
+            room = replace(best.room, spare=0.0, headroom=0.0, divisor=divisor)
+            deal = deal_of(room.given_to(self.p), best.draft.workers)
+            yield from ((room, move) for move in (deal.moves(best.waiting) if deal is not None else ()))
 
     def _deals_played(self, deals: Iterable[tuple[_Room, Deal]], better_than: _Seen | None = None) -> Iterator[_Seen]:
         """Those that make a plan, where it is not one that was played, nor one that is too dear to be looked at."""
