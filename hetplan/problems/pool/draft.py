@@ -99,12 +99,13 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
 
 def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(column, worker group) of every column in use."""
-    names = Names(pool.running)
+    names, weights = Names(pool.running), pool.inputs.profile.variants[pool.wish.variant].weights
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
         run = pool.types[column.type].run
-        loads = (Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant, at=at_of(run)),) * pool.k[column.type]
+        named = {"app": pool.wish.app_id, "variant": pool.wish.variant, "artifact": weights, "at": at_of(run)}
+        loads = (Load.model_validate({"id": "any", **named}),) * pool.k[column.type]
         queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
         worker = Worker(
             id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), queue=queue, loads=loads
