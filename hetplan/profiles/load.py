@@ -105,8 +105,7 @@ def _load_inputs(
     if read_slo.model is not None:
         read_slo.model, not_counted = count_observed(read_slo.model, read_slo.file_of)
         faults += not_counted
-    traces: dict[str, Any] = {}
-    hashes: dict[str, str] = {}
+    traces, hashes = dict[str, Any](), dict[str, str]()
     if read_slo.model is not None and any(app.demand.trace for app in read_slo.model.apps.values()):
         from hetplan.profiles.traces import read_traces
 
