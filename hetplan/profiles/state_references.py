@@ -27,6 +27,10 @@ def check_state(found: Dangling, state: State, slo: Slo | None, *, complete: boo
         at: Steps = ("workers", number)
         found.must_know("hardware", worker.hardware, *at, "hardware")
         found.must_know("offers", worker.offer, *at, "offer")
+        offered = found.profile.offers.get(worker.offer or "")
+        if offered is not None and worker.hardware in found.known["hardware"] - {offered.hardware}:
+            why = f"the hardware of its offer: {worker.offer} is one of {offered.hardware}"
+            found.fault((*at, "hardware"), worker.hardware, why, "Mend one of them.")
         found.must_know("hosts", worker.host, *at, "host")
         for place, load in enumerate(worker.loads):
             found.must_know("variants", load.variant, *at, "loads", place, "variant")

@@ -16,6 +16,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
+from hetplan.serving.reading import answering
 from hetplan.serving.runs import at_of
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
 
 def _needed(table: Table, pool: Pool) -> Table:
     """The table with the statistics that dispatch and the plan's checks look at."""
-    keep = {"mean", pool.options.latency_stat}
+    keep = {answering(table.statistics, one) for one in ("mean", pool.options.latency_stat)}
     return table.model_copy(
         update={name: None for name in ("std", "p50", "p90", "p95", "p99", "max", "samples") if name not in keep}
     )

@@ -328,7 +328,6 @@ def read_slots(inputs: Inputs, kinds: tuple[Kind, ...], notices: list[Notice]) -
                 k for k in by_place.get((load.variant or "", worker.hardware), [])
                 if (offer is None or types[kinds[k].type].offer in (None, offer))
                 and same_point(load.at or {}, kinds[k].at)
-                and inputs.profile.variants[kinds[k].variant].weights in (None, load.artifact)
                 and all(settings.get(a) == v for a, v in {**kinds[k].knobs, "batch": kinds[k].batch}.items())
             ]  # fmt: skip
             if not exact:

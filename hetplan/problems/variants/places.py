@@ -464,7 +464,7 @@ def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
         own = load.app
     kind = v.kinds[item.kind]
     changes = {"instances": instances, "app": own, "at": dict(kind.at), "share": kind.share or load.share}
-    changes["artifact"] = v.inputs.profile.variants[kind.variant].weights
+    changes |= {"artifact": v.inputs.profile.variants[kind.variant].weights, "node": None, "outcomes": None}
     return load.model_copy(update={**changes, "serve": _serve(v, i)})
 
 
