@@ -53,7 +53,8 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         types.append(Type(run, least, most, instances_on(run, hardware)))
         columns += offered
     free = min((column.price for column in columns), default=0) * MOST_INSTANCES <= (wish.budget or 0)
-    if limits.instances or free:
+    odd = any(offer.currency != limits.currency for offer in profile.offers.values())
+    if limits.instances or free or odd:
         from hetplan.problems.pool.refused import check_types
 
         check_types(inputs, wish, (types, columns), without, faults, notices)
