@@ -369,6 +369,21 @@ OF_QUESTION: dict[tuple[str, str], Scene] = {
 """Where the example has no use for a field, what is set before."""
 
 
+def beside_others(question: str) -> Files:
+    """The small files, with engines, APIs and a pipeline of other questions beside their own sections."""
+    files = small(question)
+    profile, text, operators = files.profile, small("llm").profile, small("compound").profile
+    profile.setdefault("sources", {}).update(text["sources"])
+    profile.setdefault("engines", {"other": next(iter(text["engines"].values()))})
+    if "pipelines" not in profile:
+        profile["pipelines"] = {"other": operators["pipelines"]["track"]}
+        profile.setdefault("metrics", {}).update(operators["metrics"])
+    if question not in ("llm", "compound", "fleet"):
+        profile["apis"] = {"other": {"tier": "far"}}
+        profile["tiers"] = ["far", "near"]
+    return files
+
+
 def scene_of(question: str, field: str) -> Files:
     """The files in which a field is set."""
     files = small(question)
