@@ -20,7 +20,7 @@ field of the format needs a word on what each question does with it. No solve im
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -37,7 +37,7 @@ from hetplan.problems.variants import wish as variants
 from hetplan.profiles.fields import Later
 from hetplan.profiles.slo import Slo
 
-__all__ = ["QUESTIONS", "Mark", "fields_of_slo", "mark_of", "table"]
+__all__ = ["QUESTIONS", "Mark", "fields_of", "fields_of_slo", "in_markdown", "mark_of", "table"]
 
 Mark = Literal["kept", "played", "part", "holds", "refused", "-"]
 
@@ -80,22 +80,23 @@ def fields_of_slo() -> tuple[str, ...]:
     >>> fields_of_slo()[:4]
     ('format', 'requires', 'objective', 'limits.cost_per_hour')
     """
-    return tuple(_fields(Slo, ""))
+    return tuple(fields_of(Slo))
 
 
 WHOLE = ("apps.*.device", "apps.*.violations", "apps.*.demand.arrivals", "apps.*.demand.mix", "apps.*.candidates",
-         "apps.*.runs", "limits.offers", "objective")  # fmt: skip
+         "apps.*.runs", "limits.offers", "objective", "workers.*.loads.*.share")  # fmt: skip
 """Sections that are kept, or not, as a whole."""
 
 
-def _fields(model: type[BaseModel], before: str) -> Iterator[str]:
+def fields_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Every field of a model, those of its sections in their place."""
     for name, field in model.model_fields.items():
         at = f"{before}{field.alias or name}"
         section, star = _section(field.annotation)
         if section is None or at in WHOLE:
             yield at
         else:
-            yield from _fields(section, f"{at}.*." if star else f"{at}.")
+            yield from fields_of(section, f"{at}.*." if star else f"{at}.")
 
 
 def _section(kind: Any) -> tuple[type[BaseModel] | None, bool]:
@@ -135,8 +136,13 @@ def mark_of(question: str, field: str) -> Mark:
 
 def table() -> str:
     """What each question does with each field of an SLO, as a table in Markdown."""
+    return in_markdown(fields_of_slo(), mark_of)
+
+
+def in_markdown(fields: Iterable[str], mark: Callable[[str, str], str]) -> str:
+    """A row per field, a column per question."""
     rows = [f"| field | {' | '.join(QUESTIONS)} |", f"|---|{'---|' * len(QUESTIONS)}"]
-    for field in fields_of_slo():
-        marks = [mark_of(question, field) for question in QUESTIONS]
+    for field in fields:
+        marks = [mark(question, field) for question in QUESTIONS]
         rows.append(f"| `{field}` | {' | '.join(f'**{m}**' if m == 'refused' else m for m in marks)} |")
     return "\n".join(rows)

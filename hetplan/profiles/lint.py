@@ -38,7 +38,13 @@ def lint(inputs: Inputs, *, today: date | None = None) -> tuple[Finding, ...]:
     """
     profile, slo = inputs.profile, inputs.slo
     found: list[Finding] = []
-    for check in (_stale_sources(profile, today), _offers(profile, slo), _rooms(profile), _tables(profile)):
+    for check in (
+        _stale_sources(profile, today),
+        _offers(profile, slo),
+        _rooms(profile),
+        _sizes(profile),
+        _tables(profile),
+    ):
         found += check
     found += dominated_rows(profile)
     for name, app in slo.apps.items():
@@ -86,6 +92,15 @@ def _offers(profile: Profile, slo: Slo) -> Iterator[Finding]:
             yield ("W-unused", f"offers.{name}", f"no variant has a run on {offer.hardware}")
         if offer.price_per_hour == 0:
             yield ("W-free", f"offers.{name}.price_per_hour", "a price of 0: any number of these costs nothing")
+
+
+def _sizes(profile: Profile) -> Iterator[Finding]:
+    """Tables of bytes that runs name."""
+    for name, variant in profile.variants.items():
+        for number, run in enumerate(variant.runs):
+            if run.bytes_out is not None:
+                text = "no question uses it: state the bytes that a step sends on in its edge of the pipeline"
+                yield ("W-unused", f"variants.{name}.runs[{number}].bytes_out", text)
 
 
 def _rooms(profile: Profile) -> Iterator[Finding]:

@@ -103,11 +103,9 @@ def _load_inputs(
     warnings = profile.warnings + read_slo.warnings + (read_state.warnings if read_state else [])
     faults += _dangling(profile, read_slo, read_state, profile_checked=isinstance(profiles, Loaded))
     if read_slo.model is not None:
-        counted = count_observed(read_slo.model, read_slo.file_of)
-        faults += counted[1]
-        read_slo.model = counted[0]
-    traces: dict[str, Any] = {}
-    hashes: dict[str, str] = {}
+        read_slo.model, not_counted = count_observed(read_slo.model, read_slo.file_of)
+        faults += not_counted
+    traces, hashes = dict[str, Any](), dict[str, str]()
     if read_slo.model is not None and any(app.demand.trace for app in read_slo.model.apps.values()):
         from hetplan.profiles.traces import read_traces
 
@@ -127,10 +125,14 @@ def _load_inputs(
     if faults or profile.model is None or read_slo.model is None:
         raise InputError(dict.fromkeys(faults))
     warnings += [*profile.suspicions, *suspicious_slo(read_slo.model)]
-    digests = {"profile": profile.digest, "slo": read_slo.digest}
-    files = {"profile": profile.name, "slo": read_slo.name}
-    if read_state is not None:
-        digests["state"], files["state"] = read_state.digest, read_state.name
+    if any(offer.currency != read_slo.model.limits.currency for offer in profile.model.offers.values()):
+        from hetplan.profiles.currency import in_their_currency
+
+        read_slo.model = in_their_currency(read_slo.model, profile.model)
+    read: dict[str, Loaded[Any]] = {"profile": profile, "slo": read_slo}
+    read |= {"state": read_state} if read_state is not None else {}
+    digests = {name: one.digest for name, one in read.items()}
+    files = {name: one.name for name, one in read.items()}
     if measured is not None:
         digests["measured"], files["measured"] = digest(measured_document), source_name(measured, "measured")
     inputs = Inputs(

@@ -153,6 +153,13 @@ class Node(Model):
         if self.batches is not None and self.device is None:
             why = "batches are of an operator"
             raise wrong(why, "Leave it out: it serves one query at a time.", at=("batches",))
+        if self.task is not None and self.device is not None:
+            why = "a step runs variants of a task, or is an operator on a device, not both"
+            raise wrong(why, "Leave one of them out.", at=("device",))
+        for name in ("reads", "share_law", "needs", "calls") if self.device is None else ():
+            if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True):
+                why = "it is about an operator, and this step runs variants of a task"
+                raise wrong(why, "Leave it out: what variants need and take is said by their runs.", at=(name,))
         return self
 
 

@@ -165,6 +165,11 @@ class Variant(Model):
     knobs: dict[Key, Any] = Field(default_factory=dict)
     runs: tuple[Run, ...] = ()
 
+    @property
+    def weights(self) -> str | None:
+        """Which file it is, as a load names it."""
+        return f"sha256:{self.artifact.sha256}" if self.artifact and self.artifact.sha256 else None
+
     @model_validator(mode="after")
     def _distinct_runs(self) -> Variant:
         if len(self.runs) > 1:

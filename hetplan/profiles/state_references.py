@@ -27,6 +27,10 @@ def check_state(found: Dangling, state: State, slo: Slo | None, *, complete: boo
         at: Steps = ("workers", number)
         found.must_know("hardware", worker.hardware, *at, "hardware")
         found.must_know("offers", worker.offer, *at, "offer")
+        offered = found.profile.offers.get(worker.offer or "")
+        if offered is not None and worker.hardware in found.known["hardware"] - {offered.hardware}:
+            why = f"the hardware of its offer: {worker.offer} is one of {offered.hardware}"
+            found.fault((*at, "hardware"), worker.hardware, why, "Mend one of them.")
         found.must_know("hosts", worker.host, *at, "host")
         for place, load in enumerate(worker.loads):
             found.must_know("variants", load.variant, *at, "loads", place, "variant")
@@ -47,12 +51,15 @@ def _check_run_of(found: Dangling, load: Load, hardware: str, at: Steps) -> None
 
 
 def with_runs(state: State, profile: Profile) -> State:
-    """The state with the run of each load that fits one only: files of version 1.0 do not say."""
+    """The state with the run of each load that fits one only, and the file of its weights, where it leaves them out."""
 
     def named(load: Load, hardware: str) -> Load:
-        variant = profile.variants.get(load.variant or "") if load.at is None else None
-        runs = [run for run in variant.runs if run.hardware == hardware] if variant is not None else []
-        return load.model_copy(update={"at": dict(runs[0].at)}) if len(runs) == 1 else load
+        variant = profile.variants.get(load.variant or "")
+        if variant is None:
+            return load
+        runs = [run for run in variant.runs if run.hardware == hardware] if load.at is None else []
+        left_out = {"at": dict(runs[0].at)} if len(runs) == 1 else {}
+        return load.model_copy(update={**left_out, "artifact": load.artifact or variant.weights})
 
     workers = (
         worker.model_copy(update={"loads": tuple(named(load, worker.hardware) for load in worker.loads)})

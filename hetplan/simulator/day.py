@@ -220,7 +220,7 @@ class _Day:
         has, found = Counter[tuple[tuple[str, ...], str]](), dict[str, tuple[float, int]]()
         for worker in self.inputs.state.workers if self.inputs.state is not None else ():
             apps = {load.app for load in worker.loads if load.app is not None} or set(self.inputs.slo.apps)
-            has[tuple(sorted(apps)), worker.offer or ""] += worker.count
+            has[tuple(sorted(apps)), worker.offer or ""] += worker.count + worker.standby
         names = self.plan.periods[0].parts or ()
         self.system(tuple(names))
         for worker, users in machines_with_users(self.parts[name] for name in names):

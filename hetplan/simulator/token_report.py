@@ -203,12 +203,15 @@ def app_report(
 
 
 def other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:
-    """A warning for each file that is not the one which the plan was made from."""
-    return [
+    """A warning for each file that is not the one which the plan was made from, or that is not played."""
+    warned = [
         ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
         for name, digest in (("profile", plan.inputs.profile), ("slo", plan.inputs.slo))
         if digest and inputs.digests.get(name, digest) != digest
     ]
+    if inputs.state is not None and plan.actions:
+        warned.append(("W-transition", "state", "of text the way from what runs to the plan is not played"))
+    return warned
 
 
 def _usual() -> list[Limit]:

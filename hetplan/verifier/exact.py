@@ -80,7 +80,9 @@ def check_exactly(facts: Facts, computed: Mapping[str, Computed]) -> list[Violat
     every: list[Callable[[Facts], Iterable[Violation]]]
     every = [_queues, _loads, _rules, _promises, _claims, _valid, check_warnings]
     if facts.plan.question != "llm":
-        every += [_actions, _routes, _budgets, _machines]
+        every += [_routes, _budgets, _machines]
+    if facts.plan.question != "llm" or facts.inputs.state is not None:
+        every.append(_actions)
     if facts.plan.question == "policy":
         every.append(check_tables)
     if facts.plan.question == "variants":
@@ -219,13 +221,18 @@ def _queues(facts: Facts) -> Iterator[Violation]:
 
 def _loads(facts: Facts) -> Iterator[Violation]:
     """A load names its run. Variants: batches as measured."""
+    state = facts.inputs.state
+    there = {worker.id for worker in state.workers} if state is not None else set[str]()
     for seat in facts.seats.values():
         if seat.load.at is None and seat.load.variant is not None and facts.plan.format != "hetplan/plan/1.0":
             yield Violation("run-unnamed", seat.at, "names no run of the profile")
-        share = seat.load.share
+        share, variant = seat.load.share, facts.inputs.profile.variants.get(seat.load.variant or "")
+        if seat.load.artifact is None and variant is not None and variant.artifact and variant.artifact.sha256:
+            text = f"names no artifact, and the profile says which file {seat.load.variant} is"
+            yield Violation("artifact", seat.at, text)
         # In a part of a fleet loads are called by their worker.
         named = (f"w-{seat.load.id}", seat.load.id.rpartition(".")[0])
-        if facts.plan.question == "llm" and seat.worker.id not in named:
+        if facts.plan.question == "llm" and seat.worker.id not in (*named, *there):
             yield Violation("worker-id", seat.at, f"its worker is called {seat.worker.id}, not w-{seat.load.id}")
         if facts.plan.question == "policy" and (seat.load.app is None or seat.load.instances != 1):
             yield Violation("load-app", seat.at, "a worker holds each model once, for one application")

@@ -575,7 +575,7 @@ def _running_of(fleet: Fleet) -> list[tuple[str, Owned, int]]:
     found = []
     for worker in fleet.inputs.state.workers if fleet.inputs.state is not None else ():
         apps = {load.app for load in worker.loads if load.app is not None} or set(fleet.inputs.slo.apps)
-        found.append((worker.id, (tuple(sorted(apps)), worker.offer or ""), worker.count))
+        found.append((worker.id, (tuple(sorted(apps)), worker.offer or ""), worker.count + worker.standby))
     return found
 
 

@@ -91,6 +91,10 @@ class _Fleet:
                     continue
                 gpus = self.profile.hardware[run.hardware].provides.get("gpu", 1.0)
                 instances = int(gpus / (engine.tensor * engine.pipeline) * _SAME)
+                provides = self.profile.hardware[run.hardware].provides
+                for name, amount in run.needs.items() if provides else ():
+                    if name != "gpu" and amount > 0:
+                        instances = min(instances, int(provides.get(name, 0.0) / amount * _SAME))
                 if instances < 1:
                     continue
                 if instances > MOST:

@@ -310,19 +310,19 @@ def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
 
 
 def recorded(sought: Sought, document: Any, file: str) -> list[Measured]:
-    """Measurements of this query from a document of `--measured`."""
+    """Measurements of this query from a document of `--measured`, without those that the rules of knobs forbid."""
     if document is None:
         return []
     apps = document.get("apps", {}) if isinstance(document, Mapping) else {}
     faults: list[Fault] = []
-    found = []
+    found, first = [], {knob: levels[0] for knob, levels in sought.pipeline.levels.items()}
     for number, plan in enumerate(apps.get(sought.app_id, ())):
         at = f"$.apps.{sought.app_id}[{number}]"
         one = _record(sought, plan)
         if one is None:
             why = "a configuration with seconds and bytes of every operator, samples, and a mean in the metric's range"
             faults.append(Fault(file, at, "", why, "Use the journal that --evaluate wrote for these inputs."))
-        else:
+        elif sought.pipeline.space is None or not sought.pipeline.space.broken(plan["knobs"], first):
             found.append(one)
     if faults:
         raise InputError(faults)

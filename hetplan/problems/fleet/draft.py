@@ -215,7 +215,7 @@ def _first_actions(found: Found) -> Iterator[Action]:
             started.append(number)
             yield Action(id=number, do="start", worker=worker.id, count=worker.count - kept)
     for worker, key in owners(wish.inputs):
-        fewer = min(left.get(key, 0), worker.count)
+        fewer = min(left.get(key, 0), worker.count + worker.standby)
         left[key] = left.get(key, 0) - fewer
         if fewer:
             number += 1

@@ -332,7 +332,7 @@ def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[Owned, int]:
     state = inputs.files.get("state", "state.json")
     counted = "moves" in goal or inputs.slo.limits.moves is not None
     for number, (worker, (apps, offer)) in enumerate(owners(inputs)):
-        found[apps, offer] += worker.count
+        found[apps, offer] += worker.count + worker.standby
         at = f"$.workers[{number}]"
         if offer not in inputs.profile.offers:
             why, remedy = "a fleet knows machines by their offer", 'Write "offer", one of the profile.'

@@ -10,12 +10,13 @@ import numpy as np
 
 from hetplan.planner.answer import Answer
 from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.transition import Names, transition
 from hetplan.problems.llm.form import Carried, Rows, program
 from hetplan.problems.llm.judge import Shown
 from hetplan.problems.llm.size import Sized, Tried
 from hetplan.problems.llm.wish import Kind, Wish
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Notice, Promise, Route, Valid
+from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.serving.runs import at_of
@@ -51,6 +52,7 @@ def drafted(
         workers=workers,
         routing={wish.app: (Route(to=to),)},
         dispatch={wish.app: rule},
+        actions=_actions(wish, workers),
         promises=(
             Promise(app=wish.app, quantity="rate_qps", relation=">=", value=wish.rate_qps, model="fluid"),
             *(_shown(wish, found.shown) if found.shown is not None else ()),
@@ -77,7 +79,19 @@ def _workers(wish: Wish, found: Sized) -> tuple[tuple[Worker, ...], list[str]]:
             number = machines - taken.get(offer, 0)
             if number:
                 workers.append(_worker(wish, kind, offer, number, law.most_tokens, law.most_seqs, len(workers)))
+    if wish.inputs.state is not None and wish.inputs.state.workers:
+        # What runs already as it is wanted keeps its names, so that nothing is done to it.
+        names = Names(wish.inputs.state.workers)
+        workers = [names.named(worker) for worker in workers]
     return tuple(workers), [load.id for worker in workers for load in worker.loads]
+
+
+def _actions(wish: Wish, workers: Sequence[Worker]) -> tuple[Action, ...]:
+    """The way from what runs, where a state says so."""
+    if wish.inputs.state is None:
+        return ()
+    offers, limits = wish.inputs.profile.offers, wish.inputs.slo.limits.instances
+    return transition(wish.inputs.state.workers, workers, offers=offers, limits=limits)
 
 
 def _worker(wish: Wish, kind: Kind, offer: str, count: int, tokens: int, seqs: int, number: int) -> Worker:
@@ -85,7 +99,7 @@ def _worker(wish: Wish, kind: Kind, offer: str, count: int, tokens: int, seqs: i
     name = f"{kind.variant}-{offer or kind.hardware}"[:55]
     load = Load(
         id=f"{name}-{number}", app=wish.app, variant=kind.variant, at=at_of(kind.run), instances=kind.instances,
-        serve=serve,
+        serve=serve, artifact=wish.inputs.profile.variants[kind.variant].weights,
     )  # fmt: skip
     return Worker(
         id=f"w-{name}-{number}",

@@ -54,6 +54,8 @@ Floats = NDArray[np.float64]
 PLENTY = 10**9
 """So many machines are as many as are wanted."""
 _SEVERAL, _USUAL_LARGEST, _MOST_LARGEST = 4.0, 1000, 10**6
+_HAIR = 1e-9
+"""What just fits, fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +267,15 @@ def _kinds(inputs: Inputs, app: App, faults: Faults) -> tuple[Kind, ...]:
                 why = f"an instance takes {engine.gpus} GPUs, and {says}"
                 faults.in_profile(f"$.engines.{run.engine}.tensor", why, remedy, value=engine.tensor)
                 continue
+            for name, amount in run.needs.items() if hardware.provides else ():
+                if name != "gpu" and amount > 0:
+                    has = hardware.provides.get(name, 0.0)
+                    instances = min(instances, int(has / amount + _HAIR))
+                    if has / amount + _HAIR < 1:
+                        why = f"an instance needs {amount:g} {name}, and one {run.hardware} has {has:g}"
+                        faults.in_profile(f"{at}.needs.{name}", why, "Mend one of them, or leave the run out.")
+            if instances < 1:
+                continue
             found.append(Kind(variant, run.hardware, run, engine, law_of_engine(engine), instances))
     if not found and not faults.found:
         why = f"no variant of quality {floor:g} or more makes tokens" if too_low else "nothing here makes tokens"
@@ -334,6 +345,12 @@ def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:
             if link is None:
                 why = f"KV moves from {one.name} to {other.name}, and no link between their tiers is known"
                 faults.in_profile("$.links", why, "Give both hardware a tier, and add the link between the two.")
+            elif link.latency_ms > 0:
+                why = "how long KV waits for its link is not counted, only how long it is on its way"
+                remedy = "Write 0, and add it to network_ms_per_hop of the application."
+                faults.in_profile(
+                    f"$.links[{profile.links.index(link)}].latency_ms", why, remedy, value=link.latency_ms
+                )
             elif one.engine.kv_bytes_per_token is None:
                 why = "KV moves over a link, and it is not known how large it is"
                 remedy = "Write the bytes of KV of one token."

@@ -239,13 +239,15 @@ def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
     """What one server of a configuration runs."""
     task = tree.tasks[t]
     name = task.variants[task.variant[c]]
-    run = problem.inputs.profile.variants[name].runs[task.run[c]]
+    variant = problem.inputs.profile.variants[name]
+    run = variant.runs[task.run[c]]
     return Load(
         id="any",
         app=tree.app,
         node=task.id,
         variant=name,
         at=at_of(run),
+        artifact=variant.weights,
         instances=int(task.k[c]),
         share=problem.wish.fleet.price_of(run).share,
         serve=Serve(max_batch=int(task.batch[c])),
@@ -254,7 +256,7 @@ def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
 
 def _place(worker: Worker) -> tuple[object, ...]:
     """What makes a running group the same: a group that only changes its batch size goes on under its name."""
-    loads = tuple((load.app, load.node, load.variant, load.instances) for load in worker.loads)
+    loads = tuple((load.app, load.node, load.variant, load.artifact, load.instances) for load in worker.loads)
     return worker.hardware, worker.offer, loads
 
 

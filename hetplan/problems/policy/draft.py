@@ -11,12 +11,13 @@ from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.promised import on_service_times
+from hetplan.planner.transition import Names, transition
 from hetplan.problems.policy.form import Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice
 from hetplan.problems.policy.wish import bought
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Action, Notice, Promise, Route, Valid
+from hetplan.profiles.plan import Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable
 from hetplan.profiles.workers import Load, Serve, Worker
@@ -40,10 +41,13 @@ def draft(
     apps = list(dict.fromkeys(group[0].group.wish.app_id for group in groups))
     tables: dict[str, list[PolicyTable]] = {app: [] for app in apps}
     workers, shares = list[Worker](), dict[str, dict[str, float]]()
+    running = inputs.state.workers if inputs.state is not None else ()
+    names = Names(running)
     for several in groups:
         group, app = several[0].group, several[0].group.wish.app_id
         for offer, count in _offers(inputs, group, discipline):
             worker = _worker(inputs, len(workers) + 1, group, offer, count)
+            worker = names.named(worker) if running else worker
             workers.append(worker)
             part = count / group.workers
             tables[app] += [_table(worker.id, solved, part, options) for solved in several]
@@ -58,7 +62,7 @@ def draft(
         routing={app: (Route(to=shares[app]),) for app in unlike},
         dispatch={app: _dispatch(wishes[app].late, wishes[app].balancing, discipline) for app in apps},
         policies={app: tuple(tables[app]) for app in apps},
-        actions=_actions(workers),
+        actions=transition(running, workers, offers=inputs.profile.offers, limits=inputs.slo.limits.instances),
         promises=tuple(promise for app in apps for promise in _promises(app, groups, options.percentile)),
         reported=tuple(reported) or tuple(_claimed(groups, options)),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -71,15 +75,13 @@ def _worker(inputs: Inputs, number: int, group: Group, offer: str | None, count:
     profile, models = inputs.profile, group.models
     loads = []
     for k, (name, at) in enumerate(zip(models.names, models.ats, strict=True), start=1):
-        variant = profile.variants[name]
-        sha256 = variant.artifact.sha256 if variant.artifact is not None else None
         loads.append(
             Load(
                 id=f"w{number}.{k}",
                 app=group.wish.app_id,
                 variant=name,
                 at=dict(at),
-                artifact=f"sha256:{sha256}" if sha256 else None,
+                artifact=profile.variants[name].weights,
                 serve=Serve(max_batch=int(models.latency_s.shape[1])),
             )
         )
@@ -185,16 +187,6 @@ def _dispatch(
         "shared_fifo" if discipline == "shared_fifo" else balancing
     )
     return QueueSlackDispatch(late=late, balancing=kind, estimate=Estimate())
-
-
-def _actions(workers: Sequence[Worker]) -> tuple[Action, ...]:
-    actions: list[Action] = []
-    for worker in workers:
-        actions.append(Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count))
-        started = actions[-1].id
-        for load in worker.loads:
-            actions.append(Action(id=len(actions) + 1, do="load", load=load.id, after=(started,)))
-    return tuple(actions)
 
 
 def _promises(app: str, groups: Sequence[Sequence[Solved]], statistic: str) -> list[Promise]:

@@ -16,6 +16,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
+from hetplan.serving.reading import answering
 from hetplan.serving.runs import at_of
 
 if TYPE_CHECKING:
@@ -99,12 +100,13 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
 
 def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(column, worker group) of every column in use."""
-    names = Names(pool.running)
+    names, weights = Names(pool.running), pool.inputs.profile.variants[pool.wish.variant].weights
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         column = pool.columns[int(o)]
         run = pool.types[column.type].run
-        loads = (Load(id="any", app=pool.wish.app_id, variant=pool.wish.variant, at=at_of(run)),) * pool.k[column.type]
+        named = {"app": pool.wish.app_id, "variant": pool.wish.variant, "artifact": weights, "at": at_of(run)}
+        loads = (Load.model_validate({"id": "any", **named}),) * pool.k[column.type]
         queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
         worker = Worker(
             id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), queue=queue, loads=loads
@@ -162,7 +164,7 @@ def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None)
 
 def _needed(table: Table, pool: Pool) -> Table:
     """The table with the statistics that dispatch and the plan's checks look at."""
-    keep = {"mean", pool.options.latency_stat}
+    keep = {answering(table.statistics, one) for one in ("mean", pool.options.latency_stat)}
     return table.model_copy(
         update={name: None for name in ("std", "p50", "p90", "p95", "p99", "max", "samples") if name not in keep}
     )

@@ -45,7 +45,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         if _too_small(run, hardware, limits.resources, notices):
             without[name] = "it is too small for the variant"
             continue
-        offered = _offers(inputs, run, hardware, len(types), faults)
+        offered = _offers(inputs.profile, run, hardware, len(types))
         if not offered:
             without[name] = "it has no offer"
             notices.append(Notice(code="W-no-offer", at=f"hardware.{run.hardware}", text="it has no offer"))
@@ -53,7 +53,8 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         types.append(Type(run, least, most, instances_on(run, hardware)))
         columns += offered
     free = min((column.price for column in columns), default=0) * MOST_INSTANCES <= (wish.budget or 0)
-    if limits.instances or free:
+    odd = any(offer.currency != limits.currency for offer in profile.offers.values())
+    if limits.instances or free or odd:
         from hetplan.problems.pool.refused import check_types
 
         check_types(inputs, wish, (types, columns), without, faults, notices)
@@ -93,25 +94,17 @@ def _run_on(profile: Profile, variant: str, hardware: str, faults: Faults) -> Ru
     return max(fitting or runs, key=lambda run: len(run.at))
 
 
-def _offers(inputs: Inputs, run: Run, hardware: Hardware, kind: int, faults: Faults) -> list[Column]:
+def _offers(profile: Profile, run: Run, hardware: Hardware, kind: int) -> list[Column]:
     """Whole machines: at the run's own price, or under every offer of the hardware, or for 1 without any offers."""
-    profile = inputs.profile
     if run.price_per_hour is not None or not profile.offers:
         from hetplan.serving.price import price_of
 
         return [Column(None, kind, price_of(profile, run, None).nanos, None)]
-    found = []
-    for offer_id, offer in profile.offers.items():
-        if offer.hardware != run.hardware:
-            continue
-        if offer.currency != inputs.slo.limits.currency:
-            why, remedy = (
-                f"the SLO counts in {inputs.slo.limits.currency}",
-                "Convert one of them; hetplan knows no exchange rates.",
-            )
-            faults.in_profile(f"$.offers.{offer_id}.currency", why, remedy, value=offer.currency)
-        found.append(Column(offer_id, kind, machine_price(offer, hardware), offer.stock))
-    return found
+    return [
+        Column(offer_id, kind, machine_price(offer, hardware), offer.stock)
+        for offer_id, offer in profile.offers.items()
+        if offer.hardware == run.hardware
+    ]
 
 
 def read_columns(

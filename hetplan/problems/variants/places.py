@@ -436,7 +436,7 @@ def _load(v: Snapshot, i: int, name: str, instances: int) -> Load:
     app = v.asked[item.app].id if item.app is not None else None
     return Load(
         id=name, app=app, variant=kind.variant, at=dict(kind.at), knobs=dict(kind.knobs), instances=instances,
-        serve=_serve(v, i), share=kind.share,
+        serve=_serve(v, i), share=kind.share, artifact=v.inputs.profile.variants[kind.variant].weights,
     )  # fmt: skip
 
 
@@ -464,6 +464,7 @@ def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
         own = load.app
     kind = v.kinds[item.kind]
     changes = {"instances": instances, "app": own, "at": dict(kind.at), "share": kind.share or load.share}
+    changes |= {"artifact": v.inputs.profile.variants[kind.variant].weights, "node": None, "outcomes": None}
     return load.model_copy(update={**changes, "serve": _serve(v, i)})
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import InputError
+from hetplan.errors import Fault, InputError
 from hetplan.problems.faults import ONE_STEP, Faults, refuse
 from hetplan.problems.variants.kinds import (
     WHOLE,
@@ -409,6 +409,11 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     types = read_types(inputs)
     workers = inputs.state.workers if inputs.state is not None else ()
     running = {load.variant or "" for worker in workers for load in worker.loads}
+    for number, worker in enumerate(workers):
+        if worker.standby:
+            why, at = "here all machines that run serve", f"$.workers[{number}].standby"
+            file = inputs.files.get("state", "state.json")
+            faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
     names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
     shared = options.machines == "shared" and options.level != "aggregate"
     kinds = read_kinds(inputs, types, names, faults, notices, shared=shared)
