@@ -42,15 +42,13 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
         return Outcome(Finding(Found.NOTHING, interrupted=True), solves=tuple(_solve(one) for one in ask.records))
     solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
     interrupted = any(answer.stop is Stop.CANCELLED for record in ask.records for answer in record.answers)
-    notices = _notices(inputs, ask)
     if isinstance(result, Infeasible):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
         finding = Finding(
             found, interrupted=interrupted, recheck_disagrees=ask.recheck_disagrees, recheck_absent=ask.recheck_absent
         )
-        return Outcome(
-            finding, why=result.why, repairs=result.repairs, solves=solves, warnings=(*notices, *result.warnings)
-        )
+        warnings = (*_notices(inputs, ask), *result.warnings)
+        return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=warnings)
     made = partial(_planned, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
                    require_proof=require_proof, interrupted=interrupted)  # fmt: skip
     outcome = made(result)
@@ -92,8 +90,7 @@ def _planned(
         recheck_absent=ask.recheck_absent,
     )
     why = (result.target_missed,) if result.target_missed else ()
-    outcome = Outcome(finding, plan=plan, why=why, repairs=result.repairs, solves=solves, warnings=plan.warnings)
-    return replace(outcome, ways=result.ways)
+    return Outcome(finding, plan, why, result.repairs, solves, plan.warnings, ways=result.ways)
 
 
 def assembled(

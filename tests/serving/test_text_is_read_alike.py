@@ -57,7 +57,7 @@ def documents_of(seed: int) -> tuple[Json, Json]:
     random.shuffle(runs)
     profile = {
         "format": "hetplan/profile/1.2", "tiers": ["edge", "cloud"], "hardware": hardware, "offers": offers,
-        "links": [{"between": ["edge", "cloud"], "bandwidth_mbps": random.choice((1000, 100_000)), "latency_ms": 1}],
+        "links": [{"between": ["edge", "cloud"], "bandwidth_mbps": random.choice((1000, 100_000)), "latency_ms": 0}],
         "tasks": {"chat": {}}, "variants": {"m": {"task": "chat", "runs": runs}}, "engines": engines,
     }  # fmt: skip
     sizes = [
