@@ -107,6 +107,8 @@ MOST_HELPED = 2
 MOST_NAMED = 5
 MOST_OF_TRIAL = 3
 """So many plans are played, at most, to see whether a repair does."""
+CLOSE = 1e-6
+"""So much below a plan's cost, in parts of it, the bound at saturation is another one."""
 LESS_ASKED = "bounded by the program before simulation asked less of its instances"
 AT_SATURATION = "bounded by the program whose instances may be full: no plan is ruled out"
 SETTLED = 1e-7
@@ -239,10 +241,10 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     corrected = best[0] is not first or hopeful is not v
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         best = tries.busier(*best, frozenset(corrected_for))
-        if (near := tries.near(best[0], asked)) is not None:
-            return _said(v, made, near, tries.turn)
-        if corrected and isinstance(least := tries.at_most(asked), Draft):
-            first = least
+        best = tries.near(best[0], asked) or best
+        full = tries.saturated(asked)
+        if isinstance(full, Draft) and (corrected or _least(full) < _cost(best[0]) * (1.0 - CLOSE)):
+            return _bounded_by(full, _said(v, made, best, tries.turn), AT_SATURATION)
     found = _said(v, made, best, 1 if best[0] is first and not best[1].late else tries.turn)
     return _bounded_by(first, found) if corrected else found
 
@@ -397,7 +399,7 @@ class _Tries:
         return made, shown
 
     def near(self, made: Draft, asked: Snapshot) -> tuple[Draft, Shown] | None:
-        """A cheaper plan near by that is in time as well, bounded by the program at saturation.
+        """A cheaper plan near by that is in time as well.
 
         `asked` is what the formula asks. Applications that may share instances begin at what they are asked for now: it
         says which of them has to wait less.
@@ -447,9 +449,7 @@ class _Tries:
             if not seen.late and _cost(following) >= _cost(made):
                 break
             if not seen.late:
-                every = replace(asked, serves=self.every)
-                full = self.way(asking(every, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
-                return (_bounded_by(full, following, AT_SATURATION), seen) if isinstance(full, Draft) else None
+                return following, seen
             search.was_late(found[0], seen.late)
         return None
 
@@ -458,11 +458,10 @@ class _Tries:
         most = min(self.v.options.evaluations, MOST_OF_TRIAL) if self.tools.trial else self.v.options.evaluations
         return self.ask.remaining > 0 and self.turn < most
 
-    def at_most(self, first: Snapshot) -> Draft | Infeasible:
-        """The plan of the most that is asked of each pair, here or at first: it rules out no plan of either."""
-        three = zip(self.v.serves, first.serves, self.every, strict=True)
-        pairs = [replace(max(now, then, key=lambda one: one.busy), late=one.late) for now, then, one in three]
-        return self.way(replace(self.v, serves=tuple(pairs)), self.ask)
+    def saturated(self, asked: Snapshot) -> Draft | Infeasible:
+        """The plan of instances that may be full: it rules out none that is in time."""
+        every = replace(asked, serves=self.every)
+        return self.way(asking(every, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
 
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
         """The next plan that is another one (None: there is none), the late ones asking less of their instances."""
@@ -480,6 +479,12 @@ class _Tries:
 
 def _cost(made: Draft) -> float:
     return made.reported[0].value or 0.0
+
+
+def _least(made: Draft) -> float:
+    """What is shown of the cost of any plan; without a proof that nothing costs less than this one, 0."""
+    one = made.reported[0]
+    return one.bound if one.bound is not None else one.answer.bound or 0.0
 
 
 def _busier(pair: Serves, part: float) -> Serves:
