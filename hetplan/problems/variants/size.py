@@ -484,7 +484,8 @@ def _cost(made: Draft) -> float:
 def _least(made: Draft) -> float:
     """What is shown of the cost of any plan; without a proof that nothing costs less than this one, 0."""
     one = made.reported[0]
-    return one.bound if one.bound is not None else one.answer.bound or 0.0
+    shown = one.bound if one.bound is not None or one.answer is None else one.answer.bound
+    return shown or 0.0
 
 
 def _busier(pair: Serves, part: float) -> Serves:
