@@ -157,7 +157,7 @@ def test_what_is_late_asks_less_until_it_is_in_time():
     assert found.plan.workers == plans[2]
     estimated = solve(table2(90.0, 100.0), size="estimated")
     assert money(found, BILL) > money(estimated, BILL)
-    # Neither formula nor simulation rules a plan out: the bound is that of full instances, the gap is what waiting costs.
+    # Neither formula nor simulation rules a plan out: the bound is of full instances, the gap is what waiting costs.
     (claim,), (before,) = found.plan.claims, solve(table2(90.0, 100.0), size="planned").plan.claims
     assert (claim.scope, claim.bound) == ("relaxation", before.bound)
     assert claim.value > before.value
