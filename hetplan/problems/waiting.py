@@ -9,6 +9,10 @@ __all__ = ["MOST_BUSY", "all_busy", "all_busy_with", "waiting_ms"]
 MOST_BUSY = 0.999999
 """A server that is busier than this is taken to be as busy as this."""
 
+MANY = 100_000
+"""Above so many servers a sum that ends early takes the place of a step for each."""
+SMALL, LARGE = 1e-18, 1e300
+
 
 def waiting_ms(service_ms: float, busy: float, servers: float) -> float:
     """The wait before so many servers at this use: Sakasegawa's queue for times of little variance.
@@ -28,10 +32,27 @@ def all_busy(servers: int, load: float) -> float:
     >>> round(all_busy(1, 0.5), 6), round(all_busy(2, 1.0), 6)
     (0.5, 0.333333)
     """
-    lost = 1.0
-    for k in range(1, servers + 1):
+    if load <= 0:
+        return 0.0
+    lost = _lost_of_many(servers, load) if servers > MANY else 1.0
+    for k in range(1, servers + 1) if servers <= MANY else ():
         lost = load * lost / (k + load * lost)
     return servers * lost / (servers - load * (1.0 - lost)) if load < servers else 1.0
+
+
+def _lost_of_many(servers: int, load: float) -> float:
+    """Erlang's B by its reciprocal, of which terms are added until they are too small, or too many, to count.
+
+    >>> round(_lost_of_many(2, 1.0), 6), _lost_of_many(10**9, 1.0)
+    (0.2, 0.0)
+    """
+    term = total = 1.0
+    for k in range(servers, 0, -1):
+        term *= k / load
+        total += term
+        if term < SMALL * total or total > LARGE:
+            break
+    return 1.0 / total if total <= LARGE else 0.0
 
 
 def all_busy_with(servers: int, load: float, busy: float) -> float:

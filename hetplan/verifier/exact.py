@@ -62,6 +62,8 @@ __all__ = ["check_exactly", "check_tables"]
 
 _SAME = 1e-9
 """Numbers of a plan have 12 digits; what follows from several of them has a few less."""
+_SHARE = 1e-12
+"""So exact is a share that is 1 less a percentile of a hundred."""
 _GAP = 1e-11
 """A gap is the difference of two numbers of 12 digits."""
 
@@ -450,7 +452,9 @@ def _promise(facts: Facts, promise: Promise) -> Iterator[str]:
         yield f"p{promise.percentile or 0:g} of {promise.value:g} ms is no limit that is wished for"
     allowed = [1.0 - percentile / 100.0 for percentile, _ in limits]
     allowed = [app.violations.max] if app.violations is not None else allowed
-    if quantity == "violations" and not any(math.isclose(promise.value, one, rel_tol=_SAME) for one in allowed):
+    if quantity == "violations" and not any(
+        math.isclose(promise.value, one, rel_tol=_SAME, abs_tol=_SHARE) for one in allowed
+    ):
         yield f"a share of {promise.value:g} is not what is wished for"
 
 

@@ -278,6 +278,9 @@ def _without_use(inputs: Inputs, faults: Faults) -> None:
     if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
         faults.in_slo("$.limits.survive.keep", why, 'Write "zones", "hosts" or "spot", or leave it out.')
+    elif survive.keep == 0:
+        why = "nothing is kept after a failure, so what may fail changes nothing"
+        faults.in_slo("$.limits.survive.keep", why, "Write a share above 0, or leave limits.survive out.", value=0)
     for name, app in inputs.slo.apps.items():
         demand = app.demand
         at, trace = f"$.apps.{name}.demand", demand.trace

@@ -67,6 +67,13 @@ def test_nothing_lost_is_a_repair_where_a_share_is_kept() -> None:
     assert followed(repair, slo, profile, size="planned").exit_code == 0
 
 
+@pytest.mark.parametrize("what", [{"zones": 1}, {"hosts": 2}, {"spot": "all"}])
+def test_a_share_of_nothing_is_refused_by_name(what: Json) -> None:
+    """Parts that serve nothing after a failure failed the verification: exit 6."""
+    with pytest.raises(hp.InputError, match=r"survive\.keep \(found 0\): nothing is kept .* Write a share above 0"):
+        solved(limited(survive={**what, "keep": 0}), SPOT)
+
+
 def test_only_listed_hardware_without_any_listed_is_refused_by_name() -> None:
     with pytest.raises(hp.InputError, match=r"limits\.only_listed.*lists none"):
         solved(limited(only_listed=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import hypothesis.strategies as st
@@ -105,6 +106,24 @@ def test_a_pool_too_large_to_play_says_so() -> None:
     assert promised(plan) < next(one.value for one in plan.promises if one.quantity == "fluid_rate_qps")
 
 
+@pytest.mark.parametrize("rate_qps", [2e7, 1e9])
+def test_millions_of_machines_are_planned_in_seconds(rate_qps: float) -> None:
+    """The formula took a step for each machine, sixty times: minutes without a word."""
+    start = time.process_time()
+    outcome = hp.solve(*small(rate_qps=rate_qps))
+    assert time.process_time() - start < 5.0
+    assert outcome.exit_code == 0
+    assert "W-unconfirmed" in {notice.code for notice in outcome.require().warnings}
+
+
+@pytest.mark.parametrize("percentile", [99.9999999, 99.99999, 33.3333333333])
+def test_a_percentile_of_many_digits_is_promised_as_it_is(percentile: float) -> None:
+    """1 less a percentile of a hundred has fewer digits than the percentile."""
+    case = small(rate_qps=20)
+    case[1]["apps"]["app"]["latency"][0]["percentile"] = percentile
+    assert hp.solve(*case).exit_code == 0
+
+
 @pytest.mark.slow
 def test_near_capacity_short_runs_do_not_confirm_a_rate() -> None:
     """Queues that build up seldom last for thousands of queries; runs that begin empty and end soon miss them."""
@@ -158,6 +177,15 @@ def test_the_chance_that_all_are_busy_is_erlangs(n: int, use: float) -> None:
         total += term
     last = term * load / n / (1.0 - use)
     assert all_busy(n, load) == pytest.approx(last / (total + last), rel=1e-9)
+
+
+@pytest.mark.parametrize("use", [0.3, 0.99, 0.9999, 1.0])
+def test_of_many_machines_the_same_is_worked_out_by_fewer_steps(use: float) -> None:
+    n, lost = 150_000, 1.0
+    for k in range(1, n + 1):
+        lost = n * use * lost / (k + n * use * lost)
+    expected = n * lost / (n - n * use * (1.0 - lost)) if use < 1 else 1.0
+    assert all_busy(n, n * use) == pytest.approx(expected, rel=1e-9, abs=1e-290)
 
 
 def test_the_formula_leaves_more_room_to_few_machines_and_to_tight_deadlines() -> None:
