@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Cancelled
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.descent import Descent, whole_up
 from hetplan.problems.fleet.master import add_machines
 from hetplan.problems.fleet.menus import Choice
@@ -61,6 +62,10 @@ def starts_of(wish: Wish, fleet: Fleet) -> list[Floats]:
     return found
 
 
+MOST_ORDERED = 250
+"""Choices of an application in a period that are made in all orders of zones, at most."""
+
+
 def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Fleet | None:
     """The cheapest whole fleet found from the menus: by descent, then by programs where that is not near the bound.
 
@@ -88,6 +93,8 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
 
     if near() or (best is not None and (len(search.pairs) > FEW_PAIRS or is_over(search.ask))):
         return best
+    if best is None:
+        _in_all_orders(search)
     with suppress(Cancelled):
         for committed in tries_of(search, relaxed):
             tried = hours(search, committed)
@@ -98,6 +105,16 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
             if together is not None and cost_of(wish, together) < best_cost - 1e-9:
                 best = together
     return best
+
+
+def _in_all_orders(search: Search) -> None:
+    """Makes the cheapest choices known in all orders of zones that are alike: by programs stock is kept, too."""
+    wish, orders = search.wish, zone_orders(search.wish)
+    for app, p in search.pairs:
+        choices = sorted(search.menus.of(app, p), key=lambda one: float(one.array @ wish.prices))
+        for choice in choices[: MOST_ORDERED // len(orders)]:
+            for order in orders:
+                search.menus.add(app, wish.rate(app, p), tuple(choice.machines[n] for n in order))
 
 
 def refined(search: Search, fleet: Fleet | None) -> Fleet | None:

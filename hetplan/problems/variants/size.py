@@ -482,7 +482,7 @@ def _cost(made: Draft) -> float:
 
 
 def _least(made: Draft) -> float:
-    """What is shown of the cost of any plan; without a proof that nothing costs less than this one, 0."""
+    """What is shown of the cost of any plan: 0 where nothing is."""
     one = made.reported[0]
     shown = one.bound if one.bound is not None or one.answer is None else one.answer.bound
     return shown or 0.0

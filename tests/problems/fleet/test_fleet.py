@@ -151,6 +151,29 @@ def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
     assert cost(outcome) == pytest.approx(total / 3)
 
 
+@pytest.mark.parametrize("zones", ["ab", "abc"])
+@pytest.mark.parametrize("stock", [1, 2])
+@pytest.mark.parametrize("rates", [(90.0, 90.0), (150.0, 60.0, 40.0), (210.0, 120.0)])
+def test_what_little_stock_of_each_zone_is_enough_for_is_found_as_by_brute_force(
+    zones: str, stock: int, rates: tuple[float, ...]
+) -> None:
+    """Applications took the same zone's machines in all that was tried, and those of the others were left."""
+    profile = copy.deepcopy(PROFILE)
+    sold = {name.split("-")[0]: offer for name, offer in profile["offers"].items()}
+    profile["offers"] = {f"{name}-{z}": {**one, "zone": z, "stock": stock} for name, one in sold.items() for z in zones}
+    outcome = solved(wish(*(app(rate) for rate in rates)), profile, size="planned")
+    most, least = range(stock * len(zones) + 1), float("inf")
+    ways = [[(b, s) for b in most for s in most if _carried(b, s, 0.5) >= rate - 1e-9] for rate in rates]
+    for chosen in itertools.product(*ways):
+        big, small = (sum(counts) for counts in zip(*chosen, strict=True))
+        least = min(least, 1.0 * big + 0.3 * small) if big in most and small in most else least
+    if least < float("inf"):
+        assert cost(outcome) == pytest.approx(least)
+    else:
+        assert outcome.exit_code == 3
+        assert outcome.status != "not-found"
+
+
 def state(**counts: int) -> Json:
     workers = [
         {"id": f"w-{offer}", "hardware": offer.split("-")[0], "offer": offer, "count": count,
