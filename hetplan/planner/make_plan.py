@@ -41,7 +41,7 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     except Cancelled:
         return Outcome(Finding(Found.NOTHING, interrupted=True), solves=tuple(_solve(one) for one in ask.records))
     solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
-    interrupted = any(answer.stop is Stop.CANCELLED for record in ask.records for answer in record.answers)
+    interrupted = ask.limits.cancel is not None and ask.limits.cancel.is_set()  # during an engine's work, or beside it
     if isinstance(result, Infeasible):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
         finding = Finding(

@@ -521,6 +521,7 @@ def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
 
     outcome = hp.solve(PROFILE, slo, question="fleet", limits=Limits(cancel=cancel), on_event=noted)
     assert moment in seen
+    assert outcome.exit_code == 130
     assert hp.verify(outcome.require(), PROFILE, slo).ok
     # Nothing was asked about room to wait by then.
     assert cost(outcome) >= cost(solved(slo, size="planned")) - 1e-9
