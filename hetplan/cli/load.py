@@ -477,7 +477,7 @@ def show_load(report: LoadReport, page: Page) -> None:
         [
             (
                 line.app or "-",
-                line.quantity if line.percentile is None else f"{line.quantity} p{line.percentile:g}",
+                line.quantity if line.percentile is None else f"{line.quantity} p{line.percentile:.12g}",
                 "-" if line.promised is None else f"{line.relation} {number(line.promised)}",
                 "-" if line.by == "figure" else line.by,
                 "-" if line.simulated is None else _value(line.simulated[0]),

@@ -127,7 +127,7 @@ def _promises(plan: Plan, page: Page) -> None:
     for promise in plan.promises:
         quantity = promise.quantity
         if promise.percentile is not None:
-            quantity += f" p{number(promise.percentile)}"
+            quantity += f" p{promise.percentile:.12g}"
         model = f"{promise.model}, extrapolated" if promise.extrapolated else promise.model
         rows.append((promise.app or "-", quantity, f"{promise.relation} {number(promise.value)}", model))
     page.table(("app", "quantity", "promised", "by the model"), rows)

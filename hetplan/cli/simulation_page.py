@@ -33,7 +33,7 @@ def show_simulation(report: SimulationReport, page: Page) -> None:
         [
             (
                 line.app or "-",
-                line.quantity if line.percentile is None else f"{line.quantity} p{line.percentile:g}",
+                line.quantity if line.percentile is None else f"{line.quantity} p{line.percentile:.12g}",
                 f"{line.relation} {number(line.promised)}",
                 line.by,
                 "-" if line.simulated is None else number(line.simulated.value),
@@ -52,7 +52,7 @@ def show_simulation(report: SimulationReport, page: Page) -> None:
             for app in report.apps.values()
             for name, found in {
                 **app.figures,
-                **{f"response p{at:g} ms": found for at, found in app.percentiles_ms.items()},
+                **{f"response p{at:.12g} ms": found for at, found in app.percentiles_ms.items()},
             }.items()
         ],
         right=("value",),

@@ -143,8 +143,9 @@ def solve(
 def _ready(output: str | None, *folders: Path | None, as_json: bool, repair: int | None) -> None:
     """Refuse a place where the plan cannot go before the work, not after it."""
     for one in folders:
-        if one is not None and not one.parent.is_dir():
-            raise InputError.one(file=str(one), why="there is no folder for it", remedy="Make it, or name another.")
+        if one is not None and (one.is_file() or not one.parent.is_dir()):
+            why = "this is a file" if one.is_file() else "there is no folder for it"
+            raise InputError.one(file=str(one), why=why, remedy="Make a folder, or name another.")
     if repair is not None and output is None:
         why = "the changed SLO file needs a name"
         raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")

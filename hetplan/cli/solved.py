@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.cli.long_work import interruptible, progress
-from hetplan.cli.output import Output
+from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.cli.simulation_page import show_simulation
 from hetplan.errors import InputError
 from hetplan.judging import simulate
@@ -69,6 +69,6 @@ def in_folders(out: Output, outcome: Outcome, front: Path | None, ways: Path | N
     said: dict[str, Any] = {}
     if outcome.front is not None or front is not None:
         said["front"] = front_of(outcome, out.people, front)
-    if ways is not None:
+    if ways is not None and outcome.exit_code in WRITES_A_PLAN:
         said["ways"] = write_ways(outcome, out, ways)
     return said

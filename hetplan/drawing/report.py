@@ -367,7 +367,7 @@ def _judged(page: Html, report: Document) -> None:
     for line in report.get("lines") or ():
         found = line.get("simulated") or {}
         low, high = found.get("interval") or (None, None)
-        share = f" p{line['percentile']:g}" if line.get("percentile") is not None else ""
+        share = f" p{line['percentile']:.12g}" if line.get("percentile") is not None else ""
         label = f"{line.get('app') + ': ' if line.get('app') else ''}{line.get('quantity')}{share}"
         label = f"wish: {label}" if line.get("by") == "slo" else label
         rows.append(
@@ -391,7 +391,7 @@ def _judged(page: Html, report: Document) -> None:
 def _promise_table(page: Html, plan: Document) -> None:
     rows: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for promise in plan.get("promises") or ():
-        share = f" p{promise['percentile']:g}" if promise.get("percentile") is not None else ""
+        share = f" p{promise['percentile']:.12g}" if promise.get("percentile") is not None else ""
         said = f"{promise.get('relation', '<=')} {short(promise.get('value'))}"
         what = (promise.get("app") or "all", f"{promise.get('quantity')}{share}", said)
         why = (str(promise.get("model")), promise.get("basis") or "")

@@ -206,7 +206,7 @@ def parse_money(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise wrong("money is a decimal number or its text", 'Write for instance "0.526".')
     try:
-        amount = Decimal(str(value).strip())
+        amount = Decimal(text if (text := str(value)).isascii() and not set(text) & set("_ \t\n") else "?")
     except InvalidOperation:
         raise wrong("money is a decimal number or its text", 'Write for instance "0.526".') from None
     if not amount.is_finite():

@@ -240,6 +240,14 @@ def _warnings(fleet: Fleet) -> Iterator[Violation]:
             if notice.code != "W-interruptions" and (notice.code, notice.at) not in places:
                 text = f"part {name} warns {notice.code} at {notice.at}, and the plan does not say so"
                 yield Violation("warning", "warnings", text)
+    unkept, offers = fleet.inputs.slo.limits.survive.spot == "none", fleet.inputs.profile.offers
+    rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
+    for offer in sorted(rented) if unkept else ():
+        if offers[offer].interruptions_per_hour and ("W-interruptions", f"offers.{offer}") not in places:
+            text = (
+                f"machines of {offer} may be taken back, nothing is kept for that, and W-interruptions does not say so"
+            )
+            yield Violation("unwarned", f"offers.{offer}", text)
     for notice in fleet.plan.warnings:
         if notice.code not in WARNINGS:
             yield Violation("warning", "warnings", f"{notice.code} is not a known warning")

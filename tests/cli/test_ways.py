@@ -63,3 +63,11 @@ def test_a_folder_that_cannot_be_is_refused_before_the_work(
     ran = run("solve", *files, "--ways", tmp_path / "none" / "ways")
     assert ran.code == 2
     assert "there is no folder for it" in ran.err
+
+
+def test_a_file_in_place_of_the_folder_is_refused_before_the_work(
+    files: tuple[Path, Path], run: Callable[..., Any]
+) -> None:
+    ran = run("solve", *files, "--ways", files[0])
+    assert ran.code == 2
+    assert "this is a file" in ran.err

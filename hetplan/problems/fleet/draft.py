@@ -125,7 +125,12 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
         target_missed=found.missed,
         repairs=found.repairs,
-        warnings=(*_warnings(kept.kept), *found.notices, *_loading(wish, periods, kept.kept)),
+        warnings=(
+            *_warnings(kept.kept),
+            *_taken_back(wish, kept.kept),
+            *found.notices,
+            *_loading(wish, periods, kept.kept),
+        ),
         sections=sections,
         extensions={PRICES: list(found.prices)} if found.prices else {},
     )
@@ -298,6 +303,15 @@ def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
             if notice.code != "W-interruptions" and key not in seen:
                 seen.add(key)
                 yield _of_fleet(notice, part)
+
+
+def _taken_back(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
+    """Machines that may be taken back, where nothing is kept for that."""
+    if wish.inputs.slo.limits.survive.spot == "none":
+        text = "its machines may be taken back, and nothing is kept for that: see limits.survive.spot"
+        notices = (notice for part in parts.values() for notice in part.warnings)
+        for at in dict.fromkeys(notice.at for notice in notices if notice.code == "W-interruptions"):
+            yield Notice(code="W-interruptions", at=at, text=text)
 
 
 def _of_fleet(notice: Notice, part: PlanPart) -> Notice:

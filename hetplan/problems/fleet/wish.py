@@ -89,6 +89,10 @@ class Bought:
     """What a committed machine costs per hour besides its upfront, a count of 1e-9."""
 
 
+FEWEST_QPS = 1e-4
+"""Fewer are a machine's part below the tolerance of engines."""
+
+
 @dataclass(frozen=True)
 class Situation:
     """What may fail at once: the offers of which nothing is left, or `count` machines of a hardware."""
@@ -384,6 +388,9 @@ def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Applica
         why = "a rate in each period"
         faults.in_slo(f"{at}.demand", why, f'Write "series" with {periods} rates, or "rate_qps" as a number.')
         rates = (1.0,) * periods
+    if any(0 < rate * inputs.slo.limits.survive.keep < FEWEST_QPS for rate in rates):
+        why = "so few queries, after a failure too, that no engine tells them from none"
+        faults.in_slo(f"{at}.demand", why, f"Write 0, or at least {FEWEST_QPS:g} queries a second.", value=min(rates))
     question = app.question
     if question is None:
         found = question_of(inputs, name, max(max(rates), 1e-9))

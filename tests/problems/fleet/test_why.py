@@ -188,3 +188,22 @@ def test_a_pipeline_of_which_the_most_is_wanted_needs_offers() -> None:
     demand["rate_qps"] = "max"
     with pytest.raises(hp.InputError, match=r'Write a number\. Or give the profile "offers"'):
         hp.solve(profile, slo, question="pipeline")
+
+
+@pytest.mark.parametrize(("rates", "keep"), [([100.0, 1e-6], None), ([1.0, 1.0], 1e-9)])
+def test_so_few_queries_that_no_engine_sees_them_are_refused(rates: list[float], keep: float | None) -> None:
+    """Programs called no machines enough, and were asked again and again."""
+    limits = {"survive": {"zones": 1, "keep": keep}} if keep else {}
+    with pytest.raises(hp.InputError, match=r"apps\.[a-z0-9]+\.demand .*so few queries"):
+        solved(wish(app(rates), periods=2, limits=limits), SPOT, size="planned")
+
+
+@pytest.mark.parametrize("spot", ["none", "zone", "all"])
+def test_spot_machines_are_warned_of_where_nothing_is_kept_for_their_loss(spot: str) -> None:
+    """The plans of other questions say so; fleets did not, and promised the same without a word."""
+    slo = limited(**({} if spot == "none" else {"survive": {"spot": spot, "keep": 0.5}}), offers={"spot": {"least": 1}})
+    plan = solved(slo, SPOT, size="planned").require()
+    warned = [one for one in plan.warnings if one.code == "W-interruptions"]
+    assert [one.at for one in warned] == (["offers.big-a-spot"] if spot == "none" else [])
+    silent = plan.model_copy(update={"warnings": tuple(set(plan.warnings) - set(warned)), "digest": None})
+    assert ("unwarned" in [one.code for one in hp.verify(silent, SPOT, slo).violations]) == bool(warned)
