@@ -129,6 +129,26 @@ def test_a_number_that_is_said_again_and_again_is_moved_on_by_more(kept: float, 
     assert len(asked) <= most
 
 
+@pytest.mark.parametrize("kept", [0.95, 1.5, 3.0])
+def test_a_budget_whose_plans_are_late_in_play_goes_up_until_one_is_not(kept: float) -> None:
+    """What is late says lower rates or so: a budget was given up, and rates were cut beside it to a tenth."""
+    profile, slo = too_fast_and_too_cheap()
+    slo["limits"] = {**slo.get("limits", {}), "cost_per_hour": "0.6"}
+    asked: list[float] = []
+
+    def again(inputs: Any, _: Any) -> Any:
+        asked.append(inputs.slo.limits.cost_per_hour / 1e9)
+        late = Repair("slo.apps.a.demand.rate_qps", "lower", None, 100.0, "qps", "lower it or so")
+        done = asked[-1] >= kept
+        return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(late,), warnings=())
+
+    edits = (Edit("slo", ("limits", "cost_per_hour"), "0.9"),)
+    money = Repair("slo.limits.cost_per_hour", "raise", 0.3, 0.9, "USD", "more", edits)
+    (repair,) = Trials(hp.load_inputs(profile, slo), {}, again).kept([money])
+    assert kept <= float(repair.edits[0].value) <= 1.25 * kept
+    assert len(asked) <= 8
+
+
 def test_what_a_file_does_not_state_is_lowered_where_its_repair_says_so() -> None:
     """It said "raise survive.keep to 0.8", where 1 was meant."""
     profile, slo = too_fast_and_too_cheap()

@@ -40,6 +40,8 @@ NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.2, 0.5)
 """By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
 FEW_SAID, NEAR = 2, 0.1
 """So often the number that is said next is believed; then it is moved on as far again, and back until so near."""
+MOST_BEYOND = 3
+"""So often a budget is raised by twice as far, where something else is said to be missing with it."""
 DIGITS = 6
 HAIR = 1e-7
 """An engine's tolerance: nearer to a rounded number, that one is tried."""
@@ -275,7 +277,8 @@ class Trials:
         up = repair.verb == "raise"
         moved = _moved(edits, given, up=up)
         first = tried = next(moved, ())
-        said_again, failed = 0, tuple[Edit, ...]()
+        said_again, beyond, failed = 0, 0, tuple[Edit, ...]()
+        stated = tuple(replace(edit, value=value_at(given[edit.file], edit.path)) for edit in edits)
         guessed = repair.text.endswith(ABOUT)
         last = self.count + (MOST_ABOUT if guessed else MOST_TRIALS)
         while tried and self._may() and self.count < last:
@@ -285,7 +288,10 @@ class Trials:
             now = edited(given, tried)
             said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
             same = [new for new in (edits_of(one, now) for one in said) if _places(new) == _places(tried)]
-            if said and not same:
+            if more and not same and beyond < MOST_BEYOND and tried[0].path[-1] == "cost_per_hour":
+                beyond, failed = beyond + 1, tried  # late when it is played: more money buys more room
+                moved = _moved(_between(stated, tried, 2.0), given, up=up)
+            elif said and not same:
                 return None  # something else is missing
             if same and _sizes(same[0], up=up) > _sizes(tried, up=up):
                 said_again += 1

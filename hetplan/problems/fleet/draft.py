@@ -125,12 +125,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
         valid=Valid(rate_qps={app.name: (0.0, max(app.rates)) for app in wish.apps}),
         target_missed=found.missed,
         repairs=found.repairs,
-        warnings=(
-            *_warnings(kept.kept),
-            *_taken_back(wish, kept.kept),
-            *found.notices,
-            *_loading(wish, periods, kept.kept),
-        ),
+        warnings=(*_warnings(wish, kept.kept), *found.notices, *_loading(wish, periods, kept.kept)),
         sections=sections,
         extensions={PRICES: list(found.prices)} if found.prices else {},
     )
@@ -294,8 +289,9 @@ def _whose(part: PlanPart) -> str:
     return "-".join(part.rate_qps)
 
 
-def _warnings(parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
+def _warnings(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
     """What parts warn of, each code and place once for an application."""
+    yield from _taken_back(wish, parts)
     seen: set[tuple[str, ...]] = set()
     for part in parts.values():
         for notice in part.warnings:
