@@ -77,6 +77,8 @@ def edited(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
         for step in edit.path[:-1]:
             at = at[step] if not isinstance(at, dict) else at.setdefault(step, {})
         at[edit.path[-1]] = edit.value
+        if edit.path[-2:] == ("demand", "rate_qps"):
+            at.pop("history_qps", None)  # a forecast is made of it, and a rate takes its place
     return found
 
 
