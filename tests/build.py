@@ -24,6 +24,7 @@ from typing import Any
 
 __all__ = [
     "EXAMPLES",
+    "FIELDS",
     "PROBLEMS",
     "Files",
     "app",
@@ -60,6 +61,18 @@ PROBLEMS = ("pool", "variants", "pipeline", "policy", "llm", "fleet")
 """The problems of which `tiny` and `random_files` make wishes."""
 
 
+FIELDS: Mapping[str, str] = {
+    "cost": "cost_per_hour",
+    "most machines": "instances",
+    "fewest machines": "instances",
+    "stock": "stock",
+    "power": "resources",
+    "rate": "rate_qps",
+    "quality": "quality",
+}
+"""A requirement -> the name of its field, as a refusal has to name it."""
+
+
 @dataclass(frozen=True)
 class Files:
     """What one plan is made from, as documents. Every change returns new files; none is made in place."""
@@ -80,6 +93,12 @@ class Files:
     def apps(self) -> tuple[str, ...]:
         """The applications of the SLO."""
         return tuple(self.slo["apps"])
+
+    @property
+    def first_rate(self) -> float:
+        """The rate of the first application, in the first period."""
+        demand = next(iter(self.slo["apps"].values()))["demand"]
+        return float(demand["rate_qps"] if "rate_qps" in demand else demand["series"][0])
 
     def write(self, folder: Path) -> list[str]:
         """Write the files into a folder; returns their paths as a command takes them."""
@@ -158,6 +177,13 @@ class Files:
         for one in slo["apps"].values():
             for limit in one.get("latency", ()):
                 limit["max_ms"] *= factor
+        return replace(self, slo=slo)
+
+    def of_quality(self, least: float) -> Files:
+        """With a least quality of every application."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["quality"] = {"min": least}
         return replace(self, slo=slo)
 
     def aiming(self, *objective: str) -> Files:

@@ -24,11 +24,13 @@ __all__ = [
     "MachineGroup",
     "Promise",
     "Ran",
+    "Refused",
     "Replica",
     "Simulated",
     "Verdict",
     "command",
     "forged",
+    "made_for",
     "simulate",
     "solve",
     "solved_example",
@@ -201,6 +203,10 @@ class Ran:
     err: str
 
 
+class Refused(Exception):
+    """Files are refused before anything is planned; the message names file, field, value and remedy."""
+
+
 # -- verbs -------------------------------------------------------------------------------------------------------------
 
 
@@ -216,10 +222,13 @@ def solve(
     """Plan a wish; `sizing` is "fluid", "formula" or "simulation"."""
     import hetplan as hp
 
-    outcome = hp.solve(
-        wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
-        formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
-    )  # fmt: skip
+    try:
+        outcome = hp.solve(
+            wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
+            formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
+        )  # fmt: skip
+    except hp.InputError as error:
+        raise Refused(str(error)) from error
     return _answer(outcome)
 
 
@@ -295,6 +304,18 @@ def forged(plan: Json, change: Callable[[Json], None]) -> Json:
     changed = deepcopy(plan)
     change(changed)
     return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
+
+
+def made_for(plan: Json, wish: Files) -> Json:
+    """The plan as a forger hands it in who says that it was made from other files."""
+    import hetplan as hp
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
+
+    def rename(document: Json) -> None:
+        document["inputs"] = {key: inputs.digests.get(key, old) for key, old in document["inputs"].items()}
+
+    return forged(plan, rename)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
