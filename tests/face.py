@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Any
 
 from build import Files, example
@@ -102,6 +103,8 @@ class Answer:
     promises: tuple[Promise, ...]
     objective: str | None
     """What is optimised, as in "cost_per_hour"."""
+    sense: str | None
+    """Whether it is to be small ("min") or large ("max")."""
     value: float | None
     bound: float | None
     gap: float | None
@@ -338,6 +341,7 @@ def _answer(outcome: Any) -> Answer:
         machines=() if plan is None else _machines(plan),
         promises=() if plan is None else tuple(map(_promise, plan.get("promises", ()))),
         objective=None if claim is None else claim.about,
+        sense=None if claim is None else claim.sense,
         value=None if claim is None else claim.value,
         bound=None if claim is None else claim.bound,
         gap=None if claim is None else claim.gap,
@@ -384,4 +388,7 @@ def _cost(plan: Json, promised: float | None) -> float | None:
 
 
 def _estimate(one: Json | None) -> Estimate | None:
-    return None if one is None or one.get("value") is None else Estimate(one["value"], one["low"], one["high"])
+    if one is None or one["value"] is None:
+        return None
+    low, high = one["interval"]
+    return Estimate(one["value"], -inf if low is None else low, inf if high is None else high)
