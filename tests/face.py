@@ -20,6 +20,7 @@ from build import Files, example
 __all__ = [
     "EXIT",
     "Answer",
+    "Claim",
     "Estimate",
     "Judgement",
     "MachineGroup",
@@ -93,6 +94,19 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A figure that is optimised, the best of it that may exist, and whether hetplan proved that bound again."""
+
+    objective: str
+    sense: str
+    """Whether it is to be small ("min") or large ("max")."""
+    value: float
+    bound: float | None
+    gap: float | None
+    is_certified: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """What `solve` says."""
 
@@ -101,14 +115,8 @@ class Answer:
     reason: str
     machines: tuple[MachineGroup, ...]
     promises: tuple[Promise, ...]
-    objective: str | None
-    """What is optimised, as in "cost_per_hour"."""
-    sense: str | None
-    """Whether it is to be small ("min") or large ("max")."""
-    value: float | None
-    bound: float | None
-    gap: float | None
-    is_certified: bool
+    claims: tuple[Claim, ...]
+    """How good it is, by what is optimised; the first is about the objective."""
     warnings: tuple[tuple[str, str], ...]
     """Code and text."""
     conflict: tuple[str, ...]
@@ -130,6 +138,16 @@ class Answer:
             if one.quantity in names and (app is None or one.app == app):
                 return one.value
         return None
+
+    @property
+    def value(self) -> float | None:
+        """What the objective is."""
+        return self.claims[0].value if self.claims else None
+
+    @property
+    def bound(self) -> float | None:
+        """The best value of the objective that any plan may have, as far as it is known."""
+        return self.claims[0].bound if self.claims else None
 
     @property
     def cost(self) -> float | None:
@@ -333,19 +351,16 @@ _QUANTITIES = {
 
 def _answer(outcome: Any) -> Answer:
     plan = None if outcome.plan is None else outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-    claim = outcome.claims[0] if outcome.claims else None
     return Answer(
         status=outcome.status,
         code=outcome.exit_code,
         reason=outcome.reason,
         machines=() if plan is None else _machines(plan),
         promises=() if plan is None else tuple(map(_promise, plan.get("promises", ()))),
-        objective=None if claim is None else claim.about,
-        sense=None if claim is None else claim.sense,
-        value=None if claim is None else claim.value,
-        bound=None if claim is None else claim.bound,
-        gap=None if claim is None else claim.gap,
-        is_certified=claim is not None and claim.vouched == "certified",
+        claims=tuple(
+            Claim(one.about, one.sense, one.value, one.bound, one.gap, one.vouched == "certified")
+            for one in outcome.claims
+        ),
         warnings=tuple((one.code, one.text) for one in outcome.warnings or (outcome.plan.warnings if plan else ())),
         conflict=tuple(outcome.why),
         repairs=tuple(one.text for one in outcome.repairs),
