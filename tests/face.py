@@ -162,6 +162,20 @@ class Answer:
             if machine in (None, one.machine) and period in (None, one.period) and one.failure == failure
         )
 
+    def bought(self) -> dict[tuple[str, str, str], float]:
+        """Machines of a fleet by period, offer and purchase ("reserved" or "rented"), idle ones too."""
+        found: dict[tuple[str, str, str], float] = {}
+        for line in (self.plan or {}).get("bill", {}).get("lines", ()):
+            for purchase, key in (("reserved", "committed"), ("rented", "rented")):
+                place = (line["period"], line["offer"], purchase)
+                found[place] = found.get(place, 0.0) + line.get(key, 0.0)
+        return found
+
+    @property
+    def starts_cost(self) -> float:
+        """Money per hour of a fleet for machines while they start."""
+        return float((self.plan or {}).get("bill", {}).get("starts_per_hour", 0.0))
+
     def models(self, app: str) -> set[str]:
         """The models that run for an application."""
         return {one.model for group in self.machines for one in group.replicas if one.app == app and one.model}
