@@ -18,7 +18,10 @@ from typing import Any
 from build import Files, example
 
 __all__ = [
+    "ENGINES",
     "EXIT",
+    "FLAGS",
+    "READING",
     "Answer",
     "Claim",
     "Estimate",
@@ -43,6 +46,27 @@ Json = dict[str, Any]
 
 EXIT = {"ok": 0, "fault": 1, "bad input": 2, "infeasible": 3, "gap": 4, "limit": 5, "broken": 6, "interrupted": 130}
 """Exit codes by what they mean."""
+
+ENGINES = ("highs", "scipy", "mathopt-highs", "mathopt-scip", "cp-sat", "cp-sat-scaled", "pyomo", "exchange")
+"""Solvers of mixed-integer programs."""
+
+READING: Mapping[str, tuple[str, ...]] = {
+    "verify": ("plan", "profile", "slo"),
+    "simulate": ("plan", "profile", "slo"),
+    "explain": ("plan", "profile", "slo"),
+    "report": ("plan",),
+    "bill": ("plan",),
+    "show": ("plan",),
+    "diff": ("plan", "plan"),
+    "solve": ("profile", "slo"),
+    "check": ("profile", "slo"),
+    "whatif": ("profile", "slo"),
+    "export": ("profile", "slo"),
+    "compare": ("plan", "profile", "slo"),
+}
+"""Commands and the files that they read, in order."""
+FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
+"""Flags without which a command does not begin."""
 
 SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto"}
 """How waiting is taken into account -> how the option says it."""
@@ -262,7 +286,7 @@ def solve(
             wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
             formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
         )  # fmt: skip
-    except hp.InputError as error:
+    except (hp.InputError, hp.NoSolver) as error:
         raise Refused(str(error)) from error
     return _answer(outcome)
 
