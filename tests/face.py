@@ -21,6 +21,7 @@ __all__ = [
     "ENGINES",
     "EXIT",
     "FLAGS",
+    "FLUID",
     "READING",
     "Answer",
     "Claim",
@@ -70,6 +71,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
 
 SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto"}
 """How waiting is taken into account -> how the option says it."""
+FLUID = ("--set", "size=planned")
+"""How a command is told to plan at fluid rates."""
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
