@@ -198,6 +198,8 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     if words == {"proved again"}:
         outcome = replace(outcome, finding=replace(outcome.finding, proved=True))
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
+    unsure = report.undecided or any(one.code == "W-latency-unchecked" for one in outcome.plan.warnings)
+    outcome = replace(outcome, finding=replace(outcome.finding, undecided=bool(unsure)))
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
