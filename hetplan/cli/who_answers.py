@@ -50,5 +50,5 @@ def say_of_wish(out: Output, slo: Mapping[str, Any]) -> None:
     """What answers each application of an SLO, where no profile is at hand."""
     for app, wish in slo["apps"].items():
         for kind, who in wish["runs"].items():
-            words = ", ".join(who) if kind == "variants" else f"the models of {kind} {who}"
+            words = ", ".join(who) if kind == "variants" else f"the models of {kind} {who} (--set task= for another)"
             out.people.line(f"application {app} is answered by {words}")
