@@ -327,7 +327,8 @@ def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[
     if mix is None:
         size, why = "512:256", ""
         if rates is not None:
-            size, why = "{input_tokens:g}:{output_tokens:g}".format(**first_size(rates)), ", the first that was measured"
+            size = "{input_tokens:g}:{output_tokens:g}".format(**first_size(rates))
+            why = ", the first that was measured"
         usual = f"requests have {size.replace(':', ' tokens in and ')} out{why} (demand.mix; --tokens)"
         found = [*found, *([] if said.tokens else [usual])]
         mix = read_tokens(said.tokens or size)

@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 
 from hetplan.planner.tolerances import LARGEST_GAP, NO_GAP, OPTIMAL_GAP
 
-__all__ = ["Exit", "Finding", "Found", "PlanStatus", "UNDECIDED", "Verdict", "plan_status", "verdict"]
+__all__ = ["UNDECIDED", "Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
 
 
 class Exit(IntEnum):

@@ -59,9 +59,7 @@ class Limit:
 def limits_of(app: App) -> tuple[Limit, ...]:
     """The limits of an application on what its machines take."""
     network = {"response": app.network_ms_once + app.network_ms_per_hop}
-    return tuple(
-        Limit(one.of, one.percentile, max(one.max_ms - network.get(one.of, 0.0), 0.0)) for one in app.latency
-    )
+    return tuple(Limit(one.of, one.percentile, max(one.max_ms - network.get(one.of, 0.0), 0.0)) for one in app.latency)
 
 
 def judge(given: Mapping[str, float], limits: Iterable[Limit]) -> Verdict:

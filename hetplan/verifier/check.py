@@ -106,9 +106,7 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
     return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked, tuple(claims), (), unsure)
 
 
-def _serving(
-    facts: Facts, found: list[Violation], open_limits: list[str]
-) -> tuple[list[str], dict[str, Computed]]:
+def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tuple[list[str], dict[str, Computed]]:
     """Routing, latency, quality, capacity and demand, period by period; what was recomputed of each application."""
     why = {name: why_not_followed(facts, name) for name in facts.inputs.slo.apps}
     names = [name for name, reason in why.items() if not reason]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -72,7 +73,7 @@ def _nearest(table: Table, point: Mapping[str, float], limits: Sequence[Limit]) 
     """The run that comes nearest, of the size that is nearest to a class."""
 
     def away(at: Mapping[str, float]) -> float:
-        return sum(abs(np.log((1.0 + at[name]) / (1.0 + point[name]))) for name in table.axes)
+        return sum(abs(math.log((1.0 + at[name]) / (1.0 + point[name]))) for name in table.axes)
 
     least = min(away(one.at) for one in table.points)
     return nearest([one for one in table.points if away(one.at) == least], limits)

@@ -6,8 +6,8 @@ prompt_time + token_size x token_time in the first.
 
 A law has two pieces: computing, fitted to prefills, and reading, fitted to decodes. No iteration with both was
 measured, so that they overlap is `assumed`. Batch and sequences are the largest that were measured. Room for KV is not
-in the file: it is worked out for known models on known GPUs, else `--set kv_tokens=` says what the engine printed. Where
-times are seconds, only prefills of one prompt are used: those of several prompts are not times of one batch.
+in the file: it is worked out for known models on known GPUs, else `--set kv_tokens=` says what the engine printed.
+Where times are seconds, only prefills of one prompt are used: those of several prompts are not times of one batch.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ def _read(row: dict[str, str], number: int, file: str) -> tuple[float, ...]:
         prompt, batch, tokens = (int(float(row[name])) for name in ("prompt_size", "batch_size", "token_size"))
         gpus = int(float(row.get("tensor_parallel") or 1))
         prefill, token, whole = (float(row[name]) for name in ("prompt_time", "token_time", "e2e_time"))
-        if not (min(gpus, prompt, batch, tokens) >= 1 and min(prefill, token) > 0 and math.isfinite(prefill + token)):
+        if not (
+            min(gpus, prompt, batch, tokens) >= 1
+            and min(prefill, token, whole) > 0
+            and math.isfinite(prefill + token + whole)
+        ):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise InputError.one(
@@ -201,4 +205,3 @@ def _least(columns: Floats, times: Floats, base: float = 0.0) -> Floats:
 
 def _digits(value: float) -> float:
     return float(f"{float(value):.6g}")
-

@@ -2,8 +2,8 @@
 
 Read are ``model_id``, ``completed``, ``total_input_tokens``, ``total_output_tokens``, ``request_throughput``,
 ``request_rate``, ``max_concurrency`` and whatever was asked for of ttft, tpot and e2el: ``mean_ttft_ms``,
-``median_ttft_ms``, ``p99_ttft_ms``, ...; without ``_ms``, as InferenceX writes them, they are seconds. The machine comes
-from ``--metadata hardware=a100`` (or ``gpu=``) or ``--set hardware=``, its number of GPUs from
+``median_ttft_ms``, ``p99_ttft_ms``, ...; without ``_ms``, as InferenceX writes them, they are seconds. The machine
+comes from ``--metadata hardware=a100`` (or ``gpu=``) or ``--set hardware=``, its number of GPUs from
 ``tensor_parallel_size=`` or ``--set gpus=``.
 
 A result is placed at its mean numbers of input and output tokens. Each is kept as a run of the table of rates, with all
@@ -77,7 +77,7 @@ def _add(
     machine = profile["hardware"].setdefault(hardware, {"kind": "gpu", "provides": {"gpu": gpus}})
     machine["provides"]["gpu"] = max(machine["provides"]["gpu"], gpus)
     name = f"{variant}-{hardware}-rate"
-    runs = [
+    runs: list[dict[str, Any]] = [
         {
             "at": dict(zip(_AXES, point, strict=True)),
             "rate_qps": _number(result, "request_throughput", path, file),
@@ -113,8 +113,8 @@ def _given(result: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
             what = f"{_WORDS.get(found[2], found[2])}_{_WORDS.get(found[1], found[1])}_ms"
             given[what] = _digits(value * (1.0 if found[3] else 1000.0))
     for key, name in (("max_concurrency", "concurrency"), ("request_rate", "request_rate_qps")):
-        if _is_number(result.get(key)):
-            given[name] = float(result[key])
+        if result.get(key) not in (None, "inf", math.inf):
+            given[name] = _number(result, key, path, file)
     return given
 
 

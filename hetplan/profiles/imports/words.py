@@ -38,5 +38,3 @@ def count_of(value: Any, at: str, file: str) -> int:
             remedy="Write such a number.",
         )  # fmt: skip
     return int(found)
-
-
