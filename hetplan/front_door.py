@@ -191,13 +191,16 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
         plan = vouched(outcome.plan, inputs)
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
+    plan = outcome.plan
     # A plan that misses its target is not handed out: it only says what came nearest.
-    report = verified(outcome.plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed)
+    report = verified(plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed)
     again = zip(outcome.plan.claims, report.claims, strict=False)
     words = {one.word for claim, one in again if claim.bound is not None}
     if words == {"proved again"}:
         outcome = replace(outcome, finding=replace(outcome.finding, proved=True))
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
+    unsure = report.undecided or any(one.code == "W-latency-unchecked" for one in plan.warnings)
+    outcome = replace(outcome, finding=replace(outcome.finding, undecided=bool(unsure)))
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 

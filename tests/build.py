@@ -235,6 +235,18 @@ class Files:
                 offer["stock"] = stock[offer["hardware"]]
         return replace(self, profile=profile)
 
+    def priced(self, prices: Mapping[str, float]) -> Files:
+        """Prices per hour for machine types that have none."""
+        made = deepcopy(self)
+        for name, price in prices.items():
+            made.profile.setdefault("offers", {})[name] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
+        return made
+
+    def serving(self, apps: Mapping[str, Json]) -> Files:
+        """The same machines and models with other applications, at the least cost."""
+        slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": dict(apps)}
+        return replace(self, slo=deepcopy(slo))
+
     def with_copy(self, of: str, name: str, price_factor: float = 1.0) -> Files:
         """With a second machine type just like another one, at its price times a factor."""
         profile = deepcopy(self.profile)

@@ -8,11 +8,14 @@ reply. With `tests/build.py` it is all that changes when the public face does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from build import Files, example
@@ -24,6 +27,7 @@ __all__ = [
     "FLUID",
     "READING",
     "Answer",
+    "Begun",
     "Claim",
     "Estimate",
     "Judgement",
@@ -34,8 +38,12 @@ __all__ = [
     "Replica",
     "Simulated",
     "Verdict",
+    "begin",
+    "checked",
     "command",
+    "convert",
     "forged",
+    "importers",
     "made_for",
     "simulate",
     "solve",
@@ -265,6 +273,21 @@ class Ran:
     err: str
 
 
+@dataclass(frozen=True)
+class Begun:
+    """What was written for somebody who begins, and said."""
+
+    code: int
+    said: str
+    error: str
+    files: Files
+    """The documents that were written; an empty one where there was none."""
+    next: tuple[str, ...]
+    """The command that is advised, as `command` takes it; empty where none is."""
+    answered_by: Mapping[str, str]
+    """Application -> in words, who answers it."""
+
+
 class Refused(Exception):
     """Files are refused before anything is planned; the message names file, field, value and remedy."""
 
@@ -356,6 +379,50 @@ def command(*arguments: object, stdin: str | None = None) -> Ran:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+def begin(folder: Path, *, add: bool = False, rate: float = 5, machines: Sequence[str] = (), **said: object) -> Begun:
+    """First files: `config`, `latencies`, `profile` say where times come from; `model`, `app`, limits as they are."""
+    flags: list[object] = ["--add"] * add
+    flags += [word for one in machines for word in ("--gpu", one)]
+    flags += [word for name, value in said.items() if value is not None for word in (f"--{name}", value)]
+    return _begun(command("init", "--rate", rate, *flags, "-o", folder), folder)
+
+
+def convert(kind: str, file: Path, folder: Path, **settings: object) -> Begun:
+    """Another tool's file as a profile or an SLO."""
+    said = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    return _begun(command("import", kind, file, "-o", folder, *said), folder)
+
+
+def importers() -> list[str]:
+    """The kinds of files of other tools that are read."""
+    from hetplan.registry_further import importers
+
+    return sorted(importers())
+
+
+def checked(wish: Files) -> set[str]:
+    """The codes of what `check` finds in files that are valid."""
+    import hetplan as hp
+    from hetplan.profiles.lint import lint
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state)
+    return {one[0] for one in (*inputs.warnings, *lint(inputs))}
+
+
+def _begun(ran: Ran, folder: Path) -> Begun:
+    def written(name: str) -> Json:
+        path = folder / name
+        return json.loads(path.read_text()) if ran.code == 0 and path.exists() else {}
+
+    lines = ran.out.splitlines()
+    advised = [line.removeprefix("Next: hetplan ") for line in lines if line.startswith("Next: hetplan ")]
+    pairs = (line.removeprefix("application ").partition(" is answered by ") for line in lines)
+    return Begun(
+        ran.code, ran.out, ran.err, Files(written("profile.json"), written("slo.json")),
+        tuple(shlex.split(advised[0])) if advised else (), {app: who for app, found, who in pairs if found},
+    )  # fmt: skip
 
 
 # -- forging -----------------------------------------------------------------------------------------------------------

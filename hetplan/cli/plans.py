@@ -101,6 +101,7 @@ def verify(
     """
     with Output("verify", as_json=as_json) as out:
         from hetplan.judging import verify as check_plan
+        from hetplan.planner.status import UNDECIDED
         from hetplan.proved_again import left_out, together
 
         given = plan_from(plan, warn=out.warn)
@@ -113,6 +114,8 @@ def verify(
             reason = f"{len(report.violations)} violation{'' if len(report.violations) == 1 else 's'}"
         elif report.unchecked:
             reason = "no check is known for this plan's question: only the parts that all plans share were checked"
+        elif report.undecided or any(one.code == "W-latency-unchecked" for one in given.warnings):
+            reason = UNDECIDED
         else:
             reason = "verified"
         out.people.line(reason)

@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 
 from hetplan.planner.tolerances import LARGEST_GAP, NO_GAP, OPTIMAL_GAP
 
-__all__ = ["Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
+__all__ = ["UNDECIDED", "Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
 
 
 class Exit(IntEnum):
@@ -47,6 +47,10 @@ class Found(StrEnum):
     """A limit or an interruption came before the first plan."""
 
 
+UNDECIDED = "no fault was found; limits on times are unchecked, as no measurement decides them"
+"""In place of "verified", which nobody could have found to be false."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Everything the verdict depends on."""
@@ -65,6 +69,8 @@ class Finding:
     recheck_absent: bool = False
     """A second engine was named and checked nothing."""
     promise_broken: bool = False
+    undecided: bool = False
+    """Some limit on times is neither kept nor broken by what was measured."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ def _with_plan(finding: Finding) -> Verdict:
         (finding.proof_required and not finding.proved, Exit.GAP_NOT_REACHED,
          "the plan is verified, its bound is not proved"),
         (missed, Exit.GAP_NOT_REACHED, f"the plan is verified, with {reached} where {asked or 0.0:g} was asked"),
+        (finding.undecided, Exit.OK, UNDECIDED),
         (True, Exit.OK, "verified"),
     )  # fmt: skip
 

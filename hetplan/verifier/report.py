@@ -35,7 +35,7 @@ class Report:
     `checked` names the checks that ran, in order; `skipped` names what could not be recomputed here ("app: why");
     `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
     bound was proved again here, and nobody should call another one certified; `differs` names where a plan made anew
-    is another one, if one was made.
+    is another one, if one was made; `undecided` names limits on times that no measurement decides ("app: limit").
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])
@@ -48,6 +48,7 @@ class Report:
     unchecked: bool = False
     claims: tuple[ClaimAgain, ...] = ()
     differs: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

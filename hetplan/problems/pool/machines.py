@@ -117,6 +117,7 @@ def read_columns(
     extrapolated = np.zeros(shape, dtype=bool)
     knobs = inputs.profile.variants[wish.variant].knobs
     named = "latency_stat" if "latency_stat" in options.model_fields_set else ""
+    refuted: list[str] = []
     for j, kind in enumerate(types):
         table, at = inputs.profile.tables[kind.table_id], f"tables.{kind.table_id}"
         settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
@@ -128,11 +129,12 @@ def read_columns(
             read = table.read(points, held)
             extrapolated[:, j] = read.extrapolated
             if kind.is_rate:
-                serves = read.values > 0
-                mean[serves, j] = 1000.0 / read.values[serves]
-                compared[serves, j] = 0.0
-                from hetplan.problems.pool.refused import check_given
+                from hetplan.problems.pool.limited_rates import check_given, rates_under
 
+                rates = rates_under(table, points, read.values, kind, wish, refuted, notices)
+                serves = rates > 0
+                mean[serves, j] = 1000.0 / rates[serves]
+                compared[serves, j] = 0.0
                 check_given(table, kind, wish, faults, notices)
                 _check_size(kind, mean[:, j], faults)
                 continue
@@ -146,6 +148,9 @@ def read_columns(
             faults.also(error)
         _check_size(kind, mean[:, j], faults)
     _check_target(types, wish, faults)
+    if refuted and np.isinf(mean).all(axis=1).any():
+        why = f"no run that was measured keeps it; the nearest: {'; '.join(refuted[:3])}"
+        faults.in_slo(f"$.apps.{wish.app_id}.latency", why, "Relax it, or measure at fewer requests at a time.")
     if not faults.found:
         times = Times(mean, compared, None, None, extrapolated)
         notices += _doubts(wish, types, options.latency_stat, std, times)
