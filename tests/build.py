@@ -74,6 +74,21 @@ FIELDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
+class Demand:
+    """What comes for an application: its rate, limit, share that may be late, sizes, network per hop, stages."""
+
+    rate: float
+    limit_ms: float
+    late: float
+    mix: Mapping[Any, float]
+    network_ms: float
+    stages: tuple[str, ...]
+    then: Mapping[str, Sequence[str]]
+    shape: float
+    """Of the gaps between arrivals: 1 is a Poisson process."""
+
+
+@dataclass(frozen=True)
 class Files:
     """What one plan is made from, as documents. Every change returns new files; none is made in place."""
 
@@ -119,6 +134,60 @@ class Files:
                 path.write_text(json.dumps(document))
                 paths += [f"--{name}", str(path)]
         return paths
+
+    # -- what they say, for a simulator of the tests' own --------------------------------------------------------------
+
+    def times_ms(self, of: str, on: str) -> dict[int, float]:
+        """The mean times of a model on a machine type, by batch size."""
+        found = {}
+        for run in self.profile["variants"][of]["runs"]:
+            if run["hardware"] == on:
+                table = self.profile["tables"][run["latency"]]
+                found.update(zip(table["axes"]["batch"], table["mean"], strict=True))
+        return found
+
+    def models(self, of: str) -> list[str]:
+        """The models that may serve an application (those that it names, or of its task, good enough), or a stage."""
+        said, variants = self.slo["apps"].get(of, {"runs": {"task": of}}), self.profile["variants"]
+        task = said["runs"].get("task")
+        named = said["runs"].get("variants") or [name for name, one in variants.items() if one["task"] == task]
+        least = said.get("quality", {}).get("min", 0.0)
+        return [name for name in named if variants[name].get("quality", {}).get("value", 1.0) >= least]
+
+    def most(self, of: str) -> int:
+        """The most machines of a type that limits allow."""
+        return int(self.slo["limits"]["instances"][of][1])
+
+    def quality(self, of: str) -> float:
+        """The quality of a model."""
+        return float(self.profile["variants"][of]["quality"]["value"])
+
+    def demand(self, of: str) -> Demand:
+        """What comes for an application, and how soon it wants its answer."""
+        said = self.slo["apps"][of]
+        mix = said["demand"].get("mix", {"bins": [[None]], "share": [1.0]})
+        stages, then = ("",), {}
+        if "pipeline" in said["runs"]:
+            made = self.profile["pipelines"][said["runs"]["pipeline"]]
+            behind = {edge["to"] for edge in made["edges"]}
+            stages = tuple(sorted(made["nodes"], key=lambda name: name in behind))
+            for edge in made["edges"]:
+                then.setdefault(edge["from"], []).append(edge["to"])
+        limit = said["latency"][0]
+        return Demand(
+            said["demand"]["rate_qps"], limit["max_ms"], 1.0 - limit["percentile"] / 100.0,
+            {one[0]: share for one, share in zip(mix["bins"], mix["share"], strict=True)},
+            said.get("network_ms_per_hop", 0.0), stages, then, said["demand"].get("arrivals", {}).get("shape", 1.0),
+        )  # fmt: skip
+
+    def fanout(self, of: str) -> dict[str, float]:
+        """Queries of each stage that follows, per query of a stage."""
+        return {
+            edge["to"]: edge.get("fanout", 1.0)
+            for made in self.profile.get("pipelines", {}).values()
+            for edge in made["edges"]
+            if edge["from"] == of
+        }
 
     # -- limits of the whole -------------------------------------------------------------------------------------------
 

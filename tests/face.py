@@ -450,6 +450,71 @@ def made_for(plan: Json, wish: Files) -> Json:
     return forged(plan, rename)
 
 
+# -- what a plan runs, for a simulator of the tests' own ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Load:
+    """A model on so many alike servers."""
+
+    model: str
+    machine: str
+    stage: str
+    servers: int
+    max_batch: int
+
+
+@dataclass(frozen=True)
+class Route:
+    """Shares of loads for queries at a stage, of a size (None: of any), behind a path of loads (None: behind any)."""
+
+    to: Mapping[str, float]
+    stage: str
+    size: Any
+    path: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """How queries of an application find their server."""
+
+    kind: str
+    """shares, matching, earliest."""
+    within: str
+    """Among alike servers: shortest, turns, random."""
+    late: str
+    xi: float
+    weights: Mapping[str, float]
+    routes: tuple[Route, ...]
+
+
+def loads_of(answer: Answer) -> dict[str, Load]:
+    """What runs, by the names that routes use."""
+    assert answer.plan is not None
+    return {
+        load["id"]: Load(
+            load["variant"], worker["hardware"], load.get("node", ""),
+            worker["count"] * load["instances"] * load["serve"]["concurrency"], load["serve"]["max_batch"],
+        )
+        for worker in answer.plan["workers"]
+        for load in worker["loads"]
+    }  # fmt: skip
+
+
+def dispatch_of(answer: Answer, app: str) -> Dispatch:
+    """The dispatch of an application."""
+    assert answer.plan is not None
+    rule, found = answer.plan["dispatch"][app], []
+    for one in sorted(answer.plan["routing"][app], key=lambda one: -len(one["prefix"])):
+        size = next(iter(one["when"].values()), None)
+        found.append(Route(one["to"], one.get("node") or "", size, tuple(one["prefix"]) or None))
+    within = {"shortest_queue": "shortest", "round_robin": "turns"}.get(rule.get("balancing", ""), "random")
+    kind = rule["rule"].split("/")[0].removeprefix("path-")
+    assert kind in ("shares", "matching", "earliest"), rule
+    assert "split_above" not in rule, rule
+    return Dispatch(kind, within, rule["late"], rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 _QUANTITIES = {

@@ -467,6 +467,7 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
     tried = {tuple(one.counts.tolist()) for one in good}
     best, hopeful = good[0], HOPEFUL * rate
     least, were_late = hopeful, np.zeros(len(best.counts), dtype=np.int64)
+    almost: list[np.ndarray] = []
     while trial.left:
         near = [row for row in _neighbours(pool, best.counts) if tuple(row.tolist()) not in tried]
         near = sorted(near, key=pool.cost)[:MOST_CHEAPER]
@@ -484,12 +485,15 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
             carries = rated.lam * estimated_use(pool, rated)
             # Where work comes faster than it can be done, a run of any length only hides it.
             enough = hopeful if (row > were_late).any() and were_late.any() else least
+            # With a machine more than one that was in time by too little, whatever the formula says.
+            enough = 0.0 if any((part <= row).all() for part in almost) else enough
             if rated.lam < rate or carries < enough or not trial.left:
                 continue
             shown = trial.at(rated, rate)
             if shown.good:
                 following = rated
                 break
+            almost += [row] if shown.worst < 1.0 else []
             least = max(least, carries * min(shown.worst, WORST_TAUGHT) ** TAUGHT)
             were_late = np.maximum(were_late, row)
         if following is None:
