@@ -83,11 +83,6 @@ class PolicyOptions(Options):
         le=100_000,
         description="so many undiscounted sweeps from 0 (published: 100) in place of the optimum",
     )
-    checkpoint: str | None = Field(
-        default=None,
-        exclude=True,
-        description="a file that keeps finished policies: after a kill the same command goes on from it",
-    )
     size: Size = Field(default="auto", description=SIZE)
     simulate: bool = Field(default=True, description="simulate what was planned where a simulator is at hand")
     queries: int = Field(default=300_000, ge=10_000, description="queries simulated per policy and seed")
