@@ -313,9 +313,12 @@ def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **m
     """Run a plan under its demand."""
     import hetplan as hp
 
-    report = hp.simulate(
-        plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
-    )
+    try:
+        report = hp.simulate(
+            plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
+        )
+    except hp.InputError as error:
+        raise Refused(str(error)) from error
     said = report.as_dict()
     figures = {
         app: {name: found for name, one in entry["figures"].items() if (found := _estimate(one))}
