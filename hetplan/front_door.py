@@ -26,6 +26,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.validate import validate
+from hetplan.solvers.running import unprinted
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
@@ -136,6 +137,7 @@ def options_of(kind: type[Problem], formulation: str, given: Mapping[str, Any]) 
     return typed
 
 
+@unprinted()
 def plan_for(
     inputs: Inputs,
     *,
@@ -204,6 +206,7 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
+@unprinted()
 def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = True) -> Report:
     """What the verifier, which never saw how a plan was made, says of it."""
     from hetplan.verifier.check import verify_plan

@@ -133,7 +133,6 @@ TOOLS = {
     },
     "policy": {
         "simulate_policy": "hetplan.simulator.policy:simulate_policy",
-        "keep_lines": "hetplan.profiles.line_journal:LineJournal",
     },
 }
 """Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""

@@ -51,7 +51,8 @@ def show(plan: PlanFile, svg: Svg = None, load: Load = None, as_json: AsJson = F
         draw_policies(found, out.people, load_qps=load)
         if svg is not None:
             write_svg(found, svg, load_qps=load)
-            out.note(f"\ndrawn into {svg}")
+            out.note("")
+            out.note(f"drawn into {svg}")
 
 
 def _show_actions(plan: Plan, page: Page) -> None:

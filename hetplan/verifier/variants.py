@@ -135,7 +135,8 @@ class Reading:
         if quality is None:
             return False
         low, high = app.quality.min, app.quality.max
-        return (low is None or quality.value >= low - VALUE) and (high is None or quality.value <= high + VALUE)
+        slip = VALUE * abs(quality.value)  # a metric may have any scale
+        return (low is None or quality.value >= low - slip) and (high is None or quality.value <= high + slip)
 
 
 def _allowed(inputs: Inputs) -> dict[str, list[str]]:

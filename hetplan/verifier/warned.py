@@ -231,9 +231,14 @@ def _wide(facts: Facts, words: Words) -> Iterator[_Seen]:
     if claim.scope == "relaxation" and by_play:
         return  # Simulation asks for more than that bound knows of.
     texts = [one.text for one in facts.plan.warnings if one.code == "W-gap"]
-    said = [text for text in texts for shown, *most in [words.figures(text)[:2] or [""]] if shown == gap and most]
+    said = [text for text in texts if len(shown := words.figures(text)) > 1 and _is_about(shown[0], claim.gap)]
     if said or claim.scope != "restriction":
         yield _Seen("W-gap", "claims", said[0] if said else f"the gap of {gap} is above what is allowed")
+
+
+def _is_about(shown: str, gap: float) -> bool:
+    """Whether these are the two digits of a gap: written before it was rounded, so that the second may be one off."""
+    return bool(_NUMBER.fullmatch(shown)) and abs(float(shown) - gap) <= 0.051 * gap
 
 
 def _unlimited(facts: Facts) -> Iterator[_Seen]:

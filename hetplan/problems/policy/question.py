@@ -73,12 +73,10 @@ class Policy:
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
         from hetplan.problems.policy.bench import Bench
-        from hetplan.problems.policy.checkpoint import begun
         from hetplan.problems.policy.ways import best_policies, divided, fewest_workers
         from hetplan.problems.policy.why import too_tight
 
-        checkpoint = begun(self.asked, self.tools, ask.limits.seed)
-        bench = Bench(ask, self.asked.options, self.tools, checkpoint)
+        bench = Bench(ask, self.asked.options, self.tools)
         if (reason := too_tight(self.asked, bench)) is not None:
             return reason
         if self.asked.fewest:

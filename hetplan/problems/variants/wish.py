@@ -584,8 +584,9 @@ class _Pairs:
                     f"State it, or leave the variant out of apps.{one.id}.runs.",
                 )  # fmt: skip
                 return
-            poor = (wanted.min is not None and kind.quality < wanted.min - 1e-12) or (
-                wanted.max is not None and kind.quality > wanted.max + 1e-12
+            slip = 1e-12 * abs(kind.quality)
+            poor = (wanted.min is not None and kind.quality < wanted.min - slip) or (
+                wanted.max is not None and kind.quality > wanted.max + slip
             )
         beside, factor = _company(kind, max(times), one.slo_ms, self.alone)
         worst = max(times) * factor
