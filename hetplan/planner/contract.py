@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from hetplan.planner.answer import Answer, Limits
@@ -26,7 +26,14 @@ class Ask(Protocol):
 
     @property
     def remaining(self) -> float:
-        """Seconds left (infinite without a limit)."""
+        """Seconds left: infinite without a limit, 0 once cancelled."""
+        ...
+
+    def keep(self, make: Callable[[], Draft | Infeasible], *, simulated: bool = False) -> None:
+        """Make this the plan that is handed out if a limit or a cancel ends the work before `decide` does.
+
+        One that simulation confirmed gives way only to another such one. What ends the work raises `Cancelled`.
+        """
         ...
 
     def __call__(

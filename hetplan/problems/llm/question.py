@@ -81,6 +81,7 @@ class LlmQuestion:
                 return said if judge is None else short_of(wish, judge, ask, said)
         if judge is None:
             return self._planned(ask, bounds)
+        ask.keep(lambda: self._planned(ask, bounds))
         least, parts = max(float(bounds[ANY].bound or 0.0), 1e-9), parts_of(wish)
         one = judge.of(wish.part(parts)) if parts > 1 else judge
         if (late := hopeless(one.wish, one, least / parts)) is not None:
@@ -113,4 +114,5 @@ class LlmQuestion:
         if answer.point is None:
             return explain(form, ask)
         found = planned(replace(with_room, rate_qps=wish.rate_qps), answer.point, slower)
-        return drafted(wish, found, bounds, room=room)
+        size = "estimated" if wish.options.size == "estimated" else "planned"
+        return replace(drafted(wish, found, bounds, room=room), chosen={"size": size})
