@@ -114,12 +114,12 @@ CHECKS = {
 }
 """Question -> the check that the verifier makes of its promise."""
 
-SIMULATE = "hetplan.simulator.simulate:simulate"
-PLAYS = ("simulate_plan", "play_tokens", "simulate_policy")
-"""Tools that simulate, beside "simulate"."""
+SIMULATE, PLAN = "hetplan.simulator.simulate:simulate", "hetplan.front_door:plan_for"
+PLAYS = ("simulate_plan", "play_tokens", "simulate_policy", "plan_for")
+"""Tools that simulate, beside "simulate": parts of a fleet do as they are planned."""
 TOOLS = {
     "fleet": {
-        "plan_for": "hetplan.front_door:plan_for",
+        "plan_for": PLAN,
         "verified": "hetplan.front_door:verified",
         "at_capacities": "hetplan.solvers.capacities:at_capacities",
         "simulate_plan": SIMULATE,
@@ -237,7 +237,7 @@ def tools_of(question: str, given: Tools | None = None, stop: threading.Event | 
     given = given or Tools()
     simulate, evaluate = own.pop("simulate", None), own.pop("evaluate", None)
     simulate, extra = given.simulate or simulate, {**own, **given.extra}
-    if stop is not None and question != "fleet":  # which needs its plays to make a plan of what is known
+    if stop is not None:
         simulate = None if simulate is None else _until(stop, simulate)
         extra |= {name: _until(stop, extra[name]) for name in PLAYS if name in extra}
     return replace(given, simulate=simulate, evaluate=given.evaluate or evaluate, extra=extra)
@@ -247,7 +247,14 @@ def _on_first_call(where: str, stop: threading.Event | None) -> Callable[..., An
     def call(*args: Any, **named: Any) -> Any:
         if where == SIMULATE and stop is not None:
             named = {"cancel": stop, **named}
-        return load_part(where)(*args, **named)
+        if where == PLAN and stop is not None:
+            from hetplan.planner.answer import Limits
+
+            named = {"limits": Limits(cancel=stop), **named}
+        found = load_part(where)(*args, **named)
+        if where == PLAN and stop is not None and stop.is_set():
+            raise Cancelled("the time was over while a part was planned")
+        return found
 
     return call
 

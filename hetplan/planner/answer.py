@@ -105,6 +105,12 @@ class Deadline(threading.Event):
         """Whether the work is to end."""
         return not self.remaining
 
+    def is_near(self, reserved: float) -> bool:
+        """Whether no more than this part of the seconds is left."""
+        near = self.remaining <= reserved * (self._limits.seconds or 0.0)
+        self.heard |= near
+        return near
+
 
 @dataclass(frozen=True)
 class Answer(Generic[X]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -25,6 +26,8 @@ X = TypeVar("X")
 
 GRACE_S = 0.5
 """After the deadline, or a cancel, a conversation that holds an answer gets this long in all to make a plan of it."""
+LEAST_S, FEW = 0.1, 8
+"""So long each of the first few programs of that may take even where a busy machine was slow before: they are small."""
 
 
 @dataclass
@@ -34,6 +37,19 @@ class _Kept:
     make: Callable[[], Draft | Infeasible] | None = None
     simulated: bool = False
     since: float | None = None
+    programs: int = 0
+
+
+class Saved(threading.Event):
+    """Set once a conversation is over that has a plan to hand out: until then late work is better than none."""
+
+    def __init__(self, deadline: Deadline, kept: _Kept) -> None:
+        super().__init__()
+        self._deadline, self._kept = deadline, kept
+
+    def is_set(self) -> bool:
+        """Whether the work is to end."""
+        return self._kept.make is not None and self._deadline.is_set()
 
 
 @dataclass
@@ -82,11 +98,28 @@ class Asking:
         self._on_event = on_event
         self.deadline = Deadline(self.limits)
         self._kept = _Kept()  # one for all copies of this conversation
+        self.saved = Saved(self.deadline, self._kept)
 
     @property
     def remaining(self) -> float:
         """Seconds left of the one deadline; 0 once cancelled."""
         return self.deadline.remaining
+
+    def is_over(self, reserved: float = 0.0) -> bool:
+        """See `Ask.is_over`."""
+        return self.deadline.is_near(reserved)
+
+    def beside(self) -> Asking:
+        """See `Ask.beside`."""
+        other = copy(self)
+        other.records = []
+        return other
+
+    def adopt(self, other: Asking) -> None:
+        """Take what was asked beside into this conversation: the plan that is handed out rests on it."""
+        for record in other.records:
+            record.id = len(self.records) + 1
+            self.records.append(record)
 
     def keep(self, make: Callable[[], Draft | Infeasible], *, simulated: bool = False) -> None:
         """See `Ask.keep`."""
@@ -193,7 +226,9 @@ class Asking:
         # There is something to save: what was found still has to be rounded, settled and read.
         spent = self.deadline.spent
         kept.since = spent if kept.since is None else kept.since
-        return replace(wanted, seconds=max(0.0, GRACE_S - (spent - kept.since)), cancel=None)
+        kept.programs += 1
+        least = LEAST_S if kept.programs <= FEW else 0.0
+        return replace(wanted, seconds=max(least, GRACE_S - (spent - kept.since)), cancel=None)
 
     def _candidates(self, form: Form[Any], named: str | None) -> tuple[Iterable[Solver], bool]:
         """Engines for the form, best first, and whether somebody named the one; an engine is asked to refuse later."""

@@ -221,10 +221,10 @@ def test_the_grace_is_short(reference) -> None:
     engine.solve = lambda form, limits, **kw: (given.append(limits.seconds), honest_solve(form, limits))[1]  # type: ignore[method-assign]
     ask = Asking([engine], Limits(seconds=10.0, clock=lambda: now[0]))
     ask(form())
-    for moment in (12.0, 12.375, 20.0):
+    for moment in (12.0, 12.375, 20.0, *range(21, 27)):
         now[0] = moment
         ask(form())
-    assert given == [10.0, 0.5, 0.125, 0.0]
+    assert given == [10.0, 0.5, 0.125, *[0.1] * 6, 0.0]
 
 
 def test_a_recheck_that_took_no_part_does_not_count(reference) -> None:

@@ -188,7 +188,19 @@ def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
             file="options", path="size", value=p.options.size, why="no simulator was handed in",
             remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
         )  # fmt: skip
+    ask.keep(lambda: _found_soon(p, ask, way))
     return _Search(p, ask, way).found()
+
+
+def _found_soon(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
+    """The plan with as much room as is mostly enough, or less of it, however good."""
+    least = _Room.stated(p)
+    made: Draft | Infeasible = Infeasible(why=("the time was over before any plan was found",), proved=False)
+    for spare in (ESTIMATE[0], least.spare):
+        made = _made(p, ask, way, replace(least, spare=max(least.spare, spare)), tight=True)
+        if isinstance(made, Draft):
+            return _bounded(p, ask, made)
+    return made
 
 
 def better_apart(

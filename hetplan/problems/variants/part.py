@@ -25,6 +25,5 @@ def serving(inputs: Inputs, options: Mapping[str, Any]) -> tuple[tuple[object, .
         v = leaving_room_to_wait(v)
     kinds = v.kinds
     return tuple(
-        (one.app, kinds[one.kind].id, kinds[one.kind].type, one.qps, one.late, one.beside, one.busy)
-        for one in v.serves
+        (one.app, kinds[one.kind].id, kinds[one.kind].type, one.qps, one.late, one.beside, one.busy) for one in v.serves
     )

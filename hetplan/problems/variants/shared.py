@@ -117,9 +117,7 @@ def _fillings(
 
     def below(at: int, left: tuple[float, ...], company: int, bears: int) -> Iterator[tuple[int, ...]]:
         if at == size:
-            more = company < bears and any(
-                counts[i] < most[i] and fits(left, company + 1, i) for i in range(size)
-            )
+            more = company < bears and any(counts[i] < most[i] and fits(left, company + 1, i) for i in range(size))
             yield tuple(counts) if company and not more else ()
             return
         yield from below(at + 1, left, company, bears)

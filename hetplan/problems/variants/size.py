@@ -54,7 +54,7 @@ from hetplan.problems.simulated import (
 )
 from hetplan.problems.variants.alone import Hopeless, without_hopeless
 from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
-from hetplan.problems.variants.ways import by_cheapest, filled
+from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
 from hetplan.serving.demand import response_targets

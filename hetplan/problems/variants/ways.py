@@ -137,13 +137,14 @@ def filled(v: Snapshot, ask: Ask, x: Integers, fillings: list[Filling], bounded:
 
 def by_cheapest(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """A plan that needs no program: each application by whatever serves it at least cost, packed by best fit."""
-    x = np.zeros(len(v.items), dtype=np.int64)
-    cost = [_share_of_machine(v, i) if v.kinds[item.kind].part is not None else c for (i, item), c in
-            zip(enumerate(v.items), v.C.tolist(), strict=True)]  # fmt: skip
+    x, cost = np.zeros(len(v.items), dtype=np.int64), v.C.tolist()
+    for i, item in enumerate(v.items):
+        cost[i] = cost[i] if v.kinds[item.kind].part is None else _share_of_machine(v, i)
+    ways = [(s.app, cost[i] / s.qps, i, s.qps) for i, item in enumerate(v.items) for s in item.serves if not s.late]
     for b, need in enumerate(v.need.tolist()):
-        ways = [(cost[i] / s.qps, i, s.qps) for i, item in enumerate(v.items) for s in item.serves if s.app == b and not s.late]
-        if need > 0 and ways:
-            _, i, qps = min(ways)
+        mine = [way for way in ways if way[0] == b]
+        if need > 0 and mine:
+            *_, i, qps = min(mine)
             x[i] += int(np.ceil(need / qps - CEILING))
     return _finished(v, ask, x, Answer(Status.NO_ANSWER))
 
