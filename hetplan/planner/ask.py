@@ -112,7 +112,7 @@ class Asking:
     def beside(self) -> Asking:
         """See `Ask.beside`."""
         other = copy(self)
-        other.records = []
+        other.records, other._kept = [], _Kept()
         return other
 
     def adopt(self, other: Asking) -> None:
