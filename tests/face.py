@@ -37,6 +37,7 @@ __all__ = [
     "Refused",
     "Replica",
     "Simulated",
+    "Stopped",
     "Verdict",
     "begin",
     "checked",
@@ -48,6 +49,7 @@ __all__ = [
     "simulate",
     "solve",
     "solved_example",
+    "stopped",
     "verify",
 ]
 
@@ -423,6 +425,51 @@ def _begun(ran: Ran, folder: Path) -> Begun:
         ran.code, ran.out, ran.err, Files(written("profile.json"), written("slo.json")),
         tuple(shlex.split(advised[0])) if advised else (), {app: who for app, found, who in pairs if found},
     )  # fmt: skip
+@dataclass(frozen=True)
+class Stopped:
+    """A plan whose making was ended early, and what began after its end."""
+
+    answer: Answer
+    simulations_after: int
+    programs_after: int
+
+
+def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
+    """Plan a wish until so much work was done: a clock advances by one for every program and every simulation.
+
+    `by` is "limit", or "cancel", which comes at that moment.
+    """
+    import threading
+    from dataclasses import replace
+
+    import hetplan as hp
+    from hetplan import registry
+
+    spent, begun = [0.0], {"simulations": 0, "programs": 0}
+
+    class AtTime(threading.Event):
+        def is_set(self) -> bool:
+            return spent[0] >= after
+
+    def begins(what: str) -> None:
+        begun[what] += spent[0] >= after
+        spent[0] += 1.0
+
+    def counted(play: Callable[..., Any]) -> Callable[..., Any]:
+        def played(*given: Any, **named: Any) -> Any:
+            begins("simulations")
+            return play(*given, **named)
+
+        return played
+
+    tools = registry.tools_of(wish.problem or "")
+    plays = {name: counted(tools.extra[name]) for name in registry.PLAYS if name in tools.extra}
+    simulate = None if tools.simulate is None else counted(tools.simulate)
+    tools = replace(tools, simulate=simulate, extra={**tools.extra, **plays})
+    given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
+    told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
+    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told)
+    return Stopped(answer, begun["simulations"], begun["programs"])
 
 
 # -- forging -----------------------------------------------------------------------------------------------------------

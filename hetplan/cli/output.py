@@ -122,7 +122,7 @@ def _aligned(row: list[str], widths: list[int], to_right: set[int]) -> str:
     return "  " + "  ".join(padded).rstrip()
 
 
-WRITES_A_PLAN = frozenset({Exit.OK, Exit.GAP_NOT_REACHED, Exit.INTERRUPTED})
+WRITES_A_PLAN = frozenset({Exit.OK, Exit.GAP_NOT_REACHED, Exit.LIMIT, Exit.INTERRUPTED})
 """A plan that failed a check, or misses a stated target, is shown but never written."""
 
 
