@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Any
 
 from build import Files, example
@@ -363,4 +364,7 @@ def _cost(plan: Json, promised: float | None) -> float | None:
 
 
 def _estimate(one: Json | None) -> Estimate | None:
-    return None if one is None or one.get("value") is None else Estimate(one["value"], one["low"], one["high"])
+    if one is None or one.get("value") is None:
+        return None
+    low, high = (inf if end is None else end for end in one["interval"])
+    return Estimate(one["value"], low, high)

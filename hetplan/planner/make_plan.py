@@ -16,6 +16,7 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.safe_bound import BoundTree, written_tree
+from hetplan.planner.service_times import assumptions, never_in_time, unplayed
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
 from hetplan.profiles.inputs import Inputs
@@ -37,7 +38,7 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     The plan is not verified yet: that is the front door's next step, with code that never saw the problem.
     """
     try:
-        result = problem.decide(ask)
+        result = _impossible(inputs, method) or problem.decide(ask)
     except Cancelled:
         return Outcome(Finding(Found.NOTHING, interrupted=True), solves=tuple(_solve(one) for one in ask.records))
     solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
@@ -55,11 +56,19 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     return outcome if result.front is None else replace(outcome, front=result.front.each(made))
 
 
+def _impossible(inputs: Inputs, method: Method) -> Infeasible | None:
+    """Why no plan can keep the wish by the service times alone; asked where a plan is to keep response times."""
+    if method.options.get("size", "planned") == "planned" or method.options.get("violators") == "count":
+        return None
+    return never_in_time(inputs)
+
+
 def _planned(
     result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...], **how: bool
 ) -> Outcome:
     """The outcome that a draft comes to."""
-    notices, require_proof = _notices(inputs, ask), how["require_proof"]
+    said = (*unplayed(inputs, result, named[1].options), *assumptions(inputs, result))
+    notices, require_proof = (*_notices(inputs, ask), *said), how["require_proof"]
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     used = {claim.solve for claim in claims}  # nobody would prove the other solves again
     solves = tuple(one if one.id in used else one.model_copy(update={"proof": None}) for one in solves)
