@@ -425,6 +425,8 @@ def _begun(ran: Ran, folder: Path) -> Begun:
         ran.code, ran.out, ran.err, Files(written("profile.json"), written("slo.json")),
         tuple(shlex.split(advised[0])) if advised else (), {app: who for app, found, who in pairs if found},
     )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Stopped:
     """A plan whose making was ended early, and what began after its end."""

@@ -17,6 +17,7 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.safe_bound import BoundTree, written_tree
+from hetplan.planner.service_times import assumptions, never_in_time, unplayed
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
 from hetplan.profiles.inputs import Inputs
@@ -37,7 +38,7 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
 
     The plan is not verified yet: that is the front door's next step, with code that never saw the problem.
     """
-    result, simulated = _decided(problem, ask)
+    result, simulated = _decided(problem, ask, inputs, method)
     interrupted = ask.deadline.cancelled  # during an engine's work, or beside it
     if result is None:
         finding = Finding(Found.NOTHING, interrupted=interrupted)
@@ -56,27 +57,35 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     return outcome if result.front is None else replace(outcome, front=result.front.each(made))
 
 
-def _decided(problem: Problem, ask: Asking) -> tuple[Draft | Infeasible | None, bool]:
+def _decided(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> tuple[Draft | Infeasible | None, bool]:
     """The end of the conversation, or the best plan until a limit or a cancel ended it; and whether it was played.
 
     A search that was cut short and found nothing says no more than that: then, too, it is the best plan so far.
     """
     result: Draft | Infeasible | None = None
     with suppress(Cancelled):
-        result = problem.decide(ask)
+        result = _impossible(inputs, method) or problem.decide(ask)
     empty = not result.proved if isinstance(result, Infeasible) else result is None or bool(result.target_missed)
     best = ask.best() if empty and ask.deadline.is_set() else None
     return best or (result, True)
+
+
+def _impossible(inputs: Inputs, method: Method) -> Infeasible | None:
+    """Why no plan can keep the wish by the service times alone; asked where a plan is to keep response times."""
+    if method.options.get("size", "planned") == "planned" or method.options.get("violators") == "count":
+        return None
+    return never_in_time(inputs)
 
 
 def _planned(
     result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...], **how: bool
 ) -> Outcome:
     """The outcome that a draft comes to."""
-    notices, require_proof = _notices(inputs, ask), how["require_proof"]
+    said = (*unplayed(inputs, result, named[1].options), *assumptions(inputs, result))
+    notices, require_proof = (*_notices(inputs, ask), *said), how["require_proof"]
     if not how["simulated"]:
-        said = "interrupted" if how["interrupted"] else "the time was over"
-        text = f"{said} before simulation confirmed this plan, the best so far: run hetplan simulate"
+        ended = "interrupted" if how["interrupted"] else "the time was over"
+        text = f"{ended} before simulation confirmed this plan, the best so far: run hetplan simulate"
         notices = (*notices, Notice(code="W-unconfirmed", at="promises", text=text))
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     used = {claim.solve for claim in claims}  # nobody would prove the other solves again

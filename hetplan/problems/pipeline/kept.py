@@ -32,6 +32,7 @@ from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together, where_late
 from hetplan.serving.strictest import late_share
+from hetplan.serving.times import law_of_table
 
 __all__ = ["better_apart", "estimated", "kept"]
 
@@ -81,7 +82,7 @@ NEAREST_DEALS, MOST_KNOWN = "nearest servers of pipelines", 2
 """The name under which a refused question leaves what came nearest, and of how many questions."""
 MOST_NEAR = 3
 """Of plans that barely keep the wish, so many are confirmed by fresh seeds before it is refused."""
-CONSTANT = "service times that do not vary: tables without std"
+CONSTANT = "service times that do not vary: tables of one statistic"
 """What a promise by simulation rests on where no spread was measured."""
 
 
@@ -661,7 +662,7 @@ def _play(
 
 
 def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
-    """Whether simulation plays some step's times as constants, because their table has no standard deviation."""
+    """Whether simulation plays some step's times as constants, because their table says no more of them."""
     profile = p.inputs.profile
     tables = (
         profile.tables.get(run.latency or "")
@@ -669,4 +670,4 @@ def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
         for name in task.variants
         for run in profile.variants[name].runs
     )
-    return any(table is not None and table.std is None for table in tables)
+    return any(table is not None and not law_of_table(table).has_spread for table in tables)

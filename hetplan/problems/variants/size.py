@@ -27,7 +27,7 @@ seeds that chose nothing, and bounded by the program at saturation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -52,7 +52,7 @@ from hetplan.problems.simulated import (
     where_late,
     with_shown,
 )
-from hetplan.problems.variants.alone import Hopeless, without_hopeless
+from hetplan.problems.variants.alone import without_hopeless
 from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
@@ -221,7 +221,7 @@ def _times(v: Snapshot, pair: Serves) -> tuple[float, ...]:
 def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Draft | Infeasible:
     """The plan by this way whose applications are in time in simulation."""
     check_simulator(tools)
-    hopeful, lost = without_hopeless(v)
+    hopeful = without_hopeless(v)
     tries = _Tries(hopeful, ask, way, tools, formulation, every=v.serves)
     made = first = tries.first()
     asked, corrected_for = tries.v, set[str]()
@@ -234,7 +234,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
         shown = tries.shown(made)
         if best is None or len(shown.late) < len(best[1].late):
             best = made, shown
-        if not shown.late or lost.keys() & shown.late:
+        if not shown.late:
             break
         corrected_for.update(shown.late)
         following = tries.less_busy(made, shown.late)
@@ -243,8 +243,6 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
         made = following
     if best is None:
         raise Cancelled("the time was over before any plan was played")
-    if hopeless := [lost[name] for name in best[1].late if name in lost]:
-        return _never_in_time(with_shown(*best), hopeless)
     corrected = best[0] is not first or hopeful is not v
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         best = tries.busier(*best, frozenset(corrected_for))
@@ -282,13 +280,6 @@ def _said(v: Snapshot, best: tuple[Draft, Shown], turns: int) -> Draft:
         text = f"too few queries in {SEEDS} simulations to confirm a percentile: {', '.join(unsure[:5])}"
         tried = replace(tried, warnings=(*tried.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
     return tried
-
-
-def _never_in_time(made: Draft, hopeless: Sequence[Hopeless]) -> Draft:
-    """A plan that was late, as every other one would be."""
-    text = "; ".join(one.why for one in hopeless[:MOST_NAMED])
-    repairs = tuple(one.repair for one in hopeless[:MOST_HELPED])
-    return replace(made, searched=True, target_missed=text, repairs=repairs)
 
 
 def _stated_rate(one: Asked) -> float | None:
