@@ -209,7 +209,8 @@ class Background:
         text = plan.question == "llm" or any(self._makes_text(plan, load, worker.hardware) for worker, load in own)
         return {
             "slo_ms": None if text else target.max_ms if target is not None else stated,
-            "late": late_of(dispatch, wanted),
+            # Plans are sized as if all were served. That no query is served in vain is asked for by saying nothing.
+            "late": late_of(dispatch, wanted) or "drop",
             "balancing": balancing_of(dispatch, wanted),
             "combine": combine_of(self.profile, wanted).name.lower(),
             "paths": dict(paths_of(self.profile, wanted)),

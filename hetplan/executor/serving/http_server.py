@@ -36,6 +36,8 @@ _WHO = b"www-authenticate: Bearer\r\n"
 _RETRY = b"retry-after: 1\r\n"
 _RESERVE = 64
 """Connections above the limit: they are answered 503, or what `always` names, and closed."""
+_MOST_CIPHERED = 1024
+"""Connections of a TLS listener: each takes some 0.3 MiB."""
 _LONGEST_KEPT, _MOST_KEPT = 1024, 512
 """Heads that are remembered: bytes of one, and how many."""
 _LINGER_S = 2.0
@@ -53,6 +55,8 @@ class HttpLimits:
     connections: int = 8192
     unanswered: int = 256
     """Requests of one connection (pipelined) above which no more are read until answers have gone out."""
+    handshake_s: float = 5.0
+    """From a connection to a TLS listener to the end of its handshake."""
     head_s: float = 10.0
     body_s: float = 30.0
     """Without one more byte of the body, or with a client that takes no byte of the answer."""
@@ -202,7 +206,8 @@ class HttpConnection(Receiver):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.server.admit(self)
+        if self not in self.server.connections:
+            self.server.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
         """What is still to be answered is answered into the void."""
@@ -542,6 +547,53 @@ class HttpConnection(Receiver):
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
 
+class _Handshake(asyncio.Protocol):
+    """A connection of a TLS listener until its handshake is done: it counts from the moment that it is accepted.
+
+    asyncio's own TLS listeners show a connection only after its handshake, so that those which never begin one would
+    neither count nor end, and take the process's files from the keeper.
+    """
+
+    def __init__(self, server: HttpServer, tls: ssl.SSLContext) -> None:
+        self._connection, self._server, self._tls = HttpConnection(server), server, tls
+        self._early: list[bytes] = []
+        self._lost = False
+        self._task: asyncio.Task[None]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count it, and let it shake hands."""
+        raw: Any = transport
+        raw.pause_reading()  # nothing is to be read before TLS reads it
+        self._connection.transport = raw
+        self._server.admit(self._connection)
+        self._task = self._server.loop.create_task(self._shake_hands(raw))
+
+    async def _shake_hands(self, raw: Any) -> None:
+        connection, limit_s = self._connection, self._server.limits.handshake_s
+        secure: Any = None
+        with suppress(OSError):
+            secure = await self._server.loop.start_tls(
+                raw, self, self._tls, server_side=True, ssl_handshake_timeout=limit_s
+            )
+        if secure is None or self._lost or secure.is_closing():
+            raw.abort()
+            connection.transport = None
+            self._server.forget(connection, 0)
+            return
+        secure.set_protocol(connection)
+        connection.connection_made(secure)
+        for data in self._early:
+            connection.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        """What came with the end of the handshake."""
+        self._early.append(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
+        """It ended as soon as it was there."""
+        self._lost = True
+
+
 class HttpServer:
     """A listener: its connections, what they hold together, and the clock that closes what takes too long."""
 
@@ -569,7 +621,8 @@ class HttpServer:
     ) -> None:
         """Listen on this address, or on a socket that listens already."""
         at: dict[str, Any] = {"host": host, "port": port, "reuse_address": True} if sock is None else {"sock": sock}
-        self._server = await self.loop.create_server(lambda: HttpConnection(self), **at, backlog=BACKLOG, ssl=tls)
+        new = (lambda: HttpConnection(self)) if tls is None else (lambda: _Handshake(self, tls))
+        self._server = await self.loop.create_server(new, **at, backlog=BACKLOG)
 
     def close(self) -> None:
         """Take no more connections."""
@@ -640,7 +693,7 @@ async def listen(
 
     With a token, requests that do not bring it are refused with 401 before their body is read.
     """
-    limits = limits or HttpLimits()
+    limits = limits or (HttpLimits() if tls is None else HttpLimits(connections=_MOST_CIPHERED))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY:
         limits = replace(limits, connections=max(1, min(limits.connections, files * 3 // 4 - _RESERVE)))
