@@ -66,6 +66,8 @@ class Application:
         self.dispatch: Mapping[str, Any] = entry["dispatch"]
         self.tells_rate: bool = self.dispatch["rule"] == "queue-slack/1"
         self.slo_s = entry["slo_ms"] / 1000.0 if entry["slo_ms"] is not None else inf
+        given_up_ms = entry.get("give_up_ms")
+        self.given_up_s = given_up_ms / 1000.0 if given_up_ms is not None else self.slo_s
         # Without a deadline no query is late.
         self.late: str = "serve" if entry["late"] == "drop" and self.slo_s == inf else entry["late"]
         self.product = entry["combine"] == "product"
@@ -86,10 +88,10 @@ class Application:
         self.backups = {node: Backups.of(table, node) for node in self.steps.nodes}
         self.budget_s = {node: ms / 1000.0 for node, ms in self.dispatch.get("budget_ms", {}).items()}
         self.choosers: dict[str, Chooser] = {}
-        known_admission = before.admission if before is not None else None
-        self.admission = Admission(
-            self.steps, self.lanes_of, self.slo_s, serves_all=self.late == "serve", before=known_admission
-        )
+        self.admission: Admission = Admission(
+            self.steps, self.lanes_of, self.given_up_s, serves_all=self.late == "serve",
+            before=before.admission if before is not None else None,
+        )  # fmt: skip
         self._longest_ms: dict[tuple[str, tuple[Any, ...]], tuple[float, float]] = {}
         self._rates: dict[str, float] = {}
         self.arrange()
@@ -132,7 +134,7 @@ class Application:
         if late == "serve":
             return inf
         if late == "drop":
-            return float(task.query.deadline_s) - self.admission.rest_s(task.node, task.query)
+            return float(task.query.arrived_s) + self.given_up_s - self.admission.rest_s(task.node, task.query)
         last = not self.steps.nodes[task.node].edges
         if late == "drop-last-task" or (late == "reroute" and last):
             return float(task.query.deadline_s) if last else inf
@@ -186,7 +188,7 @@ class Application:
     def in_time(self, task: Task, lane: Lane, size: int = 1) -> bool:
         """Whether a worker that begins now answers it in time, in a batch of this size."""
         limit_s = self.give_up_s(task, task.entered_s)
-        return limit_s == inf or monotonic() + self.admission.time_s(lane, task.query.at, size) <= limit_s
+        return limit_s == inf or monotonic() + self.admission.time_s(task.node, task.query, lane, size) <= limit_s
 
     def give_up(self, task: Task) -> None:
         """It is not served."""

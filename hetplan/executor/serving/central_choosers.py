@@ -178,9 +178,9 @@ class MatchingChooser(_Central):
         # All types of the plan scale what a late pair costs, also those that are not among these workers.
         known = {**dict.fromkeys(hardware.values(), 1.0), **weight} or {"": 1.0}
         typed = replace(rule, weight=tuple(known.values()))
-        late = dict(zip(known, typed.late_cost().tolist(), strict=True))
+        late_costs = dict(zip(known, typed.late_cost().tolist(), strict=True))
         weights = np.array([known[hardware[one]] for one in ordered])
-        late_cost = np.array([late[hardware[one]] for one in ordered])
+        late_cost = np.array([late_costs[hardware[one]] for one in ordered])
         self._costs = (weights, late_cost, typed.limit_ms, typed.merges)
         self._warm_up(len(ordered))
 
@@ -380,8 +380,9 @@ class InOrderChooser(_Central):
 
     def settle(self) -> None:
         """The oldest queries to the workers that are idle."""
-        for queue in self.queues if self._late is not None else ():
-            self._late.drop_hopeless(queue)
+        if self._late is not None:
+            for queue in self.queues:
+                self._late.drop_hopeless(queue)
         if isinstance(self._rule, Fcfs):
             self._settle_in_order()
             return

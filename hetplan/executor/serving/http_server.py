@@ -24,6 +24,7 @@ from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
+from hetplan.executor.serving.handshake import Handshake
 from hetplan.executor.serving.process import Receiver
 
 __all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen", "listen_for_keeper"]
@@ -547,53 +548,6 @@ class HttpConnection(Receiver):
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
 
-class _Handshake(asyncio.Protocol):
-    """A connection of a TLS listener until its handshake is done: it counts from the moment that it is accepted.
-
-    asyncio's own TLS listeners show a connection only after its handshake, so that those which never begin one would
-    neither count nor end, and take the process's files from the keeper.
-    """
-
-    def __init__(self, server: HttpServer, tls: ssl.SSLContext) -> None:
-        self._connection, self._server, self._tls = HttpConnection(server), server, tls
-        self._early: list[bytes] = []
-        self._lost = False
-        self._task: asyncio.Task[None]
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it, and let it shake hands."""
-        raw: Any = transport
-        raw.pause_reading()  # nothing is to be read before TLS reads it
-        self._connection.transport = raw
-        self._server.admit(self._connection)
-        self._task = self._server.loop.create_task(self._shake_hands(raw))
-
-    async def _shake_hands(self, raw: Any) -> None:
-        connection, limit_s = self._connection, self._server.limits.handshake_s
-        secure: Any = None
-        with suppress(OSError):
-            secure = await self._server.loop.start_tls(
-                raw, self, self._tls, server_side=True, ssl_handshake_timeout=limit_s
-            )
-        if secure is None or self._lost or secure.is_closing():
-            raw.abort()
-            connection.transport = None
-            self._server.forget(connection, 0)
-            return
-        secure.set_protocol(connection)
-        connection.connection_made(secure)
-        for data in self._early:
-            connection.data_received(data)
-
-    def data_received(self, data: bytes) -> None:
-        """What came with the end of the handshake."""
-        self._early.append(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
-        """It ended as soon as it was there."""
-        self._lost = True
-
-
 class HttpServer:
     """A listener: its connections, what they hold together, and the clock that closes what takes too long."""
 
@@ -621,7 +575,7 @@ class HttpServer:
     ) -> None:
         """Listen on this address, or on a socket that listens already."""
         at: dict[str, Any] = {"host": host, "port": port, "reuse_address": True} if sock is None else {"sock": sock}
-        new = (lambda: HttpConnection(self)) if tls is None else (lambda: _Handshake(self, tls))
+        new = (lambda: HttpConnection(self)) if tls is None else (lambda: Handshake(HttpConnection(self), tls))
         self._server = await self.loop.create_server(new, **at, backlog=BACKLOG)
 
     def close(self) -> None:

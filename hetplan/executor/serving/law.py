@@ -39,25 +39,15 @@ class ServiceLaw:
         self._exponential = statistic == "exponential"
         self._random = Random(seed)
         self._known: dict[tuple[Any, int], tuple[float, float, float, float]] = {}
-        self._tails: dict[tuple[Any, int], float] = {}
 
     def mean_ms(self, at: At, size: int) -> float:
         """The time of a batch of this size, all of this class."""
         return self._cell(at, size)[0]
 
-    def tail_ms(self, at: At, size: int) -> float:
-        """The time that 99 of 100 batches of this size keep, as far as the table says."""
-        key = (tuple(at.items()), size)
-        found = self._tails.get(key)
-        if found is None:
-            if len(self._tails) > 10_000:
-                self._tails.clear()
-            mean, mu, sigma, most = self._cell(at, size)
-            found = min(math.exp(mu + 2.326 * sigma), most) if sigma else mean
-            if "p99" in self._law.statistics:
-                found = self._times * self._law.ms(at, size, "p99")
-            self._tails[key] = found
-        return found
+    def median_ms(self, at: At, size: int) -> float:
+        """The time that half of the batches of this size keep, as they are drawn."""
+        mean, mu, sigma, _ = self._cell(at, size)
+        return math.exp(mu) if sigma else mean
 
     def draw_ms(self, ats: Sequence[At]) -> float:
         """The time that this batch takes: that of its slowest class, scattered as the table says."""

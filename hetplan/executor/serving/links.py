@@ -83,18 +83,18 @@ class Lane:
         except OffTable:
             return 0.0
 
-    def tail_s(self, at: Mapping[str, float], size: int) -> float:
-        """What 99 of 100 such batches should take by the profile; 0 where nobody knows."""
+    def median_s(self, at: Mapping[str, float], size: int) -> float:
+        """How long half of such batches should take by the profile; 0 where nobody knows."""
         if self.expected is None:
             return 0.0
         try:
-            return self.expected.tail_ms(at, size) / 1000.0
+            return self.expected.median_ms(at, size) / 1000.0
         except OffTable:
             return 0.0
 
-    def took(self, at: Mapping[str, float], size: int, took_s: float, most_s: float) -> None:
-        """Learn by how much a batch takes longer than it should: what one of twenty exceeds, moved a little by each."""
-        planned_s = self.tail_s(at, size)
+    def took(self, at: Mapping[str, float], size: int, took_s: float, *, most_s: float) -> None:
+        """Learn by how much batches take longer than planned: what 19 of 20 keep, moved a little by each."""
+        planned_s = self.median_s(at, size)
         step_s = 0.1 * (planned_s + self.over_s) + 1e-4
         self.over_s += 0.95 * step_s if took_s > planned_s + self.over_s else -0.05 * step_s
         self.over_s = min(max(self.over_s, 0.0), most_s)

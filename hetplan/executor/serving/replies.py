@@ -29,8 +29,8 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
         fields += b"hetplan-quality: %.6g\r\n" % query.quality
     if _STATUS[outcome] == 503:
         # By then all that waits now is answered, or given up.
-        slo_s = query.app.slo_s
-        fields += b"retry-after: %d\r\n" % (ceil(slo_s) if slo_s < inf else 1)
+        until_s = query.app.given_up_s
+        fields += b"retry-after: %d\r\n" % (ceil(until_s) if until_s < inf else 1)
     if query.brief:
         query.exchange.answer(_STATUS[outcome], fields=fields)
         return

@@ -322,7 +322,8 @@ class Router:
         give_up_s = inf
         if app.late != "serve":
             # The worker knows how long it takes by the profile, not how much longer it took to answer.
-            give_up_s = app.give_up_s(task, now) + lane.mean_s(query.at, 1) - app.admission.time_s(lane, query.at, 1)
+            took_s = app.admission.time_s(task.node, query, lane, 1)
+            give_up_s = app.give_up_s(task, now) + lane.mean_s(query.at, 1) - took_s
         lane.bound += 1
         task.lane, task.asked_s = lane, now
         self.loads[lane.name]["arrived"] += 1
@@ -369,7 +370,7 @@ class Router:
         counts["queue_ms"] += answered.queue_ms
         if app.admission.active and answered.outcome == SERVED:
             took_s = monotonic() - task.asked_s - answered.queue_ms / 1e3
-            served_by.took(query.at, answered.batch, took_s, app.slo_s)
+            served_by.took(query.at, answered.batch, took_s, most_s=app.given_up_s)
         if answered.outcome != SERVED:
             failed = answered.outcome == FAILED
             counts["failed" if failed else "dropped"] += 1
