@@ -35,7 +35,7 @@ from hetplan.serving.steps import (
     stages_of,
     weight_of,
 )
-from hetplan.serving.strictest import strictest
+from hetplan.serving.strictest import given_up_ms, strictest
 from hetplan.serving.system import Stage
 from hetplan.serving.times import law_data
 from hetplan.serving.tokens import link_ms_per_token
@@ -205,11 +205,14 @@ class Background:
         stated = getattr(dispatch, "slo_ms", None) or min(tables, default=None)
         known = pipeline_of(self.profile, wanted) is not None
         stages = stages_of(self.profile, wanted) if known else stages_by_routes(plan, app)
+        late = late_of(dispatch, wanted)
         own = ((worker, load) for worker in plan.workers for load in worker.loads if load.app == app)
         text = plan.question == "llm" or any(self._makes_text(plan, load, worker.hardware) for worker, load in own)
         return {
             "slo_ms": None if text else target.max_ms if target is not None else stated,
-            "late": late_of(dispatch, wanted),
+            # Plans are sized as if all were served. Where nobody says so, what comes too late is not.
+            "late": late or "drop",
+            "give_up_ms": given_up_ms(wanted) if wanted is not None and late is None else None,
             "balancing": balancing_of(dispatch, wanted),
             "combine": combine_of(self.profile, wanted).name.lower(),
             "paths": dict(paths_of(self.profile, wanted)),

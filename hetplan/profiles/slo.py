@@ -288,7 +288,7 @@ class App(Model):
     violations: _Violations | None = None
     goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
-    late: Annotated[str, AfterValidator(_late)] = "serve"
+    late: Annotated[str, AfterValidator(_late)] | None = None
     balancing: Literal["round_robin", "shortest_queue", "random"] | None = None
     network_ms_per_hop: Amount = 0.0
     network_ms_once: Amount = Field(

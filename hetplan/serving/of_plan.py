@@ -135,7 +135,7 @@ def _app(
         stages=stages_of(inputs.profile, wanted, dispatch=dispatch, measured=measured, file=file),
         slo_ms=strictest_ms(wanted),
         kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
-        late=_LATE.get(late_of(dispatch, wanted), Late.SERVE),
+        late=_LATE.get(late_of(dispatch, wanted) or "serve", Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         once_ms=wanted.network_ms_once,
         combine=combine_of(inputs.profile, wanted),

@@ -181,8 +181,9 @@ def _expected(solved: Solved) -> Expected | None:
 
 
 def _dispatch(
-    late: Literal["serve", "drop"], balancing: Literal["round_robin", "shortest_queue", "random"], discipline: str
-) -> QueueSlackDispatch:
+    late: Literal["serve", "drop"] | None, balancing: Literal["round_robin", "shortest_queue", "random"],
+    discipline: str,
+) -> QueueSlackDispatch:  # fmt: skip
     kind: Literal["round_robin", "shortest_queue", "shared_fifo", "random"] = (
         "shared_fifo" if discipline == "shared_fifo" else balancing
     )

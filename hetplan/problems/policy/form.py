@@ -108,7 +108,7 @@ class Group:
             rate_of=rate_of,
             objective=PerWhat(options.objective),
             batching=Batching(batching),
-            late=Late(self.wish.late),
+            late=Late(self.wish.late or "serve"),
             overflow=Overflow(options.overflow),
             empty=Empty(options.empty_state),
             reward=Reward(options.reward),

@@ -96,7 +96,7 @@ class AppWish:
     slo_s: float
     loads_qps: tuple[float, ...]
     shape: float
-    late: Literal["serve", "drop"]
+    late: Literal["serve", "drop"] | None
     balancing: Literal["round_robin", "shortest_queue", "random"]
     accuracy_least: float | None
     violation_most: float | None
@@ -333,7 +333,7 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
             value=app.network_ms_per_hop,
         )
         return None
-    if app.late not in ("serve", "drop"):
+    if app.late not in (None, "serve", "drop"):
         faults.in_slo(
             f"{at}.late", "a policy serves late queries or drops them", 'Write "serve" or "drop".', value=app.late
         )
@@ -347,7 +347,7 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
         slo_ms / 1000.0,
         loads,
         shape,
-        "drop" if app.late == "drop" else "serve",
+        "drop" if app.late == "drop" else "serve" if app.late else None,
         app.balancing or "round_robin",
         app.quality.min if app.quality is not None else None,
         app.violations.max if app.violations is not None else None,
