@@ -12,7 +12,7 @@ import numpy as np
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.problems import ladder
-from hetplan.problems.faults import Faults, refuse
+from hetplan.problems.faults import CAPACITY, Faults, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
@@ -33,6 +33,7 @@ from hetplan.serving.strictest import limit_ms, strictest, strictest_ms
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 
 REFUSED = {
+    **CAPACITY,
     "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
