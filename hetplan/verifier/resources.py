@@ -221,9 +221,9 @@ def check_resources(facts: Facts) -> list[Violation]:
             for resource, amount in facts.inputs.profile.hardware[worker.hardware].provides.items():
                 provided[resource] += amount * machines(worker)
         limits = facts.inputs.slo.limits
-        for verb, total, most in (("taken", in_all, limits.capacity), ("provided", provided, limits.resources)):
+        for words, total, most in (("in all", in_all, limits.capacity), ("provided", provided, limits.resources)):
             for resource, room in sorted(most.items()):
                 if _over(total[resource], room):
-                    text = f"{total[resource]:g} {resource} are {verb} in all, the limit is {room:g}"
+                    text = f"{total[resource]:g} {resource} {words}, the limit is {room:g}"
                     found.append(Violation("resource-limit", f"periods.{period.id}", text))
     return found

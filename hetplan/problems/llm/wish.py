@@ -248,7 +248,7 @@ def _kinds(inputs: Inputs, app: App, faults: Faults) -> tuple[Kind, ...]:
         if floor is not None and (known.quality is None or known.quality.value < floor):
             too_low.append(variant)
             continue
-        for number, run in enumerate(known.runs):
+        for number, run in known.in_order:
             at = f"$.variants.{variant}.runs[{number}]"
             if run.engine is None:
                 continue

@@ -205,7 +205,7 @@ def _is_gpu(inputs: Inputs, kind: Kind) -> bool:
 def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
     variant = reading.inputs.profile.variants[name]
     quality = variant.quality.value if variant.quality is not None else None
-    for place, run in enumerate(variant.runs):
+    for place, run in variant.in_order:
         at = f"$.variants.{name}.runs[{place}]"
         if run.latency is None:
             text = "a run with a table of rates has no latency to compare with the SLO: left out"
