@@ -34,7 +34,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
     types: list[Type] = []
     columns: list[Column] = []
     without: dict[str, str] = {}
-    for name in sorted({run.hardware for run in variant.runs}):
+    for name in dict.fromkeys(run.hardware for run in variant.runs):
         hardware = profile.hardware.get(name)
         if hardware is None or (limits.only_listed and name not in limits.instances):
             continue
