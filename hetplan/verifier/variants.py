@@ -496,7 +496,7 @@ def _way(reading: Reading) -> Iterator[Violation]:
     if reading.inputs.state is None:
         return
     walk = _Walk(reading)
-    limits = reading.inputs.slo.limits.resources
+    limits = reading.inputs.slo.limits.capacity
     provides = {
         walk.place[held.worker.id]: reading.inputs.profile.hardware[held.worker.hardware].provides
         for held in (*reading.now, *reading.then)

@@ -81,7 +81,7 @@ def test_a_report_says_what_was_skipped():
 
 
 def test_a_report_says_what_nobody_can_recompute():
-    unlimited = {"slo/limits/resources": {}}
+    unlimited = {"slo/limits/capacity": {}}
     expected = ("inf: it does not say what it provides, so inf_cores are not checked",)
     assert verify_plan(*read(variants())).skipped == ()
     assert verify_plan(*read(spoil(variants(), unlimited))).skipped == expected

@@ -42,7 +42,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         if run is None:
             continue
         least, most = limits.instances.get(name, (0, None))
-        if _too_small(run, hardware, limits.resources, notices):
+        if _too_small(run, hardware, notices):
             without[name] = "it is too small for the variant"
             continue
         offered = _offers(inputs.profile, run, hardware, len(types))
@@ -61,11 +61,8 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
     return types, columns
 
 
-def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notices: list[Notice]) -> bool:
-    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has.
-
-    What the wish limits in `totals` may be left out there: it counts in the total.
-    """
+def _too_small(run: Run, hardware: Hardware, notices: list[Notice]) -> bool:
+    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has."""
     provides = hardware.provides
     if not provides:
         return False
@@ -74,7 +71,7 @@ def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notice
         if resource not in provides
         else f"{need:g} {resource} of {provides[resource]:g}"
         for resource, need in run.needs.items()
-        if need > provides.get(resource, need if resource in totals else 0.0)
+        if need > provides.get(resource, 0.0)
     ]
     if short:
         text = f"left out, the variant needs {' and '.join(short)}"

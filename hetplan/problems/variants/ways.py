@@ -34,7 +34,7 @@ from hetplan.problems.variants.places import (
     read_exact,
 )
 from hetplan.problems.variants.shared import Filling, read_fillings
-from hetplan.problems.variants.why import explained, fits_nowhere, over_budget
+from hetplan.problems.variants.why import explained, fits_nowhere, over_limits
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.fields import NANO
 
@@ -210,7 +210,7 @@ def _drafted(v: Snapshot, ask: Ask, x: Integers, placed: Placed, claim: Reported
     flows = spread(v, x, ask)
     if flows is None:
         return Infeasible(why=("whole counts do not carry the loads: a tolerance was too loose",), proved=False)
-    return over_budget(v, placed) or draft(v, x, flows, placed, (claim,))
+    return over_limits(v, placed) or draft(v, x, flows, placed, (claim,))
 
 
 WAYS: Mapping[str, Way] = {"columns": _by_columns, "milp": _by_milp, "infaas-paper": _by_milp}
