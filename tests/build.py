@@ -24,6 +24,7 @@ from typing import Any
 
 __all__ = [
     "EXAMPLES",
+    "FIELDS",
     "PROBLEMS",
     "Files",
     "app",
@@ -60,6 +61,18 @@ PROBLEMS = ("pool", "variants", "pipeline", "policy", "llm", "fleet")
 """The problems of which `tiny` and `random_files` make wishes."""
 
 
+FIELDS: Mapping[str, str] = {
+    "cost": "cost_per_hour",
+    "most machines": "instances",
+    "fewest machines": "instances",
+    "stock": "stock",
+    "power": "resources",
+    "rate": "rate_qps",
+    "quality": "quality",
+}
+"""A requirement -> the name of its field, as a refusal has to name it."""
+
+
 @dataclass(frozen=True)
 class Files:
     """What one plan is made from, as documents. Every change returns new files; none is made in place."""
@@ -80,6 +93,17 @@ class Files:
     def apps(self) -> tuple[str, ...]:
         """The applications of the SLO."""
         return tuple(self.slo["apps"])
+
+    def price(self, machine: str, purchase: str = "on demand") -> float:
+        """The price of a machine type per hour: "on demand", "spot" or "reserved"."""
+        offer = self.profile["offers"][machine + ("-spot" if purchase == "spot" else "")]
+        return float((offer["commit"] if purchase == "reserved" else offer)["price_per_hour"])
+
+    @property
+    def first_rate(self) -> float:
+        """The rate of the first application, in the first period."""
+        demand = next(iter(self.slo["apps"].values()))["demand"]
+        return float(demand["rate_qps"] if "rate_qps" in demand else demand["series"][0])
 
     def write(self, folder: Path) -> list[str]:
         """Write the files into a folder; returns their paths as a command takes them."""
@@ -160,6 +184,13 @@ class Files:
                 limit["max_ms"] *= factor
         return replace(self, slo=slo)
 
+    def of_quality(self, least: float) -> Files:
+        """With a least quality of every application."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["quality"] = {"min": least}
+        return replace(self, slo=slo)
+
     def aiming(self, *objective: str) -> Files:
         """With an objective, as in "min cost" or "max quality", in order of importance."""
         slo = deepcopy(self.slo)
@@ -232,10 +263,11 @@ def machine(
     stock: int | None = None,
     spot: float | None = None,
     spot_stock: int | None = None,
+    reserved: float | None = None,
     provides: Mapping[str, float] | None = None,
     startup_s: float | None = None,
 ) -> Json:
-    """A machine type: its price per hour (None: nothing), stock, spot price, what it provides."""
+    """A machine type: its price per hour (None: nothing), stock, prices of spot and for a year, what it provides."""
     made: Json = {"hardware": {"kind": kind}, "offers": {}}
     if provides:
         made["hardware"]["provides"] = dict(provides)
@@ -243,7 +275,11 @@ def machine(
         made["hardware"]["startup_s"] = startup_s
     if price is not None:
         offer: Json = {"price_per_hour": f"{price:.9g}"}
-        made["offers"][""] = offer if stock is None else offer | {"stock": stock}
+        if stock is not None:
+            offer["stock"] = stock
+        if reserved is not None:
+            offer["commit"] = {"term_s": 365 * 86_400, "price_per_hour": f"{reserved:.9g}"}
+        made["offers"][""] = offer
     if spot is not None:
         made["offers"]["-spot"] = {"price_per_hour": f"{spot:.9g}", "interruptions_per_hour": 0.05}
         if spot_stock is not None:
@@ -338,9 +374,10 @@ def files(
     pipelines: Mapping[str, Json] | None = None,
     objective: Sequence[str] = (),
     periods: int | None = None,
+    repeats: int = 30,
     problem: str | None = None,
 ) -> Files:
-    """The files of a wish. With `periods`, the rates are per period of an hour, and the day repeats for a month."""
+    """The files of a wish. With `periods`, the rates are per period of an hour, and these repeat."""
     profile: Json = {
         "format": "hetplan/profile/1.3",
         "sources": {"test": {"kind": "assumed", "note": "made up by a test"}},
@@ -374,7 +411,7 @@ def files(
     if objective:
         slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
     if periods:
-        slo["horizon"] = {"period_s": 3600, "periods": periods, "repeats": 30}
+        slo["horizon"] = {"period_s": 3600, "periods": periods, "repeats": repeats}
     return Files(deepcopy(profile), deepcopy(slo), problem=problem)
 
 

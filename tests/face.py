@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Any
 
 from build import Files, example
@@ -19,16 +20,19 @@ from build import Files, example
 __all__ = [
     "EXIT",
     "Answer",
+    "Claim",
     "Estimate",
     "Judgement",
     "MachineGroup",
     "Promise",
     "Ran",
+    "Refused",
     "Replica",
     "Simulated",
     "Verdict",
     "command",
     "forged",
+    "made_for",
     "simulate",
     "solve",
     "solved_example",
@@ -90,6 +94,19 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A figure that is optimised, the best of it that may exist, and whether hetplan proved that bound again."""
+
+    objective: str
+    sense: str
+    """Whether it is to be small ("min") or large ("max")."""
+    value: float
+    bound: float | None
+    gap: float | None
+    is_certified: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """What `solve` says."""
 
@@ -98,12 +115,8 @@ class Answer:
     reason: str
     machines: tuple[MachineGroup, ...]
     promises: tuple[Promise, ...]
-    objective: str | None
-    """What is optimised, as in "cost_per_hour"."""
-    value: float | None
-    bound: float | None
-    gap: float | None
-    is_certified: bool
+    claims: tuple[Claim, ...]
+    """How good it is, by what is optimised; the first is about the objective."""
     warnings: tuple[tuple[str, str], ...]
     """Code and text."""
     conflict: tuple[str, ...]
@@ -127,6 +140,16 @@ class Answer:
         return None
 
     @property
+    def value(self) -> float | None:
+        """What the objective is."""
+        return self.claims[0].value if self.claims else None
+
+    @property
+    def bound(self) -> float | None:
+        """The best value of the objective that any plan may have, as far as it is known."""
+        return self.claims[0].bound if self.claims else None
+
+    @property
     def cost(self) -> float | None:
         """Money per hour."""
         return None if self.plan is None else _cost(self.plan, self.promised("cost"))
@@ -138,6 +161,20 @@ class Answer:
             for one in self.machines
             if machine in (None, one.machine) and period in (None, one.period) and one.failure == failure
         )
+
+    def bought(self) -> dict[tuple[str, str, str], float]:
+        """Machines of a fleet by period, offer and purchase ("reserved" or "rented"), idle ones too."""
+        found: dict[tuple[str, str, str], float] = {}
+        for line in (self.plan or {}).get("bill", {}).get("lines", ()):
+            for purchase, key in (("reserved", "committed"), ("rented", "rented")):
+                place = (line["period"], line["offer"], purchase)
+                found[place] = found.get(place, 0.0) + line.get(key, 0.0)
+        return found
+
+    @property
+    def starts_cost(self) -> float:
+        """Money per hour of a fleet for machines while they start."""
+        return float((self.plan or {}).get("bill", {}).get("starts_per_hour", 0.0))
 
     def models(self, app: str) -> set[str]:
         """The models that run for an application."""
@@ -201,6 +238,10 @@ class Ran:
     err: str
 
 
+class Refused(Exception):
+    """Files are refused before anything is planned; the message names file, field, value and remedy."""
+
+
 # -- verbs -------------------------------------------------------------------------------------------------------------
 
 
@@ -216,10 +257,13 @@ def solve(
     """Plan a wish; `sizing` is "fluid", "formula" or "simulation"."""
     import hetplan as hp
 
-    outcome = hp.solve(
-        wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
-        formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
-    )  # fmt: skip
+    try:
+        outcome = hp.solve(
+            wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
+            formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
+        )  # fmt: skip
+    except hp.InputError as error:
+        raise Refused(str(error)) from error
     return _answer(outcome)
 
 
@@ -297,6 +341,18 @@ def forged(plan: Json, change: Callable[[Json], None]) -> Json:
     return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
 
 
+def made_for(plan: Json, wish: Files) -> Json:
+    """The plan as a forger hands it in who says that it was made from other files."""
+    import hetplan as hp
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
+
+    def rename(document: Json) -> None:
+        document["inputs"] = {key: inputs.digests.get(key, old) for key, old in document["inputs"].items()}
+
+    return forged(plan, rename)
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 _QUANTITIES = {
@@ -309,18 +365,16 @@ _QUANTITIES = {
 
 def _answer(outcome: Any) -> Answer:
     plan = None if outcome.plan is None else outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-    claim = outcome.claims[0] if outcome.claims else None
     return Answer(
         status=outcome.status,
         code=outcome.exit_code,
         reason=outcome.reason,
         machines=() if plan is None else _machines(plan),
         promises=() if plan is None else tuple(map(_promise, plan.get("promises", ()))),
-        objective=None if claim is None else claim.about,
-        value=None if claim is None else claim.value,
-        bound=None if claim is None else claim.bound,
-        gap=None if claim is None else claim.gap,
-        is_certified=claim is not None and claim.vouched == "certified",
+        claims=tuple(
+            Claim(one.about, one.sense, one.value, one.bound, one.gap, one.vouched == "certified")
+            for one in outcome.claims
+        ),
         warnings=tuple((one.code, one.text) for one in outcome.warnings or (outcome.plan.warnings if plan else ())),
         conflict=tuple(outcome.why),
         repairs=tuple(one.text for one in outcome.repairs),
@@ -363,4 +417,7 @@ def _cost(plan: Json, promised: float | None) -> float | None:
 
 
 def _estimate(one: Json | None) -> Estimate | None:
-    return None if one is None or one.get("value") is None else Estimate(one["value"], one["low"], one["high"])
+    if one is None or one["value"] is None:
+        return None
+    low, high = one["interval"]
+    return Estimate(one["value"], -inf if low is None else low, inf if high is None else high)

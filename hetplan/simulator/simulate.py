@@ -24,6 +24,7 @@ from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.demand import response_targets
 from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
+from hetplan.serving.price import has_prices
 from hetplan.serving.service import NOISES, NoiseName, noise_of
 from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Group, Rule, Service, System
@@ -147,6 +148,7 @@ def simulate(
     return replace(
         reports,
         plan=plan.digest,
+        cost_per_hour=reports.cost_per_hour if has_prices(inputs.profile) else None,
         currency=inputs.slo.limits.currency,
         lines=lines,
         transition=way,
