@@ -13,7 +13,7 @@ from hetplan.planner.terms import Obstacle
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import Slo
 
-__all__ = ["CAPACITY", "OF_FLEETS", "ONE_STEP", "Faults", "refuse", "refuse_only", "refuse_not_provided"]
+__all__ = ["CAPACITY", "OF_FLEETS", "ONE_STEP", "Faults", "refuse", "refuse_not_provided", "refuse_only"]
 
 
 @dataclass

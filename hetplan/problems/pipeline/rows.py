@@ -14,7 +14,7 @@ import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.pipeline.fleet import Fleet
-from hetplan.problems.pipeline.tree import Level, Places, Task, Tree, Vector
+from hetplan.problems.pipeline.tree import Level, Places, Tree, Vector
 
 __all__ = [
     "ONE_MORE",

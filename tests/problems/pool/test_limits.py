@@ -307,7 +307,9 @@ def test_a_limit_on_what_machines_provide_is_refused_where_they_do_not_say_it() 
     with pytest.raises(hetplan.InputError, match=r"\$\.limits\.resources\.cpu_cores: no hardware provides 'cpu_cores'"):
         solve(profile, slo)
     profile["hardware"]["base"]["provides"] = {"cpu_cores": 4}
-    with pytest.raises(hetplan.InputError, match=r"\$\.limits\.resources\.cpu_cores: aux does not say what it provides"):
+    with pytest.raises(
+        hetplan.InputError, match=r"\$\.limits\.resources\.cpu_cores: aux does not say what it provides"
+    ):
         solve(profile, slo)
     profile["hardware"]["aux"]["provides"] = {"cpu_cores": 4}
     outcome = solve(profile, slo)
