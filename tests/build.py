@@ -28,6 +28,7 @@ __all__ = [
     "PROBLEMS",
     "Files",
     "app",
+    "cluster",
     "example",
     "files",
     "llm_app",
@@ -273,6 +274,17 @@ class Files:
         profile, slo = deepcopy(self.profile), deepcopy(self.slo)
         for document in (profile, slo):
             _scale_keys(document, ("price_per_hour", "cost_per_hour"), factor)
+        return replace(self, profile=profile, slo=slo)
+
+    def scaled_qualities(self, factor: float) -> Files:
+        """With every quality, and what is asked of it, times a factor."""
+        profile, slo = deepcopy(self.profile), deepcopy(self.slo)
+        for one in profile["variants"].values():
+            if "quality" in one:
+                one["quality"]["value"] *= factor
+        for one in slo["apps"].values():
+            if "quality" in one:
+                one["quality"] = _times(one["quality"], factor)
         return replace(self, profile=profile, slo=slo)
 
     def scaled_times(self, factor: float) -> Files:
@@ -630,6 +642,37 @@ _TINY: Mapping[str, Callable[[random.Random], Files]] = {
     "llm": _llm,
     "fleet": _fleet,
 }
+
+
+# -- the site ----------------------------------------------------------------------------------------------------------
+
+
+def cluster(
+    wish: Files,
+    labels: Mapping[str, Mapping[str, str]],
+    *,
+    accelerators: Mapping[str, int] | None = None,
+    resources: Mapping[str, str] | None = None,
+    names_profile: bool = True,
+) -> str:
+    """A site file for Kubernetes: labels of the nodes of machine types, their accelerators and the word for those."""
+    lines = ["profiles = ['profile.json']" if names_profile else ""]
+    lines += ["[targets.k]", "kind = 'kubernetes'", "[targets.k.settings]", "image = 'registry.example/serve:1'"]
+    lines += ["gpu_slices = 100"] if any("share" in key for key in _provided(wish)) else []
+    for name in wish.machine_types:
+        lines.append(f"[targets.k.settings.hardware.{name}]")
+        lines += [f"gpu = {accelerators[name]}"] if name in (accelerators or {}) else []
+        lines += [f"gpu_resource = '{resources[name]}'"] if name in (resources or {}) else []
+        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in labels.get(name, {}).items())
+        lines.append(f"node_selector = {{{pairs}}}")
+    lines += ["[hosts.all]", "target = 'k'", f"hardware = {list(wish.machine_types)}", "machines = 10000"]
+    lines += [f"plays = {list(wish.profile.get('hosts', ()))}", "[[models]]", "kind = 'sleep'"]
+    lines += [] if names_profile else ["ms = 5.0"]
+    return "\n".join(lines)
+
+
+def _provided(wish: Files) -> set[str]:
+    return {key for one in wish.profile["hardware"].values() for key in one.get("provides", ())}
 
 
 # -- shuffling and small change ----------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ __all__ = [
     "Listener",
     "MachineGroup",
     "Offered",
+    "Option",
+    "Pods",
     "Promise",
     "Ran",
     "Refused",
@@ -59,17 +61,24 @@ __all__ = [
     "begin",
     "checked",
     "command",
+    "compared",
+    "compared_ways",
     "convert",
     "forged",
     "importers",
     "made_for",
+    "options",
+    "planner",
+    "rendered",
     "sent_by",
     "served_late",
     "simulate",
     "solve",
     "solved_example",
     "stopped",
+    "vary",
     "verify",
+    "with_option",
 ]
 
 Json = dict[str, Any]
@@ -888,3 +897,116 @@ def _estimate(one: Json | None) -> Estimate | None:
         return None
     low, high = one["interval"]
     return Estimate(one["value"], -inf if low is None else low, inf if high is None else high)
+
+
+# -- other people's platforms ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pods:
+    """A Deployment of workers: which machine type they are for, how many, what accelerators each asks for, where."""
+
+    machine: str
+    count: int
+    accelerators: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+def rendered(plan: Json, wish: Files, cluster: str, folder: Path) -> tuple[Ran, list[Pods]]:
+    """What Kubernetes is handed for a plan; `cluster` is the site file, which names `profile.json` beside it."""
+    wish.write(folder)
+    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "site.toml").write_text(cluster)
+    made = folder / "rendered"
+    ran = command(
+        "manifests", folder / "plan.json", "--hosts", folder / "site.toml", "--kubernetes", "1.32", "-o", made
+    )
+    if not (made / "objects.yaml").exists():
+        return ran, []
+    objects = [json.loads(one) for one in (made / "objects.yaml").read_text().split("---\n")[1:]]
+    units = {
+        one["metadata"]["name"]: held["unit"]
+        for one in objects
+        if one["kind"] == "ConfigMap" and "unit" in (held := json.loads(one["data"].get("config.json", "{}")))
+    }
+    return ran, [
+        _pods(units[one["metadata"]["annotations"]["hetplan/config"]], one["spec"])
+        for one in objects
+        if one["kind"] == "Deployment" and one["metadata"]["annotations"].get("hetplan/config") in units
+    ]
+
+
+def _pods(unit: Json, spec: Json) -> Pods:
+    pod = spec["template"]["spec"]
+    amounts = pod["containers"][0]["resources"].get("limits", {})
+    others = {name: int(amount) for name, amount in amounts.items() if name not in ("cpu", "memory")}
+    return Pods(unit["hardware"], spec["replicas"], others, pod.get("nodeSelector", {}))
+
+
+# -- what questions may be set ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a formulation, and in words what it takes."""
+
+    problem: str
+    formulation: str
+    name: str
+    takes: str
+
+
+def options() -> list[Option]:
+    """Every option of every formulation of every problem."""
+    listed = [json.loads(line) for line in command("questions", "--json").out.splitlines()]
+    found = []
+    for problem in [one["question"] for one in listed if "question" in one]:
+        said = [json.loads(line) for line in command("options", problem, "--json").out.splitlines()]
+        found += [
+            Option(problem, one["formulation"], one["option"]["name"], one["option"]["takes"])
+            for one in said
+            if "option" in one
+        ]
+    return found
+
+
+def vary(wish: Files, folder: Path, what: str, ends: str) -> Ran:
+    """Plan along a range of "cost", "rate", "price" or "time" (the last two as factors)."""
+    names = {"cost": "budget", "rate": "rate", "price": "prices", "time": "latency", "demand": "demand"}
+    few = ("--most", "5", "--no-confirm", *FLUID)
+    return command("whatif", *wish.write(folder), "--vary", f"{names[what]}={ends}", *few)
+
+
+def planner(*arguments: Any, **named: Any) -> Any:
+    """The object that plans again and again."""
+    import hetplan as hp
+
+    try:
+        return hp.Planner(*arguments, **named)
+    except hp.InputError as error:
+        raise Refused(str(error)) from error
+
+
+def compared_ways(plan: Json, wish: Files, folder: Path, ways: str) -> tuple[float, Ran]:
+    """The hours of demand that ways to serve it were compared under."""
+    (folder / "plan.json").write_text(json.dumps(plan))
+    ran = command("compare", folder / "plan.json", *wish.write(folder), "--ways", ways, "--json")
+    return json.loads(ran.out.splitlines()[-1])["comparison"]["hours"], ran
+
+
+def with_option(plan: Json, name: str, value: object) -> Json:
+    """The plan with an option of how it was made that somebody else wrote into it."""
+
+    def write(document: Json) -> None:
+        document["method"].setdefault("options", {})[name] = value
+
+    return forged(plan, write)
+
+
+def compared(folder: Path, *plans: Json) -> tuple[str, ...]:
+    """The steps that lead from the first plan to each other one."""
+    paths = [folder / f"plan-{number}.json" for number in range(len(plans))]
+    for path, plan in zip(paths, plans, strict=True):
+        path.write_text(json.dumps(plan))
+    said = json.loads(command("compare", *paths, "--json").out.splitlines()[-1])
+    return tuple(step for steps in said["comparison"]["moves"] for step in steps)
