@@ -205,14 +205,19 @@ class Answer:
         return None
 
     @property
+    def claim(self) -> Claim | None:
+        """The claim about the objective; a rate that nothing waits at is only a bound of it."""
+        return next((one for one in self.claims if one.objective != "fluid_rate_qps"), None)
+
+    @property
     def value(self) -> float | None:
         """What the objective is."""
-        return self.claims[0].value if self.claims else None
+        return self.claim.value if self.claim else None
 
     @property
     def bound(self) -> float | None:
         """The best value of the objective that any plan may have, as far as it is known."""
-        return self.claims[0].bound if self.claims else None
+        return self.claim.bound if self.claim else None
 
     @property
     def cost(self) -> float | None:

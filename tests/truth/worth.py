@@ -18,6 +18,6 @@ def least(answer: Answer) -> float:
 
 
 def _figure(answer: Answer, figure: float | None) -> float:
-    if not answer.is_plan or figure is None:
+    if not answer.is_plan or figure is None or answer.claim is None:
         return math.inf
-    return figure if answer.claims[0].sense == "min" else -figure
+    return figure if answer.claim.sense == "min" else -figure
