@@ -13,6 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from build import Files, example
@@ -37,6 +38,7 @@ __all__ = [
     "Verdict",
     "command",
     "forged",
+    "interrupted",
     "made_for",
     "simulate",
     "solve",
@@ -355,6 +357,27 @@ def command(*arguments: object, stdin: str | None = None) -> Ran:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+def interrupted(wish: Files, folder: Path) -> tuple[Ran, Json | None]:
+    """Press Ctrl-C once a command says that a first program is asked: what it did, and the plan that it wrote."""
+    import json
+    import signal
+    import subprocess
+    import sys
+
+    plan = folder / "plan.json"
+    arguments = [sys.executable, "-m", "hetplan", "solve", *wish.write(folder), "-o", str(plan), "--json"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        said, at = [], False
+        for line in process.stdout:
+            said.append(line)
+            if not at and '"event": {"what": "solve"' in line:
+                process.send_signal(signal.SIGINT)
+                at = True
+        err = process.stderr.read()
+    return Ran(process.returncode, "".join(said), err), json.loads(plan.read_text()) if plan.exists() else None
 
 
 @dataclass(frozen=True)
