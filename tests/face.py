@@ -66,6 +66,7 @@ __all__ = [
     "convert",
     "forged",
     "importers",
+    "interrupted",
     "made_for",
     "options",
     "planner",
@@ -458,6 +459,27 @@ def _begun(ran: Ran, folder: Path) -> Begun:
         ran.code, ran.out, ran.err, Files(written("profile.json"), written("slo.json")),
         tuple(shlex.split(advised[0])) if advised else (), {app: who for app, found, who in pairs if found},
     )  # fmt: skip
+
+
+def interrupted(wish: Files, folder: Path) -> tuple[Ran, Json | None]:
+    """Press Ctrl-C once a command says that a first program is asked: what it did, and the plan that it wrote."""
+    import json
+    import signal
+    import subprocess
+    import sys
+
+    plan = folder / "plan.json"
+    arguments = [sys.executable, "-m", "hetplan", "solve", *wish.write(folder), "-o", str(plan), "--json"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        said, at = [], False
+        for line in process.stdout:
+            said.append(line)
+            if not at and '"event": {"what": "solve"' in line:
+                process.send_signal(signal.SIGINT)
+                at = True
+        err = process.stderr.read()
+    return Ran(process.returncode, "".join(said), err), json.loads(plan.read_text()) if plan.exists() else None
 
 
 @dataclass(frozen=True)
