@@ -168,7 +168,7 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
         for tables, what in ((constant, "do not vary"), (beyond, f"go on beyond p{HIGHEST:g} as they do below")):
             if tables:
                 text = f"p{percentile:g} of {name} assumes that the times of {_listed(tables)} {what}: not measured"
-                yield Notice(code="W-mean-times", at=f"apps.{name}.latency", text=text)
+                yield Notice(code="W-mean-times", at="promises", text=text)
 
 
 def _listed(names: set[str]) -> str:

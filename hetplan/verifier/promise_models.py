@@ -42,8 +42,9 @@ def least_alone(facts: Facts, promise: Promise) -> float:
 
     The least cell of the highest percentile that is stated and not above it; 0 where some table states none.
     """
-    wanted = facts.inputs.slo.apps[promise.app or ""].runs
-    pipeline = facts.inputs.profile.pipelines.get(wanted.pipeline or "") if wanted is not None else None
+    app = facts.inputs.slo.apps.get(promise.app or "")
+    named = app.runs.pipeline if app is not None and app.runs is not None else None
+    pipeline = facts.inputs.profile.pipelines.get(named or "")
     inner = {edge.to for edge in pipeline.edges} if pipeline is not None else set[str]()
     found: list[float] = []
     for seat in facts.seats.values():

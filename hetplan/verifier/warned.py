@@ -51,7 +51,7 @@ W-gap claims | W-merged claims | W-no-bound claims | W-not-all-tried claims | W-
 W-idle-machine workers. | W-late-cheap dispatch. | W-routing routing | W-swap actions. | W-no-latency variants.
 W-run variants. | W-too-large variants. | W-unlimited slo.limits.capacity | W-unknown-running state.workers.
 W-no-offer hardware. | W-no-price hardware. | W-too-small hardware.
-W-queueing promises | W-run-price promises | W-small-pool promises
+W-queueing promises | W-run-price promises | W-small-pool promises | W-mean-times promises
 """
 """Where a code is said, by questions other than compound; a place that ends in a point is the start of one."""
 _PLACES_OF = {code: places for line in re.split(r" \| |\n", _PLACES.strip()) for code, *places in [line.split()]}
@@ -337,6 +337,11 @@ def _waiting(facts: Facts, words: Words) -> Iterator[_Seen]:
                 near.add(app)
     if late and not near:
         yield from _said_of(facts, words, late)
+    said = [words.figures(notice.text) for notice in plan.warnings if notice.code == "W-queueing"]
+    limited = any(response_targets(facts.inputs.slo.apps[app]) for app in shares if facts.promised_rate(app))
+    if limited and (near or not late) and not any(said):
+        # Where no application is that busy the plan still promises no response time.
+        yield _Seen("W-queueing", "promises", "sized by rates alone, as if no query waited")
 
 
 def _said_of(facts: Facts, words: Words, late: dict[str, float]) -> Iterator[_Seen]:
