@@ -24,6 +24,7 @@ from typing import Any
 
 __all__ = [
     "EXAMPLES",
+    "FIELDS",
     "PROBLEMS",
     "Files",
     "app",
@@ -60,6 +61,33 @@ PROBLEMS = ("pool", "variants", "pipeline", "policy", "llm", "fleet")
 """The problems of which `tiny` and `random_files` make wishes."""
 
 
+FIELDS: Mapping[str, str] = {
+    "cost": "cost_per_hour",
+    "most machines": "instances",
+    "fewest machines": "instances",
+    "stock": "stock",
+    "power": "resources",
+    "rate": "rate_qps",
+    "quality": "quality",
+}
+"""A requirement -> the name of its field, as a refusal has to name it."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What comes for an application: its rate, limit, share that may be late, sizes, network per hop, stages."""
+
+    rate: float
+    limit_ms: float
+    late: float
+    mix: Mapping[Any, float]
+    network_ms: float
+    stages: tuple[str, ...]
+    then: Mapping[str, Sequence[str]]
+    shape: float
+    """Of the gaps between arrivals: 1 is a Poisson process."""
+
+
 @dataclass(frozen=True)
 class Files:
     """What one plan is made from, as documents. Every change returns new files; none is made in place."""
@@ -81,6 +109,17 @@ class Files:
         """The applications of the SLO."""
         return tuple(self.slo["apps"])
 
+    def price(self, machine: str, purchase: str = "on demand") -> float:
+        """The price of a machine type per hour: "on demand", "spot" or "reserved"."""
+        offer = self.profile["offers"][machine + ("-spot" if purchase == "spot" else "")]
+        return float((offer["commit"] if purchase == "reserved" else offer)["price_per_hour"])
+
+    @property
+    def first_rate(self) -> float:
+        """The rate of the first application, in the first period."""
+        demand = next(iter(self.slo["apps"].values()))["demand"]
+        return float(demand["rate_qps"] if "rate_qps" in demand else demand["series"][0])
+
     def write(self, folder: Path) -> list[str]:
         """Write the files into a folder; returns their paths as a command takes them."""
         paths = []
@@ -95,6 +134,60 @@ class Files:
                 path.write_text(json.dumps(document))
                 paths += [f"--{name}", str(path)]
         return paths
+
+    # -- what they say, for a simulator of the tests' own --------------------------------------------------------------
+
+    def times_ms(self, of: str, on: str) -> dict[int, float]:
+        """The mean times of a model on a machine type, by batch size."""
+        found = {}
+        for run in self.profile["variants"][of]["runs"]:
+            if run["hardware"] == on:
+                table = self.profile["tables"][run["latency"]]
+                found.update(zip(table["axes"]["batch"], table["mean"], strict=True))
+        return found
+
+    def models(self, of: str) -> list[str]:
+        """The models that may serve an application (those that it names, or of its task, good enough), or a stage."""
+        said, variants = self.slo["apps"].get(of, {"runs": {"task": of}}), self.profile["variants"]
+        task = said["runs"].get("task")
+        named = said["runs"].get("variants") or [name for name, one in variants.items() if one["task"] == task]
+        least = said.get("quality", {}).get("min", 0.0)
+        return [name for name in named if variants[name].get("quality", {}).get("value", 1.0) >= least]
+
+    def most(self, of: str) -> int:
+        """The most machines of a type that limits allow."""
+        return int(self.slo["limits"]["instances"][of][1])
+
+    def quality(self, of: str) -> float:
+        """The quality of a model."""
+        return float(self.profile["variants"][of]["quality"]["value"])
+
+    def demand(self, of: str) -> Demand:
+        """What comes for an application, and how soon it wants its answer."""
+        said = self.slo["apps"][of]
+        mix = said["demand"].get("mix", {"bins": [[None]], "share": [1.0]})
+        stages, then = ("",), {}
+        if "pipeline" in said["runs"]:
+            made = self.profile["pipelines"][said["runs"]["pipeline"]]
+            behind = {edge["to"] for edge in made["edges"]}
+            stages = tuple(sorted(made["nodes"], key=lambda name: name in behind))
+            for edge in made["edges"]:
+                then.setdefault(edge["from"], []).append(edge["to"])
+        limit = said["latency"][0]
+        return Demand(
+            said["demand"]["rate_qps"], limit["max_ms"], 1.0 - limit["percentile"] / 100.0,
+            {one[0]: share for one, share in zip(mix["bins"], mix["share"], strict=True)},
+            said.get("network_ms_per_hop", 0.0), stages, then, said["demand"].get("arrivals", {}).get("shape", 1.0),
+        )  # fmt: skip
+
+    def fanout(self, of: str) -> dict[str, float]:
+        """Queries of each stage that follows, per query of a stage."""
+        return {
+            edge["to"]: edge.get("fanout", 1.0)
+            for made in self.profile.get("pipelines", {}).values()
+            for edge in made["edges"]
+            if edge["from"] == of
+        }
 
     # -- limits of the whole -------------------------------------------------------------------------------------------
 
@@ -160,6 +253,13 @@ class Files:
                 limit["max_ms"] *= factor
         return replace(self, slo=slo)
 
+    def of_quality(self, least: float) -> Files:
+        """With a least quality of every application."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["quality"] = {"min": least}
+        return replace(self, slo=slo)
+
     def aiming(self, *objective: str) -> Files:
         """With an objective, as in "min cost" or "max quality", in order of importance."""
         slo = deepcopy(self.slo)
@@ -204,6 +304,18 @@ class Files:
                 offer["stock"] = stock[offer["hardware"]]
         return replace(self, profile=profile)
 
+    def priced(self, prices: Mapping[str, float]) -> Files:
+        """Prices per hour for machine types that have none."""
+        made = deepcopy(self)
+        for name, price in prices.items():
+            made.profile.setdefault("offers", {})[name] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
+        return made
+
+    def serving(self, apps: Mapping[str, Json]) -> Files:
+        """The same machines and models with other applications, at the least cost."""
+        slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": dict(apps)}
+        return replace(self, slo=deepcopy(slo))
+
     def with_copy(self, of: str, name: str, price_factor: float = 1.0) -> Files:
         """With a second machine type just like another one, at its price times a factor."""
         profile = deepcopy(self.profile)
@@ -232,10 +344,11 @@ def machine(
     stock: int | None = None,
     spot: float | None = None,
     spot_stock: int | None = None,
+    reserved: float | None = None,
     provides: Mapping[str, float] | None = None,
     startup_s: float | None = None,
 ) -> Json:
-    """A machine type: its price per hour (None: nothing), stock, spot price, what it provides."""
+    """A machine type: its price per hour (None: nothing), stock, prices of spot and for a year, what it provides."""
     made: Json = {"hardware": {"kind": kind}, "offers": {}}
     if provides:
         made["hardware"]["provides"] = dict(provides)
@@ -243,7 +356,11 @@ def machine(
         made["hardware"]["startup_s"] = startup_s
     if price is not None:
         offer: Json = {"price_per_hour": f"{price:.9g}"}
-        made["offers"][""] = offer if stock is None else offer | {"stock": stock}
+        if stock is not None:
+            offer["stock"] = stock
+        if reserved is not None:
+            offer["commit"] = {"term_s": 365 * 86_400, "price_per_hour": f"{reserved:.9g}"}
+        made["offers"][""] = offer
     if spot is not None:
         made["offers"]["-spot"] = {"price_per_hour": f"{spot:.9g}", "interruptions_per_hour": 0.05}
         if spot_stock is not None:
@@ -338,9 +455,10 @@ def files(
     pipelines: Mapping[str, Json] | None = None,
     objective: Sequence[str] = (),
     periods: int | None = None,
+    repeats: int = 30,
     problem: str | None = None,
 ) -> Files:
-    """The files of a wish. With `periods`, the rates are per period of an hour, and the day repeats for a month."""
+    """The files of a wish. With `periods`, the rates are per period of an hour, and these repeat."""
     profile: Json = {
         "format": "hetplan/profile/1.3",
         "sources": {"test": {"kind": "assumed", "note": "made up by a test"}},
@@ -374,7 +492,7 @@ def files(
     if objective:
         slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
     if periods:
-        slo["horizon"] = {"period_s": 3600, "periods": periods, "repeats": 30}
+        slo["horizon"] = {"period_s": 3600, "periods": periods, "repeats": repeats}
     return Files(deepcopy(profile), deepcopy(slo), problem=problem)
 
 

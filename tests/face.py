@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import socket
 import ssl
@@ -23,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -30,9 +32,15 @@ from urllib.request import urlopen
 from build import Files, example
 
 __all__ = [
+    "ENGINES",
     "EXIT",
+    "FLAGS",
+    "FLUID",
+    "READING",
     "RULES",
     "Answer",
+    "Begun",
+    "Claim",
     "Counts",
     "Estimate",
     "Hosted",
@@ -43,16 +51,24 @@ __all__ = [
     "Offered",
     "Promise",
     "Ran",
+    "Refused",
     "Replica",
     "Simulated",
+    "Stopped",
     "Verdict",
+    "begin",
+    "checked",
     "command",
+    "convert",
     "forged",
+    "importers",
+    "made_for",
     "sent_by",
     "served_late",
     "simulate",
     "solve",
     "solved_example",
+    "stopped",
     "verify",
 ]
 
@@ -61,8 +77,31 @@ Json = dict[str, Any]
 EXIT = {"ok": 0, "fault": 1, "bad input": 2, "infeasible": 3, "gap": 4, "limit": 5, "broken": 6, "interrupted": 130}
 """Exit codes by what they mean."""
 
+ENGINES = ("highs", "scipy", "mathopt-highs", "mathopt-scip", "cp-sat", "cp-sat-scaled", "pyomo", "exchange")
+"""Solvers of mixed-integer programs."""
+
+READING: Mapping[str, tuple[str, ...]] = {
+    "verify": ("plan", "profile", "slo"),
+    "simulate": ("plan", "profile", "slo"),
+    "explain": ("plan", "profile", "slo"),
+    "report": ("plan",),
+    "bill": ("plan",),
+    "show": ("plan",),
+    "diff": ("plan", "plan"),
+    "solve": ("profile", "slo"),
+    "check": ("profile", "slo"),
+    "whatif": ("profile", "slo"),
+    "export": ("profile", "slo"),
+    "compare": ("plan", "profile", "slo"),
+}
+"""Commands and the files that they read, in order."""
+FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
+"""Flags without which a command does not begin."""
+
 SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto"}
 """How waiting is taken into account -> how the option says it."""
+FLUID = ("--set", "size=planned")
+"""How a command is told to plan at fluid rates."""
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -111,6 +150,19 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A figure that is optimised, the best of it that may exist, and whether hetplan proved that bound again."""
+
+    objective: str
+    sense: str
+    """Whether it is to be small ("min") or large ("max")."""
+    value: float
+    bound: float | None
+    gap: float | None
+    is_certified: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """What `solve` says."""
 
@@ -119,12 +171,8 @@ class Answer:
     reason: str
     machines: tuple[MachineGroup, ...]
     promises: tuple[Promise, ...]
-    objective: str | None
-    """What is optimised, as in "cost_per_hour"."""
-    value: float | None
-    bound: float | None
-    gap: float | None
-    is_certified: bool
+    claims: tuple[Claim, ...]
+    """How good it is, by what is optimised; the first is about the objective."""
     warnings: tuple[tuple[str, str], ...]
     """Code and text."""
     conflict: tuple[str, ...]
@@ -148,6 +196,16 @@ class Answer:
         return None
 
     @property
+    def value(self) -> float | None:
+        """What the objective is."""
+        return self.claims[0].value if self.claims else None
+
+    @property
+    def bound(self) -> float | None:
+        """The best value of the objective that any plan may have, as far as it is known."""
+        return self.claims[0].bound if self.claims else None
+
+    @property
     def cost(self) -> float | None:
         """Money per hour."""
         return None if self.plan is None else _cost(self.plan, self.promised("cost"))
@@ -159,6 +217,20 @@ class Answer:
             for one in self.machines
             if machine in (None, one.machine) and period in (None, one.period) and one.failure == failure
         )
+
+    def bought(self) -> dict[tuple[str, str, str], float]:
+        """Machines of a fleet by period, offer and purchase ("reserved" or "rented"), idle ones too."""
+        found: dict[tuple[str, str, str], float] = {}
+        for line in (self.plan or {}).get("bill", {}).get("lines", ()):
+            for purchase, key in (("reserved", "committed"), ("rented", "rented")):
+                place = (line["period"], line["offer"], purchase)
+                found[place] = found.get(place, 0.0) + line.get(key, 0.0)
+        return found
+
+    @property
+    def starts_cost(self) -> float:
+        """Money per hour of a fleet for machines while they start."""
+        return float((self.plan or {}).get("bill", {}).get("starts_per_hour", 0.0))
 
     def models(self, app: str) -> set[str]:
         """The models that run for an application."""
@@ -222,6 +294,25 @@ class Ran:
     err: str
 
 
+@dataclass(frozen=True)
+class Begun:
+    """What was written for somebody who begins, and said."""
+
+    code: int
+    said: str
+    error: str
+    files: Files
+    """The documents that were written; an empty one where there was none."""
+    next: tuple[str, ...]
+    """The command that is advised, as `command` takes it; empty where none is."""
+    answered_by: Mapping[str, str]
+    """Application -> in words, who answers it."""
+
+
+class Refused(Exception):
+    """Files are refused before anything is planned; the message names file, field, value and remedy."""
+
+
 # -- verbs -------------------------------------------------------------------------------------------------------------
 
 
@@ -237,10 +328,13 @@ def solve(
     """Plan a wish; `sizing` is "fluid", "formula" or "simulation"."""
     import hetplan as hp
 
-    outcome = hp.solve(
-        wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
-        formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
-    )  # fmt: skip
+    try:
+        outcome = hp.solve(
+            wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
+            formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
+        )  # fmt: skip
+    except (hp.InputError, hp.NoSolver) as error:
+        raise Refused(str(error)) from error
     return _answer(outcome)
 
 
@@ -263,9 +357,12 @@ def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **m
     """Run a plan under its demand."""
     import hetplan as hp
 
-    report = hp.simulate(
-        plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
-    )
+    try:
+        report = hp.simulate(
+            plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
+        )
+    except hp.InputError as error:
+        raise Refused(str(error)) from error
     said = report.as_dict()
     figures = {
         app: {name: found for name, one in entry["figures"].items() if (found := _estimate(one))}
@@ -303,6 +400,97 @@ def command(*arguments: object, stdin: str | None = None) -> Ran:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+def begin(folder: Path, *, add: bool = False, rate: float = 5, machines: Sequence[str] = (), **said: object) -> Begun:
+    """First files: `config`, `latencies`, `profile` say where times come from; `model`, `app`, limits as they are."""
+    flags: list[object] = ["--add"] * add
+    flags += [word for one in machines for word in ("--gpu", one)]
+    flags += [word for name, value in said.items() if value is not None for word in (f"--{name}", value)]
+    return _begun(command("init", "--rate", rate, *flags, "-o", folder), folder)
+
+
+def convert(kind: str, file: Path, folder: Path, **settings: object) -> Begun:
+    """Another tool's file as a profile or an SLO."""
+    said = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    return _begun(command("import", kind, file, "-o", folder, *said), folder)
+
+
+def importers() -> list[str]:
+    """The kinds of files of other tools that are read."""
+    from hetplan.registry_further import importers
+
+    return sorted(importers())
+
+
+def checked(wish: Files) -> set[str]:
+    """The codes of what `check` finds in files that are valid."""
+    import hetplan as hp
+    from hetplan.profiles.lint import lint
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state)
+    return {one[0] for one in (*inputs.warnings, *lint(inputs))}
+
+
+def _begun(ran: Ran, folder: Path) -> Begun:
+    def written(name: str) -> Json:
+        path = folder / name
+        return json.loads(path.read_text()) if ran.code == 0 and path.exists() else {}
+
+    lines = ran.out.splitlines()
+    advised = [line.removeprefix("Next: hetplan ") for line in lines if line.startswith("Next: hetplan ")]
+    pairs = (line.removeprefix("application ").partition(" is answered by ") for line in lines)
+    return Begun(
+        ran.code, ran.out, ran.err, Files(written("profile.json"), written("slo.json")),
+        tuple(shlex.split(advised[0])) if advised else (), {app: who for app, found, who in pairs if found},
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A plan whose making was ended early, and what began after its end."""
+
+    answer: Answer
+    simulations_after: int
+    programs_after: int
+
+
+def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
+    """Plan a wish until so much work was done: a clock advances by one for every program and every simulation.
+
+    `by` is "limit", or "cancel", which comes at that moment.
+    """
+    import threading
+    from dataclasses import replace
+
+    import hetplan as hp
+    from hetplan import registry
+
+    spent, begun = [0.0], {"simulations": 0, "programs": 0}
+
+    class AtTime(threading.Event):
+        def is_set(self) -> bool:
+            return spent[0] >= after
+
+    def begins(what: str) -> None:
+        begun[what] += spent[0] >= after
+        spent[0] += 1.0
+
+    def counted(play: Callable[..., Any]) -> Callable[..., Any]:
+        def played(*given: Any, **named: Any) -> Any:
+            begins("simulations")
+            return play(*given, **named)
+
+        return played
+
+    tools = registry.tools_of(wish.problem or "")
+    plays = {name: counted(tools.extra[name]) for name in registry.PLAYS if name in tools.extra}
+    simulate = None if tools.simulate is None else counted(tools.simulate)
+    tools = replace(tools, simulate=simulate, extra={**tools.extra, **plays})
+    given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
+    told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
+    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told)
+    return Stopped(answer, begun["simulations"], begun["programs"])
 
 
 # -- hosts -------------------------------------------------------------------------------------------------------------
@@ -555,6 +743,83 @@ def forged(plan: Json, change: Callable[[Json], None]) -> Json:
     return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
 
 
+def made_for(plan: Json, wish: Files) -> Json:
+    """The plan as a forger hands it in who says that it was made from other files."""
+    import hetplan as hp
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
+
+    def rename(document: Json) -> None:
+        document["inputs"] = {key: inputs.digests.get(key, old) for key, old in document["inputs"].items()}
+
+    return forged(plan, rename)
+
+
+# -- what a plan runs, for a simulator of the tests' own ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Load:
+    """A model on so many alike servers."""
+
+    model: str
+    machine: str
+    stage: str
+    servers: int
+    max_batch: int
+
+
+@dataclass(frozen=True)
+class Route:
+    """Shares of loads for queries at a stage, of a size (None: of any), behind a path of loads (None: behind any)."""
+
+    to: Mapping[str, float]
+    stage: str
+    size: Any
+    path: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """How queries of an application find their server."""
+
+    kind: str
+    """shares, matching, earliest."""
+    within: str
+    """Among alike servers: shortest, turns, random."""
+    late: str
+    xi: float
+    weights: Mapping[str, float]
+    routes: tuple[Route, ...]
+
+
+def loads_of(answer: Answer) -> dict[str, Load]:
+    """What runs, by the names that routes use."""
+    assert answer.plan is not None
+    return {
+        load["id"]: Load(
+            load["variant"], worker["hardware"], load.get("node", ""),
+            worker["count"] * load["instances"] * load["serve"]["concurrency"], load["serve"]["max_batch"],
+        )
+        for worker in answer.plan["workers"]
+        for load in worker["loads"]
+    }  # fmt: skip
+
+
+def dispatch_of(answer: Answer, app: str) -> Dispatch:
+    """The dispatch of an application."""
+    assert answer.plan is not None
+    rule, found = answer.plan["dispatch"][app], []
+    for one in sorted(answer.plan["routing"][app], key=lambda one: -len(one["prefix"])):
+        size = next(iter(one["when"].values()), None)
+        found.append(Route(one["to"], one.get("node") or "", size, tuple(one["prefix"]) or None))
+    within = {"shortest_queue": "shortest", "round_robin": "turns"}.get(rule.get("balancing", ""), "random")
+    kind = rule["rule"].split("/")[0].removeprefix("path-")
+    assert kind in ("shares", "matching", "earliest"), rule
+    assert "split_above" not in rule, rule
+    return Dispatch(kind, within, rule["late"], rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 _QUANTITIES = {
@@ -567,18 +832,16 @@ _QUANTITIES = {
 
 def _answer(outcome: Any) -> Answer:
     plan = None if outcome.plan is None else outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-    claim = outcome.claims[0] if outcome.claims else None
     return Answer(
         status=outcome.status,
         code=outcome.exit_code,
         reason=outcome.reason,
         machines=() if plan is None else _machines(plan),
         promises=() if plan is None else tuple(map(_promise, plan.get("promises", ()))),
-        objective=None if claim is None else claim.about,
-        value=None if claim is None else claim.value,
-        bound=None if claim is None else claim.bound,
-        gap=None if claim is None else claim.gap,
-        is_certified=claim is not None and claim.vouched == "certified",
+        claims=tuple(
+            Claim(one.about, one.sense, one.value, one.bound, one.gap, one.vouched == "certified")
+            for one in outcome.claims
+        ),
         warnings=tuple((one.code, one.text) for one in outcome.warnings or (outcome.plan.warnings if plan else ())),
         conflict=tuple(outcome.why),
         repairs=tuple(one.text for one in outcome.repairs),
@@ -621,4 +884,7 @@ def _cost(plan: Json, promised: float | None) -> float | None:
 
 
 def _estimate(one: Json | None) -> Estimate | None:
-    return None if one is None or one.get("value") is None else Estimate(one["value"], one["low"], one["high"])
+    if one is None or one["value"] is None:
+        return None
+    low, high = one["interval"]
+    return Estimate(one["value"], -inf if low is None else low, inf if high is None else high)

@@ -98,7 +98,12 @@ class WishLimits(Model):
     )
     offers: Named[_OfferLimit] = Field(default_factory=dict, description="per offer, or on-demand, spot, committed")
     only_listed: bool = False
-    resources: dict[Key, Amount] = Field(default_factory=dict, description="totals, where no machines are listed")
+    resources: dict[Key, Amount] = Field(
+        default_factory=dict, description="most of what all machines that a plan rents provide, such as watts or cores"
+    )
+    capacity: dict[Key, Amount] = Field(
+        default_factory=dict, description="totals of what runs and candidates take, where machines are not counted"
+    )
     survive: Survive = Field(default_factory=Survive)
 
     @model_validator(mode="after")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from hetplan.planner.status import UNDECIDED
 
 if TYPE_CHECKING:
     from hetplan.verifier.claims_again import ClaimAgain
 
-__all__ = ["Report", "Violation", "unknown"]
+__all__ = ["Report", "Shown", "Tried", "Violation", "unknown"]
 
 
 @dataclass(frozen=True, order=True)
@@ -28,6 +31,26 @@ def unknown(at: str, kind: str, name: object) -> Violation:
     return Violation("unknown-reference", at, f"there is no {kind} {name}")
 
 
+class Shown(StrEnum):
+    """What simulation says of a promise that rests on it, with seeds of its own."""
+
+    MET = "met"
+    BROKEN = "broken"
+    UNDECIDED = "undecided"
+    NOT_SIMULATED = "not simulated"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A promise that rests on simulation, what became of it, by how many queries, and what they showed."""
+
+    at: str
+    about: str
+    word: Shown
+    queries: int
+    text: str
+
+
 @dataclass(frozen=True)
 class Report:
     """The verdict on a plan.
@@ -35,7 +58,8 @@ class Report:
     `checked` names the checks that ran, in order; `skipped` names what could not be recomputed here ("app: why");
     `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
     bound was proved again here, and nobody should call another one certified; `differs` names where a plan made anew
-    is another one, if one was made.
+    is another one, if one was made; `undecided` names limits on times that no measurement decides ("app: limit");
+    `simulated` says of each promise that rests on simulation what fresh runs show.
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])
@@ -48,6 +72,25 @@ class Report:
     unchecked: bool = False
     claims: tuple[ClaimAgain, ...] = ()
     differs: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    simulated: tuple[Tried, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words; "verified" alone where all that the plan says was looked at and nothing is open."""
+        if self.violations:
+            return f"{len(self.violations)} violation{'' if len(self.violations) == 1 else 's'}"
+        if self.unchecked:
+            return "no check is known for this plan's question: only the parts that all plans share were checked"
+        if refuted := sum(one.refuted for one in self.claims):
+            return f"{refuted} of the plan's bounds cannot be so"
+        words = {one.word for one in self.simulated}
+        if Shown.NOT_SIMULATED in words:
+            return "not simulated: nothing else is wrong"
+        if Shown.UNDECIDED in words:
+            least = min(one.queries for one in self.simulated if one.word is Shown.UNDECIDED)
+            return f"not refuted by {least} queries"
+        return UNDECIDED if self.undecided else "verified"
 
     @property
     def ok(self) -> bool:
@@ -60,4 +103,5 @@ class Report:
 
         faults = [(one.code, one.at, one.text) for one in self.violations]
         claims = [(one.about, str(one.word), one.text) for one in self.claims]
-        return verdict_fragment(faults, claims, self.checked, self.skipped)
+        tried = [(one.about, str(one.word), one.text) for one in self.simulated]
+        return verdict_fragment(self.reason, faults, claims, tried, (self.checked, self.skipped))

@@ -260,16 +260,6 @@ def _reported(solved: Solved, options: PolicyOptions, groups: Sequence[Sequence[
     if solved.shifted:
         note += ", of which this one keeps the percentile"
         return Reported(about=about, sense="max", scope="model", answer=solved.answer, value=_gain(solved), note=note)
-    if solved.recalled:
-        return Reported(
-            about=about,
-            sense="max",
-            scope="model",
-            value=solved.answer.value,
-            bound=solved.answer.bound,
-            vouched="claimed",
-            note=f"{note}; recalled from the checkpoint of a run that certified it",
-        )
     return Reported(about=about, sense="max", scope="model", answer=solved.answer, note=note)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.problems.faults import ONE_STEP, Faults, refuse
+from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -43,6 +43,7 @@ __all__ = [
 
 REFUSED = {
     **ONE_STEP,
+    **CAPACITY,
     "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
     "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.resources": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),

@@ -18,8 +18,12 @@ def serving(inputs: Inputs, options: Mapping[str, Any]) -> tuple[tuple[object, .
     asked = Variants.from_inputs(
         inputs, VariantsOptions.model_validate(dict(options)), formulation="columns", tools=Tools()
     )
-    kinds = asked.snapshot.kinds
+    v = asked.snapshot
+    if v.options.size != "planned":
+        from hetplan.problems.variants.size import leaving_room_to_wait
+
+        v = leaving_room_to_wait(v)
+    kinds = v.kinds
     return tuple(
-        (one.app, kinds[one.kind].id, kinds[one.kind].type, one.qps, one.late, one.beside, one.busy)
-        for one in asked.snapshot.serves
+        (one.app, kinds[one.kind].id, kinds[one.kind].type, one.qps, one.late, one.beside, one.busy) for one in v.serves
     )
