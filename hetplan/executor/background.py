@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 from hetplan.errors import InputError
@@ -21,6 +22,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
+from hetplan.serving.demand import response_targets
 from hetplan.serving.loads import law_of_load, run_of, same_point, written
 from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of, slowest_of
 from hetplan.serving.reading import settings_of
@@ -35,7 +37,7 @@ from hetplan.serving.steps import (
     stages_of,
     weight_of,
 )
-from hetplan.serving.strictest import given_up_ms, strictest
+from hetplan.serving.strictest import strictest
 from hetplan.serving.system import Stage
 from hetplan.serving.times import law_data
 from hetplan.serving.tokens import link_ms_per_token
@@ -221,6 +223,23 @@ class Background:
 
     def _wanted(self, app: str | None) -> App | None:
         return self.slo.apps.get(app or "") if self.slo else None
+
+
+def given_up_ms(app: App) -> float | None:
+    """After how long a query is no use to anybody: the limit of the highest percentile; None without any.
+
+    Where a limit leaves more than a tenth to be later, that tenth counts, with waits that fall off exponentially: a
+    median says nothing against the half that it leaves.
+
+    >>> of = lambda *limits: App.model_validate({"runs": {"variants": ["m"]}, "latency": [
+    ...     {"percentile": percentile, "max_ms": ms} for percentile, ms in limits]})
+    >>> given_up_ms(of((99, 200), (50, 80))), given_up_ms(of((95, 80))), round(given_up_ms(of((50, 80))))
+    (200.0, 80.0, 266)
+    """
+    last = min(response_targets(app), key=lambda target: (-target.percentile, target.max_ms), default=None)
+    if last is None or last.left >= 1.0:
+        return None
+    return last.max_ms if last.left <= 0.1 else last.max_ms * log(0.1) / log(last.left)
 
 
 def _node(stage: Stage) -> dict[str, Any]:

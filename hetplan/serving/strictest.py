@@ -21,23 +21,6 @@ def strictest(app: App) -> Target | None:
     return min(response_targets(app), key=lambda target: (target.max_ms, -target.percentile), default=None)
 
 
-def given_up_ms(app: App) -> float | None:
-    """After how long a query is no use to anybody: the limit of the highest percentile; None without any.
-
-    Where a limit leaves more than a tenth to be later, that tenth counts, with waits that fall off exponentially: a
-    median says nothing against the half that it leaves.
-
-    >>> of = lambda *limits: App.model_validate({"runs": {"variants": ["m"]}, "latency": [
-    ...     {"percentile": percentile, "max_ms": ms} for percentile, ms in limits]})
-    >>> given_up_ms(of((99, 200), (50, 80))), given_up_ms(of((95, 80))), round(given_up_ms(of((50, 80))))
-    (200.0, 80.0, 266)
-    """
-    last = min(response_targets(app), key=lambda target: (-target.percentile, target.max_ms), default=None)
-    if last is None or last.left >= 1.0:
-        return None
-    return last.max_ms if last.left <= 0.1 else last.max_ms * math.log(0.1) / math.log(last.left)
-
-
 def strictest_ms(app: App) -> float:
     """The deadline by which an application's queries are judged, the network included; infinite without a limit."""
     target = strictest(app)

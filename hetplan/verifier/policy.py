@@ -41,7 +41,6 @@ from hetplan.verifier.policy_chain import NewHeads
 from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, in_turn, latencies_s
 from hetplan.verifier.promises import plain_name
 from hetplan.verifier.report import Violation
-from hetplan.verifier.wanted import late_otherwise
 
 __all__ = ["check", "claimed_tables", "strictest_ms"]
 
@@ -108,7 +107,8 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     if not isinstance(rule, QueueSlackDispatch):
         yield Violation("dispatch", at, "a policy is looked up by queue-slack/1")
         return
-    yield from late_otherwise(at, rule.late, app.late)
+    if rule.late != app.late and (rule.late, app.late) != ("serve", None):
+        yield Violation("dispatch", at, f"late queries: {rule.late}, the wish says {app.late}")
     one_queue = plan.method.formulation in ONE_QUEUE
     may = ("shared_fifo",) if one_queue else (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
     if rule.balancing not in may:

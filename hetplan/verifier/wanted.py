@@ -25,7 +25,6 @@ __all__ = [
     "check_latency",
     "declined",
     "largest_rates",
-    "late_otherwise",
     "undecided",
 ]
 
@@ -172,13 +171,9 @@ def check_latency(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
 def check_late(facts: Facts) -> Iterator[Violation]:
     """What is done with late queries is what the wish says, by whatever rule the others are sent."""
     for name, rule in facts.plan.dispatch.items():
-        yield from late_otherwise(f"dispatch.{name}", rule.late, facts.inputs.slo.apps[name].late)
-
-
-def late_otherwise(at: str, said: str | None, wanted: str | None) -> Iterator[Violation]:
-    """Where a plan says other things of late queries than the wish; earlier plans say "serve" for nothing."""
-    if said != wanted and (said, wanted) != ("serve", None):
-        yield Violation("dispatch", at, f"late queries: {said or 'nothing'}, the wish says {wanted or 'nothing'}")
+        wanted = facts.inputs.slo.apps[name].late
+        if rule.late != wanted and (rule.late, wanted) != ("serve", None):  # as earlier plans said it
+            yield Violation("dispatch", f"dispatch.{name}", f"late queries: {rule.late}, the wish says {wanted}")
 
 
 def asked(facts: Facts) -> bool:

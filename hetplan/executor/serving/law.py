@@ -48,8 +48,8 @@ class ServiceLaw:
 
     def median_ms(self, at: At, size: int) -> float:
         """The time that half of the batches of this size keep, as they are drawn."""
-        mean, mu, sigma, _ = self._cell(at, size)
-        return math.exp(mu) if sigma else mean
+        mean, spread = self._cell(at, size)
+        return mean if spread is None else spread.at(0.0)
 
     def draw_ms(self, ats: Sequence[At]) -> float:
         """The time that this batch takes: that of its slowest class, scattered as the table says."""

@@ -111,8 +111,8 @@ class StreamRouter:
             return
         if streaming.hopeless(asked, variant):
             app.tally.by_outcome["shed"] += 1
-            why = as_error("too many prompts are before it to begin in time", kind="server_error")
-            exchange.answer(503, why, fields=b"retry-after: %d\r\n" % ceil(streaming.ttft_ms / 1e3))
+            said = as_error("too many prompts are before it to begin in time", kind="server_error")
+            exchange.answer(503, said, fields=b"retry-after: %d\r\n" % ceil(streaming.ttft_ms / 1e3))
             return
         Passing(self, exchange, streaming, asked, variant, until_s).start()
 
