@@ -37,6 +37,7 @@ __all__ = [
     "model",
     "pipeline",
     "random_files",
+    "relisted",
     "shuffled",
     "tiny",
 ]
@@ -197,17 +198,22 @@ class Files:
         *,
         cost: float | None = None,
         provided: Mapping[str, float] | None = None,
+        taken: Mapping[str, float] | None = None,
         counts: Mapping[str, tuple[int, int | None]] | None = None,
         spot_share: float | None = None,
         survive_machines: int | None = None,
     ) -> Files:
-        """With further limits: money per hour; totals that machines provide; machines of a type; share of spot."""
+        """With further limits: money per hour; totals that machines provide, and that models take; machines of a type;
+        share of spot.
+        """
         slo = deepcopy(self.slo)
         limits = slo.setdefault("limits", {})
         if cost is not None:
             limits["cost_per_hour"] = f"{cost:.9g}"
         if provided:
             limits.setdefault("resources", {}).update(provided)
+        if taken:
+            limits.setdefault("capacity", {}).update(taken)
         for name, (least, most) in (counts or {}).items():
             limits.setdefault("instances", {})[name] = [least, most]
         if spot_share is not None:
@@ -301,10 +307,10 @@ class Files:
                     piece[key] *= factor
         return replace(self, profile=profile)
 
-    def provides(self, amounts: Mapping[str, float]) -> Files:
-        """With further amounts that one machine of any type provides."""
+    def provides(self, amounts: Mapping[str, float], of: str | None = None) -> Files:
+        """With further amounts that one machine of a type provides (None: of any type)."""
         profile = deepcopy(self.profile)
-        for one in profile["hardware"].values():
+        for one in [profile["hardware"][of]] if of else profile["hardware"].values():
             one.setdefault("provides", {}).update(amounts)
         return replace(self, profile=profile)
 
@@ -690,6 +696,18 @@ def shuffled(wish: Files, seed: int) -> Files:
         return [mix(one) for one in value] if isinstance(value, list) else value
 
     return replace(wish, profile=mix(wish.profile), slo=mix(wish.slo), state=mix(wish.state))
+
+
+def relisted(wish: Files, seed: int) -> Files:
+    """The same files with every list that is a set in another order: measurements of a model, models, edges, links."""
+    rng, profile, slo = random.Random(seed), deepcopy(wish.profile), deepcopy(wish.slo)
+    for one in (*profile.get("variants", {}).values(), *profile.get("pipelines", {}).values(), profile):
+        for key in ("runs", "edges", "links"):
+            rng.shuffle(one.get(key, []))
+    for one in slo["apps"].values():
+        for key in ("variants", "families"):
+            rng.shuffle(one.get("runs", {}).get(key, []))
+    return replace(wish, profile=profile, slo=slo)
 
 
 def _latency(limits: Mapping[float, float]) -> list[Json]:

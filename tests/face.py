@@ -63,6 +63,7 @@ __all__ = [
     "command",
     "compared",
     "compared_ways",
+    "content",
     "convert",
     "forged",
     "importers",
@@ -415,6 +416,12 @@ def command(*arguments: object, stdin: str | None = None) -> Ran:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+def content(answer: Answer) -> str:
+    """The plan in its own order, as text, without what names the files that it was made from."""
+    kept = {key: one for key, one in (answer.plan or {}).items() if key not in ("inputs", "digest")}
+    return f"{answer.status} {answer.conflict} {json.dumps(kept)}"
 
 
 def begin(folder: Path, *, add: bool = False, rate: float = 5, machines: Sequence[str] = (), **said: object) -> Begun:

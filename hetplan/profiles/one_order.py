@@ -22,7 +22,8 @@ def in_one_order(model: M) -> M:
     """The model with the keys of every mapping sorted; the same object where they are already.
 
     >>> from hetplan.profiles.profile import Profile
-    >>> list(in_one_order(Profile.model_validate({"hardware": {"t4": {"kind": "gpu"}, "cpu": {"kind": "cpu"}}})).hardware)
+    >>> profile = Profile.model_validate({"hardware": {"t4": {"kind": "gpu"}, "cpu": {"kind": "cpu"}}})
+    >>> list(in_one_order(profile).hardware)
     ['cpu', 't4']
     """
     changes = {}

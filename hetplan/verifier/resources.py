@@ -1,7 +1,8 @@
 """Stock, machines, memory, money: whether what is placed can be had, fits, and costs no more than it may.
 
 Hardware that says what it provides has nothing of what it does not list, unless the wish has a total of it that loads
-take from (`capacity`): then it counts there. What all machines provide together is limited by `resources`. Of hardware that says nothing at all, nothing is checked, and the report says so.
+take from (`capacity`): then it counts there. What all machines provide together is limited by `resources`. Of hardware
+that says nothing at all, nothing is checked, and the report says so.
 
 Loads of a worker take what they need side by side. Where they wait in one queue for one server they run one at a time:
 then they compute with no more than the largest of them needs, while memory is held by all of them all the time.
