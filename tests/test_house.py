@@ -24,7 +24,7 @@ HEAVY = ("numpy", "scipy", "pandas", "torch", "ortools", "pyomo", "matplotlib", 
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "core", "manager", "helpers", "helper", "misc"}
 MOST_LINES = 700
 MOST_FUNCTION_LINES = 60
-MOST_ENTERED, MOST_ENTERED_LINES = 90, 12_000
+MOST_ENTERED, MOST_ENTERED_LINES = 90, 12_050
 """How many files the solve of README's example runs code of, and how many lines these files have."""
 
 
