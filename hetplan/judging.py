@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.front_door import Source, verified
@@ -19,7 +18,6 @@ from hetplan.profiles.state import State
 if TYPE_CHECKING:
     from hetplan.simulator.report import SimulationReport
     from hetplan.verifier.check import Report
-    from hetplan.verifier.report import Tried, Violation
 
 __all__ = ["simulate", "verify"]
 
@@ -39,31 +37,23 @@ def verify(
     """Recompute everything a plan promises from the inputs, with code that never saw how it was made.
 
     What a plan promises by simulation is played again, with seeds of its own; `simulate=False` leaves that out, and the
-    report says so. A plan that is wrong without it is not played. `prove` solves the question anew, too, and holds every bound against what comes back. None does so where a bound is
-    called certified and the plan had no room for its proof; False never does.
+    report says so. A plan that is wrong without it is not played. `prove` solves the question anew, too, and holds
+    every bound against what comes back. None does so where a bound is called certified and the plan had no room for its
+    proof; False never does.
     """
     checked = read_plan(plan, trust_digest=True)
     inputs = load_inputs(profile, slo, state=state, measured=measured)
     report = verified(checked, inputs)
     if report.ok:
-        from hetplan.simulated_again import not_tried, tried
+        from hetplan.simulated_again import with_simulated
 
-        how: dict[str, Any] = {"on_event": logged(on_event), "cancel": cancel}
-        shown = tried(checked, inputs, **how) if simulate else not_tried(checked, inputs)
-        report = replace(report, simulated=shown, violations=_broken(shown))
+        report = with_simulated(report, checked, inputs, play=simulate, on_event=logged(on_event), cancel=cancel)
     if prove is False:
         return report
     from hetplan.proved_again import left_out, together
     from hetplan.proved_again import prove as solved_anew
 
     return together(report, solved_anew(checked, inputs)) if prove or left_out(checked, report.claims) else report
-
-
-def _broken(shown: Sequence[Tried]) -> tuple[Violation, ...]:
-    from hetplan.verifier.report import Shown, Violation
-
-    broken = (one for one in shown if one.word is Shown.BROKEN)
-    return tuple(Violation("simulation", one.at, f"{one.about} is broken: {one.text}") for one in broken)
 
 
 def simulate(

@@ -28,19 +28,21 @@ from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.simulator.player import simulator_of
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
 from hetplan.simulator.simulate import demands_of
-from hetplan.verifier.report import Shown, Tried
+from hetplan.verifier.promises_again import Shown, Tried
+from hetplan.verifier.report import Violation
 
 if TYPE_CHECKING:
     from hetplan.planner.terms import OnEvent
     from hetplan.simulator.report import Line, SimulationReport
+    from hetplan.verifier.report import Report
 
-__all__ = ["not_tried", "tried"]
+__all__ = ["tried", "with_simulated"]
 
 ALPHA = 1e-4
 BRIEF = 3
 """So many runs are a third as long as those by which plans are confirmed: they can refute, and nothing more."""
 TOLD = 0.005
-"""A figure that is told (of a policy, say) may be off by this part of itself, or of all queries, where its runs were."""
+"""A told figure (a policy's, say) may be off by so much of itself, or of all queries, if its interval is as wide."""
 ROUNDED = 1e-6
 """And by this where they did not differ: two simulators add up in different orders."""
 _MISSING = {"<=": ("violations", "violation", "dropped"), ">=": ("goodput", "in_time", "attainment")}
@@ -105,10 +107,18 @@ def _count_of(unit: _Unit) -> int:
     return sum(wishes.get(one.app or "", 1) if one.quantity in RATES else 1 for _, one in unit.promises)
 
 
-def not_tried(plan: Plan, inputs: Inputs) -> tuple[Tried, ...]:
+def _not_tried(plan: Plan, inputs: Inputs) -> tuple[Tried, ...]:
     """The same promises where nothing was played."""
     each = (pair for unit in _units(plan, inputs) for pair in unit.promises)
     return tuple(Tried(at, _said(one), Shown.NOT_SIMULATED, 0, "nothing was played") for at, one in each)
+
+
+def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **how: Any) -> Report:
+    """The report with what became of these promises (`how` as in `tried`); each that breaks is a violation."""
+    shown = tried(plan, inputs, **how) if play else _not_tried(plan, inputs)
+    broken = (one for one in shown if one.word is Shown.BROKEN)
+    found = (Violation("simulation", one.at, f"{one.about} is broken: {one.text}") for one in broken)
+    return replace(report, simulated=shown, violations=(*report.violations, *found))
 
 
 def _units(plan: Plan, inputs: Inputs) -> Iterator[_Unit]:

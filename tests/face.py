@@ -65,13 +65,17 @@ __all__ = [
     "compared_ways",
     "content",
     "convert",
+    "dispatched",
+    "dressed",
     "forged",
     "importers",
     "interrupted",
     "made_for",
     "options",
+    "overstated",
     "planner",
     "rendered",
+    "retold",
     "sent_by",
     "served_late",
     "simulate",
@@ -264,6 +268,15 @@ class Judgement:
     is_ok: bool
     findings: tuple[str, ...]
     """Codes and sentences of what is wrong."""
+    said: str = ""
+    """The verdict in words: "verified", or what it is instead."""
+    simulated: tuple[tuple[str, str, int], ...] = ()
+    """Each promise that rests on simulation: "met", "broken", "undecided" or "not simulated"; by how many queries."""
+
+    @property
+    def verdicts(self) -> set[str]:
+        """What simulation says of these promises."""
+        return {verdict for _, verdict, _ in self.simulated}
 
 
 @dataclass(frozen=True)
@@ -366,7 +379,8 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
 
     report = hp.verify(plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, **more)
     refuted = [f"{one.about}: {one.text}" for one in report.claims if one.refuted]
-    return Judgement(report.ok, (*map(str, report.violations), *refuted))
+    tried = tuple((one.about, str(one.word), one.queries) for one in report.simulated)
+    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried)
 
 
 def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **more: Any) -> Simulated:
@@ -861,6 +875,64 @@ def dispatch_of(answer: Answer, app: str) -> Dispatch:
     assert kind in ("shares", "matching", "earliest"), rule
     assert "split_above" not in rule, rule
     return Dispatch(kind, within, rule["late"], rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
+
+
+def overstated(plan: Json, factor: float) -> Json:
+    """The plan with its promised rates times a factor, and all that says them again."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["promises"]:
+            if one["quantity"] == "rate_qps":
+                one["value"] *= factor
+                one["interval"] = one.get("interval") and [one["value"], one["value"]]
+        for span in forgery["valid"]["rate_qps"].values():
+            span[1] *= factor
+        for one in forgery["claims"]:
+            if one["about"] == "rate_qps":
+                one["value"] *= factor
+                one["gap"] = (one["bound"] - one["value"]) / one["bound"]
+
+    return forged(plan, change)
+
+
+def dressed(plan: Json, like: Json) -> Json:
+    """A plan that was sized without simulation, dressed as one that was simulated: `like` was."""
+    shown = [one for one in like["promises"] if one["model"].startswith("simulation")]
+    rates = {one["app"]: one for one in shown if one["quantity"] == "rate_qps"}
+
+    def change(forgery: Json) -> None:
+        forgery["method"]["options"]["size"] = like["method"]["options"]["size"]
+        forgery["warnings"] = [one for one in forgery.get("warnings", ()) if one["code"] != "W-queueing"]
+        for one in forgery["promises"]:
+            if one["quantity"] == "rate_qps" and one["app"] in rates:
+                said, rate = rates[one["app"]], one["value"]
+                one.clear()
+                one.update(said, value=rate, interval=[rate, rate])
+        forgery["promises"] += [one for one in shown if one["quantity"] != "rate_qps"]
+
+    return forged(plan, change)
+
+
+def retold(plan: Json, quantity: str, factor: float) -> Json:
+    """The plan with another figure of what simulation showed of a quantity, its interval about it."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["promises"]:
+            if one["quantity"] == quantity and one["model"].startswith("simulation"):
+                one["value"] *= factor
+                one["interval"] = [end * factor for end in one["interval"]]
+
+    return forged(plan, change)
+
+
+def dispatched(plan: Json, **rule: Any) -> Json:
+    """The plan with other words in the rules by which its queries are sent to machines."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["dispatch"].values():
+            one.update(rule)
+
+    return forged(plan, change)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.proved_again import Again
     from hetplan.verifier.claims_again import ClaimAgain
+    from hetplan.verifier.promises_again import Tried
 
 __all__ = ["diff", "differences", "show", "verify"]
 
@@ -34,7 +35,7 @@ RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unle
 NoSimulate = Annotated[bool, typer.Option("--no-simulate", help="Do not play what rests on simulation.")]
 Gap = Annotated[float | None, typer.Option("--gap", min=0.0, help="Exit 4 if a bound is farther from its value.")]
 MOST_SHOWN = 12
-"""Differences from the plan made anew that are shown to people; `--json` has them all."""
+"""Differences from the plan made anew, and simulated promises, that are shown to people; `--json` has them all."""
 
 
 def show(plan: PlanFile, svg: Svg = None, load: Load = None, as_json: AsJson = False) -> None:
@@ -93,8 +94,8 @@ def verify(
     """Recompute a plan's promises from its inputs.
 
     Separate code computes everything again from the files, and plays what is promised by simulation with seeds of its
-    own, until it is clear. Exit 6 when a promise is broken, or when the plan's proof does not show a bound that it calls
-    certified. --no-simulate plays nothing, and says so.
+    own, until it is clear. Exit 6 when a promise is broken, or when the plan's proof does not show a bound that it
+    calls certified. --no-simulate plays nothing, and says so.
 
     Each claim says whether its bound was proved again here, or only the plan says so. --prove solves the question
     again for the latter, and exits with 6 when such a bound is wrong. A certified bound whose proof
@@ -127,11 +128,7 @@ def verify(
         out.people.line(f"checked: {checked}")
         for what in report.skipped:
             out.people.line(f"not checked: {what}")
-        for one in report.simulated:
-            tried = {"at": one.at, "about": one.about, "word": str(one.word), "queries": one.queries, "text": one.text}
-            out.send({"simulated": tried})
-        rows = [(one.about, one.word, one.text) for one in report.simulated]
-        out.people.table(("promise", "in simulation", "why"), rows)
+        _show_simulated(out, report.simulated)
         code = Exit.OK if not report.violations and (allow_unchecked or not report.unchecked) else Exit.CHECK_FAILED
         said = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
         if prove or (require_proof and _open(given, report.claims)) or left_out(given, report.claims):
@@ -166,6 +163,17 @@ def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str
     if wide:
         return f"the bound of {wide[0].about} has a gap of {wide[0].gap:.2g}, where {gap:g} was asked"
     return ""
+
+
+def _show_simulated(out: Output, tried: Sequence[Tried]) -> None:
+    """What became of each promise that rests on simulation; of many (a fleet's) those that are met are counted."""
+    for one in tried:
+        said = {"at": one.at, "about": one.about, "word": str(one.word), "queries": one.queries, "text": one.text}
+        out.send({"simulated": said})
+    shown = [one for one in tried if len(tried) <= MOST_SHOWN or one.word != "met"]
+    out.people.table(("promise", "in simulation", "why"), [(one.about, one.word, one.text) for one in shown])
+    if len(shown) < len(tried):
+        out.people.line(f"{len(tried) - len(shown)} promises are met in simulation")
 
 
 def _show_claims(out: Output, claims: Sequence[ClaimAgain]) -> None:

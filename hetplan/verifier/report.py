@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from hetplan.planner.status import UNDECIDED
 
 if TYPE_CHECKING:
     from hetplan.verifier.claims_again import ClaimAgain
+    from hetplan.verifier.promises_again import Tried
 
-__all__ = ["Report", "Shown", "Tried", "Violation", "unknown"]
+__all__ = ["Report", "Violation", "unknown"]
 
 
 @dataclass(frozen=True, order=True)
@@ -29,26 +29,6 @@ class Violation:
 def unknown(at: str, kind: str, name: object) -> Violation:
     """A name of something that is not there."""
     return Violation("unknown-reference", at, f"there is no {kind} {name}")
-
-
-class Shown(StrEnum):
-    """What simulation says of a promise that rests on it, with seeds of its own."""
-
-    MET = "met"
-    BROKEN = "broken"
-    UNDECIDED = "undecided"
-    NOT_SIMULATED = "not simulated"
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A promise that rests on simulation, what became of it, by how many queries, and what they showed."""
-
-    at: str
-    about: str
-    word: Shown
-    queries: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -84,12 +64,12 @@ class Report:
             return "no check is known for this plan's question: only the parts that all plans share were checked"
         if refuted := sum(one.refuted for one in self.claims):
             return f"{refuted} of the plan's bounds cannot be so"
-        words = {one.word for one in self.simulated}
-        if Shown.NOT_SIMULATED in words:
-            return "not simulated: nothing else is wrong"
-        if Shown.UNDECIDED in words:
-            least = min(one.queries for one in self.simulated if one.word is Shown.UNDECIDED)
-            return f"not refuted by {least} queries"
+        if self.simulated:
+            from hetplan.verifier.promises_again import in_words
+
+            said = in_words(self.simulated)
+            if said != "verified":
+                return said
         return UNDECIDED if self.undecided else "verified"
 
     @property
