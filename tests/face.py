@@ -492,7 +492,8 @@ def interrupted(wish: Files, folder: Path) -> tuple[Ran, Json | None]:
     plan = folder / "plan.json"
     arguments = [sys.executable, "-m", "hetplan", "solve", *wish.write(folder), "-o", str(plan), "--json"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         said, at = [], False
         for line in process.stdout:
             said.append(line)

@@ -1,4 +1,4 @@
-"""A limit, or a cancel, ends the work with the best plan so far: nothing is simulated after it, and the plan says so."""
+"""A limit, or a cancel, ends the work with the best plan so far: nothing is simulated then, and the plan says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 from build import Files, example, tiny
 from face import EXIT, stopped, verify
 
-PROBLEMS = ("pool", "variants", "pipeline", "policy", "llm", "compound-rate", "fleet")
+LONG = [pytest.param(problem, marks=pytest.mark.slow) for problem in ("pipeline", "policy", "llm", "fleet")]
+PROBLEMS = ["pool", "variants", "compound-rate", *LONG]
 """Problems of which plans are sized by simulation."""
 FIRST = {"fleet": 4}
 """Units of work until there is a first plan, where it is more than one."""
