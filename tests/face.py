@@ -82,6 +82,7 @@ __all__ = [
     "solve",
     "solved_example",
     "stopped",
+    "thinned",
     "vary",
     "verify",
     "with_option",
@@ -932,6 +933,21 @@ def dispatched(plan: Json, **rule: Any) -> Json:
     def change(forgery: Json) -> None:
         for one in forgery["dispatch"].values():
             one.update(rule)
+
+    return forged(plan, change)
+
+
+def thinned(plan: Json, wish: Files) -> Json:
+    """The plan with one machine less of its largest group, and nothing said of how good it is."""
+
+    def change(forgery: Json) -> None:
+        group = max(forgery["workers"], key=lambda one: one["count"])
+        group["count"] -= 1
+        saved = float(wish.profile["offers"][group["offer"]]["price_per_hour"])
+        for one in forgery["promises"]:
+            if one["quantity"] == "cost_per_hour":
+                one["value"] = round(one["value"] - saved, 9)
+        forgery |= {"claims": [], "solves": [], "status": "heuristic"}
 
     return forged(plan, change)
 

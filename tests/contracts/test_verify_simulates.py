@@ -19,6 +19,7 @@ from face import (
     overstated,
     retold,
     solve,
+    thinned,
     verify,
 )
 
@@ -113,6 +114,17 @@ def test_a_rate_that_is_raised_is_refused(factor: float) -> None:
     assert not found.is_ok
     assert "broken" in found.verdicts
     assert all("simulation" in one for one in found.findings)
+
+
+@pytest.mark.slow
+def test_a_machine_less_is_refused() -> None:
+    """The others could make as much text, if nothing waited."""
+    wish = random_files("llm", 3).rated(40.0)
+    plan = solve(wish).plan
+    assert plan is not None
+    bad = thinned(plan, wish)
+    assert verify(bad, wish, simulate=False).is_ok
+    assert "broken" in verify(bad, wish).verdicts
 
 
 @pytest.mark.slow
