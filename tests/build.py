@@ -28,6 +28,7 @@ __all__ = [
     "PROBLEMS",
     "Files",
     "app",
+    "cluster",
     "example",
     "files",
     "llm_app",
@@ -36,6 +37,7 @@ __all__ = [
     "model",
     "pipeline",
     "random_files",
+    "relisted",
     "shuffled",
     "tiny",
 ]
@@ -196,17 +198,22 @@ class Files:
         *,
         cost: float | None = None,
         provided: Mapping[str, float] | None = None,
+        taken: Mapping[str, float] | None = None,
         counts: Mapping[str, tuple[int, int | None]] | None = None,
         spot_share: float | None = None,
         survive_machines: int | None = None,
     ) -> Files:
-        """With further limits: money per hour; totals that machines provide; machines of a type; share of spot."""
+        """With further limits: money per hour; totals that machines provide, and that models take; machines of a type;
+        share of spot.
+        """
         slo = deepcopy(self.slo)
         limits = slo.setdefault("limits", {})
         if cost is not None:
             limits["cost_per_hour"] = f"{cost:.9g}"
         if provided:
             limits.setdefault("resources", {}).update(provided)
+        if taken:
+            limits.setdefault("capacity", {}).update(taken)
         for name, (least, most) in (counts or {}).items():
             limits.setdefault("instances", {})[name] = [least, most]
         if spot_share is not None:
@@ -275,6 +282,17 @@ class Files:
             _scale_keys(document, ("price_per_hour", "cost_per_hour"), factor)
         return replace(self, profile=profile, slo=slo)
 
+    def scaled_qualities(self, factor: float) -> Files:
+        """With every quality, and what is asked of it, times a factor."""
+        profile, slo = deepcopy(self.profile), deepcopy(self.slo)
+        for one in profile["variants"].values():
+            if "quality" in one:
+                one["quality"]["value"] *= factor
+        for one in slo["apps"].values():
+            if "quality" in one:
+                one["quality"] = _times(one["quality"], factor)
+        return replace(self, profile=profile, slo=slo)
+
     def scaled_times(self, factor: float) -> Files:
         """With every service time times a factor."""
         profile = deepcopy(self.profile)
@@ -289,10 +307,10 @@ class Files:
                     piece[key] *= factor
         return replace(self, profile=profile)
 
-    def provides(self, amounts: Mapping[str, float]) -> Files:
-        """With further amounts that one machine of any type provides."""
+    def provides(self, amounts: Mapping[str, float], of: str | None = None) -> Files:
+        """With further amounts that one machine of a type provides (None: of any type)."""
         profile = deepcopy(self.profile)
-        for one in profile["hardware"].values():
+        for one in [profile["hardware"][of]] if of else profile["hardware"].values():
             one.setdefault("provides", {}).update(amounts)
         return replace(self, profile=profile)
 
@@ -303,6 +321,18 @@ class Files:
             if offer["hardware"] in stock:
                 offer["stock"] = stock[offer["hardware"]]
         return replace(self, profile=profile)
+
+    def priced(self, prices: Mapping[str, float]) -> Files:
+        """Prices per hour for machine types that have none."""
+        made = deepcopy(self)
+        for name, price in prices.items():
+            made.profile.setdefault("offers", {})[name] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
+        return made
+
+    def serving(self, apps: Mapping[str, Json]) -> Files:
+        """The same machines and models with other applications, at the least cost."""
+        slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": dict(apps)}
+        return replace(self, slo=deepcopy(slo))
 
     def with_copy(self, of: str, name: str, price_factor: float = 1.0) -> Files:
         """With a second machine type just like another one, at its price times a factor."""
@@ -620,6 +650,37 @@ _TINY: Mapping[str, Callable[[random.Random], Files]] = {
 }
 
 
+# -- the site ----------------------------------------------------------------------------------------------------------
+
+
+def cluster(
+    wish: Files,
+    labels: Mapping[str, Mapping[str, str]],
+    *,
+    accelerators: Mapping[str, int] | None = None,
+    resources: Mapping[str, str] | None = None,
+    names_profile: bool = True,
+) -> str:
+    """A site file for Kubernetes: labels of the nodes of machine types, their accelerators and the word for those."""
+    lines = ["profiles = ['profile.json']" if names_profile else ""]
+    lines += ["[targets.k]", "kind = 'kubernetes'", "[targets.k.settings]", "image = 'registry.example/serve:1'"]
+    lines += ["gpu_slices = 100"] if any("share" in key for key in _provided(wish)) else []
+    for name in wish.machine_types:
+        lines.append(f"[targets.k.settings.hardware.{name}]")
+        lines += [f"gpu = {accelerators[name]}"] if name in (accelerators or {}) else []
+        lines += [f"gpu_resource = '{resources[name]}'"] if name in (resources or {}) else []
+        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in labels.get(name, {}).items())
+        lines.append(f"node_selector = {{{pairs}}}")
+    lines += ["[hosts.all]", "target = 'k'", f"hardware = {list(wish.machine_types)}", "machines = 10000"]
+    lines += [f"plays = {list(wish.profile.get('hosts', ()))}", "[[models]]", "kind = 'sleep'"]
+    lines += [] if names_profile else ["ms = 5.0"]
+    return "\n".join(lines)
+
+
+def _provided(wish: Files) -> set[str]:
+    return {key for one in wish.profile["hardware"].values() for key in one.get("provides", ())}
+
+
 # -- shuffling and small change ----------------------------------------------------------------------------------------
 
 
@@ -635,6 +696,18 @@ def shuffled(wish: Files, seed: int) -> Files:
         return [mix(one) for one in value] if isinstance(value, list) else value
 
     return replace(wish, profile=mix(wish.profile), slo=mix(wish.slo), state=mix(wish.state))
+
+
+def relisted(wish: Files, seed: int) -> Files:
+    """The same files with every list that is a set in another order: measurements of a model, models, edges, links."""
+    rng, profile, slo = random.Random(seed), deepcopy(wish.profile), deepcopy(wish.slo)
+    for one in (*profile.get("variants", {}).values(), *profile.get("pipelines", {}).values(), profile):
+        for key in ("runs", "edges", "links"):
+            rng.shuffle(one.get(key, []))
+    for one in slo["apps"].values():
+        for key in ("variants", "families"):
+            rng.shuffle(one.get("runs", {}).get(key, []))
+    return replace(wish, profile=profile, slo=slo)
 
 
 def _latency(limits: Mapping[float, float]) -> list[Json]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hetplan.profiles.multilinear import Cells, OffTable
+from hetplan.serving.distribution import PERCENTILES, Distribution, distribution_of
 from hetplan.serving.reading import ORDER, At, point_of
 
 __all__ = ["Law", "OffTable", "same_value"]
@@ -41,7 +42,10 @@ class Law:
         self.settings: At = data.get("at", {})
         self.is_rate = data.get("quantity") == "requests_per_s"
         self.statistics = tuple(name for name in ORDER if name in data)
-        self.has_spread = "std" in data and "mean" in data and not self.is_rate
+        percentiles = sum(name in data for name in PERCENTILES)
+        # Whether times vary by more than a mean and a standard deviation say; whether they vary at all.
+        self.has_percentiles = percentiles + ("mean" in data) > 1 and percentiles > 0 and not self.is_rate
+        self.has_spread = self.has_percentiles or ("std" in data and "mean" in data and not self.is_rate)
         self._cells: dict[str, Cells] = {}
 
     def point(self, at: At, size: int = 1) -> dict[str, float]:
@@ -64,6 +68,19 @@ class Law:
     def ms(self, at: At, size: int = 1, statistic: str = "mean") -> float:
         """Milliseconds of a batch of `size` queries of one class."""
         return self.read(at, size, statistic)[0]
+
+    def distribution(self, at: At, size: int = 1, *, times: float = 1.0) -> Distribution | None:
+        """The distribution of the time of a batch of `size` queries of one class; None where it does not vary.
+
+        What was not measured at a cell (null) is not stated there. `times` makes all times longer.
+        """
+        stated = {}
+        for name in (*self.statistics, "std") if self.has_spread else ():
+            try:
+                stated[name] = times * self.ms(at, size, name)
+            except OffTable:
+                continue
+        return distribution_of(**stated) if stated else None
 
     def _held(self, statistic: str) -> Cells:
         cells = self._cells.get(statistic)

@@ -108,13 +108,15 @@ class Combine(IntEnum):
 class Service:
     """How long batches take: one row per class of query, one column per batch size from 1.
 
-    `predicted_ms` is what the dispatcher believes (default: the mean).
+    `pieces` are those of each time's distribution (`serving.distribution`; nan: it does not vary); without them times
+    are lognormal by `std_ms`, cut at `most_ms`. `predicted_ms` is what the dispatcher believes (default: the mean).
     """
 
     mean_ms: NDArray[np.float64]
     std_ms: NDArray[np.float64] | None = None
     most_ms: NDArray[np.float64] | None = None
     predicted_ms: NDArray[np.float64] | None = None
+    pieces: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,14 @@ from typing import Any
 
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.serving.law import Law
+from hetplan.serving.reading import answering
 
 __all__ = ["law_data", "law_of_table"]
 
 
 def law_of_table(table: Table, *, at: Mapping[str, float] | None = None, extend: bool = False) -> Law:
-    """A table as a law, read at these settings; with `extend`, beyond its grid too (`Cells`, outside "extend")."""
+    """A table as a law, read at these settings; with `extend`, beyond its grid too (`Cells`, outside "extend"), and
+    across batches that were not measured."""
     return Law(law_data(table, at=at, extend=extend))
 
 
@@ -26,6 +28,12 @@ def law_data(table: Table, *, at: Mapping[str, float] | None = None, extend: boo
         name: _plain(getattr(table, name)) for name in STATISTICS if getattr(table, name) is not None
     }
     axes = {name: list(points) for name, points in table.axes.items()}
+    if extend and list(axes) == ["batch"]:
+        # Policies fill batches that were not measured (null), and say so: here they are read between the others.
+        first = held[answering(held, "mean")]
+        there = [number for number, cell in enumerate(first) if cell is not None]
+        axes["batch"] = [axes["batch"][number] for number in there]
+        held = {name: [grid[number] for number in there] for name, grid in held.items()}
     outside = "extend" if extend and table.outside != "clamp" else table.outside
     return {"quantity": table.quantity, "outside": outside, "axes": axes, **({"at": dict(at)} if at else {}), **held}
 

@@ -354,7 +354,7 @@ class WorldBuilder(RowWriter):
         laws[:, :, 0] = np.nan
         for app, service in load.services.items():
             start, width = self.kind0[app] - kind0, service.mean_ms.shape[1]
-            laws[start : start + self.spec[app].kinds, :width] = _laws(service)
+            laws[start : start + self.spec[app].kinds, :width] = self._laws(service)
         cell0 = self.extend("numbers", laws)
         fans = self._fans(load, served[0])
         spawned = columns * (1 + math.ceil(sum(math.ceil(fan) for fan in fans)) + self._joined(served))
@@ -425,6 +425,27 @@ class WorldBuilder(RowWriter):
             most = max(most, int(joins))
         return most
 
+    def _laws(self, service: Service) -> NDArray[np.float64]:
+        """Mean, mu, sigma, most and prediction of each class and batch size: of the given mean and deviation.
+
+        Where a distribution has pieces, mu is the place of the first and -sigma their number.
+        """
+        laws = np.zeros((*service.mean_ms.shape, 5))
+        laws[:, :, 4] = service.mean_ms if service.predicted_ms is None else service.predicted_ms
+        laws[:, :, 0] = service.mean_ms
+        laws[:, :, 3] = np.inf if service.most_ms is None else service.most_ms
+        if service.std_ms is not None:
+            positive = np.where(service.mean_ms > 0, service.mean_ms, 1.0)
+            variance = np.where(service.mean_ms > 0, np.log1p(np.square(service.std_ms / positive)), 0.0)
+            laws[:, :, 1] = np.log(positive) - variance / 2
+            laws[:, :, 2] = np.sqrt(variance)
+        if service.pieces is not None:
+            varies, width = np.isfinite(service.pieces[:, :, 0, 1]), service.pieces.shape[2]
+            start = self.extend("numbers", service.pieces)
+            laws[:, :, 1] = start + 3 * width * np.arange(varies.size).reshape(varies.shape)
+            laws[:, :, 2] = np.where(varies, -float(width), 0.0)
+        return laws
+
     def _add_policies(self, group: Group, loads: dict[str, int]) -> list[int]:
         return [
             self.add(
@@ -439,20 +460,6 @@ class WorldBuilder(RowWriter):
             )
             for table in group.policies
         ]
-
-
-def _laws(service: Service) -> NDArray[np.float64]:
-    """Mean, mu, sigma, most and prediction of each class and batch size; lognormal of the given mean and deviation."""
-    laws = np.zeros((*service.mean_ms.shape, 5))
-    laws[:, :, 4] = service.mean_ms if service.predicted_ms is None else service.predicted_ms
-    laws[:, :, 0] = service.mean_ms
-    laws[:, :, 3] = np.inf if service.most_ms is None else service.most_ms
-    if service.std_ms is not None:
-        positive = np.where(service.mean_ms > 0, service.mean_ms, 1.0)
-        variance = np.where(service.mean_ms > 0, np.log1p(np.square(service.std_ms / positive)), 0.0)
-        laws[:, :, 1] = np.log(positive) - variance / 2
-        laws[:, :, 2] = np.sqrt(variance)
-    return laws
 
 
 def _sinks(app: App, entries: int) -> int:

@@ -98,8 +98,14 @@ def _service_ms(world: World, load: int, job: int, size: int) -> float:
     seed, serial = world.clock[0]["seed"], world.jobs[job]["serial"]
     if noise == EXPONENTIAL:
         return float(mean * draw_exponential(seed, query, serial, SERVICE))
-    drawn = math.exp(mu + sigma * draw_normal(seed, query, serial, SERVICE))
-    return float(min(drawn, world.numbers[cell + 3]))
+    z = draw_normal(seed, query, serial, SERVICE)
+    if sigma < 0.0:
+        # A distribution in pieces: up to this z, mu, sigma, three by three from the place mu (`serving.distribution`).
+        place, last = int(mu), int(mu) - 3 * int(sigma) - 3
+        while place < last and world.numbers[place] < z:
+            place += 3
+        return math.exp(world.numbers[place + 1] + world.numbers[place + 2] * z)
+    return float(min(math.exp(mu + sigma * z), world.numbers[cell + 3]))
 
 
 @part

@@ -55,7 +55,7 @@ from hetplan.simulator.report import (
     timeline_of,
     unplayed_rates,
 )
-from hetplan.simulator.runs import check_size, is_settled, notices, run_all, seed_of, settled_length_s
+from hetplan.simulator.runs import check_size, is_settled, notices, run_all, seed_of, settled_length_s, spans_of
 from hetplan.simulator.simulation import Observation, Simulation
 
 if TYPE_CHECKING:
@@ -552,6 +552,8 @@ def _app_report(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) 
             for at, found in percentiles.items()
         },
         distribution_ms=together.distribution(),
+        responses=together,
+        spans=spans_of(demand, length_s, runs),
     )
 
 

@@ -143,11 +143,11 @@ class World(NamedTuple):
     """Everything a run reads and writes. Arrays grow between calls of the engine, never inside one.
 
     They are few because each is handed from function to function: with an array per table it took ten times as long.
-    `numbers` holds, one after the other, service laws (mean, mu, sigma, most, predicted), services seen (how many,
-    ms in all) where somebody learns from them, fan-outs, shares of outcomes, measured qualities, slowdowns, links,
-    slacks, counts integrated over time (`marks`: per row and bucket, within the bucket and steps at its start), the
-    books of joins and the matching's tables; `indices` the choices of policies, the routes of stages and more of the
-    matching. Each is found by the place that a record names.
+    `numbers` holds, one after the other, service laws (mean, mu, sigma, most, predicted) and the pieces of their
+    distributions, services seen (how many, ms in all) where somebody learns from them, fan-outs, shares of outcomes,
+    measured qualities, slowdowns, links, slacks, counts integrated over time (`marks`: per row and bucket, within the
+    bucket and steps at its start), the books of joins and the matching's tables; `indices` the choices of policies, the
+    routes of stages and more of the matching. Each is found by the place that a record names.
     """
 
     clock: Rows

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from hetplan.profiles.plan import Promise
-from hetplan.verifier.facts import Facts
+from hetplan.verifier.facts import Facts, own_table
 
 __all__ = ["model_faults"]
 
 _ARITHMETIC = ("no-queueing", "fluid")
+_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 _MODELS = (*_ARITHMETIC, "stationary", "simulation", "measured")
 
 
@@ -30,3 +32,37 @@ def model_faults(facts: Facts, promise: Promise, questions: Collection[str]) -> 
     said = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
     if model == "measured" and not said:
         yield f"{promise.quantity} is said to be measured, and nothing says what was"
+    least = least_alone(facts, promise) if promise.quantity == "response_ms" and promise.percentile is not None else 0.0
+    if promise.relation == "<=" and promise.value < least:
+        yield f"p{promise.percentile:g} within {promise.value:g} ms, and of service times alone it is {least:g} ms"
+
+
+def least_alone(facts: Facts, promise: Promise) -> float:
+    """A time that the promised percentile cannot be below, by the tables of whatever may serve the application first.
+
+    The least cell of the highest percentile that is stated and not above it; 0 where some table states none.
+    """
+    app = facts.inputs.slo.apps.get(promise.app or "")
+    named = app.runs.pipeline if app is not None and app.runs is not None else None
+    pipeline = facts.inputs.profile.pipelines.get(named or "")
+    inner = {edge.to for edge in pipeline.edges} if pipeline is not None else set[str]()
+    found: list[float] = []
+    for seat in facts.seats.values():
+        if seat.load.app not in (None, promise.app) or seat.load.node in inner:
+            continue
+        table = own_table(facts.inputs.profile, seat.run) if seat.run is not None and seat.run.latency else None
+        grids = [
+            getattr(table, name, None)
+            for name, percentile in _PERCENTILES.items()
+            if percentile <= (promise.percentile or 0.0)
+        ]
+        found.append(max((min(_flat(grid), default=0.0) for grid in grids if grid is not None), default=0.0))
+    return min(found, default=0.0)
+
+
+def _flat(grid: Any) -> Iterator[float]:
+    if isinstance(grid, tuple):
+        for row in grid:
+            yield from _flat(row)
+    elif grid is not None:
+        yield grid

@@ -18,8 +18,10 @@ from itertools import chain, pairwise
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.profile import Run
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, needs_of, option
+from hetplan.verifier.readings_beside import nearest
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import Reading, is_whole, part_of, worst_ms
@@ -47,9 +49,9 @@ W-set-open policies. | W-short-queue policies. | W-derived-qps variants | W-gpu-
 W-extrapolated tables. engines. | W-overlap engines. | W-not-monotone tables. | W-table-repaired tables.
 W-gap claims | W-merged claims | W-no-bound claims | W-not-all-tried claims | W-overestimates alternatives
 W-idle-machine workers. | W-late-cheap dispatch. | W-routing routing | W-swap actions. | W-no-latency variants.
-W-run variants. | W-too-large variants. | W-unlimited slo.limits.resources | W-unknown-running state.workers.
+W-run variants. | W-too-large variants. | W-unlimited slo.limits.capacity | W-unknown-running state.workers.
 W-no-offer hardware. | W-no-price hardware. | W-too-small hardware.
-W-queueing promises | W-run-price promises | W-small-pool promises
+W-queueing promises | W-run-price promises | W-small-pool promises | W-mean-times promises
 """
 """Where a code is said, by questions other than compound; a place that ends in a point is the start of one."""
 _PLACES_OF = {code: places for line in re.split(r" \| |\n", _PLACES.strip()) for code, *places in [line.split()]}
@@ -231,9 +233,14 @@ def _wide(facts: Facts, words: Words) -> Iterator[_Seen]:
     if claim.scope == "relaxation" and by_play:
         return  # Simulation asks for more than that bound knows of.
     texts = [one.text for one in facts.plan.warnings if one.code == "W-gap"]
-    said = [text for text in texts for shown, *most in [words.figures(text)[:2] or [""]] if shown == gap and most]
+    said = [text for text in texts if len(shown := words.figures(text)) > 1 and _is_about(shown[0], claim.gap)]
     if said or claim.scope != "restriction":
         yield _Seen("W-gap", "claims", said[0] if said else f"the gap of {gap} is above what is allowed")
+
+
+def _is_about(shown: str, gap: float) -> bool:
+    """Whether these are the two digits of a gap: written before it was rounded, so that the second may be one off."""
+    return bool(_NUMBER.fullmatch(shown)) and abs(float(shown) - gap) <= 0.051 * gap
 
 
 def _unlimited(facts: Facts) -> Iterator[_Seen]:
@@ -244,15 +251,15 @@ def _unlimited(facts: Facts) -> Iterator[_Seen]:
         return
     all_runs = [run for variant in profile.variants.values() for run in variant.runs]
     taken = {name for seat in facts.seats.values() if seat.run for name, amount in seat.run.needs.items() if amount > 0}
-    lacking, most = taken - set(limits.resources), {key for run in all_runs for key in run.needs}
+    lacking, most = taken - set(limits.capacity), {key for run in all_runs for key in run.needs}
     for one in facts.plan.warnings:
         names = Words(frozenset(most)).figures(one.text) if one.code == "W-unlimited" else ()
-        if names and lacking <= set(names) <= most - set(limits.resources) and list(names) == sorted(names):
+        if names and lacking <= set(names) <= most - set(limits.capacity) and list(names) == sorted(names):
             yield _Seen(one.code, one.at or "", one.text)
             return
     if lacking:
         text = f"nothing limits {', '.join(sorted(lacking))}: the plan assumes that there is enough"
-        yield _Seen("W-unlimited", "slo.limits.resources", text)
+        yield _Seen("W-unlimited", "slo.limits.capacity", text)
 
 
 def _swaps(facts: Facts) -> Iterator[_Seen]:
@@ -330,6 +337,11 @@ def _waiting(facts: Facts, words: Words) -> Iterator[_Seen]:
                 near.add(app)
     if late and not near:
         yield from _said_of(facts, words, late)
+    said = [words.figures(notice.text) for notice in plan.warnings if notice.code == "W-queueing"]
+    limited = any(response_targets(facts.inputs.slo.apps[app]) for app in shares if facts.promised_rate(app))
+    if limited and (near or not late) and not any(said):
+        # Where no application is that busy the plan still promises no response time.
+        yield _Seen("W-queueing", "promises", "sized by rates alone, as if no query waited")
 
 
 def _said_of(facts: Facts, words: Words, late: dict[str, float]) -> Iterator[_Seen]:
@@ -394,7 +406,7 @@ def _repaired(facts: Facts) -> Iterator[_Seen]:
     queue, done = facts.plan.method.options.get("queue_max"), set[str]()
     for seat in facts.seats.values():
         name = seat.run.latency if seat.run is not None else None
-        batches = facts.inputs.profile.tables[name].axes.get("batch", ()) if name is not None else ()
+        batches = _measured_batches(facts, seat.run) if seat.run is not None and name is not None else ()
         if name is None or name in done or not batches or not isinstance(queue, int):
             continue
         done.add(name)
@@ -404,6 +416,19 @@ def _repaired(facts: Facts) -> Iterator[_Seen]:
         missing = [batch for batch in range(1, min(queue, math.ceil(max(batches)) - 1) + 1) if batch not in batches]
         if missing:
             yield _Seen("W-table-repaired", f"tables.{name}", f"batch {_in_ranges(missing)} filled by regression")
+
+
+def _measured_batches(facts: Facts, run: Run) -> tuple[float, ...]:
+    """The batches of a run's table whose times were measured, at the run's settings."""
+    table = facts.inputs.profile.tables[run.latency or ""]
+    grid = getattr(table, nearest(table, str(facts.plan.method.options.get("percentile", "p95"))))
+    found = []
+    for number, batch in enumerate(table.axes.get("batch", ())):
+        cell = grid
+        for axis, points in table.axes.items():
+            cell = cell[number if axis == "batch" else points.index(run.at[axis]) if run.at.get(axis) in points else 0]
+        found += [batch] * (cell is not None)
+    return tuple(found)
 
 
 def _in_ranges(numbers: list[int]) -> str:

@@ -7,6 +7,7 @@ turns, shortest queue, earliest completion. Under the others it waits in the rou
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from time import monotonic
@@ -30,6 +31,11 @@ class Chooser(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def queues(self) -> Sequence[deque[Task]]:
+        """All that wait, in the order of each queue."""
+        ...
+
     def left(self) -> list[Task]:
         """All that wait, oldest first; they wait here no longer."""
         ...
@@ -45,6 +51,8 @@ class Chooser(Protocol):
 
 class _AtWorkers:
     """Nothing ever waits in the router."""
+
+    queues: Sequence[deque[Task]] = ()
 
     def __len__(self) -> int:
         return 0

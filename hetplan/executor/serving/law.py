@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from random import Random
 from typing import Any
 
+from hetplan.serving.distribution import Distribution
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.reading import answering
 
@@ -38,23 +40,26 @@ class ServiceLaw:
         self._spread = statistic == "table" and self._law.has_spread
         self._exponential = statistic == "exponential"
         self._random = Random(seed)
-        self._known: dict[tuple[Any, int], tuple[float, float, float, float]] = {}
+        self._known: dict[tuple[Any, int], tuple[float, Distribution | None]] = {}
 
     def mean_ms(self, at: At, size: int) -> float:
         """The time of a batch of this size, all of this class."""
         return self._cell(at, size)[0]
 
+    def median_ms(self, at: At, size: int) -> float:
+        """The time that half of the batches of this size keep, as they are drawn."""
+        mean, spread = self._cell(at, size)
+        return mean if spread is None else spread.at(0.0)
+
     def draw_ms(self, ats: Sequence[At]) -> float:
         """The time that this batch takes: that of its slowest class, scattered as the table says."""
         size = len(ats)
-        mean, mu, sigma, most = max(self._cell(at, size) for at in ats) if size > 1 else self._cell(ats[0], size)
+        mean, spread = max((self._cell(at, size) for at in ats), key=itemgetter(0))
         if self._exponential:
             return mean * self._random.expovariate(1.0)
-        if sigma == 0.0:
-            return mean
-        return min(math.exp(mu + sigma * self._random.gauss(0.0, 1.0)), most)
+        return mean if spread is None else spread.at(self._random.gauss(0.0, 1.0))
 
-    def _cell(self, at: At, size: int) -> tuple[float, float, float, float]:
+    def _cell(self, at: At, size: int) -> tuple[float, Distribution | None]:
         key = (tuple(at.items()), size)
         found = self._known.get(key)
         if found is None:
@@ -63,13 +68,8 @@ class ServiceLaw:
             found = self._known[key] = self._computed(at, size)
         return found
 
-    def _computed(self, at: At, size: int) -> tuple[float, float, float, float]:
+    def _computed(self, at: At, size: int) -> tuple[float, Distribution | None]:
         mean = self._times * self._law.ms(at, size, self._statistic)
         if not mean < math.inf:
             raise OffTable(f"nothing is served at {self._law.point(at, size)}")
-        std = self._times * self._law.ms(at, size, "std") if self._spread else 0.0
-        if std == 0.0:
-            return mean, 0.0, 0.0, math.inf
-        most = self._times * self._law.ms(at, size, "max") if "max" in self._law.statistics else math.inf
-        sigma2 = math.log(1.0 + (std / mean) ** 2)
-        return mean, math.log(mean) - sigma2 / 2.0, math.sqrt(sigma2), most
+        return mean, self._law.distribution(at, size, times=self._times) if self._spread else None

@@ -32,6 +32,7 @@ from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together, where_late
 from hetplan.serving.strictest import late_share
+from hetplan.serving.times import law_of_table
 
 __all__ = ["better_apart", "estimated", "kept"]
 
@@ -81,7 +82,7 @@ NEAREST_DEALS, MOST_KNOWN = "nearest servers of pipelines", 2
 """The name under which a refused question leaves what came nearest, and of how many questions."""
 MOST_NEAR = 3
 """Of plans that barely keep the wish, so many are confirmed by fresh seeds before it is refused."""
-CONSTANT = "service times that do not vary: tables without std"
+CONSTANT = "service times that do not vary: tables of one statistic"
 """What a promise by simulation rests on where no spread was measured."""
 
 
@@ -188,7 +189,19 @@ def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
             file="options", path="size", value=p.options.size, why="no simulator was handed in",
             remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
         )  # fmt: skip
+    ask.keep(lambda: _found_soon(p, ask, way))
     return _Search(p, ask, way).found()
+
+
+def _found_soon(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
+    """The plan with as much room as is mostly enough, or less of it, however good."""
+    least = _Room.stated(p)
+    made: Draft | Infeasible = Infeasible(why=("the time was over before any plan was found",), proved=False)
+    for spare in (ESTIMATE[0], least.spare):
+        made = _made(p, ask, way, replace(least, spare=max(least.spare, spare)), tight=True)
+        if isinstance(made, Draft):
+            return _bounded(p, ask, made)
+    return made
 
 
 def better_apart(
@@ -408,6 +421,8 @@ class _Search:
 
     def _played(self, room: _Room, made: Draft, *, is_dealt: bool = False) -> _Seen:
         made, seed = replace(made, searched=True), self.ask.limits.seed
+        if self.best is None:
+            self.ask.keep(lambda: _bounded(self.p, self.ask, made))
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
         self.turns += alike is None
         if alike is not None:
@@ -418,6 +433,8 @@ class _Search:
                 played, waiting = _play(self.p, made, self.effort.chosen, seed=seed)
         one = _Seen(room, made, _worth(self.p, made), played, waiting, is_dealt)
         self.seen.append(one)
+        if one is self.best:
+            self.ask.keep(lambda: _bounded(self.p, self.ask, made))
         share = self.turns / self.p.options.evaluations
         self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one
@@ -645,7 +662,7 @@ def _play(
 
 
 def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
-    """Whether simulation plays some step's times as constants, because their table has no standard deviation."""
+    """Whether simulation plays some step's times as constants, because their table says no more of them."""
     profile = p.inputs.profile
     tables = (
         profile.tables.get(run.latency or "")
@@ -653,4 +670,4 @@ def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
         for name in task.variants
         for run in profile.variants[name].runs
     )
-    return any(table is not None and table.std is None for table in tables)
+    return any(table is not None and not law_of_table(table).has_spread for table in tables)

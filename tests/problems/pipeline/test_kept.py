@@ -76,7 +76,7 @@ def test_it_promises_the_share_and_the_percentile_with_what_they_rest_on(shipped
     share = shown["violations"]
     assert (share.app, share.relation, share.value, share.seeds) == (app, "<=", 0.01, 5)
     assert 0.0 <= share.interval[0] <= share.interval[1] <= 0.01
-    assert share.basis == kept.CONSTANT
+    assert share.basis is None  # The tables state a median and a p95: times vary.
     assert shown["response_ms"].percentile == 99
     assert outcome.plan.status == "best-of-measured"
     assert "W-queueing" not in {notice.code for notice in outcome.plan.warnings}

@@ -4,6 +4,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.planner.contract import Limits
+from hetplan.planner.service_times import late_alone
 from hetplan.problems.variants.alone import FAR, SURE, without_hopeless
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.wish import read_snapshot
@@ -61,13 +62,13 @@ def read(documents):
 )
 def test_the_share_is_the_one_that_a_simulation_without_waiting_shows(table, batch, hop_ms):
     documents = files({"m": table}, limit_ms=15.0, percentile=99, rate=0.1, batch=batch, hop_ms=hop_ms)
-    _, lost = without_hopeless(read(documents))
+    (late,) = late_alone(load_inputs(*documents))
     planned = solve(documents, size="planned").plan
     report = hp.simulate(planned, *documents, seeds=3, seed=77, duration_s=200_000.0)
     seen = report.apps["a"].figures["violations"].value
-    assert lost["a"].late == pytest.approx(seen, rel=0.1)
-    documents[1]["apps"]["a"]["latency"][0]["max_ms"] = 15.0 * lost["a"].longer * 1.02
-    assert not without_hopeless(read(documents))[1]
+    assert late.share == pytest.approx(seen, rel=0.1)
+    documents[1]["apps"]["a"]["latency"][0]["max_ms"] = late.repair.to
+    assert not list(late_alone(load_inputs(*documents)))
 
 
 def test_who_cannot_be_in_time_is_refused_at_once_and_the_limit_that_is_offered_does():
@@ -98,22 +99,21 @@ def test_a_variant_is_left_out_only_where_it_is_far_from_its_limit_and_not_alone
     """A variant a little too late may serve a part of the queries beside one that is in time."""
     two = files({"m": run([10.0], [4.0]), "sure": run([5.0], [0.1])}, limit_ms=18.0)
     v = read(two)
-    _, lost = without_hopeless(read(files({"m": run([10.0], [4.0])}, limit_ms=18.0, percentile=99.999)))
-    two[1]["apps"]["a"]["latency"][0]["percentile"] = 100.0 * (1.0 - lost["a"].late / times)
-    hopeful, none = without_hopeless(read(two))
+    (late,) = late_alone(load_inputs(*files({"m": run([10.0], [4.0])}, limit_ms=18.0, percentile=99.999)))
+    two[1]["apps"]["a"]["latency"][0]["percentile"] = 100.0 * (1.0 - late.share / times)
+    hopeful = without_hopeless(read(two))
     left_out = [pair for pair, other in zip(read(two).serves, hopeful.serves, strict=True) if pair != other]
     assert bool(left_out) == (times > FAR)
-    assert not none
     assert len(hopeful.serves) == len(v.serves)
 
 
 def test_what_does_not_vary_is_as_it_was():
     documents = files({"m": {**run([10.0], [0.0])}}, limit_ms=15.0, percentile=99)
-    assert without_hopeless(v := read(documents)) == (v, {})
+    assert without_hopeless(v := read(documents)) is v
     fixed = files(
         {"m": {"quantity": "latency_ms", "axes": {"batch": [1]}, "p99": [10.0], "mean": [9.0]}}, limit_ms=15.0
     )
-    assert without_hopeless(w := read(fixed))[0] is w
+    assert without_hopeless(w := read(fixed)) is w
 
 
 @pytest.mark.slow

@@ -99,8 +99,9 @@ def codes(found):
 
 
 def test_warnings():
-    assert "W-queueing" in codes(solve(table2(10.0)))
-    assert "W-queueing" not in codes(solve(table2(10.0, slack=3.0)))
+    for files, named in ((table2(10.0), True), (table2(10.0, slack=3.0), False)):
+        (text,) = (one.text for one in solve(files).plan.warnings if one.code == "W-queueing")
+        assert ("would wait longer" in text) == named
     unlimited = table2(10.0, 50.0, needs={"b": {"inf_cores": 1.0}}, resources={"cpu_cores": 8.0})
     assert "W-unlimited" in codes(solve(unlimited))
     documents = machines(

@@ -1,0 +1,176 @@
+"""What tables state of service times, held against a wish: what none can keep, and what a promise takes for granted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hetplan.planner.draft import Draft, Infeasible, Repair
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.multilinear import OffTable
+from hetplan.profiles.plan import Notice
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import App
+from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
+from hetplan.serving.distribution import PERCENTILES
+from hetplan.serving.law import Law
+from hetplan.serving.loads import law_of_run, run_of
+from hetplan.serving.runs import variants_of
+from hetplan.serving.steps import pipeline_of
+
+__all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time", "unplayed"]
+
+MORE = 1.2
+"""Times the limit at which answers that never wait are just in time: some will wait."""
+STEPS, WIDEST = 40, 1000.0
+HIGHEST = max(percentile for percentile, _ in PERCENTILES.values())
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class LateAlone:
+    """A limit on the response time that service times alone pass too often, on every machine that may serve."""
+
+    app: str
+    target: Target
+    laws: tuple[Law, ...]
+    classes: Classes
+
+    @cached_property
+    def share(self) -> float:
+        """The share of answers that take longer than the limit, though none waits: each class where it is fastest."""
+        return self.longer_than(self.target.limit_ms())
+
+    def longer_than(self, limit_ms: float) -> float:
+        """The same for another limit."""
+        shares = zip(self.classes.points, self.classes.shares, strict=True)
+        late = sum(share * self._least(point, limit_ms) for point, share in shares)
+        return late / sum(self.classes.shares)
+
+    def _least(self, point: dict[str, float], limit_ms: float) -> float:
+        """The least share, over machines and batches as they were measured; 0 where one does not say how it varies."""
+        least = 1.0
+        for law in self.laws:
+            for size in (1,) if "batch" in point else {1, *(int(size) for size in law.axes.get("batch", ()))}:
+                if least == 0.0:
+                    break
+                least = min(least, _longer_than(law, point, size, limit_ms, self.target.percentile))
+        return least
+
+    @property
+    def why(self) -> str:
+        """The same in words."""
+        late, may, limit = (f"{x:.3g}" for x in (100.0 * self.share, 100.0 * self.target.left, self.target.max_ms))
+        return f"{late}% of the answers of {self.app} take longer than {limit} ms though none waits; {may}% may"
+
+    @property
+    def repair(self) -> Repair:
+        """A limit that may do."""
+        low, high = 1.0, WIDEST
+        for _ in range(STEPS):
+            times = math.sqrt(low * high)
+            late = self.longer_than(times * self.target.limit_ms()) > self.target.left
+            low, high = (times, high) if late else (low, times)
+        at, now = f"slo.apps.{self.app}.latency[{self.target.place}].max_ms", self.target.max_ms
+        to = now + (MORE * high - 1.0) * self.target.limit_ms()
+        return Repair(at, "raise", to - now, to, "ms", f"raise {at} from {now:.6g} to {to:.6g} ms or so")
+
+
+def _longer_than(law: Law, point: dict[str, float], size: int, limit_ms: float, percentile: float) -> float:
+    """The share of times above the limit; 0 where a high enough percentile is within it, or nothing is known."""
+    try:
+        stated = [name for name, (at, _) in PERCENTILES.items() if at >= percentile and name in law.statistics]
+        if any(law.ms(point, size, name) <= limit_ms for name in stated):
+            return 0.0
+        spread = law.distribution(point, size)
+    except OffTable:
+        return 0.0
+    return 0.0 if spread is None else spread.longer_than(limit_ms)
+
+
+def late_alone(inputs: Inputs) -> Iterator[LateAlone]:
+    """Every limit that no machine which may be used can keep, by the times that its tables state."""
+    for name, app in inputs.slo.apps.items():
+        targets = [one for one in response_targets(app) if 0.0 < one.percentile < 100.0 and one.limit_ms() > 0.0]
+        for variants in _entries(inputs.profile, app) if targets and stated_qps(app) != 0.0 else ():
+            laws = _laws(inputs, variants)
+            found = [LateAlone(name, target, laws, classes_of(app.demand.mix)) for target in targets] if laws else []
+            yield from (one for one in found if one.share > one.target.left * (1.0 + 1e-6))
+
+
+def never_in_time(inputs: Inputs) -> Infeasible | None:
+    """Why no plan can keep the wish, where answers are late though none waits; None where this is not so."""
+    found = tuple(late_alone(inputs))
+    if not found:
+        return None
+    return Infeasible(why=tuple(one.why for one in found), repairs=tuple(one.repair for one in found))
+
+
+def _entries(profile: Profile, app: App) -> Iterator[list[str]]:
+    """Of each step that every query goes through first, the variants that may serve it."""
+    pipeline = pipeline_of(profile, app)
+    if pipeline is None:
+        yield variants_of(profile, app.runs)
+        return
+    inner = {edge.to for edge in pipeline.edges}
+    for name, node in pipeline.nodes.items():
+        if name not in inner and node.task is not None:
+            yield [one for one, variant in profile.variants.items() if variant.task == node.task]
+
+
+def _laws(inputs: Inputs, variants: list[str]) -> tuple[Law, ...]:
+    """The laws of all runs on machines that the wish allows; none where a run is not timed by its latency."""
+    limits, laws = inputs.slo.limits, []
+    for name in variants:
+        for run in inputs.profile.variants[name].runs if name in inputs.profile.variants else ():
+            _, most = limits.instances.get(run.hardware, (0, 0 if limits.only_listed else None))
+            if most == 0:
+                continue
+            if run.latency is None:
+                return ()
+            laws.append(law_of_run(inputs.profile, name, run))
+    return tuple(laws)
+
+
+def unplayed(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> Iterator[Notice]:
+    """That a plan of rates alone promises no response time: of every question, unless the draft says more of it."""
+    promises = [one for one in draft.promises if one.app is not None]
+    rated = {one.app for one in promises if one.model in ("fluid", "no-queueing")}
+    limited = [name for name, app in inputs.slo.apps.items() if name in rated and response_targets(app)]
+    said = any(one.code == "W-queueing" for one in draft.warnings)
+    if options.get("size") == "planned" and limited and not said:
+        text = "sized by rates alone, as if no query waited: no response time is promised; set size to auto"
+        yield Notice(code="W-queueing", at="promises", text=text)
+
+
+def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
+    """Of each application the highest percentile shown in simulation that no measured time supports."""
+    shown: dict[str, float] = {}
+    for one in draft.promises:
+        if one.app is not None and one.percentile is not None and one.model.startswith("simulation"):
+            shown[one.app] = max(shown.get(one.app, 0.0), one.percentile)
+    for name, percentile in shown.items():
+        constant, beyond = set[str](), set[str]()
+        for worker in draft.workers:
+            for load in worker.loads:
+                if load.app not in (None, name) or load.variant is None:
+                    continue
+                run = run_of(inputs.profile, load, worker.hardware)
+                if run.latency is None:
+                    continue
+                law = law_of_run(inputs.profile, load.variant, run)
+                if not law.has_spread:
+                    constant.add(run.latency)
+                elif percentile > HIGHEST and "max" not in law.statistics:
+                    beyond.add(run.latency)
+        for tables, what in ((constant, "do not vary"), (beyond, f"go on beyond p{HIGHEST:g} as they do below")):
+            if tables:
+                text = f"p{percentile:g} of {name} assumes that the times of {_listed(tables)} {what}: not measured"
+                yield Notice(code="W-mean-times", at="promises", text=text)
+
+
+def _listed(names: set[str]) -> str:
+    first = sorted(names)[:SHOWN]
+    return ", ".join(first) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
