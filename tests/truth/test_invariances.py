@@ -48,6 +48,15 @@ def test_money_has_no_unit(problem: str, seed: int, factor: float, sizing: str) 
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)
+@pytest.mark.parametrize(("problem", "seed"), cases(("pool", "variants", "llm")))
+def test_the_bill_is_the_sum_of_the_prices(problem: str, seed: int, sizing: str) -> None:
+    """Machines of one offer each, times its price."""
+    wish, answer = planned(problem, seed, sizing)
+    bill = sum(group.count * wish.price(group.machine) for group in answer.machines)
+    assert answer.cost == pytest.approx(bill, rel=1e-9)
+
+
+@pytest.mark.parametrize("sizing", SIZINGS)
 @pytest.mark.parametrize("factor", [4.0, pytest.param(0.1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("problem", "seed"), cases(ALL))
 def test_time_has_no_unit(problem: str, seed: int, factor: float, sizing: str) -> None:
