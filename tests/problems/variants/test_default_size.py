@@ -92,7 +92,8 @@ def test_what_the_formula_asks_in_vain_is_saved_where_simulation_allows():
     assert money(found, BILL) < money(estimated, BILL)
     assert found.plan.workers in [plan.workers for plan, _, _ in tools.asked]
     profile, slo, state = table2(90.0, 100.0)
-    report = hp.verify(found.plan, profile, slo, state=state)
+    # What the tools of this test say is not what happens: it is held to arithmetic alone.
+    report = hp.verify(found.plan, profile, slo, state=state, simulate=False)
     assert report.ok, report.violations
     assert [str(one.word) for one in report.claims] == ["proved again"]
 
