@@ -876,7 +876,7 @@ def dispatch_of(answer: Answer, app: str) -> Dispatch:
     kind = rule["rule"].split("/")[0].removeprefix("path-")
     assert kind in ("shares", "matching", "earliest"), rule
     assert "split_above" not in rule, rule
-    return Dispatch(kind, within, rule["late"], rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
+    return Dispatch(kind, within, rule.get("late", "serve"), rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
 
 
 def overstated(plan: Json, factor: float) -> Json:
