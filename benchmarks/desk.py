@@ -70,7 +70,7 @@ def moved(slo: Json, factor: float) -> Json:
     elif app.get("latency"):
         app["latency"][0]["max_ms"] *= factor
     else:
-        held["limits"]["resources"]["edge"] *= factor
+        held["limits"]["capacity"]["edge"] *= factor
     return held
 
 

@@ -1,11 +1,16 @@
-"""How many small faults planted in the verifier's own code its tests find.
+"""How many small faults planted in the verifier's own code its tests find; or, with `--net`, in all code the net's.
 
     python benchmarks/mutation_score.py [--every N] [--seed S] [--only claims]
+    python benchmarks/mutation_score.py --net [--faults 100] [--seed S]
 
 Each mutant (`benchmarks.mutants`) changes one thing of one module of `hetplan/verifier`. pytest collects the verifier's
 tests once; then every mutant is planted in a forked process, where those tests that reach the changed statement run
 until one fails: first those that found the mutants before it, then the quickest. What they let pass is listed.
 `--every 1`, the default, tries every mutant.
+
+With `--net` the faults are at random lines that twenty fixed commands run (`tests/golden/commands.py`), and the quick
+tests of contracts, truth and golden figures look for them. A fault that changes no output of these commands does not
+count. Compiled kernels are left out: a process keeps what was compiled.
 
 On a mutant a test may take five seconds of CPU time and ten times what it takes on the code as it is. A mutant whose
 test takes more does not end, which nobody overlooks: it counts as found, and how many there were is reported.
@@ -22,6 +27,7 @@ import random
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -39,6 +45,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.mutants import Mutant, mutants
 
 PACKAGE = ROOT / "hetplan" / "verifier"
+NET = [ROOT / "tests" / part for part in ("contracts", "truth", "golden")]
 TESTS = [ROOT / "tests" / "verifier", *sorted((ROOT / "tests" / "problems").glob("*/test_verifi*.py"))]
 SECONDS_MORE = 5
 TIMES_AS_LONG = 10
@@ -73,6 +80,8 @@ class Undisturbed:
 class Score:
     """A pytest plugin that, in place of running the tests once, runs them on mutants."""
 
+    package = PACKAGE
+
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked = asked
         self.ends: dict[str, Counter[End]] = {}
@@ -90,15 +99,18 @@ class Score:
         gc.freeze()  # What is there now is garbage in no process, and stays shared by all.
         cpu_s = sum(undisturbed.cpu_s)
         print(f"{len(session.items)} tests, {cpu_s:.0f} s of CPU time on the code as it is", flush=True)
-        chance = random.Random(self.asked.seed)
-        for path in sorted(PACKAGE.glob("*.py")):
+        for mutant, path in self._mutants(random.Random(self.asked.seed)):
+            end = self._try(mutant, path, session.items, undisturbed)
+            self.ends.setdefault(path.stem, Counter())[end] += 1
+            if end is not End.FOUND:
+                print(f"{end.name.lower().replace('_', ' ')}: {mutant.words}", flush=True)
+        return True
+
+    def _mutants(self, chance: random.Random) -> Iterator[tuple[Mutant, Path]]:
+        for path in sorted(self.package.glob("*.py")):
             for mutant in mutants(path) if self.asked.only in path.stem else ():
                 if chance.randrange(self.asked.every) == 0:
-                    end = self._try(mutant, path, session.items, undisturbed)
-                    self.ends.setdefault(path.stem, Counter())[end] += 1
-                    if end is not End.FOUND:
-                        print(f"{end.name.lower().replace('_', ' ')}: {mutant.words}", flush=True)
-        return True
+                    yield mutant, path
 
     def _run(self, items: list[pytest.Item]) -> Iterator[None]:
         """Run tests, each when it is asked for, until one fails."""
@@ -110,7 +122,7 @@ class Score:
 
     def _trace(self, items: list[pytest.Item]) -> Undisturbed:
         """Run all tests in this process: every mutant's begins with all that they have loaded and cached."""
-        found, here = Undisturbed(), str(PACKAGE)
+        found, here = Undisturbed(), str(self.package)
         reached: set[Line] = set()
 
         def watch(frame: FrameType, _: str, __: object) -> Callable[..., Any] | None:
@@ -156,7 +168,7 @@ class Score:
     ) -> int | None:
         """The first test that a mutant fails; None where it passes all, -1 where it does not even load."""
         try:
-            plant(importlib.import_module(f"hetplan.verifier.{path.stem}"), mutant.code)
+            plant(importlib.import_module(module_name(path)), mutant.code)
         except BaseException:
             return -1
         tests = self._run([items[number] for number in order])
@@ -166,6 +178,65 @@ class Score:
             if self.failed:
                 return number
         return None
+
+
+class NetScore(Score):
+    """The same for the whole package, at lines that the golden commands run."""
+
+    package = ROOT / "hetplan"
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        from golden.commands import golden_commands
+
+        self.commands = golden_commands(Path(tempfile.mkdtemp()))
+        reached: set[Line] = set()
+
+        def watch(frame: FrameType, _: str, __: object) -> Callable[..., Any] | None:
+            if not frame.f_code.co_filename.startswith(str(self.package)):
+                return None
+            reached.add((frame.f_code.co_filename, frame.f_lineno))
+            return watch
+
+        for run in self.commands.values():
+            run()  # what is loaded and cached once is there before anything is compared
+        sys.settrace(watch)
+        self.outputs = {name: run() for name, run in self.commands.items()}
+        sys.settrace(None)
+        self.reached = sorted(line for line in reached if not line[0].endswith("_kernels.py"))
+        return super().pytest_runtestloop(session)
+
+    def _mutants(self, chance: random.Random) -> Iterator[tuple[Mutant, Path]]:
+        """As many faults that change an output as were asked for; the others are passed over."""
+        counted = 0
+        chance.shuffle(self.reached)
+        for file, line in self.reached:
+            here = [mutant for mutant in mutants(Path(file)) if line in mutant.lines]
+            if not here:
+                continue
+            mutant = chance.choice(here)
+            if _in_a_fork(lambda: self._changes(mutant, Path(file))) is not False:  # noqa: B023
+                counted += 1
+                yield mutant, Path(file)
+            if counted == self.asked.faults:
+                return
+
+    def _changes(self, mutant: Mutant, path: Path) -> bool:
+        """Whether any command says something else with the fault; a command that does not end does."""
+        try:
+            plant(importlib.import_module(module_name(path)), mutant.code)
+            for name, run in self.commands.items():
+                _allow(3 * SECONDS_MORE)
+                if run() != self.outputs[name]:
+                    return True
+        except BaseException:
+            return True
+        return False
+
+
+def module_name(path: Path) -> str:
+    """The name by which a file of the package is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def _in_a_fork(work: Callable[[], object]) -> object:
@@ -214,7 +285,7 @@ def plant(module: ModuleType, code: CodeType) -> None:
                 if not _same_function(vars(old).get(part), value) and not part.startswith("__"):
                     setattr(old, part, value)
         elif not _same_function(old, new) and not name.startswith("__"):
-            for other in [one for one in sys.modules.values() if one.__name__.startswith("hetplan.verifier")]:
+            for other in [one for one in [*sys.modules.values()] if one.__name__.startswith("hetplan")]:
                 if vars(other).get(name, other) is old:
                     setattr(other, name, new)
 
@@ -242,10 +313,23 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="try one in so many mutants")
     parser.add_argument("--seed", type=int, default=0, help="which of them")
     parser.add_argument("--only", default="", help="modules whose names contain this")
-    score = Score(parser.parse_args())
-    plainly = ["-o", "addopts=", "-m", "not slow", "--import-mode=importlib", "--rootdir", str(ROOT), "-s"]
+    parser.add_argument("--net", action="store_true", help="faults in all code, found by the net")
+    parser.add_argument("--faults", type=int, default=100, help="with --net: how many that change an output")
+    asked = parser.parse_args()
+    sys.path.insert(0, str(ROOT / "tests"))
+    score = NetScore(asked) if asked.net else Score(asked)
+    plainly = [
+        "-o",
+        "addopts=",
+        "-m",
+        "not slow and not longest",
+        "--import-mode=importlib",
+        "--rootdir",
+        str(ROOT),
+        "-s",
+    ]
     quietly = [part for name in ("terminal", "cacheprovider", "faulthandler") for part in ("-p", f"no:{name}")]
-    code = pytest.main([*plainly, *quietly, *map(str, TESTS)], plugins=[score])
+    code = pytest.main([*plainly, *quietly, *map(str, NET if asked.net else TESTS)], plugins=[score])
     for module, ends in score.ends.items():
         print(f"{module:16} {ends.total() - ends[End.SURVIVED]:4} of {ends.total():4} found")
     total = sum(score.ends.values(), Counter[End]())

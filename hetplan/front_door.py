@@ -26,6 +26,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.validate import validate
+from hetplan.solvers.running import unprinted
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
@@ -136,6 +137,7 @@ def options_of(kind: type[Problem], formulation: str, given: Mapping[str, Any]) 
     return typed
 
 
+@unprinted()
 def plan_for(
     inputs: Inputs,
     *,
@@ -162,7 +164,8 @@ def plan_for(
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
     ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=logged(on_event))
-    handed = replace(registry.tools_of(choice.problem.question, tools), repairs=try_repairs)
+    stop = ask.saved if choice.problem.question == "fleet" else ask.deadline
+    handed = replace(registry.tools_of(choice.problem.question, tools, stop), repairs=try_repairs)
     problem = pose(inputs, choice, tools=handed, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):
@@ -191,16 +194,20 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
         plan = vouched(outcome.plan, inputs)
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
+    plan = outcome.plan
     # A plan that misses its target is not handed out: it only says what came nearest.
-    report = verified(outcome.plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed)
+    report = verified(plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed)
     again = zip(outcome.plan.claims, report.claims, strict=False)
     words = {one.word for claim, one in again if claim.bound is not None}
     if words == {"proved again"}:
         outcome = replace(outcome, finding=replace(outcome.finding, proved=True))
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
+    unsure = report.undecided or any(one.code == "W-latency-unchecked" for one in plan.warnings)
+    outcome = replace(outcome, finding=replace(outcome.finding, undecided=bool(unsure)))
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 
+@unprinted()
 def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = True) -> Report:
     """What the verifier, which never saw how a plan was made, says of it."""
     from hetplan.verifier.check import verify_plan

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hetplan.front_door import Source, verified
-from hetplan.planner.terms import logged
+from hetplan.planner.terms import OnEvent, logged
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
@@ -29,15 +30,24 @@ def verify(
     state: Source | State | None = None,
     measured: Source | None = None,
     prove: bool | None = None,
+    simulate: bool = True,
+    on_event: OnEvent | None = None,
+    cancel: threading.Event | None = None,
 ) -> Report:
     """Recompute everything a plan promises from the inputs, with code that never saw how it was made.
 
-    `prove` solves the question anew, too, and holds every bound against what comes back. None does so where a bound is
-    called certified and the plan had no room for its proof; False never does.
+    What a plan promises by simulation is played again, with seeds of its own; `simulate=False` leaves that out, and the
+    report says so. A plan that is wrong without it is not played. `prove` solves the question anew, too, and holds
+    every bound against what comes back. None does so where a bound is called certified and the plan had no room for its
+    proof; False never does.
     """
     checked = read_plan(plan, trust_digest=True)
     inputs = load_inputs(profile, slo, state=state, measured=measured)
     report = verified(checked, inputs)
+    if report.ok:
+        from hetplan.simulated_again import with_simulated
+
+        report = with_simulated(report, checked, inputs, play=simulate, on_event=logged(on_event), cancel=cancel)
     if prove is False:
         return report
     from hetplan.proved_again import left_out, together

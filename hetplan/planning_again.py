@@ -56,6 +56,14 @@ class Planner:
     _read: Loaded[Profile] | None = field(default=None, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        """Refuse what is no limit: an SLO is handed to `plan`."""
+        if not isinstance(self.limits, Limits):
+            raise InputError.one(
+                path="limits", value=type(self.limits).__name__, why="a Planner is made of profiles and of hp.Limits",
+                remedy="Hand the SLO to its plan: hp.Planner(profile).plan(slo).",
+            )  # fmt: skip
+
     def plan(
         self,
         slo: Source | Slo,

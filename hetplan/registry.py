@@ -9,12 +9,13 @@ same lists, behind what is listed here. Nothing is imported before it is asked f
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hetplan.errors import InputError
+from hetplan.errors import Cancelled, InputError
 from hetplan.plugins import plugins, sound_plugins
 
 if TYPE_CHECKING:
@@ -113,19 +114,22 @@ CHECKS = {
 }
 """Question -> the check that the verifier makes of its promise."""
 
+SIMULATE, PLAN = "hetplan.simulator.simulate:simulate", "hetplan.front_door:plan_for"
+PLAYS = ("simulate_plan", "play_tokens", "simulate_policy", "plan_for")
+"""Tools that simulate, beside "simulate": parts of a fleet do as they are planned."""
 TOOLS = {
     "fleet": {
-        "plan_for": "hetplan.front_door:plan_for",
+        "plan_for": PLAN,
         "verified": "hetplan.front_door:verified",
         "at_capacities": "hetplan.solvers.capacities:at_capacities",
-        "simulate_plan": "hetplan.simulator.simulate:simulate",
+        "simulate_plan": SIMULATE,
     },
-    "compound": {"simulate": "hetplan.simulator.simulate:simulate"},
-    "pipeline": {"simulate": "hetplan.simulator.simulate:simulate"},
-    "variants": {"simulate": "hetplan.simulator.simulate:simulate"},
+    "compound": {"simulate": SIMULATE},
+    "pipeline": {"simulate": SIMULATE},
+    "variants": {"simulate": SIMULATE},
     "pool": {
         "simulate": "hetplan.simulator.pool_allowable:allowable_rate",
-        "simulate_plan": "hetplan.simulator.simulate:simulate",
+        "simulate_plan": SIMULATE,
     },
     "llm": {
         "play_tokens": "hetplan.simulator.tokens:play",
@@ -133,7 +137,6 @@ TOOLS = {
     },
     "policy": {
         "simulate_policy": "hetplan.simulator.policy:simulate_policy",
-        "keep_lines": "hetplan.profiles.line_journal:LineJournal",
     },
 }
 """Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""
@@ -222,26 +225,46 @@ def check_of(question: str) -> Callable[..., Any] | None:
     return found
 
 
-def tools_of(question: str, given: Tools | None = None) -> Tools:
-    """What a question is handed: hetplan's own tools, each loaded when first called; what is given comes first."""
+def tools_of(question: str, given: Tools | None = None, stop: threading.Event | None = None) -> Tools:
+    """What a question is handed: hetplan's own tools, each loaded when first called; what is given comes first.
+
+    Once `stop` is set no simulation begins, and one of a plan that has begun ends: both raise `Cancelled`.
+    """
     from hetplan.planner.terms import Tools
 
-    own = {name: _on_first_call(where) for name, where in TOOLS.get(question, {}).items()}
+    own = {name: _on_first_call(where, stop) for name, where in TOOLS.get(question, {}).items()}
     given = given or Tools()
     simulate, evaluate = own.pop("simulate", None), own.pop("evaluate", None)
-    return replace(
-        given,
-        simulate=given.simulate or simulate,
-        evaluate=given.evaluate or evaluate,
-        extra={**own, **given.extra},
-    )
+    simulate, extra = given.simulate or simulate, {**own, **given.extra}
+    if stop is not None:
+        simulate = None if simulate is None else _until(stop, simulate)
+        extra |= {name: _until(stop, extra[name]) for name in PLAYS if name in extra}
+    return replace(given, simulate=simulate, evaluate=given.evaluate or evaluate, extra=extra)
 
 
-def _on_first_call(where: str) -> Callable[..., Any]:
+def _on_first_call(where: str, stop: threading.Event | None) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> Any:
-        return load_part(where)(*args, **named)
+        if where == SIMULATE and stop is not None:
+            named = {"cancel": stop, **named}
+        if where == PLAN and stop is not None:
+            from hetplan.planner.answer import Limits
+
+            named = {"limits": Limits(cancel=stop), **named}
+        found = load_part(where)(*args, **named)
+        if where == PLAN and stop is not None and stop.is_set():
+            raise Cancelled("the time was over while a part was planned")
+        return found
 
     return call
+
+
+def _until(stop: threading.Event, call: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **named: Any) -> Any:
+        if stop.is_set():
+            raise Cancelled("the work is to end: nothing more is simulated")
+        return call(*args, **named)
+
+    return guarded
 
 
 def find_part(own: Mapping[str, str], group: str, name: str) -> Any:

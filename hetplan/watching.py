@@ -242,8 +242,8 @@ class Watching:
             )
             if cancel.is_set():
                 return _INTERRUPTED
-            if outcome.plan is None or outcome.exit_code not in (Exit.OK, Exit.GAP_NOT_REACHED):
-                code = outcome.exit_code or Exit.NO_PLAN
+            if outcome.plan is None or outcome.exit_code not in (Exit.OK, Exit.GAP_NOT_REACHED, Exit.LIMIT):
+                code = outcome.exit_code or Exit.LIMIT
                 reasons = "; ".join([outcome.reason, *outcome.why, *outcome.violations])
                 return self._kept(code, f"no plan for {_rates(look.demand_qps)}: {reasons}")
             return self._apply(outcome.plan, look, cancel)

@@ -24,9 +24,11 @@ from typing import Any
 
 __all__ = [
     "EXAMPLES",
+    "FIELDS",
     "PROBLEMS",
     "Files",
     "app",
+    "cluster",
     "example",
     "files",
     "llm_app",
@@ -35,6 +37,7 @@ __all__ = [
     "model",
     "pipeline",
     "random_files",
+    "relisted",
     "shuffled",
     "tiny",
 ]
@@ -60,6 +63,33 @@ PROBLEMS = ("pool", "variants", "pipeline", "policy", "llm", "fleet")
 """The problems of which `tiny` and `random_files` make wishes."""
 
 
+FIELDS: Mapping[str, str] = {
+    "cost": "cost_per_hour",
+    "most machines": "instances",
+    "fewest machines": "instances",
+    "stock": "stock",
+    "power": "resources",
+    "rate": "rate_qps",
+    "quality": "quality",
+}
+"""A requirement -> the name of its field, as a refusal has to name it."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What comes for an application: its rate, limit, share that may be late, sizes, network per hop, stages."""
+
+    rate: float
+    limit_ms: float
+    late: float
+    mix: Mapping[Any, float]
+    network_ms: float
+    stages: tuple[str, ...]
+    then: Mapping[str, Sequence[str]]
+    shape: float
+    """Of the gaps between arrivals: 1 is a Poisson process."""
+
+
 @dataclass(frozen=True)
 class Files:
     """What one plan is made from, as documents. Every change returns new files; none is made in place."""
@@ -81,6 +111,17 @@ class Files:
         """The applications of the SLO."""
         return tuple(self.slo["apps"])
 
+    def price(self, machine: str, purchase: str = "on demand") -> float:
+        """The price of a machine type per hour: "on demand", "spot" or "reserved"."""
+        offer = self.profile["offers"][machine + ("-spot" if purchase == "spot" else "")]
+        return float((offer["commit"] if purchase == "reserved" else offer)["price_per_hour"])
+
+    @property
+    def first_rate(self) -> float:
+        """The rate of the first application, in the first period."""
+        demand = next(iter(self.slo["apps"].values()))["demand"]
+        return float(demand["rate_qps"] if "rate_qps" in demand else demand["series"][0])
+
     def write(self, folder: Path) -> list[str]:
         """Write the files into a folder; returns their paths as a command takes them."""
         paths = []
@@ -96,6 +137,60 @@ class Files:
                 paths += [f"--{name}", str(path)]
         return paths
 
+    # -- what they say, for a simulator of the tests' own --------------------------------------------------------------
+
+    def times_ms(self, of: str, on: str) -> dict[int, float]:
+        """The mean times of a model on a machine type, by batch size."""
+        found = {}
+        for run in self.profile["variants"][of]["runs"]:
+            if run["hardware"] == on:
+                table = self.profile["tables"][run["latency"]]
+                found.update(zip(table["axes"]["batch"], table["mean"], strict=True))
+        return found
+
+    def models(self, of: str) -> list[str]:
+        """The models that may serve an application (those that it names, or of its task, good enough), or a stage."""
+        said, variants = self.slo["apps"].get(of, {"runs": {"task": of}}), self.profile["variants"]
+        task = said["runs"].get("task")
+        named = said["runs"].get("variants") or [name for name, one in variants.items() if one["task"] == task]
+        least = said.get("quality", {}).get("min", 0.0)
+        return [name for name in named if variants[name].get("quality", {}).get("value", 1.0) >= least]
+
+    def most(self, of: str) -> int:
+        """The most machines of a type that limits allow."""
+        return int(self.slo["limits"]["instances"][of][1])
+
+    def quality(self, of: str) -> float:
+        """The quality of a model."""
+        return float(self.profile["variants"][of]["quality"]["value"])
+
+    def demand(self, of: str) -> Demand:
+        """What comes for an application, and how soon it wants its answer."""
+        said = self.slo["apps"][of]
+        mix = said["demand"].get("mix", {"bins": [[None]], "share": [1.0]})
+        stages, then = ("",), {}
+        if "pipeline" in said["runs"]:
+            made = self.profile["pipelines"][said["runs"]["pipeline"]]
+            behind = {edge["to"] for edge in made["edges"]}
+            stages = tuple(sorted(made["nodes"], key=lambda name: name in behind))
+            for edge in made["edges"]:
+                then.setdefault(edge["from"], []).append(edge["to"])
+        limit = said["latency"][0]
+        return Demand(
+            said["demand"]["rate_qps"], limit["max_ms"], 1.0 - limit["percentile"] / 100.0,
+            {one[0]: share for one, share in zip(mix["bins"], mix["share"], strict=True)},
+            said.get("network_ms_per_hop", 0.0), stages, then, said["demand"].get("arrivals", {}).get("shape", 1.0),
+        )  # fmt: skip
+
+    def fanout(self, of: str) -> dict[str, float]:
+        """Queries of each stage that follows, per query of a stage."""
+        return {
+            edge["to"]: edge.get("fanout", 1.0)
+            for made in self.profile.get("pipelines", {}).values()
+            for edge in made["edges"]
+            if edge["from"] == of
+        }
+
     # -- limits of the whole -------------------------------------------------------------------------------------------
 
     def limited(
@@ -103,17 +198,22 @@ class Files:
         *,
         cost: float | None = None,
         provided: Mapping[str, float] | None = None,
+        taken: Mapping[str, float] | None = None,
         counts: Mapping[str, tuple[int, int | None]] | None = None,
         spot_share: float | None = None,
         survive_machines: int | None = None,
     ) -> Files:
-        """With further limits: money per hour; totals that machines provide; machines of a type; share of spot."""
+        """With further limits: money per hour; totals that machines provide, and that models take; machines of a type;
+        share of spot.
+        """
         slo = deepcopy(self.slo)
         limits = slo.setdefault("limits", {})
         if cost is not None:
             limits["cost_per_hour"] = f"{cost:.9g}"
         if provided:
             limits.setdefault("resources", {}).update(provided)
+        if taken:
+            limits.setdefault("capacity", {}).update(taken)
         for name, (least, most) in (counts or {}).items():
             limits.setdefault("instances", {})[name] = [least, most]
         if spot_share is not None:
@@ -160,6 +260,13 @@ class Files:
                 limit["max_ms"] *= factor
         return replace(self, slo=slo)
 
+    def of_quality(self, least: float) -> Files:
+        """With a least quality of every application."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["quality"] = {"min": least}
+        return replace(self, slo=slo)
+
     def aiming(self, *objective: str) -> Files:
         """With an objective, as in "min cost" or "max quality", in order of importance."""
         slo = deepcopy(self.slo)
@@ -173,6 +280,17 @@ class Files:
         profile, slo = deepcopy(self.profile), deepcopy(self.slo)
         for document in (profile, slo):
             _scale_keys(document, ("price_per_hour", "cost_per_hour"), factor)
+        return replace(self, profile=profile, slo=slo)
+
+    def scaled_qualities(self, factor: float) -> Files:
+        """With every quality, and what is asked of it, times a factor."""
+        profile, slo = deepcopy(self.profile), deepcopy(self.slo)
+        for one in profile["variants"].values():
+            if "quality" in one:
+                one["quality"]["value"] *= factor
+        for one in slo["apps"].values():
+            if "quality" in one:
+                one["quality"] = _times(one["quality"], factor)
         return replace(self, profile=profile, slo=slo)
 
     def scaled_times(self, factor: float) -> Files:
@@ -189,10 +307,10 @@ class Files:
                     piece[key] *= factor
         return replace(self, profile=profile)
 
-    def provides(self, amounts: Mapping[str, float]) -> Files:
-        """With further amounts that one machine of any type provides."""
+    def provides(self, amounts: Mapping[str, float], of: str | None = None) -> Files:
+        """With further amounts that one machine of a type provides (None: of any type)."""
         profile = deepcopy(self.profile)
-        for one in profile["hardware"].values():
+        for one in [profile["hardware"][of]] if of else profile["hardware"].values():
             one.setdefault("provides", {}).update(amounts)
         return replace(self, profile=profile)
 
@@ -203,6 +321,18 @@ class Files:
             if offer["hardware"] in stock:
                 offer["stock"] = stock[offer["hardware"]]
         return replace(self, profile=profile)
+
+    def priced(self, prices: Mapping[str, float]) -> Files:
+        """Prices per hour for machine types that have none."""
+        made = deepcopy(self)
+        for name, price in prices.items():
+            made.profile.setdefault("offers", {})[name] = {"hardware": name, "price_per_hour": f"{price:.9g}"}
+        return made
+
+    def serving(self, apps: Mapping[str, Json]) -> Files:
+        """The same machines and models with other applications, at the least cost."""
+        slo = {"format": "hetplan/slo/1.2", "objective": [{"min": "cost"}], "apps": dict(apps)}
+        return replace(self, slo=deepcopy(slo))
 
     def with_copy(self, of: str, name: str, price_factor: float = 1.0) -> Files:
         """With a second machine type just like another one, at its price times a factor."""
@@ -232,10 +362,11 @@ def machine(
     stock: int | None = None,
     spot: float | None = None,
     spot_stock: int | None = None,
+    reserved: float | None = None,
     provides: Mapping[str, float] | None = None,
     startup_s: float | None = None,
 ) -> Json:
-    """A machine type: its price per hour (None: nothing), stock, spot price, what it provides."""
+    """A machine type: its price per hour (None: nothing), stock, prices of spot and for a year, what it provides."""
     made: Json = {"hardware": {"kind": kind}, "offers": {}}
     if provides:
         made["hardware"]["provides"] = dict(provides)
@@ -243,7 +374,11 @@ def machine(
         made["hardware"]["startup_s"] = startup_s
     if price is not None:
         offer: Json = {"price_per_hour": f"{price:.9g}"}
-        made["offers"][""] = offer if stock is None else offer | {"stock": stock}
+        if stock is not None:
+            offer["stock"] = stock
+        if reserved is not None:
+            offer["commit"] = {"term_s": 365 * 86_400, "price_per_hour": f"{reserved:.9g}"}
+        made["offers"][""] = offer
     if spot is not None:
         made["offers"]["-spot"] = {"price_per_hour": f"{spot:.9g}", "interruptions_per_hour": 0.05}
         if spot_stock is not None:
@@ -338,9 +473,10 @@ def files(
     pipelines: Mapping[str, Json] | None = None,
     objective: Sequence[str] = (),
     periods: int | None = None,
+    repeats: int = 30,
     problem: str | None = None,
 ) -> Files:
-    """The files of a wish. With `periods`, the rates are per period of an hour, and the day repeats for a month."""
+    """The files of a wish. With `periods`, the rates are per period of an hour, and these repeat."""
     profile: Json = {
         "format": "hetplan/profile/1.3",
         "sources": {"test": {"kind": "assumed", "note": "made up by a test"}},
@@ -374,7 +510,7 @@ def files(
     if objective:
         slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
     if periods:
-        slo["horizon"] = {"period_s": 3600, "periods": periods, "repeats": 30}
+        slo["horizon"] = {"period_s": 3600, "periods": periods, "repeats": repeats}
     return Files(deepcopy(profile), deepcopy(slo), problem=problem)
 
 
@@ -514,6 +650,37 @@ _TINY: Mapping[str, Callable[[random.Random], Files]] = {
 }
 
 
+# -- the site ----------------------------------------------------------------------------------------------------------
+
+
+def cluster(
+    wish: Files,
+    labels: Mapping[str, Mapping[str, str]],
+    *,
+    accelerators: Mapping[str, int] | None = None,
+    resources: Mapping[str, str] | None = None,
+    names_profile: bool = True,
+) -> str:
+    """A site file for Kubernetes: labels of the nodes of machine types, their accelerators and the word for those."""
+    lines = ["profiles = ['profile.json']" if names_profile else ""]
+    lines += ["[targets.k]", "kind = 'kubernetes'", "[targets.k.settings]", "image = 'registry.example/serve:1'"]
+    lines += ["gpu_slices = 100"] if any("share" in key for key in _provided(wish)) else []
+    for name in wish.machine_types:
+        lines.append(f"[targets.k.settings.hardware.{name}]")
+        lines += [f"gpu = {accelerators[name]}"] if name in (accelerators or {}) else []
+        lines += [f"gpu_resource = '{resources[name]}'"] if name in (resources or {}) else []
+        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in labels.get(name, {}).items())
+        lines.append(f"node_selector = {{{pairs}}}")
+    lines += ["[hosts.all]", "target = 'k'", f"hardware = {list(wish.machine_types)}", "machines = 10000"]
+    lines += [f"plays = {list(wish.profile.get('hosts', ()))}", "[[models]]", "kind = 'sleep'"]
+    lines += [] if names_profile else ["ms = 5.0"]
+    return "\n".join(lines)
+
+
+def _provided(wish: Files) -> set[str]:
+    return {key for one in wish.profile["hardware"].values() for key in one.get("provides", ())}
+
+
 # -- shuffling and small change ----------------------------------------------------------------------------------------
 
 
@@ -529,6 +696,18 @@ def shuffled(wish: Files, seed: int) -> Files:
         return [mix(one) for one in value] if isinstance(value, list) else value
 
     return replace(wish, profile=mix(wish.profile), slo=mix(wish.slo), state=mix(wish.state))
+
+
+def relisted(wish: Files, seed: int) -> Files:
+    """The same files with every list that is a set in another order: measurements of a model, models, edges, links."""
+    rng, profile, slo = random.Random(seed), deepcopy(wish.profile), deepcopy(wish.slo)
+    for one in (*profile.get("variants", {}).values(), *profile.get("pipelines", {}).values(), profile):
+        for key in ("runs", "edges", "links"):
+            rng.shuffle(one.get(key, []))
+    for one in slo["apps"].values():
+        for key in ("variants", "families"):
+            rng.shuffle(one.get("runs", {}).get(key, []))
+    return replace(wish, profile=profile, slo=slo)
 
 
 def _latency(limits: Mapping[float, float]) -> list[Json]:

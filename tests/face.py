@@ -8,32 +8,84 @@ reply. With `tests/build.py` it is all that changes when the public face does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import http.client
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from build import Files, example
 
 __all__ = [
+    "ENGINES",
     "EXIT",
+    "FLAGS",
+    "FLUID",
+    "READING",
+    "RULES",
     "Answer",
+    "Begun",
+    "Claim",
+    "Counts",
     "Estimate",
+    "Hosted",
+    "Json",
     "Judgement",
+    "Listener",
     "MachineGroup",
+    "Offered",
+    "Option",
+    "Pods",
     "Promise",
     "Ran",
+    "Refused",
     "Replica",
     "Simulated",
+    "Stopped",
     "Verdict",
+    "begin",
+    "checked",
     "command",
+    "compared",
+    "compared_ways",
+    "content",
+    "convert",
+    "dispatched",
+    "dressed",
     "forged",
+    "importers",
+    "interrupted",
+    "made_for",
+    "options",
+    "overstated",
+    "planner",
+    "rendered",
+    "retold",
+    "sent_by",
+    "served_late",
     "simulate",
     "solve",
     "solved_example",
+    "stopped",
+    "thinned",
+    "vary",
     "verify",
+    "with_option",
 ]
 
 Json = dict[str, Any]
@@ -41,8 +93,31 @@ Json = dict[str, Any]
 EXIT = {"ok": 0, "fault": 1, "bad input": 2, "infeasible": 3, "gap": 4, "limit": 5, "broken": 6, "interrupted": 130}
 """Exit codes by what they mean."""
 
+ENGINES = ("highs", "scipy", "mathopt-highs", "mathopt-scip", "cp-sat", "cp-sat-scaled", "pyomo", "exchange")
+"""Solvers of mixed-integer programs."""
+
+READING: Mapping[str, tuple[str, ...]] = {
+    "verify": ("plan", "profile", "slo"),
+    "simulate": ("plan", "profile", "slo"),
+    "explain": ("plan", "profile", "slo"),
+    "report": ("plan",),
+    "bill": ("plan",),
+    "show": ("plan",),
+    "diff": ("plan", "plan"),
+    "solve": ("profile", "slo"),
+    "check": ("profile", "slo"),
+    "whatif": ("profile", "slo"),
+    "export": ("profile", "slo"),
+    "compare": ("plan", "profile", "slo"),
+}
+"""Commands and the files that they read, in order."""
+FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
+"""Flags without which a command does not begin."""
+
 SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto"}
 """How waiting is taken into account -> how the option says it."""
+FLUID = ("--set", "size=planned")
+"""How a command is told to plan at fluid rates."""
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -91,6 +166,19 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A figure that is optimised, the best of it that may exist, and whether hetplan proved that bound again."""
+
+    objective: str
+    sense: str
+    """Whether it is to be small ("min") or large ("max")."""
+    value: float
+    bound: float | None
+    gap: float | None
+    is_certified: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """What `solve` says."""
 
@@ -99,12 +187,8 @@ class Answer:
     reason: str
     machines: tuple[MachineGroup, ...]
     promises: tuple[Promise, ...]
-    objective: str | None
-    """What is optimised, as in "cost_per_hour"."""
-    value: float | None
-    bound: float | None
-    gap: float | None
-    is_certified: bool
+    claims: tuple[Claim, ...]
+    """How good it is, by what is optimised; the first is about the objective."""
     warnings: tuple[tuple[str, str], ...]
     """Code and text."""
     conflict: tuple[str, ...]
@@ -128,6 +212,21 @@ class Answer:
         return None
 
     @property
+    def claim(self) -> Claim | None:
+        """The claim about the objective; a rate that nothing waits at is only a bound of it."""
+        return next((one for one in self.claims if one.objective != "fluid_rate_qps"), None)
+
+    @property
+    def value(self) -> float | None:
+        """What the objective is."""
+        return self.claim.value if self.claim else None
+
+    @property
+    def bound(self) -> float | None:
+        """The best value of the objective that any plan may have, as far as it is known."""
+        return self.claim.bound if self.claim else None
+
+    @property
     def cost(self) -> float | None:
         """Money per hour."""
         return None if self.plan is None else _cost(self.plan, self.promised("cost"))
@@ -139,6 +238,20 @@ class Answer:
             for one in self.machines
             if machine in (None, one.machine) and period in (None, one.period) and one.failure == failure
         )
+
+    def bought(self) -> dict[tuple[str, str, str], float]:
+        """Machines of a fleet by period, offer and purchase ("reserved" or "rented"), idle ones too."""
+        found: dict[tuple[str, str, str], float] = {}
+        for line in (self.plan or {}).get("bill", {}).get("lines", ()):
+            for purchase, key in (("reserved", "committed"), ("rented", "rented")):
+                place = (line["period"], line["offer"], purchase)
+                found[place] = found.get(place, 0.0) + line.get(key, 0.0)
+        return found
+
+    @property
+    def starts_cost(self) -> float:
+        """Money per hour of a fleet for machines while they start."""
+        return float((self.plan or {}).get("bill", {}).get("starts_per_hour", 0.0))
 
     def models(self, app: str) -> set[str]:
         """The models that run for an application."""
@@ -156,6 +269,15 @@ class Judgement:
     is_ok: bool
     findings: tuple[str, ...]
     """Codes and sentences of what is wrong."""
+    said: str = ""
+    """The verdict in words: "verified", or what it is instead."""
+    simulated: tuple[tuple[str, str, int], ...] = ()
+    """Each promise that rests on simulation: "met", "broken", "undecided" or "not simulated"; by how many queries."""
+
+    @property
+    def verdicts(self) -> set[str]:
+        """What simulation says of these promises."""
+        return {verdict for _, verdict, _ in self.simulated}
 
 
 @dataclass(frozen=True)
@@ -202,6 +324,25 @@ class Ran:
     err: str
 
 
+@dataclass(frozen=True)
+class Begun:
+    """What was written for somebody who begins, and said."""
+
+    code: int
+    said: str
+    error: str
+    files: Files
+    """The documents that were written; an empty one where there was none."""
+    next: tuple[str, ...]
+    """The command that is advised, as `command` takes it; empty where none is."""
+    answered_by: Mapping[str, str]
+    """Application -> in words, who answers it."""
+
+
+class Refused(Exception):
+    """Files are refused before anything is planned; the message names file, field, value and remedy."""
+
+
 # -- verbs -------------------------------------------------------------------------------------------------------------
 
 
@@ -217,10 +358,13 @@ def solve(
     """Plan a wish; `sizing` is "fluid", "formula" or "simulation"."""
     import hetplan as hp
 
-    outcome = hp.solve(
-        wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
-        formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
-    )  # fmt: skip
+    try:
+        outcome = hp.solve(
+            wish.profile, wish.slo, state=wish.state, measured=wish.measured, question=problem or wish.problem,
+            formulation=formulation, options={"size": SIZING[sizing], **(options or {})}, **more,
+        )  # fmt: skip
+    except (hp.InputError, hp.NoSolver) as error:
+        raise Refused(str(error)) from error
     return _answer(outcome)
 
 
@@ -236,16 +380,20 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
 
     report = hp.verify(plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, **more)
     refuted = [f"{one.about}: {one.text}" for one in report.claims if one.refuted]
-    return Judgement(report.ok, (*map(str, report.violations), *refuted))
+    tried = tuple((one.about, str(one.word), one.queries) for one in report.simulated)
+    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried)
 
 
 def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **more: Any) -> Simulated:
     """Run a plan under its demand."""
     import hetplan as hp
 
-    report = hp.simulate(
-        plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
-    )
+    try:
+        report = hp.simulate(
+            plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
+        )
+    except hp.InputError as error:
+        raise Refused(str(error)) from error
     said = report.as_dict()
     figures = {
         app: {name: found for name, one in entry["figures"].items() if (found := _estimate(one))}
@@ -285,6 +433,362 @@ def command(*arguments: object, stdin: str | None = None) -> Ran:
     return Ran(result.exit_code, result.stdout, result.stderr)
 
 
+def content(answer: Answer) -> str:
+    """The plan in its own order, as text, without what names the files that it was made from."""
+    kept = {key: one for key, one in (answer.plan or {}).items() if key not in ("inputs", "digest")}
+    return f"{answer.status} {answer.conflict} {json.dumps(kept)}"
+
+
+def begin(folder: Path, *, add: bool = False, rate: float = 5, machines: Sequence[str] = (), **said: object) -> Begun:
+    """First files: `config`, `latencies`, `profile` say where times come from; `model`, `app`, limits as they are."""
+    flags: list[object] = ["--add"] * add
+    flags += [word for one in machines for word in ("--gpu", one)]
+    flags += [word for name, value in said.items() if value is not None for word in (f"--{name}", value)]
+    return _begun(command("init", "--rate", rate, *flags, "-o", folder), folder)
+
+
+def convert(kind: str, file: Path, folder: Path, **settings: object) -> Begun:
+    """Another tool's file as a profile or an SLO."""
+    said = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    return _begun(command("import", kind, file, "-o", folder, *said), folder)
+
+
+def importers() -> list[str]:
+    """The kinds of files of other tools that are read."""
+    from hetplan.registry_further import importers
+
+    return sorted(importers())
+
+
+def checked(wish: Files) -> set[str]:
+    """The codes of what `check` finds in files that are valid."""
+    import hetplan as hp
+    from hetplan.profiles.lint import lint
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state)
+    return {one[0] for one in (*inputs.warnings, *lint(inputs))}
+
+
+def _begun(ran: Ran, folder: Path) -> Begun:
+    def written(name: str) -> Json:
+        path = folder / name
+        return json.loads(path.read_text()) if ran.code == 0 and path.exists() else {}
+
+    lines = ran.out.splitlines()
+    advised = [line.removeprefix("Next: hetplan ") for line in lines if line.startswith("Next: hetplan ")]
+    pairs = (line.removeprefix("application ").partition(" is answered by ") for line in lines)
+    return Begun(
+        ran.code, ran.out, ran.err, Files(written("profile.json"), written("slo.json")),
+        tuple(shlex.split(advised[0])) if advised else (), {app: who for app, found, who in pairs if found},
+    )  # fmt: skip
+
+
+def interrupted(wish: Files, folder: Path) -> tuple[Ran, Json | None]:
+    """Press Ctrl-C once a command says that a first program is asked: what it did, and the plan that it wrote."""
+    import json
+    import signal
+    import subprocess
+    import sys
+
+    plan = folder / "plan.json"
+    arguments = [sys.executable, "-m", "hetplan", "solve", *wish.write(folder), "-o", str(plan), "--json"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said, at = [], False
+        for line in process.stdout:
+            said.append(line)
+            if not at and '"event": {"what": "solve"' in line:
+                process.send_signal(signal.SIGINT)
+                at = True
+        err = process.stderr.read()
+    return Ran(process.returncode, "".join(said), err), json.loads(plan.read_text()) if plan.exists() else None
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A plan whose making was ended early, and what began after its end."""
+
+    answer: Answer
+    simulations_after: int
+    programs_after: int
+
+
+def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
+    """Plan a wish until so much work was done: a clock advances by one for every program and every simulation.
+
+    `by` is "limit", or "cancel", which comes at that moment.
+    """
+    import threading
+    from dataclasses import replace
+
+    import hetplan as hp
+    from hetplan import registry
+
+    spent, begun = [0.0], {"simulations": 0, "programs": 0}
+
+    class AtTime(threading.Event):
+        def is_set(self) -> bool:
+            return spent[0] >= after
+
+    def begins(what: str) -> None:
+        begun[what] += spent[0] >= after
+        spent[0] += 1.0
+
+    def counted(play: Callable[..., Any]) -> Callable[..., Any]:
+        def played(*given: Any, **named: Any) -> Any:
+            begins("simulations")
+            return play(*given, **named)
+
+        return played
+
+    tools = registry.tools_of(wish.problem or "")
+    plays = {name: counted(tools.extra[name]) for name in registry.PLAYS if name in tools.extra}
+    simulate = None if tools.simulate is None else counted(tools.simulate)
+    tools = replace(tools, simulate=simulate, extra={**tools.extra, **plays})
+    given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
+    told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
+    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told)
+    return Stopped(answer, begun["simulations"], begun["programs"])
+
+
+# -- hosts -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Offered:
+    """What became of queries that came at a rate, whether others were answered or not."""
+
+    seconds: float
+    sent: int
+    in_time: int
+    late: int
+    refused_ms: tuple[float, ...]
+    """After how long queries were refused, each told when to come again."""
+    other: tuple[str, ...]
+
+    @property
+    def goodput(self) -> float:
+        """Queries in time per second."""
+        return self.in_time / self.seconds
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a router counts of an application: queries under way, refused, left by their clients; steps served."""
+
+    under_way: int
+    refused: int
+    left: int
+    steps: int
+
+
+class Hosted:
+    """A deployment on this machine whose models sleep as long as the profile says, taken down at the end.
+
+    `service_ms` is how long they sleep instead, whatever the profile says.
+    """
+
+    def __init__(self, folder: Path, wish: Files, *, machines: int = 8, service_ms: float | None = None) -> None:
+        self.folder, self._hosts, self.address = folder, folder / "hosts.toml", ("", 0)
+        self.profile, self.slo = wish.write(folder)[:2]
+        names = ", ".join(f'"{name}"' for name in wish.machine_types)
+        slept = "" if service_ms is None else f"ms = {service_ms}\n"
+        self._hosts.write_text(
+            f'format = "hetplan/hosts/1.0"\nstate_dir = "state"\nprofiles = ["profile.json"]\nslo = "slo.json"\n'
+            "[limits]\nstart_s = 120.0\ncall_s = 60.0\ndrain_s = 2.0\n"
+            f'[router]\nport = 0\n[targets.here]\nkind = "local"\n[hosts.this]\ntarget = "here"\n'
+            f'hardware = [{names}]\nmachines = {machines}\n[[models]]\nkind = "sleep"\n{slept}'
+        )
+
+    def __enter__(self) -> Hosted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        command("down", "--hosts", self._hosts, "--yes")
+
+    def apply(self, plan: Json) -> Ran:
+        """Bring a plan about."""
+        path = self.folder / "plan.json"
+        path.write_text(json.dumps(plan))
+        ran = command("apply", path, "--hosts", self._hosts, "--yes")
+        found = re.search(r"http://([0-9.]+):([0-9]+)", ran.out)
+        if found:
+            self.address = (found[1], int(found[2]))
+        return ran
+
+    def processes(self, what: str) -> list[int]:
+        """The ids of its "keeper", "router" (with one that waits to take its place) or "worker" processes."""
+        from hetplan.executor.kept_process import marked
+
+        word = {"keeper": "hetplan.executor.keeper"}.get(what, f"hetplan.executor.serving.{what}").encode()
+        mine = marked((self.folder / "state" / "targets" / "here").resolve())
+        return [one for one in mine if word in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")]
+
+    def query(self, app: str, *, size: int = 1, keeps: bool = True) -> bytes:
+        """A query as bytes for a socket."""
+        body = json.dumps({"at": {"batch": size}}).encode()
+        end = "" if keeps else "connection: close\r\n"
+        head = f"POST /v1/{app} HTTP/1.1\r\nhost: x\r\n{end}content-type: application/json\r\n"
+        return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+    def ask(self, app: str, *, size: int = 1) -> tuple[str, float, str | None]:
+        """What becomes of one query, after how many ms, and which model answered it."""
+        began = time.monotonic()
+        with socket.create_connection(self.address, timeout=60.0) as one:
+            one.sendall(self.query(app, size=size, keeps=False))
+            head, _, body = b"".join(iter(lambda: one.recv(65536), b"")).partition(b"\r\n\r\n")
+        said = json.loads(body) if body else {}
+        path = said.get("path") or [{}]
+        return said.get("outcome", head[9:12].decode()), 1e3 * (time.monotonic() - began), path[-1].get("variant")
+
+    def counts(self, app: str) -> Counts:
+        """What became of an application's queries so far."""
+        with urlopen("http://{}:{}/metrics".format(*self.address), timeout=60) as answer:
+            said = json.load(answer)
+        steps, one = sum(load["served"] for load in said["loads"].values()), said["apps"][app]
+        return Counts(one["under_way"], one["shed"] + one["dropped"], one["left"], int(steps))
+
+    def offer(self, app: str, *phases: tuple[float, float], within_ms: float, size: int = 1) -> list[Offered]:
+        """Queries at random moments: of each phase its rate per second and its seconds. At most 5,000 in all."""
+        assert sum(rate * seconds for rate, seconds in phases) <= 5_000
+        return asyncio.run(self._offered(self.query(app, size=size), phases, within_ms))
+
+    async def _offered(self, query: bytes, phases: Sequence[tuple[float, float]], within_ms: float) -> list[Offered]:
+        rng, loop, idle, asked = random.Random(1), asyncio.get_running_loop(), list[Any](), list[Any]()
+        found: list[list[tuple[str, float]]] = [[] for _ in phases]
+
+        async def one(into: list[tuple[str, float]], due: float) -> None:
+            try:
+                reader, writer = idle.pop() if idle else await asyncio.open_connection(*self.address)
+                writer.write(query)
+                head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60.0)).lower()
+                fields = dict(line.split(b": ", 1) for line in head.strip().split(b"\r\n")[1:])
+                await reader.readexactly(int(fields.get(b"content-length", 0)))
+                idle.append((reader, writer))
+                refused = head[9:12] == b"503" and int(fields[b"retry-after"]) >= within_ms / 1e3
+                what = "refused" if refused else head[9:12].decode()
+            except (OSError, EOFError, TimeoutError, KeyError) as error:
+                what = type(error).__name__
+            into.append((what, 1e3 * (loop.time() - due)))
+
+        due = loop.time()
+        for into, (rate, seconds) in zip(found, phases, strict=True):
+            end = due + seconds
+            while due < end:
+                await asyncio.sleep(max(due - loop.time(), 0.0))
+                asked.append(asyncio.ensure_future(one(into, due)))
+                due += rng.expovariate(rate)
+        await asyncio.wait(asked)
+        return [
+            Offered(
+                seconds, len(into), sum(what == "200" and ms <= within_ms + _NOISE_MS for what, ms in into),
+                sum(what == "200" and ms > within_ms + _NOISE_MS for what, ms in into),
+                tuple(ms for what, ms in into if what == "refused"),
+                tuple(what for what, _ in into if what not in ("200", "refused")),
+            )
+            for into, (_, seconds) in zip(found, phases, strict=True)
+        ]  # fmt: skip
+
+
+class Listener:
+    """A TLS listener with limits of its own and, beside it, the one for the keeper, in a process of their own."""
+
+    def __init__(self, folder: Path, *, connections: int, handshake_s: float) -> None:
+        self._limits, self._key, self._certificate = (connections, handshake_s), folder / "key", folder / "certificate"
+        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        subprocess.run([*made, "-keyout", self._key, "-out", self._certificate], check=True, capture_output=True)
+        self.port = self._probe = self._child = 0
+
+    def __enter__(self) -> Listener:
+        reads, writes = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            asyncio.run(self._serve(writes))
+            os._exit(0)
+        os.close(writes)
+        with os.fdopen(reads) as said:
+            self.port, self._probe = map(int, said.readline().split())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+
+    async def _serve(self, report: int) -> None:
+        from hetplan.executor.serving.http_server import HttpLimits, listen, listen_for_keeper
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._certificate, self._key)
+        limits = HttpLimits(connections=self._limits[0], handshake_s=self._limits[1])
+        server = await listen(lambda one: one.answer(200, b"ok"), "127.0.0.1", 0, limits, tls=context)
+        probe = await listen_for_keeper(lambda one: one.answer(200, str(len(server.connections)).encode()))
+        os.write(report, f"{server.port} {probe.port}\n".encode())
+        await asyncio.sleep(120.0)
+
+    def ask(self, path: str = "/healthz") -> int | str:
+        """The status of an answer to a client, or why there is none."""
+        trust = ssl._create_unverified_context()
+        one = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5.0, context=trust)
+        try:
+            one.request("GET", path)
+            return one.getresponse().status
+        except OSError as error:
+            return type(error).__name__
+        finally:
+            one.close()
+
+    def held(self) -> int:
+        """What the keeper's probe hears: how many connections the listener counts."""
+        one = http.client.HTTPConnection("127.0.0.1", self._probe, timeout=5.0)
+        one.request("GET", "/held")
+        held = int(one.getresponse().read())
+        one.close()
+        return held
+
+
+_NOISE_MS = 100.0
+"""What a busy machine adds between a router and the test that asks it."""
+
+RULES: Mapping[str, Json] = {
+    "matched": {}, "matched in parts": {"split_above": 1}, "earliest": {"rule": "earliest/1"},
+    "oldest first": {"rule": "fcfs/1"}, "by size": {"rule": "threshold/1", "threshold": 1.0},
+    "at random": {"rule": "shares/1"},
+    "in turn": {"rule": "shares/1", "balancing": "round_robin"},
+    "shortest queue": {"rule": "shares/1", "balancing": "shortest_queue"},
+}  # fmt: skip
+"""How queries find their machines -> what of a pool's rule (`matching/1`) says so."""
+
+
+def served_late(plan: Json) -> Json:
+    """The plan as versions wrote it that knew no other default: late queries are served."""
+
+    def change(changed: Json) -> None:
+        for said in changed["dispatch"].values():
+            said["late"] = "serve"
+
+    return forged(plan, change)
+
+
+_KEPT_BY = {"earliest/1": ("late", "slo_ms", "xi", "predict"), "matching/1": None}
+
+
+def sent_by(plan: Json, rule: str) -> Json:
+    """A pool's plan whose queries find their machines by another of `RULES`."""
+
+    def change(changed: Json) -> None:
+        for app, said in changed["dispatch"].items():
+            new = said | RULES[rule]
+            kept = _KEPT_BY.get(new["rule"], ("late",))
+            new = {key: value for key, value in new.items() if kept is None or key in ("rule", *kept, *RULES[rule])}
+            if new["rule"] == "threshold/1":
+                new["base"] = changed["workers"][0]["hardware"]
+            changed["dispatch"][app] = new
+        changed["requires"] = sorted({one["rule"] for one in changed["dispatch"].values()})
+
+    return forged(plan, change)
+
+
 # -- forging -----------------------------------------------------------------------------------------------------------
 
 
@@ -296,6 +800,156 @@ def forged(plan: Json, change: Callable[[Json], None]) -> Json:
     changed = deepcopy(plan)
     change(changed)
     return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
+
+
+def made_for(plan: Json, wish: Files) -> Json:
+    """The plan as a forger hands it in who says that it was made from other files."""
+    import hetplan as hp
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
+
+    def rename(document: Json) -> None:
+        document["inputs"] = {key: inputs.digests.get(key, old) for key, old in document["inputs"].items()}
+
+    return forged(plan, rename)
+
+
+# -- what a plan runs, for a simulator of the tests' own ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Load:
+    """A model on so many alike servers."""
+
+    model: str
+    machine: str
+    stage: str
+    servers: int
+    max_batch: int
+
+
+@dataclass(frozen=True)
+class Route:
+    """Shares of loads for queries at a stage, of a size (None: of any), behind a path of loads (None: behind any)."""
+
+    to: Mapping[str, float]
+    stage: str
+    size: Any
+    path: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """How queries of an application find their server."""
+
+    kind: str
+    """shares, matching, earliest."""
+    within: str
+    """Among alike servers: shortest, turns, random."""
+    late: str
+    xi: float
+    weights: Mapping[str, float]
+    routes: tuple[Route, ...]
+
+
+def loads_of(answer: Answer) -> dict[str, Load]:
+    """What runs, by the names that routes use."""
+    assert answer.plan is not None
+    return {
+        load["id"]: Load(
+            load["variant"], worker["hardware"], load.get("node", ""),
+            worker["count"] * load["instances"] * load["serve"]["concurrency"], load["serve"]["max_batch"],
+        )
+        for worker in answer.plan["workers"]
+        for load in worker["loads"]
+    }  # fmt: skip
+
+
+def dispatch_of(answer: Answer, app: str) -> Dispatch:
+    """The dispatch of an application."""
+    assert answer.plan is not None
+    rule, found = answer.plan["dispatch"][app], []
+    for one in sorted(answer.plan["routing"][app], key=lambda one: -len(one["prefix"])):
+        size = next(iter(one["when"].values()), None)
+        found.append(Route(one["to"], one.get("node") or "", size, tuple(one["prefix"]) or None))
+    within = {"shortest_queue": "shortest", "round_robin": "turns"}.get(rule.get("balancing", ""), "random")
+    kind = rule["rule"].split("/")[0].removeprefix("path-")
+    assert kind in ("shares", "matching", "earliest"), rule
+    assert "split_above" not in rule, rule
+    return Dispatch(kind, within, rule["late"], rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
+
+
+def overstated(plan: Json, factor: float) -> Json:
+    """The plan with its promised rates times a factor, and all that says them again."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["promises"]:
+            if one["quantity"] == "rate_qps":
+                one["value"] *= factor
+                one["interval"] = one.get("interval") and [one["value"], one["value"]]
+        for span in forgery["valid"]["rate_qps"].values():
+            span[1] *= factor
+        for one in forgery["claims"]:
+            if one["about"] == "rate_qps":
+                one["value"] *= factor
+                one["gap"] = (one["bound"] - one["value"]) / one["bound"]
+
+    return forged(plan, change)
+
+
+def dressed(plan: Json, like: Json) -> Json:
+    """A plan that was sized without simulation, dressed as one that was simulated: `like` was."""
+    shown = [one for one in like["promises"] if one["model"].startswith("simulation")]
+    rates = {one["app"]: one for one in shown if one["quantity"] == "rate_qps"}
+
+    def change(forgery: Json) -> None:
+        forgery["method"]["options"]["size"] = like["method"]["options"]["size"]
+        forgery["warnings"] = [one for one in forgery.get("warnings", ()) if one["code"] != "W-queueing"]
+        for one in forgery["promises"]:
+            if one["quantity"] == "rate_qps" and one["app"] in rates:
+                said, rate = rates[one["app"]], one["value"]
+                one.clear()
+                one.update(said, value=rate, interval=[rate, rate])
+        forgery["promises"] += [one for one in shown if one["quantity"] != "rate_qps"]
+
+    return forged(plan, change)
+
+
+def retold(plan: Json, quantity: str, factor: float) -> Json:
+    """The plan with another figure of what simulation showed of a quantity, its interval about it."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["promises"]:
+            if one["quantity"] == quantity and one["model"].startswith("simulation"):
+                one["value"] *= factor
+                one["interval"] = [end * factor for end in one["interval"]]
+
+    return forged(plan, change)
+
+
+def dispatched(plan: Json, **rule: Any) -> Json:
+    """The plan with other words in the rules by which its queries are sent to machines."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["dispatch"].values():
+            one.update(rule)
+
+    return forged(plan, change)
+
+
+def thinned(plan: Json, wish: Files) -> Json:
+    """The plan with one machine less of its largest group, and nothing said of how good it is."""
+
+    def change(forgery: Json) -> None:
+        group = max(forgery["workers"], key=lambda one: one["count"])
+        group["count"] -= 1
+        saved = float(wish.profile["offers"][group["offer"]]["price_per_hour"])
+        for one in forgery["promises"]:
+            if one["quantity"] == "cost_per_hour":
+                one["value"] = round(one["value"] - saved, 9)
+        forgery |= {"claims": [], "solves": [], "status": "heuristic"}
+
+    return forged(plan, change)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -310,18 +964,16 @@ _QUANTITIES = {
 
 def _answer(outcome: Any) -> Answer:
     plan = None if outcome.plan is None else outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True)
-    claim = outcome.claims[0] if outcome.claims else None
     return Answer(
         status=outcome.status,
         code=outcome.exit_code,
         reason=outcome.reason,
         machines=() if plan is None else _machines(plan),
         promises=() if plan is None else tuple(map(_promise, plan.get("promises", ()))),
-        objective=None if claim is None else claim.about,
-        value=None if claim is None else claim.value,
-        bound=None if claim is None else claim.bound,
-        gap=None if claim is None else claim.gap,
-        is_certified=claim is not None and claim.vouched == "certified",
+        claims=tuple(
+            Claim(one.about, one.sense, one.value, one.bound, one.gap, one.vouched == "certified")
+            for one in outcome.claims
+        ),
         warnings=tuple((one.code, one.text) for one in outcome.warnings or (outcome.plan.warnings if plan else ())),
         conflict=tuple(outcome.why),
         repairs=tuple(one.text for one in outcome.repairs),
@@ -364,7 +1016,120 @@ def _cost(plan: Json, promised: float | None) -> float | None:
 
 
 def _estimate(one: Json | None) -> Estimate | None:
-    if one is None or one.get("value") is None:
+    if one is None or one["value"] is None:
         return None
-    low, high = (inf if end is None else end for end in one["interval"])
-    return Estimate(one["value"], low, high)
+    low, high = one["interval"]
+    return Estimate(one["value"], -inf if low is None else low, inf if high is None else high)
+
+
+# -- other people's platforms ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pods:
+    """A Deployment of workers: which machine type they are for, how many, what accelerators each asks for, where."""
+
+    machine: str
+    count: int
+    accelerators: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+def rendered(plan: Json, wish: Files, cluster: str, folder: Path) -> tuple[Ran, list[Pods]]:
+    """What Kubernetes is handed for a plan; `cluster` is the site file, which names `profile.json` beside it."""
+    wish.write(folder)
+    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "site.toml").write_text(cluster)
+    made = folder / "rendered"
+    ran = command(
+        "manifests", folder / "plan.json", "--hosts", folder / "site.toml", "--kubernetes", "1.32", "-o", made
+    )
+    if not (made / "objects.yaml").exists():
+        return ran, []
+    objects = [json.loads(one) for one in (made / "objects.yaml").read_text().split("---\n")[1:]]
+    units = {
+        one["metadata"]["name"]: held["unit"]
+        for one in objects
+        if one["kind"] == "ConfigMap" and "unit" in (held := json.loads(one["data"].get("config.json", "{}")))
+    }
+    return ran, [
+        _pods(units[one["metadata"]["annotations"]["hetplan/config"]], one["spec"])
+        for one in objects
+        if one["kind"] == "Deployment" and one["metadata"]["annotations"].get("hetplan/config") in units
+    ]
+
+
+def _pods(unit: Json, spec: Json) -> Pods:
+    pod = spec["template"]["spec"]
+    amounts = pod["containers"][0]["resources"].get("limits", {})
+    others = {name: int(amount) for name, amount in amounts.items() if name not in ("cpu", "memory")}
+    return Pods(unit["hardware"], spec["replicas"], others, pod.get("nodeSelector", {}))
+
+
+# -- what questions may be set ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a formulation, and in words what it takes."""
+
+    problem: str
+    formulation: str
+    name: str
+    takes: str
+
+
+def options() -> list[Option]:
+    """Every option of every formulation of every problem."""
+    listed = [json.loads(line) for line in command("questions", "--json").out.splitlines()]
+    found = []
+    for problem in [one["question"] for one in listed if "question" in one]:
+        said = [json.loads(line) for line in command("options", problem, "--json").out.splitlines()]
+        found += [
+            Option(problem, one["formulation"], one["option"]["name"], one["option"]["takes"])
+            for one in said
+            if "option" in one
+        ]
+    return found
+
+
+def vary(wish: Files, folder: Path, what: str, ends: str) -> Ran:
+    """Plan along a range of "cost", "rate", "price" or "time" (the last two as factors)."""
+    names = {"cost": "budget", "rate": "rate", "price": "prices", "time": "latency", "demand": "demand"}
+    few = ("--most", "5", "--no-confirm", *FLUID)
+    return command("whatif", *wish.write(folder), "--vary", f"{names[what]}={ends}", *few)
+
+
+def planner(*arguments: Any, **named: Any) -> Any:
+    """The object that plans again and again."""
+    import hetplan as hp
+
+    try:
+        return hp.Planner(*arguments, **named)
+    except hp.InputError as error:
+        raise Refused(str(error)) from error
+
+
+def compared_ways(plan: Json, wish: Files, folder: Path, ways: str) -> tuple[float, Ran]:
+    """The hours of demand that ways to serve it were compared under."""
+    (folder / "plan.json").write_text(json.dumps(plan))
+    ran = command("compare", folder / "plan.json", *wish.write(folder), "--ways", ways, "--json")
+    return json.loads(ran.out.splitlines()[-1])["comparison"]["hours"], ran
+
+
+def with_option(plan: Json, name: str, value: object) -> Json:
+    """The plan with an option of how it was made that somebody else wrote into it."""
+
+    def write(document: Json) -> None:
+        document["method"].setdefault("options", {})[name] = value
+
+    return forged(plan, write)
+
+
+def compared(folder: Path, *plans: Json) -> tuple[str, ...]:
+    """The steps that lead from the first plan to each other one."""
+    paths = [folder / f"plan-{number}.json" for number in range(len(plans))]
+    for path, plan in zip(paths, plans, strict=True):
+        path.write_text(json.dumps(plan))
+    said = json.loads(command("compare", *paths, "--json").out.splitlines()[-1])
+    return tuple(step for steps in said["comparison"]["moves"] for step in steps)

@@ -132,7 +132,7 @@ def table2(
         {name: app(load, slo_ms, ["resnet50"]) for name, load in loads.items()},
         hardware={name: {"kind": name} for name in HARDWARE.values()},
         running=running or {},
-        limits={"resources": dict(resources)} if resources is not None else {},
+        limits={"capacity": dict(resources)} if resources is not None else {},
         change={"slack": slack, "load_weight_per_s": weight_per_s}
         | ({} if slack_qps is None else {"slack_qps": slack_qps}),
     )
@@ -207,5 +207,5 @@ def published(profile: Json, slo: Json, state: Json) -> Json:
         "apps": apps,
         "slack": slo["change"]["slack"],
         "lambda": slo["change"]["load_weight_per_s"],
-        "resources": slo["limits"].get("resources"),
+        "resources": slo["limits"].get("capacity"),
     }

@@ -214,7 +214,7 @@ def inputs(
         apps_of_five(made) if fives else apps,
         hardware={kind: {"kind": kind, "provides": provides[kind] if machines else {}} for kind in MACHINES},
         running=running,
-        limits={} if machines else {"resources": totals},
+        limits={} if machines else {"capacity": totals},
         change={"slack": SLACK, "load_weight_per_s": WEIGHT_PER_S},
         offers={kind: {"hardware": kind, "price_per_hour": "0", "stock": n} for kind, n in made.machines.items()}
         if machines

@@ -123,7 +123,7 @@ def _packed(count: int, seed: int) -> tuple[Json, Json]:
     slo = {
         "format": "hetplan/slo/1.0",
         "objective": [{"max": "served"}],
-        "limits": {"resources": {"gpu": round(0.3 * count, 2), "mbps": round(5.0 * count, 2)}},
+        "limits": {"capacity": {"gpu": round(0.3 * count, 2), "mbps": round(5.0 * count, 2)}},
         "apps": apps,
     }
     return {"format": "hetplan/profile/1.0"}, slo

@@ -180,4 +180,4 @@ def between_models(models: Models, count: int) -> Models:
         [np.interp(wanted, models.accuracy, models.latency_s[:, b]) for b in range(models.latency_s.shape[1])], axis=1
     )
     names = tuple(f"m{i}" for i in range(wanted.size))
-    return replace(models, names=names, tables=names, latency_s=latency, accuracy=wanted, spread=np.zeros_like(latency))
+    return replace(models, names=names, ats=({},) * len(names), latency_s=latency, accuracy=wanted, sets=())

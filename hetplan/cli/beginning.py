@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hetplan.cli.output import Output
     from hetplan.profiles.first_files import Answers, Latencies, Machine
     from hetplan.profiles.profile import Profile
+    from hetplan.profiles.tables import Table
 
 __all__ = ["Made", "Said", "made_of", "next_command", "together"]
 
@@ -104,7 +105,7 @@ def _check_complete(said: Said) -> None:
         for name, limit in given.items()
         if not 0 < limit < float("inf")
     ]
-    if said.is_text and not given.keys() & {"ttft", "tpot"}:
+    if said.is_text and not given.keys() & {"ttft", "tpot"} and not (said.profile and given):
         remedy = "Add --ttft 500, the ms to the first token, and --tpot 50, the ms of each token after it."
         faults.append(Fault("--ttft", "", "", "a limit of the time to the first token, or per token", remedy))
     if not said.is_text and len(given) != 1:
@@ -247,8 +248,9 @@ def _of_profile(said: Said) -> Made:
     from hetplan.profiles.first_files import as_id, format_of
 
     known, written, assumed = _known(said)
-    demand, horizon, found = _text_demand(said) if said.is_text else _demand(said)
     runs = _runs(said, known)
+    rates = _rates_by_tokens(known, runs)
+    demand, horizon, found = _text_demand(said, rates) if said.is_text or rates else _demand(said)
     wish: dict[str, Any] = {"runs": runs, "latency": _latency(said), "demand": demand}
     if said.quality is not None:
         wish["quality"] = {"min": said.quality}
@@ -260,10 +262,12 @@ def _of_profile(said: Said) -> Made:
         slo["limits"], assumed = slo.get("limits", {}) | limits, [*assumed, *more]
     if horizon:
         slo["horizon"] = horizon
-    slo["apps"] = {as_id(said.app or said.model or str(runs.get("task", runs.get("pipeline", "app")))): wish}
+    tasks = {known.variants[name].task for name in runs.get("variants", ())}
+    named = runs.get("task") or runs.get("pipeline") or (tasks.pop() if len(tasks) == 1 else "app")
+    slo["apps"] = {as_id(said.app or said.model or named): wish}
     if "arrivals" in demand:
         found = [*found, "queries come by chance, independent of one another (demand.arrivals: poisson)"]
-    if said.is_text:
+    if said.limits["ttft"] or said.limits["tpot"]:
         found = [*found, "limits on text are kept for 95% of the requests (latency.percentile)"]
     return Made(slo, written, beside=said.profile, assumed=[*found, *assumed])
 
@@ -301,8 +305,16 @@ def _known(said: Said) -> tuple[Profile, dict[str, Any] | None, list[str]]:
     return known, _prices(said, known), []
 
 
-def _text_demand(said: Said) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    from hetplan.profiles.first_text import lengths_of, read_tokens
+def _rates_by_tokens(known: Profile, runs: Mapping[str, Any]) -> Table | None:
+    """A table of rates by tokens in and out that answers, if one does."""
+    named, task = runs.get("variants", ()), runs.get("task")
+    variants = (one for name, one in known.variants.items() if name in named or one.task == task)
+    tables = (known.tables[run.rate] for one in variants for run in one.runs if run.rate is not None)
+    return next((table for table in tables if {"input_tokens", "output_tokens"} <= table.axes.keys()), None)
+
+
+def _text_demand(said: Said, rates: Table | None) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    from hetplan.profiles.first_text import first_size, lengths_of, read_tokens
 
     horizon: dict[str, Any] = {}
     mix, rate = lengths_of(said.lengths) if said.lengths is not None else (None, None)
@@ -313,8 +325,13 @@ def _text_demand(said: Said) -> tuple[dict[str, Any], dict[str, Any], list[str]]
     else:
         demand, horizon, found = _demand(said)
     if mix is None:
-        found = [*found, *([] if said.tokens else ["requests have 512 tokens in and 256 out (demand.mix; --tokens)"])]
-        mix = read_tokens(said.tokens or "512:256")
+        size, why = "512:256", ""
+        if rates is not None:
+            size = "{input_tokens:g}:{output_tokens:g}".format(**first_size(rates))
+            why = ", the first that was measured"
+        usual = f"requests have {size.replace(':', ' tokens in and ')} out{why} (demand.mix; --tokens)"
+        found = [*found, *([] if said.tokens else [usual])]
+        mix = read_tokens(said.tokens or size)
     return {**demand, "mix": mix}, horizon, found
 
 
@@ -362,6 +379,9 @@ def _runs(said: Said, known: Profile) -> dict[str, Any]:
         names = [*known.pipelines, *known.variants, *known.tasks]
         remedy = f"The profile has {', '.join(names)}."
         raise InputError.one(file="--model", value=said.model, why="a model, task or pipeline of it", remedy=remedy)
+    if len(known.variants) == 1 and not known.pipelines:
+        # By its name: whatever else comes into the files later, no other model answers.
+        return {"variants": list(known.variants)}
     for field_name, names in (("pipeline", list(known.pipelines)), ("task", list(known.tasks))):
         if len(names) == 1:
             return {field_name: names[0]}

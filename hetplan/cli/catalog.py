@@ -78,8 +78,8 @@ def takes(about: dict[str, Any]) -> str:
 
     >>> takes({"enum": ["mean", "p99"]}), takes({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
     ('mean|p99', 'number > 0, <= 1')
-    >>> takes({"anyOf": [{"type": "string"}, {"type": "null"}]})
-    'text|none'
+    >>> takes({"anyOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"type": "null"}]}), takes({"type": "string"})
+    ('name|none', 'text')
     """
     if "enum" in about:
         return "|".join(map(str, about["enum"]))
@@ -87,6 +87,12 @@ def takes(about: dict[str, Any]) -> str:
         return str(about["const"])
     if "anyOf" in about:
         return "|".join(takes(one) for one in about["anyOf"])
+    if about.get("type") == "object":
+        # Keys that have a pattern are said beside it.
+        (values,) = about.get("patternProperties", {"": about.get("additionalProperties", {})}).values()
+        return f"{{name: {takes(values) if isinstance(values, dict) else 'value'}}}"
+    if "pattern" in about:
+        return "name"
     words = {"string": "text", "boolean": "true|false", "null": "none", "array": "list"}
     word = words.get(about.get("type", ""), about.get("type", "value"))
     signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from hetplan.profiles.rates import RatesOverTime
 
 __all__ = ["compare"]
+
+STEADY_S, STEADY_QUERIES = 900.0, 100_000
+"""Three times the window over which Kubernetes' autoscaler stabilises; enough queries for a percentile of 99.9."""
 
 Files = Annotated[
     list[Path],
@@ -83,8 +87,9 @@ def compare(
             _plans(out, plans, others)
             return
         if len(plans) != 1 or len(others) < 2:
+            named = ", ".join(map(str, plans)) or f"no plan among {', '.join(map(str, files))}"
             raise InputError.one(
-                file="PLAN", why="a plan, its profiles and its SLO file are compared, or several plans",
+                file="PLAN", value=named, why="a plan, its profiles and its SLO file are compared, or several plans",
                 remedy="Write hetplan compare plan.json profile.json slo.json, or name two plans.",
             )  # fmt: skip
         tried, inputs = _read(out, plans[0], others)
@@ -205,7 +210,15 @@ def _given(inputs: Inputs, demand: list[str] | None) -> dict[str, RatesOverTime]
                     remedy=f"Give --demand {app}=FILE.csv, or write demand.series and horizon.",
                 )  # fmt: skip
             found[app] = RatesOverTime(period_s, tuple(rates))
+    if not demand and horizon.periods == 1:
+        return {app: RatesOverTime(_steady_s(found, period_s), one.rates_qps) for app, one in found.items()}
     return found
+
+
+def _steady_s(found: Mapping[str, RatesOverTime], period_s: float) -> float:
+    """How long rates that never change are played: as long as it takes to tell the ways apart, a period at most."""
+    rate = sum(one.mean_qps for one in found.values())
+    return min(period_s, max(STEADY_S, STEADY_QUERIES / max(rate, 1e-9)))
 
 
 def _hours(text: str | None) -> tuple[float, float]:

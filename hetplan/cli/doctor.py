@@ -158,7 +158,8 @@ def _show_cache(out: Output) -> None:
 def _tell_faults(out: Output, faults: list[tuple[str, str]]) -> None:
     out.people.line()
     for fault, remedy in faults:
-        out.people.line(f"problem: {fault}\n   mend: {remedy}")
+        out.people.line(f"problem: {fault}")
+        out.people.line(f"   mend: {remedy}")
     problems = [{"fault": fault, "remedy": remedy} for fault, remedy in faults]
     if faults:
         out.end(Exit.FAULT, f"{len(faults)} problem{'' if len(faults) == 1 else 's'}", problems=problems)

@@ -51,7 +51,7 @@ def ending_of(error: BaseException) -> Ending | None:
     if isinstance(error, InputError):
         faults = [vars(fault) for fault in error.faults]
         many = f"{len(faults)} faults in the input" if len(faults) != 1 else "a fault in the input"
-        lines = tuple(str(fault).replace("\n", " ") for fault in error.faults)
+        lines = tuple(str(fault) for fault in error.faults)
         return Ending(Exit.BAD_INPUT, many, lines, {"faults": faults})
     if isinstance(error, HetplanError):
         return Ending(error.exit_code, str(error), (str(error),))
@@ -61,7 +61,7 @@ def ending_of(error: BaseException) -> Ending | None:
         return _of_the_system(error)
     if isinstance(error, Exception) and not isinstance(error, BrokenPipeError) and not _typers(error):
         reason = f"a fault of hetplan: {type(error).__name__}: {error}"
-        line = f"{reason}\nThis should not happen. HETPLAN_DEBUG=1 shows where; please report it with the input files."
+        line = f"{reason}. This should not happen. HETPLAN_DEBUG=1 shows where; please report it with the input files."
         return Ending(Exit.FAULT, reason, (line,))
     return None
 

@@ -111,6 +111,13 @@ def show_periods(plan: Plan, page: Page) -> None:
         [(name, number(start / 3600), *(counts.get(offer, "-") for offer in offers)) for name, start, counts in rows],
         right=["from, h", *offers],
     )
+    answered: dict[str, dict[str, None]] = {}
+    for part in (plan.parts or {}).values():
+        for load in (load for worker in part.workers for load in worker.loads):
+            for app in [load.app] if load.app is not None else part.rate_qps:
+                answered.setdefault(app, {})[load.variant or load.node or load.id] = None
+    page.heading("Who answers")
+    page.table(("application", "models"), [(app, ", ".join(names)) for app, names in answered.items()])
     if plan.commitments:
         page.heading("Paid for ahead")
         rows_ahead = [(one.count, one.offer, f"{one.term_s / 86400:g} days") for one in plan.commitments]

@@ -17,12 +17,13 @@ from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:
     from hetplan.cli.beginning import Made, Said
+    from hetplan.profiles.inputs import Inputs
 
 __all__ = ["init"]
 
 OTHER_PLACE = "Name another -o FOLDER, or use --force."
 _Text = list[str] | None
-Model = Annotated[str | None, option("--model", "NAME", "The model, where no table names it.")]
+Model = Annotated[str | None, option("--model", "NAME", "The model; of a table with several, the one to take.")]
 Gpus = Annotated[_Text, option("--gpu", "NAME=PRICE[:STOCK]", "A GPU machine, its price per hour; repeatable.")]
 Cpus = Annotated[_Text, option("--cpu", "NAME=PRICE[:STOCK]", "A machine without a GPU; repeatable.")]
 Prices = Annotated[
@@ -104,6 +105,7 @@ def init(
             _copy(out, example, folder, force=force)
             return
         from hetplan.cli.beginning import Said, made_of, together
+        from hetplan.cli.who_answers import assumed_choices
 
         if as_yaml:
             from hetplan.profiles.yaml_text import check_readable
@@ -120,10 +122,12 @@ def init(
         if add:
             names, there = _there(folder)
             made = together(made, *there, str(folder / names[1]))
+        inputs = _read_back(made)
+        made.assumed.extend(assumed_choices(inputs.profile, inputs.slo))
         _write(out, folder, names, made, force=force or add)
         if made.odd:
             out.warn(made.odd)
-        _say(out, folder, names, made)
+        _say(out, folder, names, made, inputs)
 
 
 def _there(folder: Path) -> tuple[list[str], tuple[dict[str, Any] | None, dict[str, Any]]]:
@@ -197,13 +201,20 @@ def _ask_measured(model: str | None, gpu: Sequence[str]) -> tuple[str, list[str]
     return named, machines, times
 
 
+def _read_back(made: Made) -> Inputs:
+    """What will be written, as any command will read it."""
+    from hetplan.profiles.load import load_inputs
+
+    profiles = [one for one in (made.beside, made.profile) if one is not None]
+    return load_inputs(profiles, made.slo, measured=made.measured)
+
+
 def _write(out: Output, folder: Path, names: Sequence[str], made: Made, *, force: bool) -> None:
-    """All files or none; read back as any command would before they are written.
+    """All files or none.
 
     Editors complete and check the two files by their schemas, which lie in the folder `schema` beside them.
     """
     from hetplan.profiles.first_files import comments_on
-    from hetplan.profiles.load import load_inputs
     from hetplan.profiles.plan_file import write_atomically
     from hetplan.profiles.schema import schema
     from hetplan.profiles.yaml_text import write_yaml
@@ -211,8 +222,6 @@ def _write(out: Output, folder: Path, names: Sequence[str], made: Made, *, force
     def as_json(document: Mapping[str, Any]) -> str:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
-    profiles = [one for one in (made.beside, made.profile) if one is not None]
-    load_inputs(profiles, made.slo, measured=made.measured)
     files = {name: one for name, one in zip(names, (made.profile, made.slo), strict=True) if one is not None}
     texts: dict[str, str] = {}
     for name, document in files.items():
@@ -246,9 +255,11 @@ def _is_other(path: Path, text: str) -> bool:
     return not (path.is_file() and path.read_bytes() == text.encode())
 
 
-def _say(out: Output, folder: Path, names: Sequence[str], made: Made) -> None:
+def _say(out: Output, folder: Path, names: Sequence[str], made: Made, inputs: Inputs) -> None:
     from hetplan.cli.beginning import next_command
+    from hetplan.cli.who_answers import say_answers
 
+    answered_by = say_answers(out, inputs.profile, inputs.slo)
     out.people.line()
     out.people.line("Assumed, because you did not say otherwise:")
     for text in made.assumed:
@@ -257,4 +268,4 @@ def _say(out: Output, folder: Path, names: Sequence[str], made: Made) -> None:
     more = ["--measured", folder / "measured.json"] if made.measured is not None else []
     read = [path for path in files if path is not None]
     command = next_command(out, ["solve", *read, *more, "-o", folder / "plan.json"])
-    out.end(Exit.OK, "files written", assumed=list(made.assumed), next=command)
+    out.end(Exit.OK, "files written", assumed=list(made.assumed), answered_by=answered_by, next=command)

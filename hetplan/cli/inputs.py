@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hetplan.cli.arguments import AsJson, Profiles, Settings, SloFile, StateFile, read_settings
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
+
+if TYPE_CHECKING:
+    from hetplan.profiles.profile import Profile
+    from hetplan.profiles.tables import Table
 
 __all__ = ["Kind", "check", "import_file", "schema"]
 
@@ -97,6 +102,7 @@ def import_file(
                 file="KIND", value=kind, why="no such importer", remedy=f"Choose one of {', '.join(sorted(known))}."
             )
         profile, slo, *beside = known[kind](file, **_filters(kind, known[kind], settings))
+        found = _read_back(file, profile) if profile is not None and profile.get("variants") else None
         ending = "yaml" if as_yaml else "json"
         if as_yaml:
             from hetplan.profiles.yaml_text import check_readable
@@ -121,29 +127,71 @@ def import_file(
 
             for line in words_of(slo):
                 out.people.line(line)
-        if slo is None:
-            _say_next(out, folder / f"profile.{ending}", profile or {})
+        from hetplan.cli.who_answers import say_of_profile, say_of_wish
+
+        if found is not None:
+            say_of_profile(out, found)
+        if slo is not None:
+            say_of_wish(out, slo)
+        elif found is not None:
+            _say_next(out, folder / f"profile.{ending}", found)
+        else:
+            out.people.line("prices alone: name this file beside the profile of what was measured, where you solve")
 
 
-def _say_next(out: Output, file: Path, profile: dict[str, Any]) -> None:
+def _read_back(file: Path, document: dict[str, Any]) -> Profile:
+    """The profile that was made, as any command will read it; what is wrong with it is wrong with the file."""
+    from hetplan.profiles.load_one import load_profile
+
+    try:
+        return load_profile(document)
+    except InputError as error:
+        raise InputError([replace(one, file=str(file)) for one in error.faults]) from None
+
+
+def _say_next(out: Output, file: Path, profile: Profile) -> None:
     """How a profile without a wish becomes a plan."""
     from hetplan.cli.beginning import next_command
 
-    if "variants" not in profile:
-        out.people.line("prices alone: name this file beside the profile of what was measured, where you solve")
-        return
-    limits = ["--ttft", 500, "--tpot", 50] if "engines" in profile else ["--p99", 100]
+    model, variant = next(iter(profile.variants.items()))
+    which = ["--model", model] if len(profile.variants) > 1 else []
+    limits: list[object] = ["--ttft", 500, "--tpot", 50] if profile.engines else ["--p99", 100]
+    if (rate := variant.runs[0].rate if variant.runs else None) is not None:
+        limits = _wish_of_rates(profile.tables[rate])
     out.people.line("the file does not say what is wanted: begin with your rate and limits in place of these")
-    next_command(out, ["init", "--profile", file, "--rate", 10, *limits, "-o", file.parent / "wanted"])
+    next_command(out, ["init", "--profile", file, *which, "--rate", 10, *limits, "-o", file.parent / "wanted"])
+
+
+def _wish_of_rates(table: Table) -> list[object]:
+    """Options of `init` that a table of rates keeps: a size that was measured, and limits that its run kept."""
+    from hetplan.profiles.first_text import first_size
+
+    size = first_size(table)
+    given = next((one.given for one in table.points if one.at == size), table.given)
+    tokens = [] if len(size) < 2 else ["--tokens", f"{size['input_tokens']:g}:{size['output_tokens']:g}"]
+    longest = {
+        of: max((ms for key, ms in given.items() if key.startswith(f"{of}_") and key.endswith("_ms")), default=0.0)
+        for of in ("ttft", "tpot", "response")
+    }
+    flags = {"ttft": "--ttft", "tpot": "--tpot", "response": "--p99"}
+    limits = [word for of, ms in longest.items() if ms for word in (flags[of], f"{float(f'{1.05 * ms:.2g}'):g}")]
+    return [*tokens, *(limits[:2] if "--ttft" not in limits else limits[:4]), *([] if limits else ["--p99", 100])]
 
 
 def _filters(kind: str, convert: Callable[..., Any], settings: list[str] | None) -> dict[str, Any]:
-    """What `--set` says of an importer, by the parameters that it has."""
-    taken = [name for name, one in signature(convert).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    """What `--set` says of an importer, by the parameters that it has: texts, or numbers where it takes numbers."""
+    taken = {name: one for name, one in signature(convert).parameters.items() if one.kind is one.KEYWORD_ONLY}
     said = read_settings(settings or [])
     if unknown := [name for name in said if name not in taken]:
         remedy = f"It takes {', '.join(taken)}." if taken else f"{kind} takes no settings."
         raise InputError.one(file="--set", value=unknown[0], why=f"no setting of {kind}", remedy=remedy)
+    for name, value in said.items():
+        number, kinds = isinstance(value, int | float) and not isinstance(value, bool), str(taken[name].annotation)
+        if "str" in kinds:
+            said[name] = value if number and "int" in kinds else str(value)
+        elif not number or not 0 < value < 1e15 or ("float" not in kinds and value != int(value)):
+            why = "a number above 0" if "float" in kinds else "a whole number above 0"
+            raise InputError.one(file="--set", path=name, value=value, why=why, remedy=f"Write --set {name}=60.")
     return said
 
 

@@ -42,13 +42,15 @@ def number(value: object) -> str:
 
 
 def printable(text: object) -> str:
-    """Text with control characters taken out: a plan is untrusted, and a terminal obeys escape sequences.
+    """Text as one line that a terminal only shows: white space is a space, other control characters are "?".
 
-    >>> printable("a\\x1b[31mb")
-    'a?[31mb'
+    A plan is untrusted: a terminal obeys escape sequences, and a line break would begin a line in hetplan's name.
+
+    >>> printable("a\\x1b[31mb\\nc")
+    'a?[31mb c'
     """
     return "".join(
-        "?" if unicodedata.category(letter) in {"Cc", "Cf", "Cs"} and letter not in "\n\t" else letter
+        " " if letter.isspace() else "?" if unicodedata.category(letter) in {"Cc", "Cf", "Cs"} else letter
         for letter in str(text)
     )
 
@@ -71,14 +73,14 @@ class Page:
         return self.stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def line(self, text: object = "") -> None:
-        """One line (or several) as it is; on a terminal that is narrower, broken between words."""
+        """One line as it is; on a terminal that is narrower, broken between words."""
         if self._muted:
             return
         shown = printable(text)
         if self.rich:
             from hetplan.cli.terminal import folded
 
-            shown = "\n".join(map(folded, shown.split("\n")))
+            shown = folded(shown)
         print(shown, file=self.stream)
 
     def heading(self, text: str) -> None:
@@ -95,7 +97,7 @@ class Page:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[str] = ()) -> None:
         """Rows under column titles; `right` names the columns of figures. Nothing when there are no rows."""
-        cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
+        cells = [[printable(cell) for cell in row] for row in rows]
         if self._muted or not cells:
             return
         to_right = {columns.index(name) for name in right}
@@ -120,7 +122,7 @@ def _aligned(row: list[str], widths: list[int], to_right: set[int]) -> str:
     return "  " + "  ".join(padded).rstrip()
 
 
-WRITES_A_PLAN = frozenset({Exit.OK, Exit.GAP_NOT_REACHED, Exit.INTERRUPTED})
+WRITES_A_PLAN = frozenset({Exit.OK, Exit.GAP_NOT_REACHED, Exit.LIMIT, Exit.INTERRUPTED})
 """A plan that failed a check, or misses a stated target, is shown but never written."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hetplan.cli.output import printable
 from hetplan.drawing.svg import short
 from hetplan.planner.spread import left_in_words
 
@@ -87,8 +88,8 @@ def on_terminal() -> Iterator[Callable[[Event], None]]:
 
         def show(event: Event) -> None:
             if event.what == "compile":
-                status.console.print(escape(event.detail))
+                status.console.print(escape(printable(event.detail)))
             else:
-                status.update(escape(pace.text(event)))
+                status.update(escape(printable(pace.text(event))))
 
         yield show

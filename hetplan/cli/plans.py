@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.proved_again import Again
     from hetplan.verifier.claims_again import ClaimAgain
+    from hetplan.verifier.promises_again import Tried
 
 __all__ = ["diff", "differences", "show", "verify"]
 
@@ -31,9 +32,10 @@ Load = Annotated[
 
 Prove = Annotated[bool, typer.Option("--prove", help="Solve the question again, and compare the plan's bounds.")]
 RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved again.")]
+NoSimulate = Annotated[bool, typer.Option("--no-simulate", help="Do not play what rests on simulation.")]
 Gap = Annotated[float | None, typer.Option("--gap", min=0.0, help="Exit 4 if a bound is farther from its value.")]
 MOST_SHOWN = 12
-"""Differences from the plan made anew that are shown to people; `--json` has them all."""
+"""Differences from the plan made anew, and simulated promises, that are shown to people; `--json` has them all."""
 
 
 def show(plan: PlanFile, svg: Svg = None, load: Load = None, as_json: AsJson = False) -> None:
@@ -51,7 +53,8 @@ def show(plan: PlanFile, svg: Svg = None, load: Load = None, as_json: AsJson = F
         draw_policies(found, out.people, load_qps=load)
         if svg is not None:
             write_svg(found, svg, load_qps=load)
-            out.note(f"\ndrawn into {svg}")
+            out.note("")
+            out.note(f"drawn into {svg}")
 
 
 def _show_actions(plan: Plan, page: Page) -> None:
@@ -84,13 +87,15 @@ def verify(
     prove: Prove = False,
     require_proof: RequireProof = False,
     gap: Gap = None,
+    no_simulate: NoSimulate = False,
     allow_unchecked: Unchecked = False,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a plan's promises from its inputs.
 
-    Separate code computes everything again from the files. Exit 6 when a promise is broken, or when the plan's proof
-    does not show a bound that it calls certified.
+    Separate code computes everything again from the files, and plays what is promised by simulation with seeds of its
+    own, until it is clear. Exit 6 when a promise is broken, or when the plan's proof does not show a bound that it
+    calls certified. --no-simulate plays nothing, and says so.
 
     Each claim says whether its bound was proved again here, or only the plan says so. --prove solves the question
     again for the latter, and exits with 6 when such a bound is wrong. A certified bound whose proof
@@ -100,25 +105,30 @@ def verify(
     farther from its value. PLAN may be - for stdin.
     """
     with Output("verify", as_json=as_json) as out:
+        from hetplan.cli.long_work import interruptible, progress
         from hetplan.judging import verify as check_plan
+        from hetplan.planner.status import UNDECIDED
         from hetplan.proved_again import left_out, together
 
         given = plan_from(plan, warn=out.warn)
-        report = check_plan(given, profiles, slo, state=state, measured=measured, prove=False)
+        how: dict[str, Any] = {"state": state, "measured": measured, "simulate": not no_simulate}
+        with progress(out) as show:
+            report = interruptible(
+                lambda cancel: check_plan(given, profiles, slo, prove=False, on_event=show, cancel=cancel, **how),
+                say=out.note,
+            )
         for violation in report.violations:
             out.send({"violation": {"code": violation.code, "at": violation.at, "text": violation.text}})
         out.people.table(("violation", "where", "what"), [(v.code, v.at, v.text) for v in report.violations])
         checked = ", ".join(report.checked)
-        if report.violations:
-            reason = f"{len(report.violations)} violation{'' if len(report.violations) == 1 else 's'}"
-        elif report.unchecked:
-            reason = "no check is known for this plan's question: only the parts that all plans share were checked"
-        else:
-            reason = "verified"
+        reason = report.reason
+        if reason == "verified" and any(one.code == "W-latency-unchecked" for one in given.warnings):
+            reason = UNDECIDED
         out.people.line(reason)
         out.people.line(f"checked: {checked}")
         for what in report.skipped:
             out.people.line(f"not checked: {what}")
+        _show_simulated(out, report.simulated)
         code = Exit.OK if not report.violations and (allow_unchecked or not report.unchecked) else Exit.CHECK_FAILED
         said = {"checked": list(report.checked), "skipped": [str(what) for what in report.skipped]}
         if prove or (require_proof and _open(given, report.claims)) or left_out(given, report.claims):
@@ -153,6 +163,17 @@ def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str
     if wide:
         return f"the bound of {wide[0].about} has a gap of {wide[0].gap:.2g}, where {gap:g} was asked"
     return ""
+
+
+def _show_simulated(out: Output, tried: Sequence[Tried]) -> None:
+    """What became of each promise that rests on simulation; of many (a fleet's) those that are met are counted."""
+    for one in tried:
+        said = {"at": one.at, "about": one.about, "word": str(one.word), "queries": one.queries, "text": one.text}
+        out.send({"simulated": said})
+    shown = [one for one in tried if len(tried) <= MOST_SHOWN or one.word != "met"]
+    out.people.table(("promise", "in simulation", "why"), [(one.about, one.word, one.text) for one in shown])
+    if len(shown) < len(tried):
+        out.people.line(f"{len(tried) - len(shown)} promises are met in simulation")
 
 
 def _show_claims(out: Output, claims: Sequence[ClaimAgain]) -> None:

@@ -120,7 +120,8 @@ def _draw(app: str, table: PolicyTable, page: Page, note: str) -> None:
     columns = shutil.get_terminal_size((_PIPED, 24)).columns if page.rich else _PIPED
     lines = text_of(table, width=min(columns, _WIDEST) - _MARGIN)
     if not page.rich:
-        page.line("\n".join(f"  {line}" for line in lines))
+        for line in lines:
+            page.line(f"  {line}")
         return
     from rich.console import Console
 

@@ -103,6 +103,7 @@ def _with_files(
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
     checked = verify(plan, profiles, slo, state=state, measured=measured, prove=False)
     verified = {
+        "reason": checked.reason,
         "violations": [str(one) for one in checked.violations],
         "checked": list(checked.checked),
         "skipped": [str(what) for what in checked.skipped],

@@ -78,17 +78,19 @@ class Answers:
 
     def verify(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
         """What a plan's own files say of it."""
-        del cancel  # a verification is over before anybody could stop it
         _known(asked, _FILES)
-        report = verify(_file(asked, "plan"), self._profile(asked), _file(asked, "slo"), **_beside(asked))
+        beside = _beside(asked)
+        report = verify(_file(asked, "plan"), self._profile(asked), _file(asked, "slo"), cancel=cancel, **beside)
         return _plain(
             {
                 "ok": report.ok,
+                "reason": report.reason,
                 "violations": [vars(one) for one in report.violations],
                 "checked": list(report.checked),
                 "skipped": [str(what) for what in report.skipped],
                 "unchecked": report.unchecked,
                 "claims": [{**vars(one), "word": str(one.word)} for one in report.claims],
+                "simulated": [{**vars(one), "word": str(one.word)} for one in report.simulated],
             }
         )
 

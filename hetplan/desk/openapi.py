@@ -70,8 +70,8 @@ def openapi(version: str = "") -> dict[str, Any]:
     found = {"exit": {"type": "integer"}, "reason": text, "status": text, "plan": plan}
     found |= {name: {"type": "array"} for name in ("why", "repairs", "claims", "warnings", "violations")}
     all_three = ["plan", "profile", "slo"]
-    verdict: dict[str, Any] = {"ok": {"type": "boolean"}, "unchecked": {"type": "boolean"}}
-    verdict |= {name: {"type": "array"} for name in ("violations", "checked", "skipped", "claims")}
+    verdict: dict[str, Any] = {"ok": {"type": "boolean"}, "unchecked": {"type": "boolean"}, "reason": text}
+    verdict |= {name: {"type": "array"} for name in ("violations", "checked", "skipped", "claims", "simulated")}
     return {
         "openapi": "3.1.0",
         "info": {"title": "hetplan", "version": version, "description": "Proved and verified plans, by request."},

@@ -132,12 +132,14 @@ def outcome_fragment(status: str, reason: str, why: Sequence[str], repairs: Sequ
 
 
 def verdict_fragment(
-    faults: Sequence[Sequence[str]], claims: Sequence[Sequence[str]], checked: Sequence[str], skipped: Sequence[str]
-) -> str:
-    """What a verification found, as a notebook shows it."""
-    page = Html("")
-    page.text("verified" if not faults else f"{len(faults)} faults", "bad" if faults else "good")
+    reason: str, faults: Sequence[Sequence[str]], claims: Sequence[Sequence[str]], tried: Sequence[Sequence[str]],
+    looked_at: tuple[Sequence[str], Sequence[str]],
+) -> str:  # fmt: skip
+    """What a verification found, as a notebook shows it; `looked_at` is what was checked, and what was not."""
+    page, (checked, skipped) = Html(""), looked_at
+    page.text(reason, "bad" if faults else "good" if reason == "verified" else "")
     page.table(("fault", "where", "what"), faults)
+    page.table(("promise", "in simulation", "why"), tried)
     page.table(("claim", "bound is", "why"), claims)
     page.text(f"checked: {', '.join(checked)}", "faint")
     page.items(f"not checked: {what}" for what in skipped)
@@ -176,7 +178,8 @@ def _verdict(verified: Document | None) -> str:
     broken = verified.get("violations") or ()
     if broken:
         return f"Verification found {len(broken)} faults: {'; '.join(str(one) for one in broken[:3])}."
-    return "Verified: independent arithmetic over the same files finds nothing that contradicts it."
+    head = str(verified.get("reason") or "not simulated").capitalize()
+    return f"{head}: independent arithmetic over the same files finds nothing that contradicts it."
 
 
 def wish_words(slo: Document) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 from hetplan.errors import InputError
@@ -21,6 +22,7 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.workers import Load
+from hetplan.serving.demand import response_targets
 from hetplan.serving.loads import law_of_load, run_of, same_point, written
 from hetplan.serving.operators import Operator, calls_made, is_operator, operators_of, slowest_of
 from hetplan.serving.reading import settings_of
@@ -205,11 +207,14 @@ class Background:
         stated = getattr(dispatch, "slo_ms", None) or min(tables, default=None)
         known = pipeline_of(self.profile, wanted) is not None
         stages = stages_of(self.profile, wanted) if known else stages_by_routes(plan, app)
+        late = late_of(dispatch, wanted)
         own = ((worker, load) for worker in plan.workers for load in worker.loads if load.app == app)
         text = plan.question == "llm" or any(self._makes_text(plan, load, worker.hardware) for worker, load in own)
         return {
             "slo_ms": None if text else target.max_ms if target is not None else stated,
-            "late": late_of(dispatch, wanted),
+            # Plans are sized as if all were served. Where nobody says so, what comes too late is not.
+            "late": late or "drop",
+            "give_up_ms": given_up_ms(wanted) if wanted is not None and late is None else None,
             "balancing": balancing_of(dispatch, wanted),
             "combine": combine_of(self.profile, wanted).name.lower(),
             "paths": dict(paths_of(self.profile, wanted)),
@@ -218,6 +223,23 @@ class Background:
 
     def _wanted(self, app: str | None) -> App | None:
         return self.slo.apps.get(app or "") if self.slo else None
+
+
+def given_up_ms(app: App) -> float | None:
+    """After how long a query is no use to anybody: the limit of the highest percentile; None without any.
+
+    Where a limit leaves more than a tenth to be later, that tenth counts, with waits that fall off exponentially: a
+    median says nothing against the half that it leaves.
+
+    >>> of = lambda *limits: App.model_validate({"runs": {"variants": ["m"]}, "latency": [
+    ...     {"percentile": percentile, "max_ms": ms} for percentile, ms in limits]})
+    >>> given_up_ms(of((99, 200), (50, 80))), given_up_ms(of((95, 80))), round(given_up_ms(of((50, 80))))
+    (200.0, 80.0, 266)
+    """
+    last = min(response_targets(app), key=lambda target: (-target.percentile, target.max_ms), default=None)
+    if last is None or last.left >= 1.0:
+        return None
+    return last.max_ms if last.left <= 0.1 else last.max_ms * log(0.1) / log(last.left)
 
 
 def _node(stage: Stage) -> dict[str, Any]:

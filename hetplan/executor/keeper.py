@@ -224,6 +224,9 @@ class Keeper:
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failed:
             raise failed[0]
+        # One that ended with the keeper before is here again as it was then, not as it is wanted now.
+        stale = [unit for unit, _ in wanted if self.units[unit.name].content != unit.content]
+        await self._load({"units": [{"unit": unit.as_dict()} for unit in stale], "limit_s": asked["limit_s"]})
         await asyncio.gather(*(self.kept[unit.name].until_ready(asked["limit_s"]) for unit, _ in wanted))
         return {unit.name: self.kept[unit.name].port for unit, _ in wanted}
 

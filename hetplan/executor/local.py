@@ -121,7 +121,8 @@ class Local:
         return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}
 
     def load(self, units: Sequence[Unit], *, limit_s: float) -> dict[str, Endpoint]:
-        """The processes read their new loads."""
+        """The processes read their new loads; a keeper that is missing is started first, as for a start."""
+        self._ensure_keeper()
         asked = [{"unit": unit.as_dict(), "host": self._host(unit)} for unit in units]
         ports = self._ask("load", limit_s=limit_s, units=asked)
         return {unit.name: Endpoint(self._address(unit), ports[unit.name]) for unit in units}

@@ -33,6 +33,7 @@ def _unit(unit: Unit, at: Endpoint, tls: bool) -> dict[str, Any]:
     return {
         "name": unit.name, "worker": unit.worker, "index": unit.index, "hardware": unit.hardware,
         "standby": unit.standby, "address": at.address, "port": at.port, "policies": list(unit.policies),
+        "queue": unit.queue,
         **({"tls": True} if tls else {}),
         "loads": [
             {

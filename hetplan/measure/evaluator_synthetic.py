@@ -273,7 +273,7 @@ class SyntheticPacking:
         return {
             "format": "hetplan/slo/1.0",
             "objective": [{"max": "goodput"}],
-            "limits": {"resources": dict(zip(TIERS, map(float, self.capacity), strict=True))},
+            "limits": {"capacity": dict(zip(TIERS, map(float, self.capacity), strict=True))},
             "apps": {
                 f"q{i}": {
                     "weight": float(weight),

@@ -50,7 +50,7 @@ __all__ = [
 STRETCHES = 10
 TAIL_REQUESTS = 20
 """With fewer requests beyond a percentile its interval says little, and the report says so."""
-_REFUSED = ("dropped", "lost")
+_REFUSED = ("shed", "dropped", "lost")
 _POINT, _HALF_A_POINT = 0.01, 0.005
 _OF_QUALITY = ("accuracy", "served_accuracy", "goodput")
 """Figures that are about how good answers are."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answer", "Certificate", "Limits", "Status", "Stop", "Vouched", "left_of", "relative_gap"]
+__all__ = ["Answer", "Certificate", "Deadline", "Limits", "Status", "Stop", "Vouched", "left_of", "relative_gap"]
 
 X = TypeVar("X")
 
@@ -54,6 +55,8 @@ class Limits:
     seed: int = 0
     threads: int = 1
     cancel: threading.Event | None = None
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False, compare=False)
+    """What `seconds` are counted by; a test hands in one that advances with the work."""
 
     def __post_init__(self) -> None:
         wrong = {
@@ -68,6 +71,45 @@ class Limits:
                 why = "a limit is a number that is not negative; threads are at least 1"
                 remedy = "Give such a number, or leave the limit out."
                 raise InputError.one(path=f"limits.{name}", value=getattr(self, name), why=why, remedy=remedy)
+
+
+class Deadline(threading.Event):
+    """Set once the seconds of a conversation are over, or its caller cancels: what all long work looks at.
+
+    `heard`: somebody was told that it is set, so what they hand back is the best so far.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self._limits, self._began, self.heard = limits, limits.clock(), False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller asked the work to stop."""
+        return self._limits.cancel is not None and self._limits.cancel.is_set()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the conversation began."""
+        return self._limits.clock() - self._began
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left: infinite without a limit, 0 once cancelled."""
+        left = math.inf if self._limits.seconds is None else self._limits.seconds - self.spent
+        left = 0.0 if left <= 0 or self.cancelled else left
+        self.heard |= not left
+        return left
+
+    def is_set(self) -> bool:
+        """Whether the work is to end."""
+        return not self.remaining
+
+    def is_near(self, reserved: float) -> bool:
+        """Whether no more than this part of the seconds is left."""
+        near = self.remaining <= reserved * (self._limits.seconds or 0.0)
+        self.heard |= near
+        return near
 
 
 @dataclass(frozen=True)
@@ -100,10 +142,10 @@ class Answer(Generic[X]):
 
 
 def left_of(limits: Limits, started: float) -> Limits:
-    """The same limits with the seconds that are left since `started` (a `time.monotonic()`)."""
+    """The same limits with the seconds that are left since `started` (by their clock)."""
     if limits.seconds is None:
         return limits
-    return replace(limits, seconds=max(0.0, limits.seconds - (time.monotonic() - started)))
+    return replace(limits, seconds=max(0.0, limits.seconds - (limits.clock() - started)))
 
 
 def relative_gap(value: float, bound: float, *, floor: float = 1e-9) -> float:

@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hetplan.errors import Cancelled, HetplanError, NoSolver, SolverFailed
-from hetplan.planner.answer import Answer, Certificate, Limits, Status, Stop, Vouched
+from hetplan.planner.answer import Answer, Certificate, Deadline, Limits, Status, Stop, Vouched
 from hetplan.planner.forms.form import Form, certify
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.terms import Event, OnEvent
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Engines, Solver
+    from hetplan.planner.draft import Draft, Infeasible
 
 __all__ = ["Asking", "Record"]
 
 X = TypeVar("X")
 
-GRACE_S = 2.0
+GRACE_S = 0.5
 """After the deadline, or a cancel, a conversation that holds an answer gets this long in all to make a plan of it."""
+LEAST_S, FEW = 0.1, 8
+"""So long each of the first few programs of that may take even where a busy machine was slow before: they are small."""
+
+
+@dataclass
+class _Kept:
+    """The best plan so far, whether simulation confirmed it, and since when a plan is made of what is known."""
+
+    make: Callable[[], Draft | Infeasible] | None = None
+    simulated: bool = False
+    since: float | None = None
+    programs: int = 0
+
+
+class Saved(threading.Event):
+    """Set once a conversation is over that has a plan to hand out: until then late work is better than none."""
+
+    def __init__(self, deadline: Deadline, kept: _Kept) -> None:
+        super().__init__()
+        self._deadline, self._kept = deadline, kept
+
+    def is_set(self) -> bool:
+        """Whether the work is to end."""
+        return self._kept.make is not None and self._deadline.is_set()
 
 
 @dataclass
@@ -59,7 +85,6 @@ class Asking:
         solver: str | None = None,
         recheck: str | None = None,
         on_event: OnEvent | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or Limits()
         self.records: list[Record] = []
@@ -70,15 +95,53 @@ class Asking:
             engines = Listed(engines)
         self._engines: Engines = engines
         self._solver, self._recheck, self._tests = solver, recheck, True
-        self._on_event, self._clock, self._began = on_event, clock, clock()
-        self._over: float | None = None
+        self._on_event = on_event
+        self.deadline = Deadline(self.limits)
+        self._kept = _Kept()  # one for all copies of this conversation
+        self.saved = Saved(self.deadline, self._kept)
 
     @property
     def remaining(self) -> float:
-        """Seconds left of the one deadline."""
-        if self.limits.seconds is None:
-            return float("inf")
-        return max(0.0, self.limits.seconds - (self._clock() - self._began))
+        """Seconds left of the one deadline; 0 once cancelled."""
+        return self.deadline.remaining
+
+    def is_over(self, reserved: float = 0.0) -> bool:
+        """See `Ask.is_over`."""
+        return self.deadline.is_near(reserved)
+
+    def beside(self) -> Asking:
+        """See `Ask.beside`."""
+        other = copy(self)
+        other.records, other._kept = [], _Kept()
+        return other
+
+    def adopt(self, other: Asking) -> None:
+        """Take what was asked beside into this conversation: the plan that is handed out rests on it."""
+        for record in other.records:
+            record.id = len(self.records) + 1
+            self.records.append(record)
+
+    def keep(self, make: Callable[[], Draft | Infeasible], *, simulated: bool = False) -> None:
+        """See `Ask.keep`."""
+        if simulated or not self._kept.simulated:
+            self._kept.make, self._kept.simulated = make, simulated
+
+    def best(self) -> tuple[Draft | Infeasible, bool] | None:
+        """The best plan so far, and whether simulation confirmed it; to make it engines get a moment more."""
+        if self._kept.make is None:
+            return None
+        self._kept.since = self.deadline.spent if self._kept.since is None else self._kept.since
+        made = None
+        with suppress(Cancelled):
+            made = self._kept.make()
+        return (made, self._kept.simulated) if made is not None else None
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit that was given, and no cancel, ended some of the work."""
+        stops = {answer.stop for record in self.records for answer in record.answers}
+        by_time = self.limits.seconds is not None and (self.deadline.heard or Stop.TIME in stops)
+        return not self.deadline.cancelled and (by_time or (self.limits.work is not None and Stop.WORK in stops))
 
     def untested(self, *, gap: float | None = None) -> Asking:
         """The same conversation, in which a bare word of infeasibility is not put to the test; or within this gap."""
@@ -89,7 +152,7 @@ class Asking:
     def note(self, event: Event) -> None:
         """Pass progress on, stamped with the time."""
         if self._on_event is not None:
-            self._on_event(replace(event, seconds=self._clock() - self._began))
+            self._on_event(replace(event, seconds=self.deadline.spent))
 
     def __call__(
         self,
@@ -151,16 +214,21 @@ class Asking:
 
     def _limits(self, gap: float | None) -> Limits:
         wanted = replace(self.limits, gap=self.limits.gap if self.limits.gap is not None else gap)
-        cancelled = self.limits.cancel is not None and self.limits.cancel.is_set()
-        if not cancelled and self.remaining > 0:
+        kept = self._kept
+        if kept.since is None and not self.deadline.is_set():
             return replace(wanted, seconds=None if self.limits.seconds is None else self.remaining)
-        if any(answer.has_point for record in self.records for answer in record.answers):
-            # There is something to save: what was found still has to be rounded, settled and read.
-            self._over = self._clock() if self._over is None else self._over
-            return replace(wanted, seconds=max(0.0, GRACE_S - (self._clock() - self._over)), cancel=None)
-        if cancelled:
-            raise Cancelled("cancelled before the work was done")
-        return replace(wanted, seconds=0.0)
+        if kept.since is None and kept.make is not None:
+            raise Cancelled("the work is over, and there is a plan already")
+        if kept.since is None and not any(answer.has_point for one in self.records for answer in one.answers):
+            if self.deadline.cancelled:
+                raise Cancelled("cancelled before the work was done")
+            return replace(wanted, seconds=0.0)
+        # There is something to save: what was found still has to be rounded, settled and read.
+        spent = self.deadline.spent
+        kept.since = spent if kept.since is None else kept.since
+        kept.programs += 1
+        least = LEAST_S if kept.programs <= FEW else 0.0
+        return replace(wanted, seconds=max(least, GRACE_S - (spent - kept.since)), cancel=None)
 
     def _candidates(self, form: Form[Any], named: str | None) -> tuple[Iterable[Solver], bool]:
         """Engines for the form, best first, and whether somebody named the one; an engine is asked to refuse later."""

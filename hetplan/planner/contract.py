@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from hetplan.planner.answer import Answer, Limits
@@ -26,7 +26,26 @@ class Ask(Protocol):
 
     @property
     def remaining(self) -> float:
-        """Seconds left (infinite without a limit)."""
+        """Seconds left: infinite without a limit, 0 once cancelled."""
+        ...
+
+    def is_over(self, reserved: float = 0.0) -> bool:
+        """Whether a plan is to be made of what is known: cancelled, or no more than this part of the time is left."""
+        ...
+
+    def beside(self) -> Ask:
+        """The same, of which nothing is recorded here: for a plan that is only kept, and `adopt`ed if it is needed."""
+        ...
+
+    def adopt(self, other: Any) -> None:
+        """Record what was asked `beside`."""
+        ...
+
+    def keep(self, make: Callable[[], Draft | Infeasible], *, simulated: bool = False) -> None:
+        """Make this the plan that is handed out if a limit or a cancel ends the work before `decide` does.
+
+        One that simulation confirmed gives way only to another such one. What ends the work raises `Cancelled`.
+        """
         ...
 
     def __call__(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,12 +37,12 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
 
     The plan is not verified yet: that is the front door's next step, with code that never saw the problem.
     """
-    try:
-        result = _impossible(inputs, method) or problem.decide(ask)
-    except Cancelled:
-        return Outcome(Finding(Found.NOTHING, interrupted=True), solves=tuple(_solve(one) for one in ask.records))
+    result, simulated = _decided(problem, ask, inputs, method)
+    interrupted = ask.deadline.cancelled  # during an engine's work, or beside it
+    if result is None:
+        finding = Finding(Found.NOTHING, interrupted=interrupted)
+        return Outcome(finding, solves=tuple(_solve(one) for one in ask.records))
     solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
-    interrupted = ask.limits.cancel is not None and ask.limits.cancel.is_set()  # during an engine's work, or beside it
     if isinstance(result, Infeasible):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
         finding = Finding(
@@ -50,9 +51,22 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
         warnings = (*_notices(inputs, ask), *result.warnings)
         return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=warnings)
     made = partial(_planned, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
-                   require_proof=require_proof, interrupted=interrupted)  # fmt: skip
+                   require_proof=require_proof, interrupted=interrupted, simulated=simulated)  # fmt: skip
     outcome = made(result)
     return outcome if result.front is None else replace(outcome, front=result.front.each(made))
+
+
+def _decided(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> tuple[Draft | Infeasible | None, bool]:
+    """The end of the conversation, or the best plan until a limit or a cancel ended it; and whether it was played.
+
+    A search that was cut short and found nothing says no more than that: then, too, it is the best plan so far.
+    """
+    result: Draft | Infeasible | None = None
+    with suppress(Cancelled):
+        result = _impossible(inputs, method) or problem.decide(ask)
+    empty = not result.proved if isinstance(result, Infeasible) else result is None or bool(result.target_missed)
+    best = ask.best() if empty and ask.deadline.is_set() else None
+    return best or (result, True)
 
 
 def _impossible(inputs: Inputs, method: Method) -> Infeasible | None:
@@ -85,6 +99,10 @@ def _planned(
     """The outcome that a draft comes to."""
     notices = (*_notices(inputs, ask), *_of_times(inputs, result, named[1].options))
     require_proof = how["require_proof"]
+    if not how["simulated"]:
+        ended = "interrupted" if how["interrupted"] else "the time was over"
+        text = f"{ended} before simulation confirmed this plan, the best so far: run hetplan simulate"
+        notices = (*notices, Notice(code="W-unconfirmed", at="promises", text=text))
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     used = {claim.solve for claim in claims}  # nobody would prove the other solves again
     solves = tuple(one if one.id in used else one.model_copy(update={"proof": None}) for one in solves)
@@ -95,6 +113,8 @@ def _planned(
     status = plan_status(gap=gap, scope=first.scope if first else "none", allowed=allowed, searched=result.searched)
     if not result.levels_proved and status is PlanStatus.OPTIMAL:
         status = PlanStatus.WITHIN_GAP  # of the first level of the objective: a later one may be better
+    if not how["simulated"]:
+        status = PlanStatus.NOT_SIMULATED
     # Simulation asks for more than a relaxation without waiting: no engine closes that gap; of fleets a search may.
     sized = first and first.scope == "relaxation" and any(one.model.startswith("simulation") for one in result.promises)
     if status is PlanStatus.FEASIBLE and gap is not None and gap > allowed and (result.sections or not sized):
@@ -106,6 +126,7 @@ def _planned(
     finding = Finding(
         Found.PLAN,
         interrupted=how["interrupted"],
+        limited=ask.limited,
         target_missed=bool(result.target_missed),
         gap_asked=ask.limits.gap,
         gap_reached=gap,

@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 
 from hetplan.planner.tolerances import LARGEST_GAP, NO_GAP, OPTIMAL_GAP
 
-__all__ = ["Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
+__all__ = ["UNDECIDED", "Exit", "Finding", "Found", "PlanStatus", "Verdict", "plan_status", "verdict"]
 
 
 class Exit(IntEnum):
@@ -18,7 +18,7 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     INFEASIBLE = 3
     GAP_NOT_REACHED = 4
-    NO_PLAN = 5
+    LIMIT = 5
     CHECK_FAILED = 6
     APPLY_FAILED = 7
     DIFFERENT = 8
@@ -34,6 +34,8 @@ class PlanStatus(StrEnum):
     FEASIBLE = "feasible"
     BEST_OF_MEASURED = "best-of-measured"
     HEURISTIC = "heuristic"
+    NOT_SIMULATED = "not-simulated"
+    """Sized by a formula alone: a limit or an interruption came before simulation confirmed it."""
 
 
 class Found(StrEnum):
@@ -47,12 +49,18 @@ class Found(StrEnum):
     """A limit or an interruption came before the first plan."""
 
 
+UNDECIDED = "no fault was found; limits on times are unchecked, as no measurement decides them"
+"""In place of "verified", which nobody could have found to be false."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Everything the verdict depends on."""
 
     found: Found
     interrupted: bool = False
+    limited: bool = False
+    """A limit that was given ended some of the work."""
     target_missed: bool = False
     gap_asked: float | None = None
     gap_reached: float | None = None
@@ -65,6 +73,8 @@ class Finding:
     recheck_absent: bool = False
     """A second engine was named and checked nothing."""
     promise_broken: bool = False
+    undecided: bool = False
+    """Some limit on times is neither kept nor broken by what was measured."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ def verdict(finding: Finding) -> Verdict:
         (finding.recheck_absent and not nothing, Exit.CHECK_FAILED, "the second engine that was named took no part"),
         (infeasible, Exit.INFEASIBLE, "no plan can keep the whole wish"),
         (finding.found is Found.NOT_FOUND, Exit.INFEASIBLE, "no plan that meets the targets was found"),
-        (True, Exit.NO_PLAN, "a limit ended the work before a plan was found"),
+        (True, Exit.LIMIT, "a limit ended the work before a plan was found"),
     )
 
 
@@ -113,6 +123,8 @@ def _with_plan(finding: Finding) -> Verdict:
         (finding.proof_required and not finding.proved, Exit.GAP_NOT_REACHED,
          "the plan is verified, its bound is not proved"),
         (missed, Exit.GAP_NOT_REACHED, f"the plan is verified, with {reached} where {asked or 0.0:g} was asked"),
+        (finding.limited, Exit.LIMIT, "a limit ended the work; this is the best plan so far"),
+        (finding.undecided, Exit.OK, UNDECIDED),
         (True, Exit.OK, "verified"),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 
+from hetplan.profiles.one_order import in_one_order
 from hetplan.profiles.plan import Action
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Worker
@@ -95,5 +96,5 @@ def _from_nothing(wanted: Sequence[Worker]) -> Iterator[Action]:
 
 
 def _content(worker: Worker) -> tuple[object, ...]:
-    loads = tuple(load.model_dump_json(exclude={"id"}) for load in worker.loads)
+    loads = tuple(in_one_order(load).model_dump_json(exclude={"id"}) for load in worker.loads)
     return worker.period, worker.hardware, worker.offer, worker.host, worker.queue, loads

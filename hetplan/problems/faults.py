@@ -13,7 +13,7 @@ from hetplan.planner.terms import Obstacle
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import Slo
 
-__all__ = ["OF_FLEETS", "ONE_STEP", "Faults", "refuse", "refuse_only"]
+__all__ = ["CAPACITY", "OF_FLEETS", "ONE_STEP", "Faults", "refuse", "refuse_not_provided", "refuse_only"]
 
 
 @dataclass
@@ -65,6 +65,11 @@ OF_FLEETS = dict.fromkeys(
 )  # fmt: skip
 """Fields that only the question `fleet` keeps; every other one refuses them, besides its own."""
 
+CAPACITY = {
+    "limits.capacity": ("nothing here is taken of stated totals", "Say what machines provide in all: resources."),
+}
+"""What only questions keep that place work without counting machines."""
+
 ONE_STEP = {"apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop.")}
 """What only queries of several steps need."""
 
@@ -102,3 +107,22 @@ def _sections(held: Any, steps: list[str], at: str) -> Iterator[tuple[BaseModel,
     else:
         for number, one in enumerate(held or ()):
             yield from _sections(one, steps[1:], f"{at}[{number}]")
+
+
+def refuse_not_provided(inputs: Inputs, faults: Faults) -> None:
+    """Name every limit on what machines provide, of which some machines do not say how much that is.
+
+    Hardware that lists anything has nothing of what it does not list.
+    """
+    limits, hardware = inputs.slo.limits, inputs.profile.hardware
+    mine = {name: one for name, one in hardware.items() if not limits.only_listed or name in limits.instances}
+    known = sorted({resource for one in mine.values() for resource in one.provides})
+    silent = [name for name, one in sorted(mine.items()) if not one.provides]
+    for resource in sorted(limits.resources):
+        at = f"$.limits.resources.{resource}"
+        if resource not in known:
+            remedy = f"Hardware provides: {', '.join(known) or 'nothing'}."
+            faults.in_slo(at, f"no hardware provides {resource!r}", remedy)
+        elif silent:
+            why = f"{silent[0]} does not say what it provides"
+            faults.in_slo(at, why, f'List it in its "provides": {{"{resource}": 0}} if it has none.')

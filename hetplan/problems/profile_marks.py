@@ -100,6 +100,7 @@ _OF_PROFILE = {
     "tables.*.source": "-------",
     "tables.*.outside": "kkkuuuo",
     "tables.*.given": "-------",
+    "tables.*.points.": "kuuuuuo",
     "tables.*.interval": "-------",
     "apis.": "uuuukuu",
     "engines.": "uuuuuko",

@@ -31,6 +31,7 @@ __all__ = [
     "check_simulator",
     "plan_to_simulate",
     "play",
+    "play_length_s",
     "shown_by",
     "shown_of",
     "together",
@@ -175,12 +176,18 @@ def play(
     asked = {app: rate for app, rate in rates_qps.items() if rate > 0}
     if not asked:
         return Played(0.0, (), ())
-    longest = max((target.max_ms for app in asked for target in response_targets(inputs.slo.apps[app])), default=0.0)
-    cycle_s = max(sum(inputs.slo.apps[app].demand.arrivals.stay_s or ()) for app in asked)
-    length_s = max(queries / min(asked.values()), SPANS * longest / 1000.0, CYCLES * cycle_s)
-    length_s = min(length_s, MOST_QUERIES * queries / sum(asked.values()))
+    length_s = play_length_s(inputs, asked, queries)
     report = simulate(plan, inputs, seeds=seeds, seed=seed, duration_s=length_s)
     return together(shown_of(inputs, app, report.apps[app], seeds, (floors or {}).get(app)) for app in asked)
+
+
+def play_length_s(inputs: Inputs, rates_qps: Mapping[str, float], queries: int) -> float:
+    """How long a run of so many queries of each application is; these have rates above 0."""
+    targets = (target for app in rates_qps for target in response_targets(inputs.slo.apps[app]))
+    longest = max((target.max_ms for target in targets), default=0.0)
+    cycle_s = max(sum(inputs.slo.apps[app].demand.arrivals.stay_s or ()) for app in rates_qps)
+    length_s = max(queries / min(rates_qps.values()), SPANS * longest / 1000.0, CYCLES * cycle_s)
+    return min(length_s, MOST_QUERIES * queries / sum(rates_qps.values()))
 
 
 def together(played: Iterable[Played]) -> Played:

@@ -157,7 +157,7 @@ Named = Annotated[dict[Id, T], BeforeValidator(_no_twins)]
 Key = Annotated[str, Strict(), Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 """A name that is no id: an axis, a resource, a knob."""
 
-LEAST, MOST = 1e-15, 1e15
+LEAST, MOST, MOST_MONEY = 1e-15, 1e15, 10**9
 """No measurement and no wish is smaller or larger in the units of these files; what is, overflows later on."""
 
 
@@ -213,7 +213,7 @@ def parse_money(value: object) -> int:
         raise wrong("money is finite", "Write the amount per hour, or leave the key out where there is no limit.")
     if amount < 0:
         raise wrong("money is not negative", "Write the amount per hour, 0 or more.")
-    if amount > 10**9:
+    if amount > MOST_MONEY:
         raise wrong("money is at most 1e9 per hour", "Is this a unit other than currency per hour? Divide it down.")
     if 0 < amount < Decimal(1).scaleb(-9):
         raise wrong("money is 0, or at least 1e-09 per hour", "Write 0, or check the unit: it is currency per hour.")

@@ -198,10 +198,19 @@ def read_rows(
 
 
 def read_latencies(path: Path, model: str | None = None) -> Latencies:
-    """A CSV of latencies, with the models' qualities and steps and the machines' prices; every wrong cell at once."""
+    """A CSV of latencies, with the models' qualities and steps and the machines' prices; every wrong cell at once.
+
+    Where the table names its models, `model` is the one of them that is taken.
+    """
     header, rows = read_rows(path, "a table of latencies", "model, hardware, batch, mean_ms")
     _check_header(header, str(path), model)
     found, faults = Latencies(), []
+    named = list(dict.fromkeys(as_id(row["model"]) for _, row in rows if "model" in row))
+    if model is not None and named:
+        if as_id(model) not in named:
+            remedy = f"The table has {', '.join(named)}."
+            raise InputError.one(file="--model", value=model, why=f"a model of {path}", remedy=remedy)
+        rows = [(line, row) for line, row in rows if as_id(row.get("model", model)) == as_id(model)]
     seen: dict[tuple[str, str, int], int] = {}
     for line, row in rows:
         wrong = list(_wrong_cells(row, header, str(path), line))

@@ -8,21 +8,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.first_files import Machine
+from hetplan.profiles.imports.cards import CARDS
 from hetplan.profiles.imports.datasheet import convert_sheet
 from hetplan.profiles.read_json import read_json
 
-__all__ = ["CARDS", "assumed_of", "config_of", "lengths_of", "read_tokens", "text_profile"]
+if TYPE_CHECKING:
+    from hetplan.profiles.tables import Table
 
-CARDS = {
-    "t4": (65, 320, 16), "l4": (121, 300, 24), "a10": (125, 600, 24), "a10g": (70, 600, 24), "l40s": (362, 864, 48),
-    "a100": (312, 2039, 80), "h100": (989, 3350, 80), "h200": (989, 4800, 141), "mi300x": (1307, 5300, 192),
-}  # fmt: skip
-"""GPUs by their makers' data sheets: dense TFLOPS of 16 bits, GB/s, GB. A100 and H100 are those of 80 GB (SXM)."""
+__all__ = ["assumed_of", "config_of", "first_size", "lengths_of", "read_tokens", "text_profile"]
+
 _WIDTH = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 
 
@@ -79,6 +79,14 @@ def text_profile(model: str, config: Path, machines: Sequence[Machine]) -> dict[
         if machine.stock is not None and f"{machine.name}-offer" in profile["offers"]:
             profile["offers"][f"{machine.name}-offer"]["stock"] = machine.stock
     return profile
+
+
+def first_size(table: Table) -> dict[str, float]:
+    """The first size at which a table of rates has any, on its axes of tokens."""
+    axes = {name: steps for name, steps in table.axes.items() if name in ("input_tokens", "output_tokens")}
+    sizes = [dict(zip(axes, steps, strict=True)) for steps in product(*axes.values())]
+    found = (size for size in sizes if ((table.on_grid([size], table.mean) or [None])[0] or 0.0) > 0.0)
+    return next(found, sizes[0])
 
 
 def read_tokens(text: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Metric, Profile, Run, Variant
 from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.tables import Statistic, Table
+from hetplan.profiles.who_answers import choices, listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,7 @@ def lint(inputs: Inputs, *, today: date | None = None) -> tuple[Finding, ...]:
     found += dominated_rows(profile)
     for name, app in slo.apps.items():
         runs = _allowed_runs(profile, app)
+        found += _choices(profile, name, app)
         found += _coverage(profile, name, app, runs)
         found += _reachable(profile, name, app, runs)
     return tuple(dict.fromkeys(found))
@@ -210,6 +212,17 @@ def _allowed_runs(profile: Profile, app: App) -> list[tuple[str, Run]]:
         for run in variant.runs
         if run.engine is None
     ]
+
+
+def _choices(profile: Profile, name: str, app: App) -> Iterator[Finding]:
+    """Several models for one application, among which price and speed alone choose."""
+    for step, names in choices(profile, app):
+        where = f"step {step} of {name}" if step else name
+        text = (
+            f"{listed(names)} may answer {where} and not each states a quality, so the cheapest that is fast enough "
+            "does: name one in runs.variants, give each model a task of its own, or state their qualities"
+        )
+        yield ("W-which-model", f"apps.{name}.runs", text)
 
 
 def _coverage(profile: Profile, name: str, app: App, runs: list[tuple[str, Run]]) -> Iterator[Finding]:

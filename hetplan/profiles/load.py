@@ -22,6 +22,7 @@ from hetplan.profiles.canonical import digest
 from hetplan.profiles.dangling import known_ids
 from hetplan.profiles.fields import NANO, Model
 from hetplan.profiles.inputs import FileOf, Inputs, Origins
+from hetplan.profiles.one_order import in_one_order
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_json import format_faults, is_newer, read_json, source_name
 from hetplan.profiles.references import References
@@ -69,7 +70,13 @@ class Loaded(Generic[M]):
     @cached_property
     def suspicions(self) -> Warnings:
         """Numbers of a profile that look like another unit; every plan made from it warns of them."""
-        return list(suspicious_profile(self.model)) if isinstance(self.model, Profile) else []
+        return list(suspicious_profile(self.in_order)) if isinstance(self.in_order, Profile) else []
+
+    @cached_property
+    def in_order(self) -> M:
+        """The model as it is planned: in one order of keys, however the file lists them."""
+        assert self.model is not None
+        return in_one_order(self.model)
 
     @cached_property
     def known(self) -> dict[str, set[str]]:
@@ -124,11 +131,12 @@ def _load_inputs(
             faults += error.faults
     if faults or profile.model is None or read_slo.model is None:
         raise InputError(dict.fromkeys(faults))
+    read_slo.model, in_order = in_one_order(read_slo.model), profile.in_order
     warnings += [*profile.suspicions, *suspicious_slo(read_slo.model)]
-    if any(offer.currency != read_slo.model.limits.currency for offer in profile.model.offers.values()):
+    if any(offer.currency != read_slo.model.limits.currency for offer in in_order.offers.values()):
         from hetplan.profiles.currency import in_their_currency
 
-        read_slo.model = in_their_currency(read_slo.model, profile.model)
+        read_slo.model = in_their_currency(read_slo.model, in_order)
     read: dict[str, Loaded[Any]] = {"profile": profile, "slo": read_slo}
     read |= {"state": read_state} if read_state is not None else {}
     digests = {name: one.digest for name, one in read.items()}
@@ -136,9 +144,9 @@ def _load_inputs(
     if measured is not None:
         digests["measured"], files["measured"] = digest(measured_document), source_name(measured, "measured")
     inputs = Inputs(
-        profile=profile.model,
+        profile=in_order,
         slo=read_slo.model,
-        state=_state_of(read_state, profile.model),
+        state=_state_of(read_state, in_order),
         measured=measured_document,
         traces=traces,
         digests=digests,
@@ -166,7 +174,7 @@ def _state_of(read_state: Loaded[State] | None, profile: Profile) -> State | Non
         return None
     from hetplan.profiles.state_references import with_runs
 
-    return with_runs(read_state.model, profile)
+    return with_runs(in_one_order(read_state.model), profile)
 
 
 def read_kind(sources: Given | Sequence[Given], kind: str, model_type: type[M]) -> Loaded[M]:

@@ -140,7 +140,7 @@ class Plan(Model):
     requires: tuple[str, ...] = ()
     question: str
     method: Method
-    status: Literal["optimal", "within-gap", "feasible", "best-of-measured", "heuristic"] = "feasible"
+    status: Literal["optimal", "within-gap", "feasible", "best-of-measured", "heuristic", "not-simulated"] = "feasible"
     inputs: InputHashes
     valid: Valid = Field(default_factory=Valid)
     periods: tuple[Period, ...] = (Period(id="t0"),)

@@ -32,7 +32,7 @@ class FcfsDispatch(Model):
     """The oldest waiting query goes to a free instance, those of the first preferred hardware first (Ribbon)."""
 
     rule: Literal["fcfs/1"] = "fcfs/1"
-    late: str = "serve"
+    late: str | None = None
     prefer: tuple[Id, ...] = ()
 
 
@@ -40,7 +40,7 @@ class ThresholdDispatch(Model):
     """Queries above the threshold queue for the base hardware, the others for the rest (DeepRecSys)."""
 
     rule: Literal["threshold/1"] = "threshold/1"
-    late: str = "serve"
+    late: str | None = None
     threshold: NonNegative
     base: Id
 
@@ -49,7 +49,7 @@ class EarliestDispatch(Model):
     """On arrival a query queues where it is predicted to be done first (Clockwork)."""
 
     rule: Literal["earliest/1"] = "earliest/1"
-    late: str = "serve"
+    late: str | None = None
     slo_ms: Positive
     xi: Xi = 0.98
     predict: dict[str, Id] = Field(default_factory=dict, description='"variant@hardware" -> table')
@@ -63,7 +63,7 @@ class LeastWorkDispatch(Model):
     """
 
     rule: Literal["least-work/1"] = "least-work/1"
-    late: str = "serve"
+    late: str | None = None
     ttft_ms: Positive | None = None
     limit: dict[Id, Positive] = Field(default_factory=dict, description="per load, of the target")
     output_tokens: Positive
@@ -73,7 +73,7 @@ class RoundRobinDispatch(Model):
     """Requests take turns over all instances, whatever they are."""
 
     rule: Literal["round-robin/1"] = "round-robin/1"
-    late: str = "serve"
+    late: str | None = None
 
 
 class BackupEntry(Model):
@@ -93,7 +93,7 @@ class PathSharesDispatch(Model):
     """
 
     rule: Literal["path-shares/1"] = "path-shares/1"
-    late: str = "serve"
+    late: str | None = None
     balancing: Inside = None
     keyed: Literal["path", "node"] = "path"
     budget_ms: dict[Id, Positive] = Field(default_factory=dict, description="time per step, queueing included")
@@ -108,7 +108,7 @@ class MostAccurateFirstDispatch(Model):
     """
 
     rule: Literal["most-accurate-first/1"] = "most-accurate-first/1"
-    late: str = "serve"
+    late: str | None = None
     balancing: Inside = None
     budget_ms: dict[Id, Positive] = Field(default_factory=dict)
     backup: tuple[BackupEntry, ...] = ()
@@ -124,7 +124,7 @@ class ChosenPlanDispatch(Model):
     """
 
     rule: Literal["chosen-plan/1"] = "chosen-plan/1"
-    late: str = "serve"
+    late: str | None = None
     candidate: Count | None = None
     label: str | None = None
     demand: dict[Key, NonNegative] = Field(default_factory=dict)
@@ -144,7 +144,7 @@ class QueueSlackDispatch(Model):
     """Each worker looks up its queue length and the slack of its oldest query in the table for the load (RAMSIS)."""
 
     rule: Literal["queue-slack/1"] = "queue-slack/1"
-    late: Literal["serve", "drop"] = "serve"
+    late: Literal["serve", "drop"] | None = None
     balancing: Literal["round_robin", "shortest_queue", "shared_fifo", "random"] = "round_robin"
     estimate: Estimate = Field(default_factory=Estimate)
 

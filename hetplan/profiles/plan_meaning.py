@@ -69,6 +69,7 @@ REMARKS = """
 format digest method.formulation method.like method.options.*
 promises[].basis promises[].interval[] promises[].seeds claims[].note policies.*[].sweeps
 tables.*.samples tables.*.samples[] tables.*.source tables.*.given.* tables.*.interval
+tables.*.points[].at.* tables.*.points[].rate_qps tables.*.points[].given.*
 solves[].id solves[].form solves[].about solves[].count solves[].rows solves[].columns solves[].size.* solves[].solver
 solves[].status solves[].stop solves[].value solves[].bound solves[].vouched solves[].certified_bound
 solves[].deterministic solves[].why_not_deterministic solves[].proof.* solves[].binding[].block

@@ -83,7 +83,7 @@ class SharesDispatch(Model):
     """Queries follow the routing shares at random, and inside a group of servers as `balancing` says."""
 
     rule: Literal["shares/1"] = "shares/1"
-    late: str = "serve"
+    late: str | None = None
     balancing: Inside = None
 
 
@@ -91,7 +91,7 @@ class MatchingDispatch(Model):
     """Waiting queries are matched to instances at each event so that the weighted busy time is least (Kairos)."""
 
     rule: Literal["matching/1"] = "matching/1"
-    late: str = "serve"
+    late: str | None = None
     slo_ms: Positive
     xi: Xi = 0.98
     weight: dict[Id, Positive] = Field(default_factory=dict, description="C_j per hardware")

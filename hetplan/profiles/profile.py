@@ -170,6 +170,11 @@ class Variant(Model):
         """Which file it is, as a load names it."""
         return f"sha256:{self.artifact.sha256}" if self.artifact and self.artifact.sha256 else None
 
+    @property
+    def in_order(self) -> tuple[tuple[int, Run], ...]:
+        """Its runs in one order, each with its place in the file: no plan hangs on how a file lists them."""
+        return tuple(sorted(enumerate(self.runs), key=lambda one: (one[1].hardware, sorted(one[1].at.items()))))
+
     @model_validator(mode="after")
     def _distinct_runs(self) -> Variant:
         if len(self.runs) > 1:

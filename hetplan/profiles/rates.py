@@ -60,8 +60,8 @@ def read_rates(path: Path) -> RatesOverTime:
                 into.append(float(row[name] or ""))
             except (TypeError, ValueError):
                 raise fault(f"{name} is no number", row[name], number) from None
-        if not 0.0 <= rates[-1] < math.inf:
-            raise fault("a rate is 0 or more", rates[-1], number)
+        if not (0.0 <= rates[-1] < math.inf and math.isfinite(starts[-1])):
+            raise fault("a time is finite and a rate 0 or more", row["start_s"] + ", " + row["rate_qps"], number)
     step = starts[1] - starts[0]
     for number, (before, after) in enumerate(pairwise(starts), start=3):
         if not step > 0 or abs(after - before - step) > 1e-6 * max(step, 1.0):

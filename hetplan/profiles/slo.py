@@ -98,7 +98,12 @@ class WishLimits(Model):
     )
     offers: Named[_OfferLimit] = Field(default_factory=dict, description="per offer, or on-demand, spot, committed")
     only_listed: bool = False
-    resources: dict[Key, Amount] = Field(default_factory=dict, description="totals, where no machines are listed")
+    resources: dict[Key, Amount] = Field(
+        default_factory=dict, description="most of what all machines that a plan rents provide, such as watts or cores"
+    )
+    capacity: dict[Key, Amount] = Field(
+        default_factory=dict, description="totals of what runs and candidates take, where machines are not counted"
+    )
     survive: Survive = Field(default_factory=Survive)
 
     @model_validator(mode="after")
@@ -288,7 +293,7 @@ class App(Model):
     violations: _Violations | None = None
     goodput: Fraction | None = Field(default=None, description="least share of requests within all limits at once")
     weight: Amount | None = None
-    late: Annotated[str, AfterValidator(_late)] = "serve"
+    late: Annotated[str, AfterValidator(_late)] | None = None
     balancing: Literal["round_robin", "shortest_queue", "random"] | None = None
     network_ms_per_hop: Amount = 0.0
     network_ms_once: Amount = Field(

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from hetplan.errors import InputError
 from hetplan.profiles.fields import Amount, Fraction, Grid, Id, Key, Model, Real, wrong
+from hetplan.profiles.operating_points import Limit, OperatingPoint, Verdict, grid_under
 from hetplan.profiles.workers import MOST_AT_ONCE
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class Table(Model):
     source: Id | None = None
     outside: Literal["refuse", "clamp", "linear"] = "refuse"
     given: dict[Key, Amount] = Field(default_factory=dict, description="under which conditions it was measured")
+    points: tuple[OperatingPoint, ...] = Field(
+        default=(), description="runs of a benchmark: under limits on times the rates are those of runs that keep them"
+    )
     interval: Fraction | None = Field(default=None, description="confidence of the error bars, where there are any")
 
     @model_validator(mode="after")
@@ -82,6 +86,10 @@ class Table(Model):
             _check_cells(("samples",), self.samples, lengths, names, True)
         elif self.samples is not None and self.samples < 0:
             raise wrong("a count is not negative", "Write how often each cell was measured.", at=("samples",))
+        for place, point in enumerate(self.points):
+            if self.quantity != "requests_per_s" or self.on_grid([point.at], self.mean) is None:
+                why = "a run at a size of this table of requests_per_s"
+                raise wrong(why, "Name a point of every axis, and of no other.", at=("points", place, "at"))
         return self
 
     @property
@@ -118,6 +126,19 @@ class Table(Model):
         file, table_id = self._origin
         path = f"$.tables.{table_id}" if table_id else f"a table of {self.quantity}"
         return InputError.one(file=file or "profile", path=path, value=value, why=why, remedy=remedy)
+
+    def under(self, limits: Sequence[Limit], worst: Verdict = Verdict.UNCHECKED) -> Table:
+        """The table as it holds under limits on times: by runs that are judged no worse than `worst`, if it has runs.
+
+        >>> runs = [{"at": {"n": 1}, "rate_qps": 0.5, "given": {"ttft_p99_ms": 900}},
+        ...         {"at": {"n": 1}, "rate_qps": 0.8, "given": {"ttft_p99_ms": 9000}}]
+        >>> table = Table(quantity="requests_per_s", axes={"n": (1,)}, mean=[0.8], points=runs)
+        >>> [table.under([Limit("ttft", 99, ms)]).mean for ms in (500, 1000, 10000)]
+        [(None,), (0.5,), (0.8,)]
+        """
+        if not self.points or not limits:
+            return self
+        return self.model_copy(update={"mean": grid_under(self.axes, self.points, limits, worst), "points": ()})
 
     def read(self, points: Sequence[Mapping[str, float]], statistic: Statistic = "mean") -> Readings:
         """The table's value at each point (a point names every axis; what else it names is ignored).

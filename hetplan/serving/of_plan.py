@@ -10,6 +10,7 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.operating_points import limits_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import SHARED
 from hetplan.profiles.profile import Run
@@ -134,7 +135,7 @@ def _app(
         stages=stages_of(inputs.profile, wanted, dispatch=dispatch, measured=measured, file=file),
         slo_ms=strictest_ms(wanted),
         kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
-        late=_LATE.get(late_of(dispatch, wanted), Late.SERVE),
+        late=_LATE.get(late_of(dispatch, wanted) or "serve", Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         once_ms=wanted.network_ms_once,
         combine=combine_of(inputs.profile, wanted),
@@ -242,7 +243,8 @@ def _service(reading: _Reading, worker: Worker, load: PlannedLoad, run: Run, app
     extended = app in plan.policies
     points = points_of(reading.served[app].demand.mix)
     profile, noise = reading.inputs.profile, reading.noise
-    return service_of(profile, load, run, points, noise=noise, believed=believed, extended=extended)
+    limits = limits_of(reading.served[app])
+    return service_of(profile, load, run, points, noise=noise, believed=believed, extended=extended, limits=limits)
 
 
 def _edges_from(inputs: Inputs, wanted: WantedApp, node: str | None) -> tuple[Edge, ...]:

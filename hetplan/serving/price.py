@@ -23,7 +23,7 @@ from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.workers import Share
 from hetplan.serving.runs import machine_price, times
 
-__all__ = ["SLICES", "Price", "price_of"]
+__all__ = ["SLICES", "Price", "has_prices", "price_of"]
 
 SLICES = ("gpu", "cpu_cores")
 """Resources of which a load can have a slice (`Share`)."""
@@ -60,6 +60,12 @@ def price_of(profile: Profile, run: Run, offer: str | None) -> Price:
         amount = run.needs[sold.per]
         return Price(times(sold.price_per_hour, amount), share_of(sold.per, amount))
     return Price(machine_price(sold, profile.hardware[run.hardware]))
+
+
+def has_prices(profile: Profile) -> bool:
+    """Whether anything costs money. Where nothing does machines are counted, and no sum of money is shown."""
+    own = any(run.price_per_hour is not None for variant in profile.variants.values() for run in variant.runs)
+    return own or bool(profile.offers)
 
 
 def share_of(resource: str, amount: float) -> Share:

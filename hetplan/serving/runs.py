@@ -56,7 +56,7 @@ def variants_of(profile: Profile, runs: Runs | None) -> list[str]:
     if runs is None:
         return sorted(profile.variants)
     if runs.variants is not None:
-        return list(runs.variants)
+        return sorted(runs.variants)
     if runs.families is not None:
         return sorted(name for name, variant in profile.variants.items() if variant.family in runs.families)
     if runs.task is not None:
@@ -65,9 +65,9 @@ def variants_of(profile: Profile, runs: Runs | None) -> list[str]:
 
 
 def runs_on(profile: Profile, variant: str | None, hardware: str) -> tuple[Run, ...]:
-    """The runs of a variant on one hardware, in the profile's order; none where the profile knows no such variant."""
+    """The runs of a variant on one hardware, in one order; none where the profile knows no such variant."""
     known = profile.variants.get(variant or "")
-    return tuple(run for run in known.runs if run.hardware == hardware) if known is not None else ()
+    return tuple(run for _, run in known.in_order if run.hardware == hardware) if known is not None else ()
 
 
 def at_of(run: Run) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load as PlannedLoad
@@ -43,15 +44,16 @@ def service_of(
     noise: NoiseName = "table",
     believed: Table | None = None,
     extended: bool = False,
+    limits: Sequence[Limit] = (),
 ) -> Service:
     """The load's service law at these classes of query, for batches of 1 up to its batch limit.
 
     `believed` is the table that the plan's dispatcher predicts by. `extended` reads a table beyond its last batch along
-    a straight line, as the plan that serves such batches does.
+    a straight line, as the plan that serves such batches does. By `limits` a table of runs is read.
     """
     variant = profile.variants[load.variant or ""]
     settings = settings_of(knobs=load.knobs, at=run.at, variant_knobs=variant.knobs)
-    table = table_of(profile, load.variant or "", run)
+    table = table_of(profile, load.variant or "", run).under(limits)
     law = law_of_table(table, at=settings, extend=extended)
     wanted = "mean" if noise in ("table", "mean", "lognormal", "exponential") else noise
     statistic = answering(law.statistics, wanted) if noise == "table" else wanted

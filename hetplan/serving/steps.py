@@ -135,9 +135,9 @@ def outcomes_of(profile: Profile, wanted: WantedApp, load: Load) -> dict[str, fl
     return node.outcomes.of(load.variant) if node is not None and node.outcomes is not None else {}
 
 
-def late_of(dispatch: Any, wanted: WantedApp | None) -> str:
-    """What becomes of late queries: what the plan says, else the wish."""
-    return getattr(dispatch, "late", None) or (wanted.late if wanted is not None else "serve")
+def late_of(dispatch: Any, wanted: WantedApp | None) -> str | None:
+    """What becomes of late queries: what the plan says, else the wish; None where neither does."""
+    return getattr(dispatch, "late", None) or (wanted.late if wanted is not None else None)
 
 
 def balancing_of(dispatch: Any, wanted: WantedApp | None) -> str | None:

@@ -22,7 +22,15 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.serving.system import System
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, Estimate, estimate, estimate_of_one, figures_of
+from hetplan.simulator.figures import (
+    LATE_SLACK_MS,
+    AppFigures,
+    Estimate,
+    Together,
+    estimate,
+    estimate_of_one,
+    figures_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +89,8 @@ class Line:
     """"slo", or the model by which the plan promises it."""
     simulated: Estimate | None
     verdict: Verdict
+    missed: float | None = None
+    """Of a percentile: the share of the queries that take longer than is promised."""
 
     def __str__(self) -> str:
         about = f"{self.app}: " if self.app else ""
@@ -143,6 +153,14 @@ class AppReport:
     percentiles_ms: Mapping[float, Estimate]
     distribution_ms: tuple[tuple[float, float], ...] = ()
     """Of all runs together: a percentage of the queries, and within which response time they are answered."""
+    responses: Together | None = None
+    spans: float = math.inf
+    """How many times the runs span what a queue remembers (`runs`)."""
+
+    def missed(self, limit_ms: float) -> float | None:
+        """The share of the queries that take longer than this, each run counted alike."""
+        runs = self.responses.runs if self.responses is not None else ()
+        return sum(float(run.share_beyond(limit_ms)) for run in runs) / len(runs) if runs else None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -463,7 +481,8 @@ def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line
         simulated = found.percentiles_ms.get(target.percentile) if target.of == "response" else None
         verdict = judge(simulated, "<=", target.max_ms) if simulated is not None else Verdict.NOT_SIMULATED
         verdict = _unless_short(verdict, app, report, simulated)
-        yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict)
+        missed = found.missed(target.max_ms) if simulated is not None else None
+        yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict, missed)
     if wanted.violations is not None:
         simulated = found.figures["violations"]
         verdict = _unless_short(judge(simulated, "<=", wanted.violations.max), app, report)
@@ -489,7 +508,7 @@ def _played_qps(promise: Promise, inputs: Inputs, report: SimulationReport) -> f
 
 
 def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes: tuple[Line, ...]) -> Line:
-    simulated = _simulated(promise, report)
+    simulated, app = _simulated(promise, report), _app_of(promise, report)
     if simulated is None or math.isnan(simulated.value):
         verdict = Verdict.NOT_SIMULATED if promise.model.startswith("simulation") else Verdict.REPORTED
         simulated = None
@@ -515,6 +534,7 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
         promise.model,
         simulated,
         verdict,
+        app.missed(promise.value) if app is not None and promise.percentile is not None else None,
     )
 
 
@@ -532,15 +552,19 @@ def _same_times(promise: Promise, report: SimulationReport) -> bool:
     return statistic is None or statistic == report.noise
 
 
+def _app_of(promise: Promise, report: SimulationReport) -> AppReport | None:
+    """The application that a promise is of; where there is one alone, that."""
+    only = next(iter(report.apps.values())) if len(report.apps) == 1 else None
+    return report.apps.get(promise.app or "", only)
+
+
 def _simulated(promise: Promise, report: SimulationReport) -> Estimate | None:
     if promise.quantity == "cost_per_hour":
         return report.cost_per_hour
     if promise.quantity == "servers":
         count = float(sum(group.workers for group in report.groups.values()))
         return Estimate(count, count, count)
-    app = report.apps.get(promise.app or "")
-    if app is None and len(report.apps) == 1:
-        app = next(iter(report.apps.values()))
+    app = _app_of(promise, report)
     if app is None:
         return None
     if promise.quantity == "response_ms":

@@ -40,6 +40,7 @@ from hetplan.simulator.figures import HIGHEST_PERCENTILE
 from hetplan.simulator.report import RunSummary
 
 __all__ = [
+    "LEAST_LONG_QUEUES",
     "MOST_QUERIES",
     "MOST_QUERIES_PER_RUN",
     "check_size",
@@ -49,6 +50,7 @@ __all__ = [
     "run_all",
     "seed_of",
     "settled_length_s",
+    "spans_of",
     "utilisation_of",
 ]
 
@@ -125,7 +127,7 @@ _NOT_DONE = 0.99
 MOST_QUERIES_PER_RUN = 20_000_000
 MOST_QUERIES = 200_000_000
 _MEMORIES = 600.0
-_LONG_QUEUES, _LEAST_LONG_QUEUES = 9.0, 5.0
+_LONG_QUEUES, LEAST_LONG_QUEUES = 9.0, 5.0
 _MOST_TIMES_LONGER, _MOST_EVENTS = 40.0, 20e6
 _ACCURACY_SPREAD = 0.002
 _OVERLOADED, _NEAR, _OVERRUN = 0.995, 0.95, 0.05
@@ -184,13 +186,17 @@ def _is_overrun(runs: Sequence[RunSummary]) -> bool:
     return max(run.overrun for run in runs) > _OVERRUN
 
 
-def is_settled(percentile: float, demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -> bool:
-    """Whether runs of this length hold enough long queues for the interval of a percentile to have an upper end."""
+def spans_of(demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -> float:
+    """How many times runs of this length span what a queue remembers; infinite where that means nothing."""
     busy = utilisation_of(runs, demand.app)
     if demand.rate_qps <= 0 or not demand.stationary or demand.clients or (busy >= _OVERLOADED and _is_overrun(runs)):
-        return True
-    spans = length_s * demand.rate_qps * len(runs) * (1.0 - busy) ** 2
-    return spans * _tail(percentile) >= _LEAST_LONG_QUEUES
+        return math.inf
+    return length_s * demand.rate_qps * len(runs) * (1.0 - busy) ** 2
+
+
+def is_settled(percentile: float, demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -> bool:
+    """Whether runs of this length hold enough long queues for the interval of a percentile to have an upper end."""
+    return spans_of(demand, length_s, runs) * _tail(percentile) >= LEAST_LONG_QUEUES
 
 
 def _accuracy_length_s(demands: Sequence[AppDemand], length_s: float, runs: Sequence[RunSummary]) -> float:

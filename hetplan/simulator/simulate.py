@@ -24,6 +24,7 @@ from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.demand import response_targets
 from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
+from hetplan.serving.price import has_prices
 from hetplan.serving.service import NOISES, NoiseName, noise_of
 from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Group, Rule, Service, System
@@ -54,7 +55,7 @@ from hetplan.simulator.report import (
     timeline_of,
     unplayed_rates,
 )
-from hetplan.simulator.runs import check_size, is_settled, notices, run_all, seed_of, settled_length_s
+from hetplan.simulator.runs import check_size, is_settled, notices, run_all, seed_of, settled_length_s, spans_of
 from hetplan.simulator.simulation import Observation, Simulation
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ def simulate(
     return replace(
         reports,
         plan=plan.digest,
+        cost_per_hour=reports.cost_per_hour if has_prices(inputs.profile) else None,
         currency=inputs.slo.limits.currency,
         lines=lines,
         transition=way,
@@ -550,6 +552,8 @@ def _app_report(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) 
             for at, found in percentiles.items()
         },
         distribution_ms=together.distribution(),
+        responses=together,
+        spans=spans_of(demand, length_s, runs),
     )
 
 

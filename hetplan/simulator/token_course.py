@@ -32,6 +32,7 @@ from hetplan.simulator.simulate import demands_of, simulate_system
 from hetplan.simulator.simulation import Simulation
 from hetplan.simulator.token_report import (
     app_report,
+    missed_of,
     other_inputs,
     refuse,
     simulate_tokens,
@@ -282,7 +283,8 @@ def _report(
         runs = [one[demand.app] for one in ended]
         played = [run.played for run in runs]
         apps[demand.app], shown = app_report(inputs, demand.app, demand.rate_qps, demand.arrivals.process, played)
-        lines += wishes_of_text(inputs, demand.app, shown, apps[demand.app].figures)
+        missed = missed_of(inputs, demand.app, played)
+        lines += wishes_of_text(inputs, demand.app, shown, apps[demand.app].figures, missed)
         groups |= _groups(demand.app, [run.crews for run in runs])
         limits = limits_of(inputs.slo.apps[demand.app])
         timelines.append(timeline_of_text(played, limits, [run.machines for run in runs]))

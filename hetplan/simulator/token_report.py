@@ -32,6 +32,7 @@ __all__ = [
     "REQUESTS",
     "app_report",
     "as_recorded",
+    "missed_of",
     "other_inputs",
     "play_once",
     "rate_of",
@@ -164,7 +165,8 @@ def _report(
     length_s = max(float(run.arrival_ms[-1]) for run in runs) / 1000.0
     found, shown = app_report(inputs, app, demand.rate_qps, demand.arrivals.process, runs)
     figures, cost = found.figures, _cost(plan, inputs)
-    lines = [*wishes_of_text(inputs, app, shown, figures), *_promises(plan, app, shown, figures, cost)]
+    missed = missed_of(inputs, app, runs)
+    lines = [*wishes_of_text(inputs, app, shown, figures, missed), *_promises(plan, app, shown, figures, cost, missed)]
     return SimulationReport(
         plan=plan.digest,
         seeds=run_seeds,
@@ -223,6 +225,21 @@ def _percentile(runs: Sequence[Played], limit: Limit, hop: float) -> Estimate:
     return _estimate(values)
 
 
+Missed = Callable[[str, float], float]
+"""What a limit is about, and its milliseconds -> the share of the requests that take longer, each run counted alike."""
+
+
+def missed_of(inputs: Inputs, app: str, runs: Sequence[Played]) -> Missed:
+    """What runs say of any limit of an application."""
+    hop = inputs.slo.apps[app].network_ms_per_hop
+
+    def missed(of: str, limit_ms: float) -> float:
+        limit = Limit(of, 100.0, limit_ms - (0.0 if of == "tpot" else hop), -1)
+        return sum(run.beyond(limit) for run in runs) / len(runs)
+
+    return missed
+
+
 def _estimate(values: Sequence[float]) -> Estimate:
     """The mean over seeds with its interval, which is not below 0; one seed has none."""
     found = estimate(values) if len(values) > 1 else Estimate(values[0], math.nan, math.nan)
@@ -259,13 +276,16 @@ def _figures(
     }
 
 
-def wishes_of_text(inputs: Inputs, app: str, shown: Shown, figures: Mapping[str, Estimate]) -> Iterator[Line]:
+def wishes_of_text(
+    inputs: Inputs, app: str, shown: Shown, figures: Mapping[str, Estimate], missed: Missed
+) -> Iterator[Line]:
     """A line for each limit and share that was wished."""
     wanted = inputs.slo.apps[app]
     for target in wanted.latency:
         found = shown[target.of, target.percentile]
         verdict = judge(found, "<=", target.max_ms)
-        yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", found, verdict)
+        late = missed(target.of, target.max_ms)
+        yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", found, verdict, late)
     if wanted.goodput is not None:
         found = figures["goodput"]
         yield Line(app, "goodput", None, ">=", wanted.goodput, "slo", found, judge(found, ">=", wanted.goodput))
@@ -277,11 +297,15 @@ def _promises(
     shown: Mapping[tuple[str, float], Estimate],
     figures: Mapping[str, Estimate],
     cost: float | None,
+    missed: Missed,
 ) -> Iterator[Line]:
     for one in plan.promises:
         found: Estimate | None = None
+        late = None
         if one.app == app and one.percentile is not None:
-            found = shown.get((one.quantity.removesuffix("_ms"), one.percentile))
+            of = one.quantity.removesuffix("_ms")
+            found = shown.get((of, one.percentile))
+            late = missed(of, one.value) if found is not None else None
         elif one.app == app:
             found = figures.get(one.quantity)
         elif one.quantity == "cost_per_hour" and cost is not None:
@@ -290,7 +314,7 @@ def _promises(
         verdict = judge(found, one.relation, one.value) if found is not None and simulated else Verdict.REPORTED
         if found is None and simulated:
             verdict = Verdict.NOT_SIMULATED
-        yield Line(one.app, one.quantity, one.percentile, one.relation, one.value, one.model, found, verdict)
+        yield Line(one.app, one.quantity, one.percentile, one.relation, one.value, one.model, found, verdict, late)
 
 
 def _cost(plan: Plan, inputs: Inputs) -> float | None:

@@ -94,6 +94,13 @@ class Played:
             return 0.0
         return float(values[min(len(values) - 1, int(np.ceil(limit.percentile / 100.0 * len(values) - 1e-9)) - 1)])
 
+    def beyond(self, limit: Limit) -> float:
+        """The share of requests that take longer than a limit, or were not served; those without such a time aside."""
+        part = self.judged()
+        values, lost = self.of(limit.of)[part], ~np.isfinite(self.response_ms[part])
+        asked = lost | ~np.isnan(values)
+        return float(((values > limit.max_ms) | lost)[asked].mean()) if asked.any() else 0.0
+
     def goodput(self, limits: Sequence[Limit]) -> float:
         """The share of requests within all limits at once."""
         good = self.within(limits)[self.judged()]

@@ -122,7 +122,7 @@ _printed_to: int | None = None
 def unprinted() -> Iterator[None]:
     """Meanwhile what C code prints is dropped, and what Python prints is not.
 
-    HiGHS 1.12, the build of scipy and OR-tools, calls `printf` where it repairs a point, whatever its options. So
+    HiGHS calls `printf` in some hundred places (where it repairs a point, where a step fails), whatever its options. So
     glibc's `stdout` is another file for that time. No descriptor changes. Other C libraries may keep theirs read-only.
     """
     global _hushed, _printed_to

@@ -12,14 +12,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.planner.draft import Edit
 from hetplan.planner.repairs import edited, steps_of, value_at
 from hetplan.profiles.canonical import digest
-from hetplan.profiles.fields import NANO
+from hetplan.profiles.fields import MOST, MOST_MONEY, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import closest, json_path
 from hetplan.profiles.mix import count_into_bins
@@ -142,7 +142,7 @@ class Axis:
         if self.kind == "whole":
             said = round(value)
         elif self.kind == "money":
-            said = format(Decimal(repr(value)).quantize(Decimal(1) / NANO).normalize(), "f")
+            said = _money(1, value)
         found = edited(documents, [Edit(file, steps, said)])
         if steps[-2:] == ("demand", "rate_qps"):
             # One of the three says how much is asked for: the rate takes the place of the other two.
@@ -293,6 +293,9 @@ def _values(said: str, now: float | None, kind: str, text: str) -> tuple[float, 
         if rest[1:] not in ([], ["log"]) or (rest[1:] and ends[0] <= 0):
             raise _wrong(text, "the fourth part is log, from above 0, or nothing", "Write 1:100:9:log.")
         found = list(_spaced(*ends, count, log=bool(rest[1:])))
+    most = MOST_MONEY if kind == "money" else MOST
+    if any(abs(value) > most for value in found):
+        raise _wrong(text, f"no value of it may be above {most:g}", "Write a range within what the files take.")
     axis = Axis("", None, None, (), kind)
     return tuple(sorted({axis.rounded(value) for value in found}))
 
@@ -359,7 +362,10 @@ def _dearer(profile: dict[str, Any], offer_id: str, value: float) -> None:
 
 
 def _money(said: Any, value: float) -> str:
-    return format((Decimal(str(said)) * Decimal(repr(value))).quantize(Decimal(1) / NANO).normalize(), "f")
+    """To 1e-9; an amount that no file takes is written too, and refused where it is read."""
+    exact = Context(prec=100)
+    amount = exact.multiply(Decimal(str(said)), Decimal(repr(value)))
+    return format(amount.quantize(Decimal(1) / NANO, context=exact).normalize(exact), "f")
 
 
 def _more_demand(demand: dict[str, Any], value: float) -> None:

@@ -7,7 +7,7 @@ are priced and counted by what those say.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
+from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import classes_of, stated_qps
@@ -203,13 +204,15 @@ def _known_best(quantity: str) -> Best:
 
 
 def _risks(plans: Sequence[Plan], inputs: Inputs | None) -> Iterator[Figure]:
-    yield Figure("risk", "machines", tuple(sum(worker.count for worker in plan.workers) for plan in plans))
+    hours = [_by_period(plan).values() for plan in plans]
+    counts = [[sum(worker.count for worker in one.workers) for one in each] for each in hours]
+    yield Figure("risk", "machines", tuple(map(max, counts)))
     if inputs is not None:
-        taken = [_taken_back(plan, inputs) for plan in plans]
+        taken = [max(_taken_back(one, inputs) for one in each) for each in hours]
         if any(machines for machines, _ in taken):
             yield Figure("risk", "machines that may be taken back", tuple(machines for machines, _ in taken), "low")
             yield Figure("risk", "of them an hour", tuple(often for _, often in taken), "low")
-    yield Figure("risk", "largest share on one machine", tuple(_on_one(plan) for plan in plans), "low")
+    yield Figure("risk", "largest share on one machine", tuple(map(_most_on_one, hours)), "low")
     yield Figure(
         "risk", "left unserved (qps)", tuple(sum(one.rate_qps for one in plan.unserved) for plan in plans), "low"
     )
@@ -225,6 +228,15 @@ def _taken_back(plan: Plan, inputs: Inputs) -> tuple[float, float]:
             machines += worker.count
             often += worker.count * offer.interruptions_per_hour
     return machines, often
+
+
+def _by_period(plan: Plan) -> Mapping[str, Plan]:
+    """The plan of each period of a fleet; any other plan is the only one."""
+    return {"": plan} if plan.parts is None else {one.id: of_period(plan, one) for one in plan.periods}
+
+
+def _most_on_one(plans: Iterable[Plan]) -> float | None:
+    return max((share for one in plans if (share := _on_one(one)) is not None), default=None)
 
 
 def _on_one(plan: Plan) -> float | None:
@@ -243,28 +255,38 @@ def _machine(worker: Worker) -> tuple[str, str]:
 
 
 def _machines(plans: Sequence[Plan]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    counted: list[Counter[tuple[str, str]]] = []
+    for what, period, runs, counts in _counted(plans):
+        yield f"{what} in {period}" if period else what, runs, counts
+
+
+def _counted(plans: Sequence[Plan]) -> Iterator[tuple[str, str, str, tuple[int, ...]]]:
+    """What a machine is, in which period ("": there is one), what it runs, and how many of it each plan has."""
+    counted: list[Counter[tuple[str, str, str]]] = []
     for plan in plans:
-        own: Counter[tuple[str, str]] = Counter()
-        for worker in plan.workers:
-            what, runs = _machine(worker)
-            own[f"{what} in {worker.period}" if len(plan.periods) > 1 else what, runs] += worker.count
+        own: Counter[tuple[str, str, str]] = Counter()
+        for period, one in _by_period(plan).items():
+            for worker in one.workers:
+                what, runs = _machine(worker)
+                own[what, period or (worker.period if len(plan.periods) > 1 else ""), runs] += worker.count
         counted.append(own)
-    for what, runs in sorted(set().union(*counted)):
-        yield what, runs, tuple(own[what, runs] for own in counted)
+    for what, period, runs in sorted(set().union(*counted)):
+        yield what, period, runs, tuple(own[what, period, runs] for own in counted)
 
 
 def _moves(first: Plan, other: Plan) -> Iterator[str]:
     """What is stopped, what is started and how many machines stay as they are."""
-    kept = 0
+    kept: Counter[str] = Counter()
     changes: dict[str, list[str]] = {"stop": [], "start": []}
-    for what, runs, (before, after) in _machines([first, other]):
-        kept += min(before, after)
+    for what, period, runs, (before, after) in _counted([first, other]):
+        kept[period] += min(before, after)
         if before != after:
-            changes["start" if after > before else "stop"].append(f"{abs(after - before)} x {what} ({runs})")
+            where = f" in {period}" if period else ""
+            changes["start" if after > before else "stop"].append(f"{abs(after - before)} x {what}{where} ({runs})")
     for do, machines in changes.items():
         yield from (f"{do} {one}" for one in machines)
-    yield f"keep {kept} machine{'' if kept == 1 else 's'}"
+    least, most = min(kept.values(), default=0), max(kept.values(), default=0)
+    several = f"{least} to {most}" if least != most else str(most)
+    yield f"keep {several} machine{'' if several == '1' else 's'}{' in each period' if len(kept) > 1 else ''}"
 
 
 def _better(figures: Sequence[Figure], place: int) -> Iterator[str]:

@@ -153,7 +153,7 @@ def machines_of(plan: Plan) -> dict[tuple[str | None, str], int]:
 
 def found_of(outcome: Outcome, inputs: Inputs) -> dict[str, Any]:
     """The figures of an outcome that studies compare."""
-    plan = outcome.plan if outcome.exit_code in (0, 4) else None
+    plan = outcome.plan if outcome.exit_code in (0, 4, 5) else None
     first = outcome.claims[0] if outcome.claims else None
     found: dict[str, Any] = {
         "status": outcome.status if plan is not None or outcome.plan is None else "rejected",

@@ -39,6 +39,7 @@ from hetplan.verifier.wanted import (
     check_latency,
     declined,
     largest_rates,
+    undecided,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
     facts = gather(plan, inputs)
     found += [*check_options(plan), *check_late(facts)]
     found += [*check_resources(facts), *check_cost(facts), *check_tables(plan, inputs)]
-    skipped, computed = _serving(facts, found)
+    open_limits = list[str]()
+    skipped, computed = _serving(facts, found, open_limits)
     whole = plan_figures(facts)
     found += check_promises(facts, computed, whole)
     found += check_extrapolation(facts, computed)
@@ -99,10 +101,12 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
     if question_check is not None:
         found += question_check(plan, inputs)
         checked.append(plan.question)
-    return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked, tuple(claims))
+    unsure = tuple(dict.fromkeys(open_limits))
+    skipped += unsure
+    return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked, tuple(claims), (), unsure)
 
 
-def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str, Computed]]:
+def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tuple[list[str], dict[str, Computed]]:
     """Routing, latency, quality, capacity and demand, period by period; what was recomputed of each application."""
     why = {name: why_not_followed(facts, name) for name in facts.inputs.slo.apps}
     names = [name for name, reason in why.items() if not reason]
@@ -118,6 +122,7 @@ def _serving(facts: Facts, found: list[Violation]) -> tuple[list[str], dict[str,
         most = largest_rates(facts, flows)
         for name, flow in flows.items():
             found += check_latency(facts, name, flow)
+            open_limits += undecided(facts, name, flow)
             if facts.inputs.slo.apps[name].quality is not None:
                 from hetplan.verifier.quality import check_quality
 

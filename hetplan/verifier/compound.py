@@ -1,7 +1,7 @@
 """The promise of a compound plan, recomputed: one plan per application, totals and machines not exceeded, sums right.
 
 Candidates are compared with the wish: `dispatch.<app>` is a ``chosen-plan/1`` that repeats the candidate's demand, and
-demands together stay within `limits.resources`; on machines (`machines`, per tier) shares together stay within the GPUs
+demands together stay within `limits.capacity`; on machines (`machines`, per tier) shares together stay within the GPUs
 that one of them provides, and no more machines of a tier are in use than `limits.instances` allow. Operators of a found
 plan are loads of workers: every operator of the pipeline once, one query at a time, in the tier and with the share that
 the dispatch names; its one route sends all to it.
@@ -100,10 +100,10 @@ def _totals(inputs: Inputs, stated: dict[str, ChosenPlanDispatch]) -> Iterator[V
     taken: dict[str, float] = defaultdict(float)
     for rule in stated.values():
         for key, amount in rule.demand.items():
-            if key not in rule.machines or key in inputs.slo.limits.resources:
+            if key not in rule.machines or key in inputs.slo.limits.capacity:
                 taken[key] += amount
     for key, amount in sorted(taken.items()):
-        room, machines = inputs.slo.limits.resources.get(key), _machine_count(inputs, key)
+        room, machines = inputs.slo.limits.capacity.get(key), _machine_count(inputs, key)
         if room is None and machines is not None:
             room = machines * _gpus(inputs, key)
         if room is not None and amount > room + FEASIBILITY * max(1.0, room):
@@ -674,7 +674,7 @@ def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
 
 def _room(inputs: Inputs, name: str) -> float | None:
     """How much there is of what demands take; None where nothing limits it."""
-    stated, machines = inputs.slo.limits.resources.get(name), _machine_count(inputs, name)
+    stated, machines = inputs.slo.limits.capacity.get(name), _machine_count(inputs, name)
     return machines * _gpus(inputs, name) if stated is None and machines is not None else stated
 
 

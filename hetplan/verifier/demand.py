@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.slo import App
 
 __all__ = ["Classes", "classes_of", "least_wanted", "response_targets", "wanted_rate"]
@@ -23,6 +24,8 @@ class Classes:
     bins: tuple[tuple[float, ...], ...]
     share: tuple[float, ...]
     index: Mapping[tuple[float, ...], int]
+    limits: tuple[Limit, ...] = ()
+    """By which rates of a table of runs are read."""
 
     def find(self, when: Mapping[str, float]) -> int | None:
         """The class that `when` names, or None."""
@@ -39,7 +42,7 @@ def classes_of(app: App) -> Classes:
     """The classes that the demand of an application comes in; shares are brought to a sum of exactly 1."""
     mix = app.demand.mix
     if mix is None:
-        return Classes((), ((),), (1.0,), {})
+        return Classes((), ((),), (1.0,), {}, limits_of(app))
     weights: Sequence[float] = mix.share or ()
     if mix.share is None:
         from hetplan.verifier.observed import counted
@@ -47,7 +50,8 @@ def classes_of(app: App) -> Classes:
         weights = counted(mix, mix.observed or ())
     total = sum(weights)
     share = tuple(weight / total for weight in weights)
-    return Classes(mix.axes, mix.bins, share, {_key(size): number for number, size in enumerate(mix.bins)})
+    index = {_key(size): number for number, size in enumerate(mix.bins)}
+    return Classes(mix.axes, mix.bins, share, index, limits_of(app))
 
 
 def response_targets(app: App) -> tuple[tuple[float, float], ...]:

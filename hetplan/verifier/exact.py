@@ -489,7 +489,7 @@ that know nothing of one another."""
 
 def _claims(facts: Facts) -> Iterator[Violation]:
     plan = facts.plan
-    if not plan.claims and (plan.workers or plan.dispatch) and plan.status != "heuristic":
+    if not plan.claims and (plan.workers or plan.dispatch) and plan.status not in ("heuristic", "not-simulated"):
         yield Violation("claim", "claims", f"the plan is called {plan.status}, and claims nothing")
     if plan.question == "pipeline":
         yield from _of_pipelines(facts)

@@ -173,7 +173,7 @@ class _Priced:
         if self.b > 0.0 and budget is None:
             raise NoProof("it prices a budget that there is not")
         paid += self.b * (budget or 0) / NANO
-        slip = _SAFE * (paid + abs(best) + self.size + self.mu)
+        slip = _SAFE * (paid + abs(best) + self.size)
         if self.seeks:
             return paid + best + slip
         quality = [one.value for one in self.facts.plan.promises if one.quantity == "quality" and one.app == self.app]
@@ -264,9 +264,9 @@ class _Priced:
                 continue
             own = self._with(node, quality, way.quality)
             worth = -self.rate * gain * way.cost
-            self.size = max(self.size, abs(worth))
-            if not edges:
-                worth += self.mu / len(self.sinks) * self._at_end((*path, f"{node}={way.variant}"), own)
+            gained = 0.0 if edges else self.mu / len(self.sinks) * self._at_end((*path, f"{node}={way.variant}"), own)
+            self.size = max(self.size, abs(worth), abs(gained))
+            worth += gained
             for edge in edges:
                 after = (*path, f"{node}={way.variant}")
                 worth += self._best(edge.to, after, ms + way.ms, gain * _fanout(edge, way), own)

@@ -107,7 +107,7 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     if not isinstance(rule, QueueSlackDispatch):
         yield Violation("dispatch", at, "a policy is looked up by queue-slack/1")
         return
-    if rule.late != app.late:
+    if rule.late != app.late and (rule.late, app.late) != ("serve", None):
         yield Violation("dispatch", at, f"late queries: {rule.late}, the wish says {app.late}")
     one_queue = plan.method.formulation in ONE_QUEUE
     may = ("shared_fifo",) if one_queue else (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")

@@ -138,11 +138,9 @@ class _Pool:
         return found
 
     def _too_small(self, run: Run) -> bool:
-        """Whether hardware that says what it provides has too little of something, unless that is limited in total."""
+        """Whether hardware that says what it provides has too little of something."""
         provides = self.facts.inputs.profile.hardware[run.hardware].provides
-        totals = self.facts.inputs.slo.limits.resources
-        lists = ((provides.get(name, need if name in totals else 0.0), need) for name, need in run.needs.items())
-        return bool(provides) and any(need > there for there, need in lists)
+        return bool(provides) and any(need > provides.get(name, 0.0) for name, need in run.needs.items())
 
     def _run(self, variant: str, hardware: str) -> Run:
         """The run that counts on a hardware: of several, the one of single queries at the variant's own settings."""
@@ -307,8 +305,7 @@ class _Pool:
             program.row(f"somebody[pattern {number}]", {f"n[{name}]": 1.0 for k in there for name in k.offers}, low=1.0)
 
     def _takes(self, kind: _Kind, resource: str) -> float:
-        provides = self.facts.inputs.profile.hardware[kind.hardware].provides
-        return max(provides.get(resource, 0.0), kind.run.needs.get(resource, 0.0))
+        return self.facts.inputs.profile.hardware[kind.hardware].provides.get(resource, 0.0)
 
     def _patterns(self, late: float) -> list[tuple[bool, ...]]:
         """Sets of hardware of each of which some class needs one: where it may go, or be in time if it comes often."""

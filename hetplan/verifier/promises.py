@@ -394,7 +394,7 @@ def status_faults(plan: Plan) -> Iterator[Violation]:
         allowed = ("optimal", "within-gap") if open_ else ("optimal",)
     elif scope != "restriction" and gap <= WITHIN_GAP:
         allowed = ("within-gap", "feasible")
-    if status not in (*allowed, "best-of-measured"):
+    if status not in (*allowed, "best-of-measured", "not-simulated"):
         why = "no bound" if gap is None else f"a gap of {gap:.3g}"
         text = f"{status}, yet the first claim, of scope {scope}, has {why}: that is {' or '.join(allowed)}"
         yield Violation("status", "status", text)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hetplan.planner.status import UNDECIDED
+
 if TYPE_CHECKING:
     from hetplan.verifier.claims_again import ClaimAgain
+    from hetplan.verifier.promises_again import Tried
 
 __all__ = ["Report", "Violation", "unknown"]
 
@@ -35,7 +38,8 @@ class Report:
     `checked` names the checks that ran, in order; `skipped` names what could not be recomputed here ("app: why");
     `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
     bound was proved again here, and nobody should call another one certified; `differs` names where a plan made anew
-    is another one, if one was made.
+    is another one, if one was made; `undecided` names limits on times that no measurement decides ("app: limit");
+    `simulated` says of each promise that rests on simulation what fresh runs show.
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])
@@ -48,6 +52,25 @@ class Report:
     unchecked: bool = False
     claims: tuple[ClaimAgain, ...] = ()
     differs: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    simulated: tuple[Tried, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words; "verified" alone where all that the plan says was looked at and nothing is open."""
+        if self.violations:
+            return f"{len(self.violations)} violation{'' if len(self.violations) == 1 else 's'}"
+        if self.unchecked:
+            return "no check is known for this plan's question: only the parts that all plans share were checked"
+        if refuted := sum(one.refuted for one in self.claims):
+            return f"{refuted} of the plan's bounds cannot be so"
+        if self.simulated:
+            from hetplan.verifier.promises_again import in_words
+
+            said = in_words(self.simulated)
+            if said != "verified":
+                return said
+        return UNDECIDED if self.undecided else "verified"
 
     @property
     def ok(self) -> bool:
@@ -60,4 +83,5 @@ class Report:
 
         faults = [(one.code, one.at, one.text) for one in self.violations]
         claims = [(one.about, str(one.word), one.text) for one in self.claims]
-        return verdict_fragment(faults, claims, self.checked, self.skipped)
+        tried = [(one.about, str(one.word), one.text) for one in self.simulated]
+        return verdict_fragment(self.reason, faults, claims, tried, (self.checked, self.skipped))

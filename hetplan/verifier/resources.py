@@ -1,7 +1,8 @@
 """Stock, machines, memory, money: whether what is placed can be had, fits, and costs no more than it may.
 
-Hardware that says what it provides has nothing of what it does not list, unless the wish limits that in total: then
-it counts there. Of hardware that says nothing at all, nothing is checked, and the report says so.
+Hardware that says what it provides has nothing of what it does not list, unless the wish has a total of it that loads
+take from (`capacity`): then it counts there. What all machines provide together is limited by `resources`. Of hardware
+that says nothing at all, nothing is checked, and the report says so.
 
 Loads of a worker take what they need side by side. Where they wait in one queue for one server they run one at a time:
 then they compute with no more than the largest of them needs, while memory is held by all of them all the time.
@@ -139,7 +140,7 @@ def _over(taken: float, room: float) -> bool:
 def _machine(facts: Facts, worker: Worker, taken: Mapping[str, float]) -> Iterator[Violation]:
     """One machine of a group: what its loads take against what the hardware provides."""
     provides = facts.inputs.profile.hardware[worker.hardware].provides
-    elsewhere = facts.inputs.slo.limits.resources
+    elsewhere = facts.inputs.slo.limits.capacity
     for resource, amount in sorted(taken.items()):
         room = provides.get(resource, None if not provides or resource in elsewhere else 0.0)
         if room is not None and _over(amount, room):
@@ -149,7 +150,7 @@ def _machine(facts: Facts, worker: Worker, taken: Mapping[str, float]) -> Iterat
 
 def not_provided(facts: Facts) -> Iterator[str]:
     """Hardware in use that does not say what it provides, where something is needed that no total limits."""
-    elsewhere = facts.inputs.slo.limits.resources
+    elsewhere = facts.inputs.slo.limits.capacity
     needed: dict[str, set[str]] = defaultdict(set)
     for worker in facts.plan.workers:
         if not facts.inputs.profile.hardware[worker.hardware].provides:
@@ -211,14 +212,19 @@ def check_resources(facts: Facts) -> list[Violation]:
         workers = [worker for worker in facts.plan.workers if worker.period == period.id]
         found += _counts(facts, workers, period.id)
         found += _hosts(workers, period.id)
-        total: dict[str, float] = defaultdict(float)
+        in_all: dict[str, float] = defaultdict(float)
+        provided: dict[str, float] = defaultdict(float)
         for worker in workers:
             taken = _taken(facts, worker)
             found += _machine(facts, worker, taken)
             for resource, amount in taken.items():
-                total[resource] += amount * machines(worker)
-        for resource, room in sorted(facts.inputs.slo.limits.resources.items()):
-            if _over(total[resource], room):
-                text = f"{total[resource]:g} {resource} in all, the limit is {room:g}"
-                found.append(Violation("resource-limit", f"periods.{period.id}", text))
+                in_all[resource] += amount * machines(worker)
+            for resource, amount in facts.inputs.profile.hardware[worker.hardware].provides.items():
+                provided[resource] += amount * machines(worker)
+        limits = facts.inputs.slo.limits
+        for words, total, most in (("in all", in_all, limits.capacity), ("provided", provided, limits.resources)):
+            for resource, room in sorted(most.items()):
+                if _over(total[resource], room):
+                    text = f"{total[resource]:g} {resource} {words}, the limit is {room:g}"
+                    found.append(Violation("resource-limit", f"periods.{period.id}", text))
     return found

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from hetplan.profiles.operating_points import Verdict
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.verifier.demand import Classes
 from hetplan.verifier.facts import Facts, Seat, own_table, statistics_of
@@ -107,14 +108,17 @@ def _positive(values: NDArray[np.float64]) -> list[float]:
     return [value if value > 0.0 else math.nan for value in values.tolist()]
 
 
-def service_of(facts: Facts, seat: Seat, classes: Classes) -> Service:
-    """Read what the profile measured of a load. A load whose times are not in tables is unmeasured."""
+def service_of(facts: Facts, seat: Seat, classes: Classes, worst: Verdict = Verdict.UNCHECKED) -> Service:
+    """Read what the profile measured of a load. A load whose times are not in tables is unmeasured.
+
+    A table of runs is read under the limits of the classes, by runs that are judged no worse than `worst`.
+    """
     size, run = len(classes.bins), seat.run
     if run is None or run.engine is not None:
         return Service([math.nan] * size, [math.nan] * size, [False] * size, "")
     capacity_stat, target_stat = statistics_of(facts.plan)
     seconds, latency_ms, extrapolated = [math.nan] * size, [0.0] * size, [False] * size
-    table = own_table(facts.inputs.profile, run)
+    table = own_table(facts.inputs.profile, run).under(classes.limits, worst)
     if "batch" in run.at:
         from hetplan.verifier.readings_beside import along_batches
 

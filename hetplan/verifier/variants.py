@@ -135,7 +135,8 @@ class Reading:
         if quality is None:
             return False
         low, high = app.quality.min, app.quality.max
-        return (low is None or quality.value >= low - VALUE) and (high is None or quality.value <= high + VALUE)
+        slip = VALUE * abs(quality.value)  # a metric may have any scale
+        return (low is None or quality.value >= low - slip) and (high is None or quality.value <= high + slip)
 
 
 def _allowed(inputs: Inputs) -> dict[str, list[str]]:
@@ -495,7 +496,7 @@ def _way(reading: Reading) -> Iterator[Violation]:
     if reading.inputs.state is None:
         return
     walk = _Walk(reading)
-    limits = reading.inputs.slo.limits.resources
+    limits = reading.inputs.slo.limits.capacity
     provides = {
         walk.place[held.worker.id]: reading.inputs.profile.hardware[held.worker.hardware].provides
         for held in (*reading.now, *reading.then)

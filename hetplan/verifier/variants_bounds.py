@@ -197,7 +197,7 @@ class _Counts:
         about: Hardware = self.profile.hardware[kind.hardware]
         if kind.count == 0 and not whole and not about.provides:
             return False
-        limited = {name for name in self.slo.limits.resources if name not in about.provides}
+        limited = {name for name in self.slo.limits.capacity if name not in about.provides}
         room = {name: 1.0 if name == _WHOLE else about.provides.get(name, 0.0) for name in needs if name not in limited}
         return not about.provides or all(needs[name] <= there * (1 + _HAIR) + 1e-12 for name, there in room.items())
 
@@ -332,7 +332,7 @@ class _Counts:
         for app, terms in covers.items():
             program.row(f"load[{app}]", terms, low=1.0 if need[app] > 0 else 0.0)
         self._loaded(program, weight)
-        self._rooms(program, {x: price for one in self.types for x, price in self._machines(program, one).items()})
+        self._rooms(program, [(one, self._machines(program, one)) for one in self.types])
         return program
 
     def apart(self) -> Apart:
@@ -346,7 +346,7 @@ class _Counts:
         for name, *_ in self.items:
             uses[name] = {}
             program.column(f"x[{name}]", low=0.0, high=0.0)
-        self._rooms(program, {})
+        self._rooms(program, [])
         rooms = dict[str, float]()
         for row, terms, high in program.uppers():
             rooms[row] = high
@@ -403,7 +403,7 @@ class _Counts:
             program.row(f"had[{one.name}]", there, high=one.count)
         return dict.fromkeys(counted, price)
 
-    def _rooms(self, program: Rows, machines: dict[str, float]) -> None:
+    def _rooms(self, program: Rows, machines: list[tuple[_Type, dict[str, float]]]) -> None:
         """What all machines, and those of each type, have of each resource; what all may cost."""
         limits, uses = self.slo.limits, [(f"x[{name}]", kind) for name, kind, *_ in self.items]
         known = any(one.count is not None and self.profile.hardware[one.hardware].provides for one in self.types)
@@ -411,8 +411,14 @@ class _Counts:
         typed = level != "aggregate" and (level != "auto" or known)
         if limits.cost_per_hour is not None:
             prices = {x: self._paid(kind) for x, kind in uses}
-            program.row("cost_per_hour[total]", {**prices, **machines}, high=limits.cost_per_hour / NANO)
-        for resource in sorted({name for kind in self.kinds for name in kind.needs} | limits.resources.keys()):
+            shared = {x: price for _, counted in machines for x, price in counted.items()}
+            program.row("cost_per_hour[total]", {**prices, **shared}, high=limits.cost_per_hour / NANO)
+        for resource, total in sorted(limits.resources.items()):
+            gives = {name: one.provides.get(resource, 0.0) for name, one in self.profile.hardware.items()}
+            whole = {x: gives[kind.type.hardware] for x, kind in uses if not part_of(self.reading, kind.held)}
+            shared = {x: gives[one.hardware] for one, counted in machines for x in counted}
+            program.row(f"{resource} provided[total]", {**whole, **shared}, high=total)
+        for resource in sorted({name for kind in self.kinds for name in kind.needs} | limits.capacity.keys()):
             takes, total = {x: kind.needs.get(resource, 0.0) for x, kind in uses}, 0.0
             for one in self.types:
                 provides = self.profile.hardware[one.hardware].provides
@@ -425,7 +431,7 @@ class _Counts:
                 if one.count is not None and room < math.inf and (typed or resource == _WHOLE):
                     program.row(f"{resource}[{one.name}]", mine, high=room * one.count)
             total = total if not typed and resource != _WHOLE else math.inf
-            if (total := min(total, limits.resources.get(resource, math.inf))) < math.inf:
+            if (total := min(total, limits.capacity.get(resource, math.inf))) < math.inf:
                 program.row(f"{resource}[total]", takes, high=total)
 
 

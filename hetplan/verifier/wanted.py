@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.operating_points import Verdict, judge, limits_of
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.demand import least_wanted, response_targets, wanted_rate
+from hetplan.verifier.demand import classes_of, least_wanted, response_targets, wanted_rate
 from hetplan.verifier.facts import Facts, option, runs_alike
 from hetplan.verifier.flow import Flow
 from hetplan.verifier.report import Violation
+from hetplan.verifier.service import service_of
 
 __all__ = [
     "asked",
@@ -22,6 +25,7 @@ __all__ = [
     "check_latency",
     "declined",
     "largest_rates",
+    "undecided",
 ]
 
 
@@ -123,12 +127,30 @@ def _given(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
         seat = facts.seats[load]
         if seat.run is None or seat.run.rate is None or seat.run.latency is not None:
             continue
-        given = facts.inputs.profile.tables[seat.run.rate].given
-        for target in facts.inputs.slo.apps[name].latency:
-            key = f"{target.of}_p{target.percentile:g}_ms"
-            if given.get(key, 0.0) > target.max_ms * (1.0 + FEASIBILITY):
-                text = f"its rates hold at {key} {given[key]:g}, wanted are {target.max_ms:g}"
-                yield Violation("latency", seat.at, text)
+        table = facts.inputs.profile.tables[seat.run.rate]
+        for limit in () if table.points else limits_of(facts.inputs.slo.apps[name]):
+            if judge(table.given, [limit]) is Verdict.REFUTED:
+                found = ", ".join(f"{key} {value:g}" for key, value in table.given.items())
+                yield Violation("latency", seat.at, f"its rates hold at {found}, wanted is {limit}")
+
+
+def undecided(facts: Facts, name: str, flow: Flow) -> Iterator[str]:
+    """Limits of an application that the measurements of its rates neither keep nor break."""
+    app = facts.inputs.slo.apps[name]
+    for load in flow.work:
+        seat = facts.seats[load]
+        if seat.run is None or seat.run.rate is None:
+            continue
+        table = facts.inputs.profile.tables[seat.run.rate]
+        for limit in limits_of(app):
+            if table.points:
+                classes = replace(classes_of(app), limits=(limit,))
+                kept = service_of(facts, seat, classes, worst=Verdict.KEPT).seconds
+                known = kept == service_of(facts, seat, classes).seconds
+            else:
+                known = judge(table.given, [limit]) is not Verdict.UNCHECKED
+            if not known:
+                yield f"{name}: no measurement of {seat.run.rate} says whether {limit}"
 
 
 def check_latency(facts: Facts, name: str, flow: Flow) -> Iterator[Violation]:
@@ -150,7 +172,7 @@ def check_late(facts: Facts) -> Iterator[Violation]:
     """What is done with late queries is what the wish says, by whatever rule the others are sent."""
     for name, rule in facts.plan.dispatch.items():
         wanted = facts.inputs.slo.apps[name].late
-        if rule.late != wanted:
+        if rule.late != wanted and (rule.late, wanted) != ("serve", None):  # as earlier plans said it
             yield Violation("dispatch", f"dispatch.{name}", f"late queries: {rule.late}, the wish says {wanted}")
 
 

@@ -47,7 +47,7 @@ W-set-open policies. | W-short-queue policies. | W-derived-qps variants | W-gpu-
 W-extrapolated tables. engines. | W-overlap engines. | W-not-monotone tables. | W-table-repaired tables.
 W-gap claims | W-merged claims | W-no-bound claims | W-not-all-tried claims | W-overestimates alternatives
 W-idle-machine workers. | W-late-cheap dispatch. | W-routing routing | W-swap actions. | W-no-latency variants.
-W-run variants. | W-too-large variants. | W-unlimited slo.limits.resources | W-unknown-running state.workers.
+W-run variants. | W-too-large variants. | W-unlimited slo.limits.capacity | W-unknown-running state.workers.
 W-no-offer hardware. | W-no-price hardware. | W-too-small hardware.
 W-queueing promises | W-run-price promises | W-small-pool promises | W-mean-times promises
 """
@@ -231,9 +231,14 @@ def _wide(facts: Facts, words: Words) -> Iterator[_Seen]:
     if claim.scope == "relaxation" and by_play:
         return  # Simulation asks for more than that bound knows of.
     texts = [one.text for one in facts.plan.warnings if one.code == "W-gap"]
-    said = [text for text in texts for shown, *most in [words.figures(text)[:2] or [""]] if shown == gap and most]
+    said = [text for text in texts if len(shown := words.figures(text)) > 1 and _is_about(shown[0], claim.gap)]
     if said or claim.scope != "restriction":
         yield _Seen("W-gap", "claims", said[0] if said else f"the gap of {gap} is above what is allowed")
+
+
+def _is_about(shown: str, gap: float) -> bool:
+    """Whether these are the two digits of a gap: written before it was rounded, so that the second may be one off."""
+    return bool(_NUMBER.fullmatch(shown)) and abs(float(shown) - gap) <= 0.051 * gap
 
 
 def _unlimited(facts: Facts) -> Iterator[_Seen]:
@@ -244,15 +249,15 @@ def _unlimited(facts: Facts) -> Iterator[_Seen]:
         return
     all_runs = [run for variant in profile.variants.values() for run in variant.runs]
     taken = {name for seat in facts.seats.values() if seat.run for name, amount in seat.run.needs.items() if amount > 0}
-    lacking, most = taken - set(limits.resources), {key for run in all_runs for key in run.needs}
+    lacking, most = taken - set(limits.capacity), {key for run in all_runs for key in run.needs}
     for one in facts.plan.warnings:
         names = Words(frozenset(most)).figures(one.text) if one.code == "W-unlimited" else ()
-        if names and lacking <= set(names) <= most - set(limits.resources) and list(names) == sorted(names):
+        if names and lacking <= set(names) <= most - set(limits.capacity) and list(names) == sorted(names):
             yield _Seen(one.code, one.at or "", one.text)
             return
     if lacking:
         text = f"nothing limits {', '.join(sorted(lacking))}: the plan assumes that there is enough"
-        yield _Seen("W-unlimited", "slo.limits.resources", text)
+        yield _Seen("W-unlimited", "slo.limits.capacity", text)
 
 
 def _swaps(facts: Facts) -> Iterator[_Seen]:

@@ -16,8 +16,9 @@ from hetplan.profiles.workers import Load, Worker
 METHOD = Method(formulation="by hand")
 
 
-def hosts(namespace: str = "serving") -> HostsFile:
+def hosts(namespace: str = "serving", gpus: float | None = 1) -> HostsFile:
     settings = {"image": "registry.example/hetplan:1", "namespace": namespace}
+    settings |= {"hardware": {"t4": {"gpu": gpus, "node_selector": {"card": "t4"}}}}
     return read_hosts(
         {
             "name": "prod",

@@ -52,7 +52,7 @@ def variants() -> Json:
             },
         },
         slo={
-            "limits": {"cost_per_hour": "6", "resources": {"inf_cores": 2}, "moves": 2},
+            "limits": {"cost_per_hour": "6", "capacity": {"inf_cores": 2}, "moves": 2},
             "apps": {
                 "faces": {
                     "runs": {"families": ["resnet50"]},
@@ -132,7 +132,7 @@ def hosts() -> Json:
                 "instances": {"g": [1, 3]},
                 "only_listed": True,
                 "survive": {"hosts": 1, "zones": 1},
-                "resources": {"gpu_mem_gib": 40},
+                "capacity": {"gpu_mem_gib": 40},
             },
             "horizon": {"periods": 2},
             "apps": {

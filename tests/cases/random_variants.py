@@ -39,7 +39,7 @@ def random_snapshot(seed: int) -> tuple[dict[str, Any], dict[str, Any], dict[str
     slo = _wish(rng, families)
     if style == "totals":
         slo["limits"] = {
-            "resources": {name: sum(provides[k].get(name, 0.0) * counts[k] for k in kinds) for name in RESOURCES}
+            "capacity": {name: sum(provides[k].get(name, 0.0) * counts[k] for k in kinds) for name in RESOURCES}
         }
     return profile, slo, _state(rng, profile, style, counts)
 

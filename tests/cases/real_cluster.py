@@ -72,7 +72,8 @@ class Server:
     def target(self, folder: Path, **settings: Any) -> Kubernetes:
         settings = {
             "kubectl": str(FOLDER / "bin" / "kubectl"), "kubeconfig": str(FOLDER / "kubeconfig"),
-            "namespace": self.namespace, "image": "registry.example/hetplan:1", "leave_s": 1, **settings,
+            "namespace": self.namespace, "image": "registry.example/hetplan:1", "leave_s": 1,
+            "hardware": {"t4": {"gpu": 0}}, **settings,
         }  # fmt: skip
         hosts = read_hosts(
             {

@@ -54,7 +54,7 @@ def table2(
     slo: dict[str, Any] = {
         "format": "hetplan/slo/1.0",
         "change": {"slack": slack, "load_weight_per_s": weight_per_s},
-        "limits": {} if resources is None else {"resources": resources},
+        "limits": {} if resources is None else {"capacity": resources},
         "apps": apps,
     }
     workers = [

@@ -343,7 +343,7 @@ def test_a_muted_page_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_control_characters_never_reach_a_terminal() -> None:
-    assert printable("ok\n\tok") == "ok\n\tok"
+    assert printable("ok\n\tok") == "ok  ok", "nor a line that somebody else wrote"
     assert printable("\x07\x9b\u202e") == "???"
 
 

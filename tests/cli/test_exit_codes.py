@@ -105,7 +105,7 @@ def test_8_plans_that_differ(files: Any, run: Callable[..., Any]) -> None:
         (errors.SolverFailed("highs", "broke"), Exit.FAULT),
         (errors.PlanRejected(["cost"]), Exit.CHECK_FAILED),
         (errors.NoPlan("none"), Exit.INFEASIBLE),
-        (errors.NoPlan("late", exit_code=5), Exit.NO_PLAN),
+        (errors.NoPlan("late", exit_code=5), Exit.LIMIT),
         (errors.Cancelled("stop"), Exit.INTERRUPTED),
         (KeyboardInterrupt(), Exit.INTERRUPTED),
         (FileNotFoundError(2, "No such file", "x.json"), Exit.BAD_INPUT),

@@ -149,7 +149,7 @@ def test_a_packing_goes_into_candidates_and_back():
     for app, rows, weight in zip(slo.apps.values(), drawn.demands, drawn.weight, strict=True):
         assert app.weight == weight
         assert [list(one.demand.values()) for one in app.candidates] == rows.tolist()
-    assert list(slo.limits.resources.values()) == drawn.capacity.tolist()
+    assert list(slo.limits.capacity.values()) == drawn.capacity.tolist()
 
 
 def test_machine_packings_are_in_eighths():

@@ -372,6 +372,23 @@ def test_turns_and_shortest_queues_count_a_worker_once() -> None:
     assert {shortest.place(task()).unit for _ in range(4)} == {"u3"}, "two of its four servers are free"  # type: ignore[union-attr]
 
 
+def test_of_equally_short_queues_the_one_in_turn() -> None:
+    """The one that has served longest will be free first; whoever takes the first of the list waits for the last."""
+    lanes = [lane("m", unit) for unit in ("u1", "u2", "u3")]
+    chooser = ShareChooser([Route(to={"m": 1.0})], "only", lanes, random.Random(0), balancing="shortest_queue")
+    taken = []
+    for _ in range(9):
+        where = chooser.place(task())
+        assert where is not None
+        where.bound += 1
+        taken.append(where.unit)
+    assert taken == taken[:3] * 3
+    assert set(taken) == {"u1", "u2", "u3"}
+    assert [chooser.place(task()).unit for _ in range(3)] == taken[:3], "and where all are equal, not one for all"  # type: ignore[union-attr]
+    lanes[1].bound = 0
+    assert {chooser.place(task()).unit for _ in range(3)} == {"u2"}  # type: ignore[union-attr]
+
+
 def test_earliest_completion_counts_what_is_queued() -> None:
     lanes = [lane("fast", "f", ms=(10.0, 10.0)), lane("slow", "s", ms=(25.0, 25.0))]
     chooser = EarliestChooser(lanes, Times(lanes, {}))

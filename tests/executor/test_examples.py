@@ -72,7 +72,7 @@ def test_queries_that_wait_at_an_operator_are_served_together(
     profile["tables"] = {"grown": {"quantity": "latency_ms", "axes": {"batch": [1, 4]}, "mean": [10, 16]}}
     profile["pipelines"]["track"]["nodes"]["detect"]["batches"] = "grown"
     slo = json.loads((EXAMPLES / "compound" / "rate-slo.json").read_text())
-    slo["apps"] = {"gate": {**slo["apps"]["gate"], "demand": {"rate_qps": 20}}}
+    slo["apps"] = {"gate": {**slo["apps"]["gate"], "demand": {"rate_qps": 20}, "late": "serve"}}
     files = {"profile": str(tmp_path / "profile.json"), "slo": str(tmp_path / "slo.json")}
     Path(files["profile"]).write_text(json.dumps(profile))
     Path(files["slo"]).write_text(json.dumps(slo))

@@ -53,7 +53,8 @@ def plan(**counts: int) -> Plan:
 def hosts(folder: Path, kind: str = "local", settings: Mapping[str, Any] | None = None, **said: Any) -> HostsFile:
     profile = folder / "profile.json"
     document = {
-        "format": "hetplan/profile/1.3", "hardware": {"gpu": {"kind": "gpu"}}, "offers": OFFERS, "tasks": {"t": {}},
+        "format": "hetplan/profile/1.3", "hardware": {"gpu": {"kind": "gpu", "provides": {"gpu": 1}}},
+        "offers": OFFERS, "tasks": {"t": {}},
         "variants": {"m": {"task": "t", "runs": [{"hardware": "gpu", "latency": "l"}]}},
         "tables": {"l": {"quantity": "latency_ms", "axes": {"batch": [1]}, "mean": [10]}},
     }  # fmt: skip
@@ -131,7 +132,8 @@ def test_a_unit_of_which_no_zone_is_known_is_what_it_was() -> None:
 
 # Kubernetes
 
-IMAGE = {"image": "registry.example/hetplan:1"}
+CARD = {"card": "t4"}
+IMAGE = {"image": "registry.example/hetplan:1", "hardware": {"gpu": {"node_selector": CARD}}}
 
 
 def pods(wish: Plan, where: HostsFile) -> dict[str, dict[str, Any]]:
@@ -146,9 +148,9 @@ def pods(wish: Plan, where: HostsFile) -> dict[str, dict[str, Any]]:
 
 def test_pods_run_in_the_zone_of_their_offer(tmp_path: Path) -> None:
     made = pods(plan(gpu_a=1, gpu_b=1, gpu_free=1), hosts(tmp_path, "kubernetes", IMAGE, pool={"machines": 9}))
-    assert made["w-gpu-a"]["nodeSelector"] == {ZONE: "a"}
-    assert made["w-gpu-b"]["nodeSelector"] == {ZONE: "b"}
-    assert "nodeSelector" not in made["w-gpu-free"]
+    assert made["w-gpu-a"]["nodeSelector"] == {**CARD, ZONE: "a"}
+    assert made["w-gpu-b"]["nodeSelector"] == {**CARD, ZONE: "b"}
+    assert made["w-gpu-free"]["nodeSelector"] == CARD
 
 
 def test_hosts_toml_says_which_nodes_zones_spot_machines_and_offers_are(tmp_path: Path) -> None:

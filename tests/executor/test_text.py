@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,27 @@ def test_text_streams_token_by_token_by_the_law_of_its_engine(endpoint: str) -> 
     assert [one["id"] for one in named] == ["assistant", "talker"]
     counts = Client(endpoint).get("/metrics")
     assert counts["apps"]["assistant"]["served"] == counts["loads"]["l-gpu"]["served"] == 2
+
+
+@pytest.mark.slow
+def test_more_prompts_than_can_begin_in_time_are_refused_at_once(
+    served: Callable[..., tuple[Deployment, str]],
+) -> None:
+    _, endpoint = served()
+
+    def one(_: int) -> tuple[int, float, str | None]:
+        began = time.monotonic()
+        answer = ask(endpoint, {"prompt": [5] * 300, "max_tokens": 1})
+        answer.read()
+        return answer.status, time.monotonic() - began, answer.getheader("retry-after")
+
+    with ThreadPoolExecutor(100) as pool:
+        said = list(pool.map(one, range(100)))
+    answered = [took for status, took, _ in said if status == 200]
+    # A prompt takes 40 ms, and a first token may take 2 s.
+    assert 35 <= len(answered) <= 75, len(answered)
+    assert max(answered) < 4.0
+    assert {(status, again) for status, _, again in said if status != 200} == {(503, "2")}
 
 
 def test_what_cannot_be_asked_is_answered_as_clients_of_openai_read_it(endpoint: str) -> None:

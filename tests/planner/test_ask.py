@@ -168,7 +168,7 @@ def test_one_deadline_for_the_whole_conversation(reference) -> None:
     engine = Liar(reference, slow)
     honest_solve = engine.solve
     engine.solve = lambda form, limits, **kw: (seen.append(limits.seconds), honest_solve(form, limits))[1]  # type: ignore[method-assign]
-    ask = Asking([engine], Limits(seconds=10.0), clock=lambda: now[0])
+    ask = Asking([engine], Limits(seconds=10.0, clock=lambda: now[0]))
     ask(form())
     ask(form())
     assert seen == [10.0, 6.0]
@@ -197,7 +197,7 @@ def test_the_formulations_gap_gives_way_to_the_users(reference) -> None:
 
 def test_what_was_found_is_settled_in_a_short_grace_after_the_deadline(reference) -> None:
     now = [0.0]
-    ask = Asking([reference], Limits(seconds=10.0), clock=lambda: now[0])
+    ask = Asking([reference], Limits(seconds=10.0, clock=lambda: now[0]))
     ask(form(whole=True))
     now[0] = 11.0
     assert ask.remaining == 0.0
@@ -219,12 +219,12 @@ def test_the_grace_is_short(reference) -> None:
     engine = Liar(reference, lambda form, a: a)
     honest_solve = engine.solve
     engine.solve = lambda form, limits, **kw: (given.append(limits.seconds), honest_solve(form, limits))[1]  # type: ignore[method-assign]
-    ask = Asking([engine], Limits(seconds=10.0), clock=lambda: now[0])
+    ask = Asking([engine], Limits(seconds=10.0, clock=lambda: now[0]))
     ask(form())
-    for moment in (12.0, 13.5, 20.0):
+    for moment in (12.0, 12.375, 20.0, *range(21, 27)):
         now[0] = moment
         ask(form())
-    assert given == [10.0, 2.0, 0.5, 0.0]
+    assert given == [10.0, 0.5, 0.125, *[0.1] * 6, 0.0]
 
 
 def test_a_recheck_that_took_no_part_does_not_count(reference) -> None:

@@ -144,7 +144,7 @@ def test_nothing_before_the_limit_is_not_infeasible() -> None:
 
     outcome = made(Slow(), Toy())
     assert outcome.found is Found.NOTHING
-    assert outcome.exit_code == Exit.NO_PLAN
+    assert outcome.exit_code == Exit.LIMIT
     assert outcome.solves[0].deterministic is False
 
 

@@ -27,10 +27,11 @@ def expected(finding: Finding) -> Exit:
             (finding.interrupted, Exit.INTERRUPTED),
             (finding.target_missed, Exit.INFEASIBLE),
             (short, Exit.GAP_NOT_REACHED),
+            (finding.limited, Exit.LIMIT),
             (True, Exit.OK),
         ]
     else:
-        without = {Found.INFEASIBLE: Exit.INFEASIBLE, Found.NOT_FOUND: Exit.INFEASIBLE, Found.NOTHING: Exit.NO_PLAN}
+        without = {Found.INFEASIBLE: Exit.INFEASIBLE, Found.NOT_FOUND: Exit.INFEASIBLE, Found.NOTHING: Exit.LIMIT}
         ladder = [
             (finding.interrupted, Exit.INTERRUPTED),
             (failed_check, Exit.CHECK_FAILED),
@@ -41,13 +42,14 @@ def expected(finding: Finding) -> Exit:
 
 def test_every_combination() -> None:
     seen = set()
-    flags = itertools.product(BOOLEANS, repeat=9)
+    flags = itertools.product(BOOLEANS, repeat=10)
     for found, (asked, reached), flag in itertools.product(Found, GAPS, list(flags)):
-        interrupted, missed, required, proved, unchecked, allowed, disagrees, broken, absent = flag
+        interrupted, missed, required, proved, unchecked, allowed, disagrees, broken, absent, limited = flag
         for violations in (0, 2):
             finding = Finding(
                 found,
                 interrupted=interrupted,
+                limited=limited,
                 target_missed=missed,
                 gap_asked=asked,
                 gap_reached=reached,
@@ -68,7 +70,7 @@ def test_every_combination() -> None:
         Exit.OK,
         Exit.INFEASIBLE,
         Exit.GAP_NOT_REACHED,
-        Exit.NO_PLAN,
+        Exit.LIMIT,
         Exit.CHECK_FAILED,
         Exit.INTERRUPTED,
     }

@@ -226,6 +226,13 @@ def _budget(files: Files) -> None:
     files.slo.setdefault("limits", {})["cost_per_hour"] = "20" if files.question == "pipeline" else "0.9"
 
 
+def _provided(files: Files) -> None:
+    """So little that fewer machines may be had than are wanted; of machines that say what they provide."""
+    for hardware in files.profile["hardware"].values():
+        hardware.setdefault("provides", {})["watts"] = 300
+    put(files.slo, "limits.resources", {"watts": 700})
+
+
 TRACE = "apps.*.demand.trace"
 
 
@@ -242,7 +249,8 @@ SLO_TRIES: dict[str, Try] = {
         files.slo, f"limits.instances.{HARDWARE[files.question]}", LEAST[files.question]
     ),
     "limits.only_listed": _only_listed,
-    "limits.resources": _slo("limits.resources", {"gpu": 1, "cpu_cores": 4, "gpu_mem_gib": 2, "mem_gib": 64}),
+    "limits.resources": _provided,
+    "limits.capacity": _slo("limits.capacity", {"gpu": 1, "cpu_cores": 4, "gpu_mem_gib": 2, "mem_gib": 64}),
     "limits.survive.hosts": _slo("limits.survive", {"hosts": 1}),
     "limits.survive.zones": _slo("limits.survive", {"zones": 1}),
     "limits.survive.spot": _slo("limits.survive", {"spot": "all"}),

@@ -34,8 +34,9 @@ from tests.problems.profile_tries import OF_PROFILE, OF_STATE, set_everywhere
 from tests.problems.test_fields import Files
 
 ROOT = Path(__file__).resolve().parents[2]
-UNTRIED = {"format", "requires", "extensions"}
-"""Versions, features and data of the user's own: each has tests of its own."""
+RUNS = {f"tables.*.points.*.{name}" for name in ("at", "rate_qps", "given")}
+UNTRIED = {"format", "requires", "extensions", *RUNS}
+"""Versions, features, data of the user's own, runs of benchmarks: each has tests of its own."""
 
 NOT_TRIED = {
     ("compound", "workers.*.loads.*.variant"): "a state names variants of the profile, and operators are none",

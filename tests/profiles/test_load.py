@@ -171,8 +171,8 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
     warnings = load_inputs(profile, slo).warnings
     assert {code for code, _, _ in warnings} == {"W-unit"}
     assert [at for _, at, _ in warnings] == [
-        "hardware.g4dn.provides.gpu_mem_gib",
         "hardware.c5n.startup_s",
+        "hardware.g4dn.provides.gpu_mem_gib",
         "offers.c5n-od.price_per_hour",
         "links[0].bandwidth_mbps",
         "variants.yolo-n.runs[0].load_s",
@@ -180,8 +180,8 @@ def test_suspicious_numbers_are_warned_of(profile: dict[str, Any], slo: dict[str
         "tables.rn-c5n.mean",
         "limits.cost_per_hour",
         "horizon.period_s",
-        "apps.rank.latency[0].max_ms",
         "apps.faces.demand",
+        "apps.rank.latency[0].max_ms",
     ]
     warned = {at: text for _, at, text in warnings}
     assert "month" in warned["offers.c5n-od.price_per_hour"]

@@ -54,7 +54,7 @@ def test_whatever_the_prices_no_choice_is_worth_more(
     honest: dict[str, Any], edge: float, cloud: float, room: float
 ) -> None:
     slo = copy.deepcopy(SLO)
-    slo["limits"]["resources"] = {"edge": room, "cloud": room / 2}
+    slo["limits"]["capacity"] = {"edge": room, "cloud": room / 2}
     plan = hp.read_plan(honest, trust_digest=True)
     facts = gather(plan, hp.load_inputs(PROFILE, slo))
     solve = plan.solves[0].model_copy(update={"proof": {"prices": {"edge": edge, "cloud": cloud}}})

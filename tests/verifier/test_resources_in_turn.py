@@ -24,7 +24,7 @@ def documents(cores: float = 4.0, memory_gib: float = 1.0, **resources: float) -
     for name, variant in profile["variants"].items():
         variant["runs"][0]["needs"] = {"cpu_cores": CORES[name], "mem_gib": 1.0}
     profile["variants"]["fast"]["runs"][0]["needs"] = {"cpu_cores": cores, "mem_gib": memory_gib}
-    slo["limits"]["resources"] = resources
+    slo["limits"]["capacity"] = resources
     return profile, slo
 
 

@@ -29,7 +29,7 @@ def candidates() -> tuple[Any, Any]:
         "p": {"candidates": [{"demand": {"cloud": 0.6, "net": 1}, "price_per_hour": "1"}]},
         "q": {"candidates": [{"demand": {"cloud": 0.6}}, {"demand": {"net": 1}}]},
     }
-    limits = {"instances": {"a100": [0, 1]}, "resources": {"net": 2}}
+    limits = {"instances": {"a100": [0, 1]}, "capacity": {"net": 2}}
     return profile, {"format": "hetplan/slo/1.0", "limits": limits, "apps": apps}
 
 

@@ -35,7 +35,7 @@ def moving() -> Json:
             "tables": {"t": latency({"batch": [1]}, [1])},
         },
         slo={
-            "limits": {"resources": {"units": 8}},
+            "limits": {"capacity": {"units": 8}},
             "change": {"slack": 1},
             "apps": {
                 "x": {"runs": {"families": ["f"]}, "demand": {"rate_qps": 10}},
@@ -161,18 +161,18 @@ WAYS = [
     ("two instances a machine", {**TWICE}, ""),
     ("two instances a machine, and one aside", {**TWICE, **way(START, UP, STOP, {"do": "move", "load": "g", "count": 1},
      FEWER)}, ""),
-    ("room for one machine of them in all", {"slo/limits/resources/units": 7}, "variants-room @ actions.2"),
-    ("room but for rounding", {"slo/limits/resources/units": 7.999993}, ""),
-    ("no room but for rounding", {"slo/limits/resources/units": 7.999991}, "variants-room @ actions.2"),
-    ("no room for what runs already", {"slo/limits/resources/units": 3}, "variants-room @ actions.2"),
-    ("no room for what runs already, which goes first", {"slo/limits/resources/units": 3, **SWAP,
+    ("room for one machine of them in all", {"slo/limits/capacity/units": 7}, "variants-room @ actions.2"),
+    ("room but for rounding", {"slo/limits/capacity/units": 7.999993}, ""),
+    ("no room but for rounding", {"slo/limits/capacity/units": 7.999991}, "variants-room @ actions.2"),
+    ("no room for what runs already", {"slo/limits/capacity/units": 3}, "variants-room @ actions.2"),
+    ("no room for what runs already, which goes first", {"slo/limits/capacity/units": 3, **SWAP,
      **way(DOWN, START, UP, STOP, FEWER)}, ""),
-    ("a limit of nothing", {"slo/limits/resources/units": 0, **SWAP, **way(DOWN, START, UP, STOP, FEWER)}, ""),
+    ("a limit of nothing", {"slo/limits/capacity/units": 0, **SWAP, **way(DOWN, START, UP, STOP, FEWER)}, ""),
     ("no limit in all", {"slo/limits": {}}, ""),
-    ("a limit on what does not change", {"slo/limits/resources/cores": 0, **way(START, UP, DOWN, STOP, FEWER)}, ""),
-    ("a small limit is kept to what a whole one rounds", {"slo/limits/resources/units": 0.0079991,
+    ("a limit on what does not change", {"slo/limits/capacity/cores": 0, **way(START, UP, DOWN, STOP, FEWER)}, ""),
+    ("a small limit is kept to what a whole one rounds", {"slo/limits/capacity/units": 0.0079991,
      "profile/variants/old/runs/0/needs/units": 0.004, "profile/variants/new/runs/0/needs/units": 0.004}, ""),
-    ("a small limit is broken", {"slo/limits/resources/units": 0.0079989,
+    ("a small limit is broken", {"slo/limits/capacity/units": 0.0079989,
      "profile/variants/old/runs/0/needs/units": 0.004, "profile/variants/new/runs/0/needs/units": 0.004},
      "variants-room @ actions.2"),
     ("both on one machine", {**IN_PLACE, **way(UP, DOWN, FEWER)}, "variants-room @ actions.1"),
@@ -208,7 +208,7 @@ WAYS = [
      "slo/apps/x/demand/rate_qps": 0, "slo/limits": {}, "state/workers/0/loads/0/app": "x",
      "plan/workers/0/loads/0/app": "x", "plan/workers/1": worker("wa", "m", "m-od", 1, load("a", "y", "old"),
      host="m1"), **way({"do": "stop", "worker": "wg"}, START, UP)}, ""),
-    ("no room at all", {"slo/limits/resources/disk": 0, "profile/variants/new/runs/0/needs/disk": 0.5,
+    ("no room at all", {"slo/limits/capacity/disk": 0, "profile/variants/new/runs/0/needs/disk": 0.5,
      "profile/hardware/m/provides/disk": 1}, "variants-room @ actions.2"),
     ("no room at all on a machine", {"profile/hardware/m/provides/disk": 0,
      "profile/variants/new/runs/0/needs/disk": 0.5}, "variants-room @ actions.2"),
@@ -226,7 +226,7 @@ def test_the_way_is_followed(words: str, edits: Json, expected: str) -> None:
 
 
 def test_what_is_wrong_is_said_in_plain_words() -> None:
-    case = spoil(moving(), {**IN_PLACE, **way(UP, DOWN, FEWER), "slo/limits/resources/units": 5})
+    case = spoil(moving(), {**IN_PLACE, **way(UP, DOWN, FEWER), "slo/limits/capacity/units": 5})
     assert [one.text for one in check(*read(case))] == [
         "8 units are taken on m1, there are 6",
         "8 units are taken on all machines, there are 5",

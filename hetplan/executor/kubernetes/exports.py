@@ -141,6 +141,7 @@ class _Whole:
             found = {self._name(group): group for group in groups_at(asked, self.target)}
             self.groups |= {name: group for name, group in found.items() if name not in self.groups}
             self.counts[period.id] = {name: group.replicas for name, group in found.items()}
+        self.made.check_machines(self.groups.values())
         self.first = self.plan.periods[0]
 
     def objects(self, scaling: Scaling) -> list[Json]:

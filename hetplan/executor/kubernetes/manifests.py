@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from math import ceil
 from typing import Any
 
-from hetplan.errors import InputError
+from hetplan.errors import Fault, InputError
 from hetplan.executor.hosts_file import HostsFile
 from hetplan.executor.kubernetes.groups import (
     LABEL_GROUP,
@@ -248,18 +248,46 @@ class Manifests:
             asked["cpu"] = f"{round(1000 * cpu_cores)}m"
         if chosen.mem_gib:
             asked["memory"] = f"{round(1024 * chosen.mem_gib)}Mi"
-        gpu_units = (sum(slices) if slices else chosen.gpu or _needed(unit)) * settings.gpu_slices
+        gpu_units = (sum(slices) if slices else self._gpus(unit)) * settings.gpu_slices
         if gpu_units:
             # A pod without any sees no GPU at all.
-            asked[settings.gpu_resource] = str(ceil(gpu_units - 1e-9))
+            asked[chosen.gpu_resource or settings.gpu_resource] = str(ceil(gpu_units - 1e-9))
         return asked
+
+    def _gpus(self, unit: Unit) -> float:
+        """The GPUs of a worker whose loads name no share: what hosts.toml states, else the profile."""
+        stated = self.settings.pod(unit.hardware).gpu
+        return stated if stated is not None else _needed(unit)
+
+    def check_machines(self, groups: Iterable[Group]) -> None:
+        """Refuse machine types of which nobody says how many GPUs they have, or which nodes are theirs."""
+        units = [group.unit for group in groups]
+        several, whose, faults = len({unit.hardware for unit in units}) > 1, dict[str, str](), list[Fault]()
+        for unit in units:
+            labels = self.settings.machine_labels(unit, self.hosts.hosts[unit.host].labels)
+            other = whose.setdefault(json.dumps(labels, sort_keys=True), unit.hardware)
+            if self._has_unknown_gpus(unit):
+                faults.append(_no_amount(unit))
+            if not labels and (several or self._has_gpus(unit)):
+                faults.append(_no_labels(unit, f"nothing says which nodes of the cluster are {unit.hardware}"))
+            elif labels and other != unit.hardware:
+                faults.append(_no_labels(unit, f"{other} has the same node selector", labels))
+        if faults:
+            raise InputError(dict.fromkeys(faults))
+
+    def _has_gpus(self, unit: Unit) -> bool:
+        return self._gpus(unit) > 0 or any(load.share_gpu for load in unit.loads)
+
+    def _has_unknown_gpus(self, unit: Unit) -> bool:
+        stated = unit.gpus is not None or self.settings.pod(unit.hardware).gpu is not None
+        return not stated and not all(load.share_gpu is not None or load.model.get("gpus") for load in unit.loads)
 
     def _devices(self, group: Group) -> dict[str, str]:
         """The GPUs of a pod by number, where it has several engines, or others beside one: each gets its own."""
-        takes, held = _takes(group.unit), self.settings.pod(group.unit.hardware).gpu
+        takes = _takes(group.unit)
         if len(takes) < 1 + _is_alone(group.unit) or self.settings.gpu_slices > 1:
             return {}
-        return {"CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(ceil(held or _needed(group.unit))))}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(ceil(self._gpus(group.unit))))}
 
     def unenforced(self, group: Group) -> list[str]:
         """Shares of the group that this cluster does not enforce, each with its reason."""
@@ -413,9 +441,31 @@ def _is_alone(unit: Unit) -> bool:
 def _needed(unit: Unit) -> int:
     """The GPUs that a unit needs where hosts.toml does not say: what the degrees of its engines take.
 
-    What others take beside engines no rule says: then it has all of its hardware's.
+    What others take no rule says: then it has all of its hardware's.
     """
-    return sum(_takes(unit)) if _is_alone(unit) else max(unit.gpus or 0, sum(_takes(unit)))
+    takes = _takes(unit)
+    return sum(takes) if takes and _is_alone(unit) else max(unit.gpus or 0, sum(takes))
+
+
+def _at(unit: Unit) -> str:
+    return f"targets.{unit.target}.settings.hardware.{unit.hardware}"
+
+
+def _no_amount(unit: Unit) -> Fault:
+    return Fault(
+        "hosts.toml", f"$.{_at(unit)}.gpu", "nothing",
+        f"neither a profile nor hosts.toml says how many GPUs (or other accelerators) a {unit.hardware} has",
+        f'Write "provides": {{"gpu": 1}} under hardware.{unit.hardware} of the profile and name it in `profiles`, '
+        f"or gpu = 1 (0: it has none) under [{_at(unit)}].",
+    )  # fmt: skip
+
+
+def _no_labels(unit: Unit, why: str, found: Mapping[str, str] | None = None) -> Fault:
+    return Fault(
+        "hosts.toml", f"$.{_at(unit)}.node_selector", json.dumps(found) if found else "nothing", why,
+        f"Write labels that only its nodes have under [{_at(unit)}], as "
+        'node_selector = {"node.kubernetes.io/instance-type" = "g6.xlarge"}.',
+    )  # fmt: skip
 
 
 def _env(values: Mapping[str, str]) -> list[Json]:
@@ -430,6 +480,7 @@ def manifests(plan: Plan, hosts: HostsFile, *, target: str | None = None, period
     name, settings = kubernetes_target(hosts, target)
     made, asked = Manifests(hosts, settings), wanted(plan, hosts, period=period)
     groups = groups_at(asked, name)
+    made.check_machines(groups)
     objects = [manifest for group in groups for manifest in made.group(group)]
     if hosts.router_target == name:
         objects += router_manifests(asked, hosts, made, {u: made.group_object(g) for g in groups for u in g.units})

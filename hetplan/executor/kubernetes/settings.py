@@ -31,7 +31,11 @@ class WorkerPod(Nodes):
     image: Word | None = None
     cpu_cores: Positive | None = Field(default=None, description="requested where the plan names no share of cores")
     mem_gib: Positive | None = None
-    gpu: NonNegative = Field(default=0.0, description="GPUs of a worker whose loads name no share")
+    gpu: NonNegative | None = Field(
+        default=None,
+        description="GPUs of a worker whose loads name no share, 0: none; by default what the profile says",
+    )
+    gpu_resource: Word | None = Field(default=None, description="what its accelerators are called, if not as for all")
 
 
 class KubernetesSettings(Model):
@@ -86,6 +90,11 @@ class KubernetesSettings(Model):
     def pod(self, hardware: Id) -> WorkerPod:
         """What workers of this hardware get."""
         return self.hardware.get(hardware, WorkerPod())
+
+    def machine_labels(self, unit: Unit, labels: Mapping[str, str]) -> dict[str, str]:
+        """What tells the nodes of a unit's machine type from others: labels of its host, its hardware, its offer."""
+        offer = self.offers.get(unit.offer or "", Nodes())
+        return {**labels, **self.pod(unit.hardware).node_selector, **offer.node_selector}
 
     def nodes(self, unit: Unit, labels: Mapping[str, str]) -> Nodes:
         """The nodes of a unit: those of its zone, its host's labels, its hardware, spot machines, its offer."""

@@ -97,11 +97,12 @@ class Kubernetes:
             self._former = {}
 
     def check(self, units: Sequence[Unit]) -> list[str]:
-        """No kubectl, shares that the cluster does not enforce, and what the API server says to the manifests."""
+        """No kubectl, machines without GPUs or nodes, shares that are not enforced, what the API server says."""
         if missing := self.kubectl.missing():
             return [missing]
         try:
             groups = grouped(units)
+            self.manifests.check_machines(groups.values())
             said = [why for group in groups.values() for why in self.manifests.unenforced(group)]
             if not said:
                 self._know_the_server()

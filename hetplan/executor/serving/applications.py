@@ -12,7 +12,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from hetplan.dispatch.monitors import LoadMonitor
-from hetplan.dispatch.pipelines import Backups, drops
+from hetplan.dispatch.pipelines import Backups
+from hetplan.executor.serving.admission import Admission
 from hetplan.executor.serving.choosers import Chooser, EarliestChooser, ShareChooser, TurnChooser
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.metrics import Histogram
@@ -21,12 +22,11 @@ from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_dispatch_further import BackupEntry
 
 if TYPE_CHECKING:
-    from hetplan.executor.serving.central_choosers import Times
+    from hetplan.executor.serving.central_choosers import Deadlines, Times
 
 __all__ = ["Application", "Asks", "Tally"]
 
-GiveUpHopeless = Callable[[deque[Task], Sequence[Lane]], None]
-_OUTCOMES = ("served", "late", "dropped", "lost", "failed")
+_OUTCOMES = ("served", "late", "shed", "dropped", "lost", "failed", "left")
 
 
 @dataclass
@@ -64,9 +64,12 @@ class Application:
     ) -> None:  # fmt: skip
         self.name, self.entry, self.random, self.asks = name, entry, random, asks
         self.dispatch: Mapping[str, Any] = entry["dispatch"]
-        self.late: str = entry["late"]
         self.tells_rate: bool = self.dispatch["rule"] == "queue-slack/1"
         self.slo_s = entry["slo_ms"] / 1000.0 if entry["slo_ms"] is not None else inf
+        given_up_ms = entry.get("give_up_ms")
+        self.given_up_s = given_up_ms / 1000.0 if given_up_ms is not None else self.slo_s
+        # Without a deadline no query is late.
+        self.late: str = "serve" if entry["late"] == "drop" and self.slo_s == inf else entry["late"]
         self.product = entry["combine"] == "product"
         self.paths: Mapping[str, float] = entry["paths"]
         self.steps = Steps(entry["nodes"])
@@ -85,6 +88,10 @@ class Application:
         self.backups = {node: Backups.of(table, node) for node in self.steps.nodes}
         self.budget_s = {node: ms / 1000.0 for node, ms in self.dispatch.get("budget_ms", {}).items()}
         self.choosers: dict[str, Chooser] = {}
+        self.admission: Admission = Admission(
+            self.steps, self.lanes_of, self.given_up_s, serves_all=self.late == "serve",
+            before=before.admission if before is not None else None,
+        )  # fmt: skip
         self._longest_ms: dict[tuple[str, tuple[Any, ...]], tuple[float, float]] = {}
         self._rates: dict[str, float] = {}
         self.arrange()
@@ -93,6 +100,7 @@ class Application:
         """Make the choosers anew for the workers that are up; what waited stays in line."""
         waiting = [(node, chooser.left()) for node, chooser in self.choosers.items()]
         self._longest_ms.clear()
+        self.admission.forget_workers()
         self._rates = self._shares_of_groups()
         self.choosers = {node: self._chooser(node) for node in self.steps.nodes}
         for node, tasks in waiting:
@@ -126,7 +134,7 @@ class Application:
         if late == "serve":
             return inf
         if late == "drop":
-            return float(task.query.deadline_s)
+            return float(task.query.arrived_s) + self.given_up_s - self.admission.rest_s(task.node, task.query)
         last = not self.steps.nodes[task.node].edges
         if late == "drop-last-task" or (late == "reroute" and last):
             return float(task.query.deadline_s) if last else inf
@@ -156,24 +164,35 @@ class Application:
             most = min(most, (longest - shortest) / 1e3)
         return most if most < inf else 0.0
 
-    def give_up_hopeless(self, queue: deque[Task], lanes: Sequence[Lane]) -> None:
-        """Drop the queries of a queue that no worker could answer in time any more."""
+    def drop_hopeless(self, queue: deque[Task], *, all_of_them: bool = False) -> None:
+        """Give up those at the head of a queue, or all in it, that no worker could answer in time any more."""
         now = monotonic()
-        kept = []
-        for task in queue:
-            limit_s = self.give_up_s(task, task.entered_s) if lanes else inf
-            hopeless = limit_s < inf and all(
-                drops("drop-last-task", last=True, now_ms=1e3 * now, exec_ms=1e3 * lane.mean_s(task.query.at, 1),
-                      deadline_ms=1e3 * limit_s)
-                for lane in lanes
-            )  # fmt: skip
-            if hopeless:
-                self.asks.give_up(task, "too late")
+
+        def hopeless(task: Task) -> bool:
+            return self.admission.hopeless(task, now, self.give_up_s(task, task.entered_s))
+
+        for _ in range(len(queue)):
+            if hopeless(queue[0]):
+                self.give_up(queue.popleft())
+            elif all_of_them:
+                queue.rotate(-1)
             else:
-                kept.append(task)
-        if len(kept) < len(queue):
-            queue.clear()
-            queue.extend(kept)
+                return
+
+    def look_through(self) -> None:
+        """Give up what waits in vain, though no worker has become free meanwhile."""
+        for chooser in self.choosers.values() if self.late != "serve" else ():
+            for queue in chooser.queues:
+                self.drop_hopeless(queue, all_of_them=True)
+
+    def in_time(self, task: Task, lane: Lane, size: int = 1) -> bool:
+        """Whether a worker that begins now answers it in time, in a batch of this size."""
+        limit_s = self.give_up_s(task, task.entered_s)
+        return limit_s == inf or monotonic() + self.admission.time_s(task.node, task.query, lane, size) <= limit_s
+
+    def give_up(self, task: Task) -> None:
+        """It is not served."""
+        self.asks.give_up(task, "too late")
 
     # Choosers
 
@@ -190,15 +209,15 @@ class Application:
         # numpy and the compiled kernels are loaded only for the rules that use them.
         from hetplan.executor.serving.central_choosers import InOrderChooser, Times
 
-        give_up = self.give_up_hopeless if self.late != "serve" else None
+        late = self if self.late != "serve" else None
         if rule in ("fcfs/1", "threshold/1"):
-            return InOrderChooser(lanes, self.dispatch, self.asks.send, self.asks.soon, give_up)
+            return InOrderChooser(lanes, self.dispatch, self.asks.send, self.asks.soon, late)
         times = Times([lane for lane in lanes if lane.open], self.entry["predict"])
         if rule == "earliest/1":
             return EarliestChooser(lanes, times)
-        return self._by_matching(lanes, times, give_up)
+        return self._by_matching(lanes, times, late)
 
-    def _by_matching(self, lanes: Sequence[Lane], times: Times, give_up: GiveUpHopeless | None) -> Chooser:
+    def _by_matching(self, lanes: Sequence[Lane], times: Times, late: Deadlines | None) -> Chooser:
         from hetplan.dispatch.matching import Matching
         from hetplan.executor.serving.central_choosers import DealtChooser, MatchingChooser, parts_of
 
@@ -206,7 +225,7 @@ class Application:
         rule, weight = Matching(weight=(1.0,), **limits), self.dispatch.get("weight", {})
         up = [lane for lane in lanes if lane.open]
         parts = [
-            MatchingChooser(part, times, rule, weight, self.asks.send, self.asks.soon, give_up)
+            MatchingChooser(part, times, rule, weight, self.asks.send, self.asks.soon, late)
             for part in parts_of(up, self.dispatch.get("split_above") or max(len(up), 1), weight)
         ]
         return parts[0] if len(parts) == 1 else DealtChooser(parts)
@@ -227,8 +246,9 @@ class Application:
             if len(groups) == 1 and tables:
                 rate = partial(self.rate_qps, lanes[0])
                 return PolicyChooser(
-                    lanes, PolicySelector(tables), rate, self.asks.send, self.asks.soon, self.asks.give_up
-                )
+                    lanes, PolicySelector(tables), rate, self.asks.send, self.asks.soon, self.asks.give_up,
+                    self if self.late != "serve" else None,
+                )  # fmt: skip
         unlike = len({lane.worker for lane in lanes}) > 1 and self._routes
         shares = self._by_share(node, lanes) if unlike else None
         return TurnChooser(shares, lanes, balancing, self.random)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,20 @@ __all__ = ["DealtChooser", "InOrderChooser", "MatchingChooser", "PolicyChooser",
 
 NEVER_MS = 1e9
 """The time that a query takes where it cannot be served at all."""
+
+
+class Deadlines(Protocol):
+    """What a chooser asks of an application whose late queries are not served."""
+
+    def drop_hopeless(self, queue: deque[Task], *, all_of_them: bool = False) -> None:
+        """Give up those at the head of a queue, or all in it, that no worker could answer in time any more."""
+
+    def in_time(self, task: Task, lane: Lane, size: int = 1) -> bool:
+        """Whether a worker that begins now answers it in time, in a batch of this size."""
+
+    def give_up(self, task: Task) -> None:
+        """It is not served."""
+
 
 Send = Callable[[Lane, list[Task]], None]
 GiveUp = Callable[[Task, str], None]
@@ -77,9 +91,12 @@ class Times:
 class _Central:
     """A queue in the router. `settle` is called once per turn of the event loop in which something happened."""
 
-    def __init__(self, lanes: Sequence[Lane], send: Send, soon: Callable[[Callable[[], None]], Any]) -> None:
+    def __init__(
+        self, lanes: Sequence[Lane], send: Send, soon: Callable[[Callable[[], None]], Any], late: Deadlines | None
+    ) -> None:  # fmt: skip
         self.lanes = [lane for lane in lanes if lane.open]
         self.waiting: deque[Task] = deque()
+        self._late = late
         self._send, self._soon, self._asked = send, soon, False
 
     def place(self, task: Task) -> Lane | None:
@@ -102,9 +119,22 @@ class _Central:
         self.waiting.clear()
         return tasks
 
+    @property
+    def queues(self) -> Sequence[deque[Task]]:
+        """All that wait, in the order of each queue."""
+        return (self.waiting,)
+
     def settle(self) -> None:
         """Send what shall be sent now."""
         raise NotImplementedError
+
+    def _longest(self, task: Task, lane: Lane, most: int) -> int:
+        """Of how many queries a batch may be at most that this one is in, so that it is in time."""
+        if self._late is None:
+            return most
+        while most > 1 and not self._late.in_time(task, lane, most):
+            most -= 1
+        return most
 
     def _wake(self) -> None:
         if not self._asked:
@@ -126,13 +156,13 @@ class MatchingChooser(_Central):
 
     def __init__(
         self, lanes: Sequence[Lane], times: Times, rule: Matching, weight: Mapping[str, float], send: Send,
-        soon: Callable[[Callable[[], None]], Any], drop: Callable[[deque[Task], Sequence[Lane]], None] | None,
+        soon: Callable[[Callable[[], None]], Any], late: Deadlines | None,
     ) -> None:  # fmt: skip
-        super().__init__(lanes, send, soon)
+        super().__init__(lanes, send, soon, late)
         # The heaviest type is the base: where nothing else decides, it is asked first.
         self.lanes.sort(key=lambda lane: -weight.get(lane.hardware, 1.0))
         ordered = list(dict.fromkeys(times.type_of(lane) for lane in self.lanes))
-        self._times, self._drop = times, drop
+        self._times = times
         self._columns = np.array([times.types.index(one) for one in ordered], np.int64)
         self._rows_known, self._predicted = -1, np.zeros((0, len(ordered)))
         self._only_ms: list[float] = []
@@ -148,9 +178,9 @@ class MatchingChooser(_Central):
         # All types of the plan scale what a late pair costs, also those that are not among these workers.
         known = {**dict.fromkeys(hardware.values(), 1.0), **weight} or {"": 1.0}
         typed = replace(rule, weight=tuple(known.values()))
-        late = dict(zip(known, typed.late_cost().tolist(), strict=True))
+        late_costs = dict(zip(known, typed.late_cost().tolist(), strict=True))
         weights = np.array([known[hardware[one]] for one in ordered])
-        late_cost = np.array([late[hardware[one]] for one in ordered])
+        late_cost = np.array([late_costs[hardware[one]] for one in ordered])
         self._costs = (weights, late_cost, typed.limit_ms, typed.merges)
         self._warm_up(len(ordered))
 
@@ -166,7 +196,7 @@ class MatchingChooser(_Central):
         """
         task.expected_s = 0.0
         row = self._times.row(task)
-        if not self.waiting and self._drop is None and self.lanes and all(lane.idle for lane in self.lanes):
+        if not self.waiting and self._late is None and self.lanes and all(lane.idle for lane in self.lanes):
             self._refresh()
             if self._only_ms:
                 lane = self.lanes[0]
@@ -176,8 +206,8 @@ class MatchingChooser(_Central):
 
     def settle(self) -> None:
         """Match the oldest queries with all workers and send those whose mate is idle."""
-        if self._drop is not None:
-            self._drop(self.waiting, self.lanes)
+        if self._late is not None:
+            self._late.drop_hopeless(self.waiting)
         now = monotonic()
         self._refresh()
         while self._only_ms and self.waiting and all(lane.idle for lane in self.lanes) and self._in_order(1e3 * now):
@@ -215,8 +245,12 @@ class MatchingChooser(_Central):
                 if task.lane is None:
                     self.waiting.appendleft(task)
             for task in tasks:
-                if task.lane is not None:
+                if task.lane is None:
+                    continue
+                if self._late is None or self._late.in_time(task, task.lane):
                     self._send(task.lane, [task])
+                else:  # the rule knows no worker that answers it in time
+                    self._late.give_up(task)
 
     def _refresh(self) -> None:
         """Know the times of all classes that have come; of one type of worker as a list, which is quicker to read."""
@@ -268,6 +302,11 @@ class DealtChooser:
         self._of = {id(lane): part for part in parts for lane in part.lanes}
         self._next = -1
 
+    @property
+    def queues(self) -> Sequence[deque[Task]]:
+        """That of each part."""
+        return [part.waiting for part in self._parts]
+
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
@@ -296,10 +335,9 @@ class InOrderChooser(_Central):
 
     def __init__(
         self, lanes: Sequence[Lane], dispatch: Mapping[str, Any], send: Send,
-        soon: Callable[[Callable[[], None]], Any], drop: Callable[[deque[Task], Sequence[Lane]], None] | None,
+        soon: Callable[[Callable[[], None]], Any], late: Deadlines | None,
     ) -> None:  # fmt: skip
-        super().__init__(lanes, send, soon)
-        self._drop = drop
+        super().__init__(lanes, send, soon, late)
         self._in_order: list[Lane] = []
         hardware = list(dict.fromkeys(lane.hardware for lane in self.lanes))
         self._kind = np.array([hardware.index(lane.hardware) for lane in self.lanes], np.int64)
@@ -325,6 +363,11 @@ class InOrderChooser(_Central):
             return None
         return super().place(task)
 
+    @property
+    def queues(self) -> Sequence[deque[Task]]:
+        """Those of small and of large queries."""
+        return (self.waiting, self._large)
+
     def __len__(self) -> int:
         return len(self.waiting) + len(self._large)
 
@@ -337,9 +380,9 @@ class InOrderChooser(_Central):
 
     def settle(self) -> None:
         """The oldest queries to the workers that are idle."""
-        for queue in (self.waiting, self._large):
-            if self._drop is not None:
-                self._drop(queue, self.lanes)
+        if self._late is not None:
+            for queue in self.queues:
+                self._late.drop_hopeless(queue)
         if isinstance(self._rule, Fcfs):
             self._settle_in_order()
             return
@@ -363,18 +406,35 @@ class InOrderChooser(_Central):
         for pair in pairs:
             lane, batch = self.lanes[pair.instance], [tasks[pair.query]]
             queue = self.waiting if pair.query < small else self._large
-            while queue and len(batch) < lane.max_batch:
-                batch.append(queue.popleft())
-            self._send(lane, batch)
+            if self._late is not None and not self._late.in_time(batch[0], lane):
+                self._late.give_up(batch[0])
+                continue
+            self._fill(batch, queue, lane)
 
     def _settle_in_order(self) -> None:
         """First come first served, for which no snapshot is needed: one of the oldest to each worker that is idle."""
         idle = [lane for lane in self._in_order if lane.idle][: len(self.waiting)]
-        pairs = [(lane, [self.waiting.popleft()]) for lane in idle]
+        pairs = [(lane, first) for lane in idle if (first := self._oldest(lane))]
         for lane, batch in pairs:
-            while self.waiting and len(batch) < lane.max_batch:
-                batch.append(self.waiting.popleft())
-            self._send(lane, batch)
+            self._fill(batch, self.waiting, lane)
+
+    def _oldest(self, lane: Lane) -> list[Task]:
+        """The one that has waited longest of those that this worker answers in time; the others wait for a faster."""
+        if self._late is not None:
+            place = next((n for n, task in enumerate(self.waiting) if self._late.in_time(task, lane)), None)
+            if place is None:
+                return []
+            found = self.waiting[place]
+            del self.waiting[place]
+            return [found]
+        return [self.waiting.popleft()]
+
+    def _fill(self, batch: list[Task], queue: deque[Task], lane: Lane) -> None:
+        """Send it with those that follow, as many as its server takes."""
+        most = self._longest(batch[0], lane, min(lane.max_batch, len(queue) + 1)) if queue else 1
+        while queue and len(batch) < most:
+            batch.append(queue.popleft())
+        self._send(lane, batch)
 
 
 class PolicyChooser(_Central):
@@ -382,9 +442,9 @@ class PolicyChooser(_Central):
 
     def __init__(
         self, lanes: Sequence[Lane], selector: PolicySelector, rate_qps: Callable[[], float], send: Send,
-        soon: Callable[[Callable[[], None]], Any], give_up: GiveUp,
+        soon: Callable[[Callable[[], None]], Any], give_up: GiveUp, late: Deadlines | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(lanes, send, soon)
+        super().__init__(lanes, send, soon, late)
         self._selector, self._rate_qps, self._give_up = selector, rate_qps, give_up
         self._units: dict[str, dict[str, Lane]] = {}
         for lane in self.lanes:
@@ -397,11 +457,18 @@ class PolicyChooser(_Central):
             if any(lane.bound for lane in held.values()):
                 continue
             while self.waiting:
+                if self._late is not None:
+                    self._late.drop_hopeless(self.waiting)
+                    if not self.waiting:
+                        break
                 slack_ms = 1e3 * (self.waiting[0].query.deadline_s - monotonic())
                 chosen = self._selector.select(waiting=len(self.waiting), slack_ms=slack_ms, rate_qps=rate)
                 lane = held[chosen.model]
                 size = min(chosen.batch, len(self.waiting), lane.max_batch)
-                if size > 0:
+                # A batch that would be late is made smaller, or its oldest query is given up for the others.
+                fits = self._longest(self.waiting[0], lane, size)
+                size = fits if 2 * fits >= size else 0
+                if size > 0 and (self._late is None or self._late.in_time(self.waiting[0], lane, size)):
                     self._send(lane, [self.waiting.popleft() for _ in range(size)])
                     break
                 self._give_up(self.waiting.popleft(), "too late")

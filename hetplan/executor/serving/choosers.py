@@ -7,6 +7,7 @@ turns, shortest queue, earliest completion. Under the others it waits in the rou
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from time import monotonic
@@ -30,6 +31,11 @@ class Chooser(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def queues(self) -> Sequence[deque[Task]]:
+        """All that wait, in the order of each queue."""
+        ...
+
     def left(self) -> list[Task]:
         """All that wait, oldest first; they wait here no longer."""
         ...
@@ -45,6 +51,8 @@ class Chooser(Protocol):
 
 class _AtWorkers:
     """Nothing ever waits in the router."""
+
+    queues: Sequence[deque[Task]] = ()
 
     def __len__(self) -> int:
         return 0
@@ -168,11 +176,12 @@ class ShareChooser(_AtWorkers):
         lanes = self._groups[load]
         if len(lanes) == 1:
             return lanes[0]
-        if self._balancing == "shortest_queue":
-            return min(lanes, key=_bound)
-        if self._balancing == "round_robin":
+        if self._balancing in ("shortest_queue", "round_robin"):
             self._turn[load] = turn = (self._turn[load] + 1) % len(lanes)
-            return lanes[turn]
+            # Of equal queues the one in turn, as in simulation: it has served longest. The first of the list made ten
+            # times as many queries late as plans promise (p99 near the service time).
+            in_turn = (*lanes[turn:], *lanes[:turn])
+            return min(in_turn, key=_bound) if self._balancing == "shortest_queue" else in_turn[0]
         return lanes[int(self._random.random() * len(lanes))]
 
     def _alive(self, route: Route, sheds: bool) -> Route | None:

@@ -10,6 +10,7 @@ ASK    router   query, how long it has waited, time left to its deadline and to 
 BATCH  router   load, then several (query, waited, body): to be served together, at once
 DONE   worker   query, outcome, waited in the worker, service, size of its batch, load, step outcome, children, body
 PING   both     nothing; the worker sends it back at once, so that the router sees that it is not frozen
+CANCEL router   query: nobody waits for it any more; one that has not begun leaves its queue
 ====== ======== ==================================================================================================
 
 Times are ms as single floats; a time that there is no limit for is infinite. `children` is JSON, empty where the model
@@ -29,6 +30,7 @@ __all__ = [
     "APART_S",
     "ASK",
     "BATCH",
+    "CANCEL",
     "DONE",
     "DROPPED",
     "FAILED",
@@ -43,14 +45,16 @@ __all__ = [
     "FrameWriter",
     "ask_frame",
     "batch_frame",
+    "cancel_frame",
     "done_frame",
     "read_ask",
     "read_batch",
+    "read_cancel",
     "read_done",
 ]
 
 PROTOCOL = "hetplan-frames/4"
-ASK, BATCH, DONE, PING = 1, 2, 3, 4
+ASK, BATCH, DONE, PING, CANCEL = 1, 2, 3, 4, 5
 SERVED, DROPPED, FAILED = 0, 1, 2
 MOST_FRAME = 80 * 1024 * 1024
 
@@ -59,6 +63,7 @@ PING_FRAME = _HEAD.pack(0, PING)
 _ASK, _ASK_HEAD = Struct("!IffffB"), Struct("!IBIffffB")
 _BATCH, _BATCH_HEAD = Struct("!BI"), Struct("!IBBI")
 _ITEM = Struct("!IffI")
+_CANCEL = Struct("!IBI")
 _DONE, _DONE_HEAD = Struct("!IBffIBBI"), Struct("!IBIBffIBBI")
 
 
@@ -139,6 +144,20 @@ def read_batch(content: bytes) -> tuple[str, list[tuple[int, float, float, bytes
         at += _ITEM.size + size
         items.append((query, waited, slack, content[at - size : at]))
     return load, items
+
+
+def cancel_frame(query: int) -> bytes:
+    """A query that nobody waits for any more. A worker of an earlier version takes no notice of it.
+
+    >>> read_cancel(cancel_frame(7)[5:])
+    7
+    """
+    return _CANCEL.pack(4, CANCEL, query)
+
+
+def read_cancel(content: bytes) -> int:
+    """The content of a CANCEL frame."""
+    return int.from_bytes(content, "big")
 
 
 def done_frame(answered: Answered) -> bytes:

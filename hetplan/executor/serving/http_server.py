@@ -24,6 +24,7 @@ from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
+from hetplan.executor.serving.handshake import Handshake
 from hetplan.executor.serving.process import Receiver
 
 __all__ = ["Exchange", "HttpConnection", "HttpLimits", "HttpServer", "listen", "listen_for_keeper"]
@@ -36,6 +37,8 @@ _WHO = b"www-authenticate: Bearer\r\n"
 _RETRY = b"retry-after: 1\r\n"
 _RESERVE = 64
 """Connections above the limit: they are answered 503, or what `always` names, and closed."""
+_MOST_CIPHERED = 1024
+"""Connections of a TLS listener: each takes some 0.3 MiB."""
 _LONGEST_KEPT, _MOST_KEPT = 1024, 512
 """Heads that are remembered: bytes of one, and how many."""
 _LINGER_S = 2.0
@@ -53,6 +56,8 @@ class HttpLimits:
     connections: int = 8192
     unanswered: int = 256
     """Requests of one connection (pipelined) above which no more are read until answers have gone out."""
+    handshake_s: float = 5.0
+    """From a connection to a TLS listener to the end of its handshake."""
     head_s: float = 10.0
     body_s: float = 30.0
     """Without one more byte of the body, or with a client that takes no byte of the answer."""
@@ -202,7 +207,8 @@ class HttpConnection(Receiver):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.server.admit(self)
+        if self not in self.server.connections:
+            self.server.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's name)
         """What is still to be answered is answered into the void."""
@@ -569,7 +575,8 @@ class HttpServer:
     ) -> None:
         """Listen on this address, or on a socket that listens already."""
         at: dict[str, Any] = {"host": host, "port": port, "reuse_address": True} if sock is None else {"sock": sock}
-        self._server = await self.loop.create_server(lambda: HttpConnection(self), **at, backlog=BACKLOG, ssl=tls)
+        new = (lambda: HttpConnection(self)) if tls is None else (lambda: Handshake(HttpConnection(self), tls))
+        self._server = await self.loop.create_server(new, **at, backlog=BACKLOG)
 
     def close(self) -> None:
         """Take no more connections."""
@@ -640,7 +647,7 @@ async def listen(
 
     With a token, requests that do not bring it are refused with 401 before their body is read.
     """
-    limits = limits or HttpLimits()
+    limits = limits or (HttpLimits() if tls is None else HttpLimits(connections=_MOST_CIPHERED))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY:
         limits = replace(limits, connections=max(1, min(limits.connections, files * 3 // 4 - _RESERVE)))

@@ -46,6 +46,11 @@ class ServiceLaw:
         """The time of a batch of this size, all of this class."""
         return self._cell(at, size)[0]
 
+    def median_ms(self, at: At, size: int) -> float:
+        """The time that half of the batches of this size keep, as they are drawn."""
+        mean, spread = self._cell(at, size)
+        return mean if spread is None else spread.at(0.0)
+
     def draw_ms(self, ats: Sequence[At]) -> float:
         """The time that this batch takes: that of its slowest class, scattered as the table says."""
         size = len(ats)

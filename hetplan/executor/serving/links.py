@@ -19,6 +19,7 @@ from hetplan.executor.serving.frames import (
     FrameWriter,
     ask_frame,
     batch_frame,
+    cancel_frame,
     read_done,
 )
 from hetplan.executor.serving.law import OffTable, ServiceLaw
@@ -36,8 +37,9 @@ class Lane:
     """A load of one worker, as the router sees it."""
 
     __slots__ = (
-        "app", "bound", "due_s", "expected", "free_s", "hardware", "id", "judged", "link", "max_batch", "name", "node",
-        "outcomes", "owed_s", "quality", "retry", "servers", "standby", "unit", "variant", "worker",
+        "app", "backlog_s", "bound", "due_s", "expected", "free_s", "hardware", "id", "judged", "line", "link",
+        "max_batch", "name", "node", "outcomes", "over_s", "owed_s", "quality", "retry", "servers", "standby", "unit",
+        "variant", "worker",
     )  # fmt: skip
 
     def __init__(self, link: Link, unit: Mapping[str, Any], load: Mapping[str, Any]) -> None:
@@ -45,7 +47,9 @@ class Lane:
         self.unit, self.worker, self.hardware = unit["name"], unit["worker"], unit["hardware"]
         self.standby = unit["standby"]
         self.bound = 0
-        self.due_s = self.free_s = self.owed_s = 0.0
+        self.due_s = self.free_s = self.owed_s = self.over_s = self.backlog_s = 0.0
+        # The loads of a worker wait in one line where they share its queue.
+        self.line: Lane | Link = self if unit.get("queue") == "per-load" and not unit.get("policies") else link
         self.update(load)
 
     def update(self, load: Mapping[str, Any]) -> None:
@@ -58,7 +62,7 @@ class Lane:
         # A step that nobody judged does not change what the others come to, as in the simulator.
         self.judged = load["quality"] is not None
         self.quality: float = load["quality"] if self.judged else 1.0
-        self.expected = ServiceLaw(load["expected"], statistic="mean") if _has_mean(load["expected"]) else None
+        self.expected = _law(load["expected"])
 
     @property
     def open(self) -> bool:
@@ -79,9 +83,28 @@ class Lane:
         except OffTable:
             return 0.0
 
+    def median_s(self, at: Mapping[str, float], size: int) -> float:
+        """How long half of such batches should take by the profile; 0 where nobody knows."""
+        if self.expected is None:
+            return 0.0
+        try:
+            return self.expected.median_ms(at, size) / 1000.0
+        except OffTable:
+            return 0.0
 
-def _has_mean(law: Mapping[str, Any] | None) -> bool:
-    return law is not None and ("mean" in law or "ms" in law)
+    def took(self, at: Mapping[str, float], size: int, took_s: float, *, most_s: float) -> None:
+        """Learn by how much batches take longer than planned: what 19 of 20 keep, moved a little by each."""
+        planned_s = self.median_s(at, size)
+        step_s = 0.1 * (planned_s + self.over_s) + 1e-4
+        self.over_s += 0.95 * step_s if took_s > planned_s + self.over_s else -0.05 * step_s
+        self.over_s = min(max(self.over_s, 0.0), most_s)
+
+
+def _law(data: Mapping[str, Any] | None) -> ServiceLaw | None:
+    try:
+        return ServiceLaw(data) if data is not None else None
+    except OffTable:
+        return None
 
 
 class Link(Receiver):
@@ -101,6 +124,7 @@ class Link(Receiver):
         self.ready = False
         self.closing = False
         self.pending: dict[int, Task] = {}
+        self.backlog_s = 0.0
         self.streams = 0  # requests whose answers come piece by piece, over connections of their own
         self.tls = tls
         self._who = f"authorization: Bearer {token}\r\n" if token else ""
@@ -132,6 +156,13 @@ class Link(Receiver):
                 ],
             )
         )
+
+    def cancel_left(self) -> None:
+        """Tell the worker which of its queries nobody waits for any more."""
+        for number, task in self.pending.items():
+            if task.query.open <= 0 and not task.cancelled:
+                task.cancelled = True
+                self._write(cancel_frame(number))
 
     def silent_s(self, now: float) -> float:
         """For how long the worker has said nothing though it has queries and was asked whether it is there."""

@@ -172,6 +172,15 @@ class Inference:
         """Whether the client has hung up."""
         return self._exchange.gone
 
+    @property
+    def on_gone(self) -> Callable[[], None] | None:
+        """What is called when the client hangs up."""
+        return self._exchange.on_gone
+
+    @on_gone.setter
+    def on_gone(self, call: Callable[[], None] | None) -> None:
+        self._exchange.on_gone = call
+
     def answer(self, status: int, body: bytes = b"", *, kind: bytes = b"", fields: bytes = b"") -> None:
         """The answer to the query, as this protocol writes it."""
         del kind

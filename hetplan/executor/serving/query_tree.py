@@ -140,7 +140,7 @@ class Task:
     """One job: a query at one step. At `asked_s` a worker was asked for it.
 
     `path` are the loads that it has passed, `steps` the same as measured paths name them, `outcomes` what the answers
-    came to (step and outcome).
+    came to (step and outcome). `share_s` and `line_s` are by how much it fills its step, and the queue of its worker.
     """
 
     query: QueryState
@@ -156,6 +156,9 @@ class Task:
     attempts: int = 0
     lane: Any = None
     expected_s: float = 0.0
+    share_s: float = 0.0
+    line_s: float = 0.0
+    cancelled: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil, inf
 from time import monotonic
 
 from hetplan.executor.serving.applications import Application
@@ -14,7 +15,7 @@ from hetplan.executor.serving.query_tree import QueryState
 
 __all__ = ["Counted", "reply"]
 
-_STATUS = {"served": 200, "late": 200, "dropped": 503, "lost": 503, "failed": 500}
+_STATUS = {"served": 200, "late": 200, "shed": 503, "dropped": 503, "lost": 503, "failed": 500}
 
 
 def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
@@ -26,8 +27,10 @@ def reply(query: QueryState, outcome: str, now: float, why: str) -> None:
     fields = b"hetplan-outcome: %b\r\nhetplan-ms: %.3f\r\n" % (outcome.encode(), took_ms)
     if answered and query.judged:
         fields += b"hetplan-quality: %.6g\r\n" % query.quality
-    if outcome == "lost":
-        fields += b"retry-after: 1\r\n"
+    if _STATUS[outcome] == 503:
+        # By then all that waits now is answered, or given up.
+        until_s = query.app.given_up_s
+        fields += b"retry-after: %d\r\n" % (ceil(until_s) if until_s < inf else 1)
     if query.brief:
         query.exchange.answer(_STATUS[outcome], fields=fields)
         return

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count, takewhile
 from math import inf
 from pathlib import Path
@@ -64,6 +65,7 @@ class Router:
         self._loop: asyncio.AbstractEventLoop
         self._queries: dict[int, QueryState] = {}
         self._changing = asyncio.Lock()
+        self._forgetting = False
         self._reading: asyncio.Task[None] | None = None
 
     async def run(self, report: int, listener: socket.socket | None = None) -> None:
@@ -92,6 +94,8 @@ class Router:
                 await asyncio.wait_for(stopped.wait(), _LOOK_S)
             except TimeoutError:
                 self._time_out()
+                for app in self.apps.values():
+                    app.look_through()
                 self._cut_frozen()
         self.draining = True
         server.drain()
@@ -259,9 +263,15 @@ class Router:
             app.tally.by_outcome["lost"] += 1
             reply(query, "lost", now, "too many queries are under way")
             return
+        why = app.admission.refusal(query)
+        if why:
+            app.tally.by_outcome["shed"] += 1
+            reply(query, "shed", now, why)
+            return
         self.under_way += 1
         app.tally.under_way += 1
         self._queries[id(query)] = query
+        exchange.on_gone = partial(self._gone, query)
         # The query holds itself open until all its entries are made: one that ends at once must not end the query.
         query.open = len(app.steps.entries)
         for node in app.steps.entries:
@@ -283,8 +293,15 @@ class Router:
         except OffTable as error:
             self._end(task, "failed", str(error))
             return
-        if lane is not None:
-            self._ask(task, lane)
+        app.admission.enter(task)
+        if lane is None:
+            return
+        if app.admission.active and not app.admission.takes(task, lane, app.give_up_s(task, task.entered_s)):
+            app.choosers[task.node].finished(lane, task)
+            outcome = "dropped" if task.path or task.attempts else "shed"
+            self._end(task, outcome, "too many are before it to be in time")
+            return
+        self._ask(task, lane)
 
     def _soon(self, decide: Callable[[], None]) -> None:
         """Decide at once where nothing was decided just now, else on all that this turn of the event loop brings.
@@ -302,7 +319,11 @@ class Router:
         now = monotonic()
         query = task.query
         app: Application = query.app
-        give_up_s = app.give_up_s(task, now) if app.late != "serve" else inf
+        give_up_s = inf
+        if app.late != "serve":
+            # The worker knows how long it takes by the profile, not how much longer it took to answer.
+            took_s = app.admission.time_s(task.node, query, lane, 1)
+            give_up_s = app.give_up_s(task, now) + lane.mean_s(query.at, 1) - took_s
         lane.bound += 1
         task.lane, task.asked_s = lane, now
         self.loads[lane.name]["arrived"] += 1
@@ -335,6 +356,8 @@ class Router:
         lane.bound -= 1
         query = task.query
         app: Application = query.app
+        self._left_line(task, lane)
+        app.admission.leave(task)
         chooser = app.choosers.get(task.node)
         if chooser is not None:
             chooser.finished(lane, task)
@@ -345,6 +368,9 @@ class Router:
             self.loads[lane.name]["arrived"] -= 1
             counts["arrived"] += 1
         counts["queue_ms"] += answered.queue_ms
+        if app.admission.active and answered.outcome == SERVED:
+            took_s = monotonic() - task.asked_s - answered.queue_ms / 1e3
+            served_by.took(query.at, answered.batch, took_s, most_s=app.given_up_s)
         if answered.outcome != SERVED:
             failed = answered.outcome == FAILED
             counts["failed" if failed else "dropped"] += 1
@@ -487,6 +513,9 @@ class Router:
     def _end(self, task: Task, outcome: str, why: str) -> None:
         """A job ends without an answer, and its query with it (its other jobs go on: they are under way)."""
         query = task.query
+        query.app.admission.leave(task)
+        if query.open <= 0:
+            return  # given back to its client long ago, or that has hung up
         if not query.outcome:
             query.outcome, query.why = outcome, why
         if query.meetings is not None:
@@ -500,6 +529,7 @@ class Router:
             return
         now = monotonic()
         app: Application = query.app
+        query.exchange.on_gone = None  # else each would hold the other in memory
         if query.meetings is not None:
             query.quality = joined_quality(query, app.product)
         else:
@@ -524,11 +554,15 @@ class Router:
         """A worker died: what it had is sent again, as often as allowed."""
         for lane in self.lanes.values():
             if lane.link is link:
-                lane.bound = 0
+                lane.bound, lane.backlog_s = 0, 0.0
+        link.backlog_s = 0.0
         self._changed(link)
         for _, task in lost:
             task.attempts += 1
-            if task.attempts > self.routes["router"]["retries"] or not task.lane.retry:
+            task.line_s = 0.0
+            if task.query.open <= 0:
+                task.query.app.admission.leave(task)
+            elif task.attempts > self.routes["router"]["retries"] or not task.lane.retry:
                 self._end(task, "lost", "the worker died or froze")
             else:
                 self._place(task)
@@ -553,11 +587,44 @@ class Router:
         limit = monotonic() - self.routes["router"]["timeout_s"]
         # They are in the order in which they came.
         for query in list(takewhile(lambda query: query.arrived_s < limit, self._queries.values())):
-            query.outcome, query.why, query.open = "lost", "no answer in time", 1
-            self._close(query)
+            self._leave(query, "lost", "no answer in time")
+
+    def _gone(self, query: QueryState) -> None:
+        if id(query) in self._queries:
+            self._leave(query, "left", "its client has hung up")
+
+    def _leave(self, query: QueryState, outcome: str, why: str) -> None:
+        """It is over, wherever its jobs are: those that wait leave their queues, once in each turn of the loop."""
+        query.outcome, query.why, query.open = outcome, why, 1
+        self._close(query)
+        if not self._forgetting:
+            self._forgetting = True
+            self._loop.call_soon(self._forget)
+
+    def _forget(self) -> None:
+        self._forgetting = False
+        for app in self.apps.values():
+            for queue in [queue for chooser in app.choosers.values() for queue in chooser.queues]:
+                for _ in range(len(queue)):
+                    task = queue.popleft()
+                    if task.query.open > 0:
+                        queue.append(task)
+                    else:
+                        app.admission.leave(task)
+        for link in self.links.values():
+            link.cancel_left()
+
+    @staticmethod
+    def _left_line(task: Task, lane: Lane) -> None:
+        if task.line_s:
+            left_s = lane.line.backlog_s - task.line_s
+            lane.line.backlog_s = left_s if left_s > _HAIR_S else 0.0
+            task.line_s = 0.0
 
 
 _LOOK_S = 0.1
+_HAIR_S = 1e-9
+"""Below this a sum of times that were added and taken away again is nothing."""
 _MOST_WHY = 300
 _FIRST_LINK_LIMIT_S, _LINK_LIMIT_S = 0.5, 5.0
 """How long a new router, and new routes, wait for workers; one that is not linked by then is left out until it is."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Counters", "HeldLoad", "Job", "Lane", "Station"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """A query in a worker; `finish` gets its result, how long it waited and was served, and by which load."""
 
@@ -160,6 +160,12 @@ class Station:
 
         load.model.run([job.query for job in jobs], done)
 
+    def cancel(self, lane: Lane, job: Job, load: HeldLoad) -> None:
+        """Nobody waits for a query any more: it leaves its queue, where it has not begun."""
+        if job in lane.waiting:
+            lane.waiting.remove(job)
+            self._give_up(load, job, monotonic(), b"its client has hung up")
+
     @property
     def idle(self) -> bool:
         """Whether nothing waits and nothing is served."""
@@ -203,11 +209,17 @@ class Station:
             if load is None:
                 raise LookupError(f"the policy chooses {found.model}, which this worker does not hold")
             size = min(found.batch, len(lane.waiting), load.max_batch)
+            head = lane.waiting[0]
+            # A batch that would be late is made smaller, or its oldest query is given up for the others.
+            fits = size
+            while fits > 0 and now + load.mean_s(head.query, fits) > head.give_up_s:
+                fits -= 1
+            size = fits if 2 * fits >= size else 0
             if size > 0:
                 return load, [lane.waiting.popleft() for _ in range(size)]
             self._give_up(load, lane.waiting.popleft(), now)
         return None
 
-    def _give_up(self, load: HeldLoad, job: Job, now: float) -> None:
+    def _give_up(self, load: HeldLoad, job: Job, now: float, why: bytes = b"too late") -> None:
         load.counters.dropped += 1
-        job.finish(Result(DROPPED, b"", b"too late"), now - job.entered_s, 0.0, 0, load.id)
+        job.finish(Result(DROPPED, b"", why), now - job.entered_s, 0.0, 0, load.id)

@@ -9,7 +9,7 @@ its client has not taken yet.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from math import ceil, inf
 from random import Random
 from time import monotonic
 from typing import Any
@@ -109,6 +109,11 @@ class StreamRouter:
             app.tally.by_outcome["lost"] += 1
             exchange.answer(503, as_error("too many requests are under way", kind="server_error"), fields=_RETRY)
             return
+        if streaming.hopeless(asked, variant):
+            app.tally.by_outcome["shed"] += 1
+            said = as_error("too many prompts are before it to begin in time", kind="server_error")
+            exchange.answer(503, said, fields=b"retry-after: %d\r\n" % ceil(streaming.ttft_ms / 1e3))
+            return
         Passing(self, exchange, streaming, asked, variant, until_s).start()
 
     def _names(self) -> Iterable[str]:
@@ -178,6 +183,7 @@ class Passing(Relay):
         self._headed = False
         self._kv = self._kv if self._decodes else ""
         self.instance.work_ms += self.work.sooner_ms + self.work.later_ms
+        self.instance.ahead_ms += self.work.sooner_ms
         self.instance.under_way += 1
         self.instance.lane.link.streams += 1
         self.tried.append(self.instance)
@@ -198,6 +204,7 @@ class Passing(Relay):
         """Of what this adds to the instance's work, no more than this is left."""
         done_ms = self.work.sooner_ms + self.work.later_ms - left.sooner_ms - left.later_ms
         self.instance.work_ms = max(self.instance.work_ms - done_ms, 0.0)
+        self.instance.ahead_ms = max(self.instance.ahead_ms - self.work.sooner_ms + left.sooner_ms, 0.0)
         self.work = left
 
     def _let_go(self) -> None:

@@ -59,14 +59,14 @@ class _Costs:
 
 
 class Instance:
-    """One engine behind a worker's load, and the work that it has before it by its law."""
+    """One engine behind a worker's load, and the work before it by its law, of which `ahead_ms` are prompts."""
 
-    __slots__ = ("decodes", "lane", "number", "under_way", "upstream", "work_ms")
+    __slots__ = ("ahead_ms", "decodes", "lane", "number", "under_way", "upstream", "work_ms")
 
     def __init__(self, lane: Lane, number: int, upstream: Upstream) -> None:
         self.lane, self.number, self.upstream = lane, number, upstream
         self.decodes = False
-        self.work_ms, self.under_way = 0.0, 0
+        self.work_ms, self.ahead_ms, self.under_way = 0.0, 0.0, 0
 
 
 class Streaming:
@@ -80,9 +80,11 @@ class Streaming:
         laws: list[Any] = [loads[one.lane.name].get("tokens") for one in instances]
         self.text = bool(laws) and None not in laws
         self._costs: list[_Costs] = []
+        self.ttft_ms: float = dispatch.get("ttft_ms") or inf
+        self._serves_all = app.entry["late"] == "serve"
         limit_ms, share = np.full(len(laws), inf), np.zeros(len(laws))
         if self.text:
-            output, target = dispatch.get("output_tokens", 1.0), dispatch.get("ttft_ms") or inf
+            output, target = dispatch.get("output_tokens", 1.0), self.ttft_ms
             shared: dict[str, _Costs] = {}
             for one, law in zip(instances, laws, strict=True):
                 one.decodes = law["role"] == "decode"
@@ -117,6 +119,17 @@ class Streaming:
         rule = self._least_work if decodes else self._rule
         place = rule(np.array(may, dtype=np.int64), work)
         return (self.instances[place], work[place]) if place >= 0 else None
+
+    def hopeless(self, asked: Asked | None, variant: str | None) -> bool:
+        """Whether the prompts before it keep every engine busy for longer than a first token may take."""
+        if self._serves_all or not self._costs or asked is None or self.ttft_ms == inf:
+            return False
+        up = [
+            one.ahead_ms > 0.0 and one.ahead_ms + costs.of(asked).alone_ms > self.ttft_ms
+            for one, costs in zip(self.instances, self._costs, strict=True)
+            if one.lane.open and not one.decodes and variant in (None, one.lane.variant)
+        ]
+        return bool(up) and all(up)
 
     def _least_work(self, open_to: NDArray[np.int64], work: Sequence[Work]) -> int:
         table, before = np.array(work), np.array([one.work_ms for one in self.instances])

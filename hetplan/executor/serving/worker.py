@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from math import inf
@@ -24,6 +24,7 @@ from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.frames import (  # fmt: skip
     ASK,
     BATCH,
+    CANCEL,
     FAILED,
     PING,
     PING_FRAME,
@@ -35,6 +36,7 @@ from hetplan.executor.serving.frames import (  # fmt: skip
     done_frame,
     read_ask,
     read_batch,
+    read_cancel,
 )
 from hetplan.executor.serving.http_server import Exchange, listen, listen_for_keeper
 from hetplan.executor.serving.law import ServiceLaw
@@ -276,6 +278,7 @@ class Worker:
             return
 
         def finish(result: Result, waited_s: float, took_s: float, batch: int, load: str) -> None:
+            exchange.on_gone = None
             served = result.outcome == SERVED
             said = {"outcome": _NAMES.get(result.outcome, "dropped"), "load": load, "queue_ms": 1e3 * waited_s,
                     "service_ms": 1e3 * took_s, "batch": batch}  # fmt: skip
@@ -287,8 +290,9 @@ class Worker:
                 said["why"] = result.body.decode()
             exchange.answer(200 if served else 503, json.dumps(said).encode())
 
-        station, lane = place
-        station.put(lane, Job(query, monotonic(), finish), self.loads[name])
+        (station, lane), load, job = place, self.loads[name], Job(query, monotonic(), finish)
+        exchange.on_gone = partial(station.cancel, lane, job, load)
+        station.put(lane, job, load)
 
 
 class _Link:
@@ -297,6 +301,7 @@ class _Link:
     def __init__(self, worker: Worker, exchange: Exchange) -> None:
         self.worker, self.connection = worker, exchange.connection
         self._frames = FrameWriter(asyncio.get_running_loop())
+        self._under_way: dict[int, Callable[[], None]] = {}
         exchange.connection.upgrade(exchange, PROTOCOL, FrameReader(self._take).feed)
 
     def _take(self, kind: int, content: bytes) -> None:
@@ -317,9 +322,15 @@ class _Link:
             finish = partial(self._finish, asked.query)
             deadline = now + asked.slack_ms / 1000.0 if asked.slack_ms < inf else inf
             give_up = now + asked.give_up_ms / 1000.0 if asked.give_up_ms < inf else inf
-            station.put(lane, Job(query, now, finish, deadline, give_up), self.worker.loads[asked.load])
+            job, load = Job(query, now, finish, deadline, give_up), self.worker.loads[asked.load]
+            self._under_way[asked.query] = partial(station.cancel, lane, job, load)
+            station.put(lane, job, load)
         elif kind == BATCH:
             self._batch(content, now)
+        elif kind == CANCEL:
+            cancel = self._under_way.get(read_cancel(content))
+            if cancel is not None:
+                cancel()
         elif kind == PING and self.connection.transport is not None:
             self.connection.transport.write(PING_FRAME)
 
@@ -342,6 +353,7 @@ class _Link:
             place[0].serve(load, jobs)
 
     def _finish(self, query: int, result: Result, waited_s: float, took_s: float, batch: int, load: str) -> None:
+        self._under_way.pop(query, None)
         said = Answered(
             query, result.outcome, 1e3 * waited_s, 1e3 * took_s, batch, load, result.children, result.body,
             result.step_outcome,

@@ -328,10 +328,10 @@ def _sought(
         why = f"no hardware is of tier {bare[0]}, over which queries of {app_id} come"
         faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
     _comes(at, app, pipeline, faults)
-    for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.resources.keys()):
+    for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.capacity.keys()):
         if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
             why = f"operators of {app_id} run on machines, of which limits.instances says how many there are"
-            faults.in_slo(f"$.limits.resources.{name}", why, "Limit its hardware there.")
+            faults.in_slo(f"$.limits.capacity.{name}", why, "Limit its hardware there.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
     faults.obstacles(outcomes(inputs, app, "compound plans"))

@@ -72,6 +72,7 @@ def kept(
         text = f"{by}; simulate the plan before you rely on it"
         return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
     check_simulator(tools, asked.options.size)
+    ask.keep(lambda: made)
     timed = point is not None or "latency" in asked.wish.of
     return _Rounds(asked, ask, tools, tuple(stages), again, timed).found(made)
 
@@ -104,6 +105,7 @@ class _Rounds:
             worst = max((one.worst for one in played.values()), default=0.0)
             if not late and (sure := self._confirmed(inputs, made)) is not None:
                 best = made, sure
+                self._keep(made, sure)
                 roomier = (
                     self._roomier(made)
                     if worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 and not self.stays
@@ -119,7 +121,15 @@ class _Rounds:
             if isinstance(following, Infeasible):
                 return replace(following, proved=False, repairs=(*following.repairs, *self.helps))
             made = following
+            self._keep(made)
         return self._said(made, best)
+
+    def _keep(self, made: Draft, sure: Played | None = None) -> None:
+        """Keep a plan that is in time, or until there is one the last that was made larger."""
+        if sure is None:
+            self.ask.keep(lambda: made)
+        else:
+            self.ask.keep(lambda: self._said(made, (made, sure)), simulated=True)
 
     @property
     def fluid(self) -> bool:

@@ -96,7 +96,7 @@ def _totals(ask: Ask, form: Packing, *, proved: bool, every: bool = False) -> In
         if amount > FEASIBILITY * max(1.0, float(form.capacity[place])):
             to = float(form.capacity[place]) + amount
             name = form.resources[place]
-            field = name if name.startswith("profile.") else f"slo.limits.resources.{name}"
+            field = name if name.startswith("profile.") else f"slo.limits.capacity.{name}"
             text = f"raise {field} by {amount:.6g} to {to:.6g}"
             repairs.append(
                 Repair(field=field, verb="raise", amount=amount, to=to, unit=form.resources[place], text=text)

@@ -34,6 +34,7 @@ __all__ = [
 
 REFUSED = {
     "limits.moves": ("compound plans do not keep this limit", "Leave it out."),
+    "limits.resources": ("compound plans do not count what machines provide", "Limit machines by instances."),
     "limits.survive.hosts": ("compound plans keep no machines for failures", "Leave it out."),
     "limits.survive.zones": ("compound plans keep no machines for failures", "Leave it out."),
     "change.slack": ("the load says how much room is kept", "State a higher load."),
@@ -280,7 +281,7 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
                 offer=cheapest,
                 per=offers[cheapest].per if cheapest is not None else None,
                 own=place == 0 and len(profile.tiers) > 1 and not bounds and h not in limits.instances,
-                elsewhere=frozenset(limits.resources.keys() - (hardware.provides or {"gpu": 1.0}).keys()),
+                elsewhere=frozenset(limits.capacity.keys() - (hardware.provides or {"gpu": 1.0}).keys()),
             )
         )
     return tuple(found)
@@ -291,7 +292,7 @@ def read_queries(
 ) -> tuple[tuple[Query, ...], dict[str, float], tuple[Notice, ...]]:
     """The applications with stated candidates, the totals that limit them, and what there is to say."""
     named = {tier.name for tier in tiers}
-    totals = dict(inputs.slo.limits.resources)
+    totals = dict(inputs.slo.limits.capacity)
     notices: list[Notice] = []
     queries: list[Query] = []
     unlimited: set[str] = set()
@@ -317,8 +318,8 @@ def read_queries(
         tier = next((tier for tier in tiers if tier.name == key), None)
         totals[key] = math.inf if tier is None else tier.machines * tier.room.get("gpu", 1.0)
         if math.isinf(totals[key]):
-            text = f"nothing limits {key}: neither limits.resources nor the instances of a tier of that name"
-            notices.append(Notice(code="W-unlimited", at="slo.limits.resources", text=text))
+            text = f"nothing limits {key}: neither limits.capacity nor the instances of a tier of that name"
+            notices.append(Notice(code="W-unlimited", at="slo.limits.capacity", text=text))
     if faults.found:
         return (), {}, ()
     return tuple(queries), totals, tuple(notices)

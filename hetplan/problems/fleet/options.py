@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from hetplan.planner.contract import Options, Size
+from hetplan.profiles.fields import Id, Key
 
 __all__ = ["FleetOptions"]
 
@@ -27,7 +28,7 @@ class FleetOptions(Options):
         "question sizes itself, whatever it is asked",
     )
     headroom: float = Field(default=0.0, ge=0, le=10, description="more rate than stated, for every application")
-    parts: dict[str, dict[str, Any]] = Field(
+    parts: dict[Id, dict[Key, Any]] = Field(
         default_factory=dict, description="options of the question of an application, by application"
     )
     gap: float = Field(default=0.003, ge=0, le=1, description="how near to the bound whole machines are looked for")

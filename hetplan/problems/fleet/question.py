@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
@@ -51,6 +51,24 @@ class FleetQuestion:
         del formulation, start
         return cls(read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs)), tools)
 
+    def _keep_planned(self, ask: Ask) -> None:
+        """Keep the fleet of the rates alone, which is found soon, until there is one whose parts were played."""
+        from hetplan.planner.draft import Draft
+
+        chosen: dict[str, Any] = {"size": "planned", "levers": False}
+        options = self.wish.options.model_copy(update=chosen)
+        extra = {name: one for name, one in self.tools.extra.items() if name != "before"}
+        tools = replace(self.tools, repairs=False, extra=extra, known={})
+        beside = ask.beside()
+        made = self.from_inputs(self.wish.inputs, options, formulation="parts", tools=tools).decide(beside)
+
+        def adopted() -> Draft | Infeasible:
+            ask.adopt(beside)
+            return replace(made, chosen=chosen) if isinstance(made, Draft) else made
+
+        if isinstance(made, Draft) and not made.target_missed:
+            ask.keep(adopted)
+
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
         from hetplan.planner.draft import Infeasible
@@ -70,6 +88,8 @@ class FleetQuestion:
         from hetplan.problems.fleet.why import by_its_own
 
         between, look = is_between(self.wish), self.wish.options.look
+        if self.wish.options.size != "planned" and not (between or look or self.tools.trial):
+            self._keep_planned(ask)
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools)
@@ -101,6 +121,10 @@ class FleetQuestion:
             ended(before, best[0])
         if recalled is not None and best[0].search is not None:
             recalled.keep(best[0].search.menus)
+        done, played = best, not is_over(ask)
+        ask.keep(lambda: drafted(with_slow_pipelines(on_machines(*done), done[1]), (), done[1]), simulated=played)
+        if not played and self.wish.options.size == "auto" and not (unplayed or look):
+            raise Cancelled("the time was over before the parts were played")
         hurried = self.tools.trial or look or is_over(ask)
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
             with suppress(Cancelled):

@@ -53,8 +53,7 @@ MIXED = 0.5
 
 def is_over(ask: Ask) -> bool:
     """Whether a plan is to be made of what is known: the work was interrupted, or its time is nearly over."""
-    cancel, seconds = ask.limits.cancel, ask.limits.seconds
-    return (cancel is not None and cancel.is_set()) or ask.remaining <= RESERVED * (seconds or 0.0)
+    return ask.is_over(RESERVED)
 
 
 @dataclass(frozen=True)

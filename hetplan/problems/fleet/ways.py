@@ -199,7 +199,7 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
     if pipeline is not None:
         tasks = {node.task for node in pipeline.nodes.values()}
         names += [name for name, variant in profile.variants.items() if variant.task in tasks]
-    return list(dict.fromkeys(run.hardware for name in names for run in profile.variants[name].runs))
+    return sorted({run.hardware for name in names for run in profile.variants[name].runs})
 
 
 def searched(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
 from hetplan.planner.part import Part
-from hetplan.problems.faults import Faults, refuse_only
+from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided, refuse_only
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 REFUSED = {
+    **CAPACITY,
     "change.slack": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
     "change.slack_qps": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
     "change.load_weight_per_s": ("machines are paid while they start", "Leave it out."),
@@ -274,11 +275,8 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
 
 def _without_use(inputs: Inputs, faults: Faults) -> None:
     """What is stated, and would change nothing."""
-    limits, provided = inputs.slo.limits, set[str]().union(*(one.provides for one in inputs.profile.hardware.values()))
-    for resource in sorted(limits.resources.keys() - provided):
-        remedy = f"Hardware provides: {', '.join(sorted(provided)) or 'nothing'}."
-        faults.in_slo(f"$.limits.resources.{resource}", f"no hardware provides {resource!r}", remedy)
-    survive = limits.survive
+    refuse_not_provided(inputs, faults)
+    survive = inputs.slo.limits.survive
     if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
         faults.in_slo("$.limits.survive.keep", why, 'Write "zones", "hosts" or "spot", or leave it out.')

@@ -91,7 +91,7 @@ def _app(inputs: Inputs, name: str, app: App) -> Iterator[Obstacle]:
             yield Obstacle(
                 text, f"{at}.{field}", 'Take it out; "goodput" states a share of requests within all limits.'
             )
-    if app.late != "serve":
+    if app.late not in (None, "serve"):
         yield Obstacle("late requests are served, never dropped", f"{at}.late", 'Write "serve", or leave it out.')
     if app.quality is not None and app.quality.max is not None:
         yield Obstacle("a floor of quality is kept, no ceiling", f"{at}.quality.max", 'Write "min".')

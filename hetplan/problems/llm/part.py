@@ -15,6 +15,7 @@ from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.problems.parts import AtCapacities, Cone
+from hetplan.profiles.validate import validate
 
 __all__ = ["cone", "without_margins"]
 
@@ -26,7 +27,7 @@ def without_margins(asked: type[Cone], at_capacities: AtCapacities, **what: Any)
     """
     firm = cone(asked, at_capacities, **what)
     bare = {**firm.options, "law_error": False, "mean_tpot": False}
-    given = LlmOptions.model_validate({**bare, "size": "planned"})
+    given = validate(LlmOptions, {**bare, "size": "planned"}, file="options")
     wish = _wish(firm, given)
     some_late = given.sacrifice or not program(wish, mean_tpot=False, sacrifice=False).unserved()
     part = cone(asked, at_capacities, **{**what, "options": {**bare, "sacrifice": some_late}})
@@ -37,7 +38,7 @@ def without_margins(asked: type[Cone], at_capacities: AtCapacities, **what: Any)
 def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
     """The part; `what` is as `Cone` has it. Types of one hardware are taken together: the best of them counts."""
     part = asked(**what)
-    options = LlmOptions.model_validate({**part.options, "size": "planned"})
+    options = validate(LlmOptions, {**part.options, "size": "planned"}, file="options")
     wish = _wish(part, options)
     slower = [kind.law.slower(1.5 * kind.engine.fitted.error * options.law_error) for kind in wish.kinds]
     rows = Rows.of(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hetplan.planner.answer import Answer
     from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.planner.forms.milp import Milp
     from hetplan.problems.llm.wish import Wish
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
@@ -58,7 +59,6 @@ class LlmQuestion:
         from hetplan.planner.elastic import explain
         from hetplan.problems.llm.alike import MOST_SEARCHED_WHOLE, parts_of, sized_in_parts
         from hetplan.problems.llm.draft import drafted
-        from hetplan.problems.llm.form import program
         from hetplan.problems.llm.size import Tried, judge_of, sized
         from hetplan.problems.llm.why import hopeless, impossible, reached, short_of, too_dear
 
@@ -73,12 +73,14 @@ class LlmQuestion:
         if (reason := impossible(wish)) is not None:
             return reason if judge is None else reached(wish, judge, ask, reason)
         bounds: dict[str, Answer[np.ndarray]] = {}
-        for name, mean in ((ANY, False), (TPOT, True)):
-            what = program(wish, mean_tpot=mean, sacrifice=options.sacrifice or not mean)
-            bounds[name] = ask(what.build(), gap=1e-6, about=f"least cost of {name}")
-            if bounds[name].status is Status.INFEASIBLE and not mean:
-                said = explain(what.build(), ask)
-                return said if judge is None else short_of(wish, judge, ask, said)
+        if judge is not None:
+            ask.keep(lambda: self._planned(ask, bounds))
+        what = self._bounding(ANY)
+        bounds[ANY] = ask(what, gap=1e-6, about=f"least cost of {ANY}")
+        if bounds[ANY].status is Status.INFEASIBLE:
+            said = explain(what, ask)
+            return said if judge is None else short_of(wish, judge, ask, said)
+        bounds[TPOT] = ask(self._bounding(TPOT), gap=1e-6, about=f"least cost of {TPOT}")
         if judge is None:
             return self._planned(ask, bounds)
         least, parts = max(float(bounds[ANY].bound or 0.0), 1e-9), parts_of(wish)
@@ -96,13 +98,24 @@ class LlmQuestion:
             return too_dear(wish, judge, ask, least, tried)
         return drafted(wish, found, bounds, tried=tried, shares=judge.shares(found.counts))
 
-    def _planned(self, ask: Ask, bounds: Mapping[str, Answer[np.ndarray]]) -> Draft | Infeasible:
+    def _bounding(self, name: str) -> Milp:
+        """The program of any schedule, or of those whose mean iteration is within the limit per token."""
+        from hetplan.problems.llm.form import program
+
+        mean = name == TPOT
+        sacrifice = self.wish.options.sacrifice or not mean
+        return program(self.wish, mean_tpot=mean, sacrifice=sacrifice).build()
+
+    def _planned(self, ask: Ask, bounds: dict[str, Answer[np.ndarray]]) -> Draft | Infeasible:
         """The program at a higher rate, under slower laws."""
         from hetplan.planner.elastic import explain
         from hetplan.problems.llm.draft import drafted
         from hetplan.problems.llm.form import program
         from hetplan.problems.llm.size import planned, room_at_once
 
+        for name in (ANY, TPOT):
+            if name not in bounds:
+                bounds[name] = ask(self._bounding(name), gap=1e-6, about=f"least cost of {name}")
         wish = self.wish
         room = room_at_once(wish) if wish.options.size == "estimated" else wish.options.rate_headroom
         slower = [kind.law.slower(1.5 * kind.engine.fitted.error * wish.options.law_error) for kind in wish.kinds]
@@ -113,4 +126,5 @@ class LlmQuestion:
         if answer.point is None:
             return explain(form, ask)
         found = planned(replace(with_room, rate_qps=wish.rate_qps), answer.point, slower)
-        return drafted(wish, found, bounds, room=room)
+        size = "estimated" if wish.options.size == "estimated" else "planned"
+        return replace(drafted(wish, found, bounds, room=room), chosen={"size": size})

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.problems.llm.form import Program, Rows, program
 from hetplan.problems.llm.judge import Judge, Shown
@@ -385,7 +387,10 @@ def _smaller(
         for price, counts in sorted(steps):
             if ask.remaining <= 0 or judge.played > wish.options.simulations:
                 return made
-            if (one := tried_fleet(wish, judge, counts, price, best, tried)) is not None:
+            one = None
+            with suppress(Cancelled):
+                one = tried_fleet(wish, judge, counts, price, best, tried)
+            if one is not None:
                 made = one
                 break
         else:

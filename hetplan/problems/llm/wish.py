@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.faults import ONE_STEP, Faults, refuse
+from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.fields import NANO
@@ -36,6 +36,7 @@ __all__ = ["PLENTY", "REFUSED", "Kind", "Supply", "Wish", "read_wish"]
 
 REFUSED = {
     **ONE_STEP,
+    **CAPACITY,
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
     "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
@@ -247,7 +248,7 @@ def _kinds(inputs: Inputs, app: App, faults: Faults) -> tuple[Kind, ...]:
         if floor is not None and (known.quality is None or known.quality.value < floor):
             too_low.append(variant)
             continue
-        for number, run in enumerate(known.runs):
+        for number, run in known.in_order:
             at = f"$.variants.{variant}.runs[{number}]"
             if run.engine is None:
                 continue

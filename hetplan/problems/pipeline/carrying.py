@@ -23,7 +23,7 @@ from hetplan.planner.draft import Repair
 from hetplan.problems.pipeline.fleet import Fleet
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.rows import Asked, need_of
+from hetplan.problems.pipeline.rows import Asked
 from hetplan.problems.pipeline.tree import (
     Mask,
     Places,
@@ -102,7 +102,6 @@ def without_outdone(
         if accuracy:
             less.append(-task.quality[task.variant])
         if not anywhere:
-            less += [need_of(fleet, task, resource) for resource in fleet.resources]
             less += [task.hardware, -task.hardware]
         masks.append(_first_of_the_least(less))
     return tree.keeping(masks)

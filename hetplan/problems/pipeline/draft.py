@@ -190,7 +190,7 @@ def _shared(
 def _filled(problem: Pipelines, found: Solved) -> Solved:
     """With what is free on shared servers, which are paid anyway: it goes where servers are busiest, while it fits."""
     fleet = problem.wish.fleet
-    if not fleet.is_shared or fleet.moves is not None or fleet.resources:
+    if not fleet.is_shared or fleet.moves is not None:
         return found
     counts = [own.copy() for own in found.counts]
     hardware = [np.concatenate([task.hardware for task in tree.tasks]) for tree, _ in found.forest]

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.faults import Faults
+from hetplan.problems.faults import Faults, refuse_not_provided
 from hetplan.problems.places import fit_together, places_for
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -108,11 +108,16 @@ class Fleet:
         places = self.places[self.hardware.index(run.hardware)]
         return places // instances_on(run, self.inputs.profile.hardware[run.hardware]) if places > 1 else 1
 
+    def provides(self, resource: str) -> NDArray[np.float64]:
+        """What one server of each hardware provides."""
+        hardware = self.inputs.profile.hardware
+        return np.array([hardware[name].provides.get(resource, 0.0) for name in self.hardware])
+
     def too_large(self, run: Run) -> str:
         """Why one server cannot hold a run ("" when it can)."""
         provides = self.inputs.profile.hardware[run.hardware].provides
         for resource, amount in run.needs.items():
-            if provides and resource not in self.resources and amount > provides.get(resource, 0.0) * (1 + 1e-9):
+            if provides and amount > provides.get(resource, 0.0) * (1 + 1e-9):
                 return f"it needs {amount:g} {resource}, one {run.hardware} provides {provides.get(resource, 0.0):g}"
         return ""
 
@@ -160,6 +165,7 @@ def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet
     unknown = sorted(set(limits.instances) - set(profile.hardware))
     for name in unknown:
         faults.in_slo(f"$.limits.instances.{name}", "there is no such hardware", "Name one of the profile's.")
+    refuse_not_provided(inputs, faults)
     tasks = _tasks_of(inputs) if shared else set[str]()
     names: list[str] = []
     places: list[int] = []

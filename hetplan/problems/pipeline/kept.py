@@ -189,7 +189,19 @@ def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
             file="options", path="size", value=p.options.size, why="no simulator was handed in",
             remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
         )  # fmt: skip
+    ask.keep(lambda: _found_soon(p, ask, way))
     return _Search(p, ask, way).found()
+
+
+def _found_soon(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
+    """The plan with as much room as is mostly enough, or less of it, however good."""
+    least = _Room.stated(p)
+    made: Draft | Infeasible = Infeasible(why=("the time was over before any plan was found",), proved=False)
+    for spare in (ESTIMATE[0], least.spare):
+        made = _made(p, ask, way, replace(least, spare=max(least.spare, spare)), tight=True)
+        if isinstance(made, Draft):
+            return _bounded(p, ask, made)
+    return made
 
 
 def better_apart(
@@ -409,6 +421,8 @@ class _Search:
 
     def _played(self, room: _Room, made: Draft, *, is_dealt: bool = False) -> _Seen:
         made, seed = replace(made, searched=True), self.ask.limits.seed
+        if self.best is None:
+            self.ask.keep(lambda: _bounded(self.p, self.ask, made))
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
         self.turns += alike is None
         if alike is not None:
@@ -419,6 +433,8 @@ class _Search:
                 played, waiting = _play(self.p, made, self.effort.chosen, seed=seed)
         one = _Seen(room, made, _worth(self.p, made), played, waiting, is_dealt)
         self.seen.append(one)
+        if one is self.best:
+            self.ask.keep(lambda: _bounded(self.p, self.ask, made))
         share = self.turns / self.p.options.evaluations
         self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one

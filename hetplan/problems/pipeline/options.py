@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from hetplan.planner.contract import Options, Size
+from hetplan.profiles.fields import Id
 
 __all__ = [
     "BudgetOptions",
@@ -128,7 +129,7 @@ class InferLineOptions(PipelineOptions):
     """`inferline`: one fixed variant per step, fewest servers."""
 
     size: Size = Field(default="planned", description=SIZE)
-    variants: dict[str, str] = Field(
+    variants: dict[Id, Id] = Field(
         default_factory=dict, description="step -> variant; by default those of the most accurate path in time"
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.pipeline.fleet import Fleet
-from hetplan.problems.pipeline.tree import Level, Places, Task, Tree, Vector
+from hetplan.problems.pipeline.tree import Level, Places, Tree, Vector
 
 __all__ = [
     "ONE_MORE",
@@ -31,7 +31,6 @@ __all__ = [
     "flow_unit",
     "flows_form",
     "largest_gains",
-    "need_of",
     "set_costs",
 ]
 
@@ -156,7 +155,7 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
         row = m.rows("budget", ["all"], upper=fleet.budget, unit="per hour")
         _add_money(m, row, x, cost, found.rented, fleet)
     if not asked.free:
-        _limit_resources(m, trees, fleet, found)
+        _limit_resources(m, x, hardware, fleet, found)
     _count_moves(m, trees, fleet, asked, found)
     if asked.servers_above is not None:
         found.one_more = m.columns(ONE_MORE, ["all"], upper=1.0, whole=True)
@@ -219,20 +218,18 @@ def _prices(fleet: Fleet) -> list[float]:
     return [(offer.price or 0) / 1e9 for g in split for offer in fleet.offers_of(g)]
 
 
-def _limit_resources(m: Builder, trees: Sequence[Tree], fleet: Fleet, found: Servers) -> None:
-    """Totals of resources over all servers."""
+def _limit_resources(m: Builder, x: Places, hardware: Places, fleet: Fleet, found: Servers) -> None:
+    """What all servers provide together."""
     for resource, room in fleet.resources.items():
-        row = m.rows(f"resource {resource}", ["all"], upper=room)
-        for tree, x in zip(trees, found.x, strict=True):
-            m.add(row, x, np.concatenate([need_of(fleet, task, resource) for task in tree.tasks]))
-
-
-def need_of(fleet: Fleet, task: Task, resource: str) -> Vector:
-    """What one server of each configuration takes of a resource."""
-    variants, needs = fleet.inputs.profile.variants, list[float]()
-    for k, place in zip(task.variant, task.run, strict=True):
-        needs.append(variants[task.variants[k]].runs[place].needs.get(resource, 0.0))
-    return np.asarray(task.k * np.array(needs), dtype=np.float64)
+        row, of_one = m.rows(f"resource {resource}", ["all"], upper=room), fleet.provides(resource)
+        if fleet.is_shared:
+            alone = np.array(fleet.places)[hardware] == 1
+            m.add(row, x[alone], of_one[hardware[alone]])
+            split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g) for _ in fleet.offers_of(g)]
+            amounts = [of_one[g] if fleet.places[g] > 1 else 0.0 for g in split]
+            m.add(row, found.rented, amounts)
+        else:
+            m.add(row, x, of_one[hardware])
 
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:

@@ -29,6 +29,8 @@ def planned(problem: Pipelines, ask: Ask) -> Draft | Infeasible:
         return made
     from hetplan.problems.pipeline.kept import better_apart
 
+    if isinstance(made, Draft) and not made.target_missed:
+        ask.keep(lambda: made, simulated=True)
     return better_apart(problem, made, lambda whole: _answered(whole, ask))
 
 

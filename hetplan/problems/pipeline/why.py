@@ -32,7 +32,7 @@ from hetplan.problems.pipeline.climb import best_quality
 from hetplan.problems.pipeline.form import config_form, levels_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.reroute import NO_RATE
-from hetplan.problems.pipeline.rows import Asked, need_of
+from hetplan.problems.pipeline.rows import Asked
 from hetplan.problems.pipeline.tree import (
     Tree,
     Vector,
@@ -218,7 +218,7 @@ def _more_moves(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
 
 
 def _more_resources(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """What the fewest servers take of each limited resource, where that one alone is in the way."""
+    """What the fewest servers provide of each limited resource, where that one alone is in the way."""
     fleet = problem.wish.fleet
     for resource, room in fleet.resources.items():
         freed = replace(fleet, resources={**fleet.resources, resource: np.inf})
@@ -226,12 +226,13 @@ def _more_resources(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
         found = carried(free, ask, problem.served, free.asked("servers"), about=f"fewest servers with any {resource}")
         if found is None:
             continue
-        taken = [
-            float(np.concatenate([need_of(fleet, task, resource) for task in tree.tasks]) @ counts)
-            for tree, counts in zip(found.trees, found.counts, strict=True)
-        ]
-        if sum(taken) > room:
-            yield change(f"slo.limits.resources.{resource}", room, sum(taken))
+        places = np.zeros(len(fleet.hardware))
+        for tree, counts in zip(found.trees, found.counts, strict=True):
+            hardware, taken = (np.concatenate([getattr(t, of) for t in tree.tasks]) for of in ("hardware", "places"))
+            np.add.at(places, hardware, taken * counts)
+        provided = float(np.ceil(places / fleet.places - 1e-9) @ fleet.provides(resource))
+        if provided > room:
+            yield change(f"slo.limits.resources.{resource}", room, provided)
 
 
 def _fewest(problem: Pipelines, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:

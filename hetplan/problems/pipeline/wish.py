@@ -12,7 +12,7 @@ import numpy as np
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.problems import ladder
-from hetplan.problems.faults import Faults, refuse
+from hetplan.problems.faults import CAPACITY, Faults, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
@@ -33,6 +33,7 @@ from hetplan.serving.strictest import limit_ms, strictest, strictest_ms
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 
 REFUSED = {
+    **CAPACITY,
     "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
@@ -278,12 +279,12 @@ class _Reader:
 
     def _configurations(self, name: str, variant: Variant, number: int) -> Iterator[_Row]:
         """Every way to run a variant."""
-        on = [run for run in variant.runs if run.hardware in self.fleet.hardware]
-        timed = [run for run in on if run.latency is not None]
+        on = [(listed, run) for listed, run in variant.in_order if run.hardware in self.fleet.hardware]
+        timed = [(listed, run) for listed, run in on if run.latency is not None]
         if not timed:
             why = "its runs state rates, not latencies" if on else "it has no run on hardware that may be used"
             self.notices.append(Notice(code="W-no-latency", at=f"variants.{name}", text=f"left out: {why}"))
-        for run in timed:
+        for listed, run in timed:
             if reason := self.fleet.too_large(run):
                 self.notices.append(Notice(code="W-too-large", at=f"variants.{name}", text=f"left out: {reason}"))
                 continue
@@ -291,7 +292,7 @@ class _Reader:
             cost = self.fleet.price_of(run).nanos / NANO
             counted = self.fleet.instances_of(run), self.fleet.places_of(run)
             for batch, ms in self._times(name, run):
-                yield number, place, batch, variant.runs.index(run), ms, cost, *counted
+                yield number, place, batch, listed, ms, cost, *counted
 
     def _times(self, name: str, run: Run) -> Iterator[tuple[int, float]]:
         """Milliseconds per batch, at every batch size that was measured."""

@@ -21,7 +21,6 @@ violation). What is expected of a policy is an average of the model of the queue
 whose oldest query is late counts as late. Goodput was never above simulation in any case measured; that is no bound.
 
 The files, in the order in which they are used: `question` (the door), `wish` (reading), `form` (groups of workers and
-their decision process), `bench` (solving and simulating them), `checkpoint` (policies that are kept), `ways` (the
-conversation), `why` (targets that are missed, and what would keep them), `draft` (the plan), `baselines/` (rules to
-compare with).
+their decision process), `bench` (solving and simulating them), `ways` (the conversation), `why` (targets that are
+missed, and what would keep them), `draft` (the plan), `baselines/` (rules to compare with).
 """

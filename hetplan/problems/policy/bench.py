@@ -24,7 +24,6 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import Measures, measure
-from hetplan.problems.policy.checkpoint import Checkpoint
 from hetplan.problems.policy.form import Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.simulated import FRESH
@@ -49,12 +48,11 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Bench:
-    """Where policies are made and tried: the conversation, the options, the tools, and what was done before."""
+    """Where policies are made and tried: the conversation, the options and the tools."""
 
     ask: Ask
     options: PolicyOptions
     tools: Tools
-    checkpoint: Checkpoint | None = None
 
     @property
     def can_simulate(self) -> bool:
@@ -75,19 +73,13 @@ class Bench:
         Fewer come back where a cancellation ends the work; where it leaves nothing, `Cancelled` is raised.
         """
         found: dict[float, Solved] = {}
-        for load in loads_qps:
-            known = self._recalled(group, load, slo_s)
-            if known is not None:
-                found[load] = known
-        left = [load for load in dict.fromkeys(loads_qps) if load not in found]
+        left = list(dict.fromkeys(loads_qps))
         # Where any number may be taken a process holds some hundred megabytes: no more of them than threads.
         few = max(_AT_ONCE if self.options.batching == "max" else 1, self.ask.limits.threads)
         try:
             for begin in range(0, len(left), few):
                 for solved in self._together(group, left[begin : begin + few], slo_s, about):
                     found[solved.load_qps] = solved
-                    if self.checkpoint is not None:
-                        self.checkpoint.keep(_key(group, solved.load_qps, slo_s), solved)
                 if len(loads_qps) > 1:
                     detail = f"{about}: {len(found)} of {len(loads_qps)} loads"
                     self.ask.note(Event("policies", detail=detail, done=len(found) / len(loads_qps)))
@@ -164,20 +156,6 @@ class Bench:
         goodput = [float(one.goodput) for one in found]
         return replace(solved, simulated=stated, robust=0.5 * (float(np.mean(goodput)) + min(goodput)))
 
-    def _recalled(self, group: Group, load_qps: float, slo_s: float | None) -> Solved | None:
-        """What the checkpoint has; None where it has nothing, or nothing that belongs here."""
-        known = self.checkpoint.recall(_key(group, load_qps, slo_s)) if self.checkpoint is not None else None
-        if known is None:
-            return None
-        try:
-            form = group.form(load_qps, self.options, batching=known.batching, slo_s=slo_s)
-            policy = known.policy(form)
-            answer, measures = known.answer(policy), known.measures
-            more = {"simulated": known.simulated, "beaten": known.beaten}
-            return Solved(group, load_qps, form, policy, answer, measures, **more, recalled=True)
-        except (LookupError, TypeError, ValueError):
-            return None
-
     def simulated(self, solved: Solved) -> Solved:
         """With what simulation gives, where there is a simulator."""
         if not self.can_simulate:
@@ -236,12 +214,6 @@ class Bench:
     def _plain(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> Solved:
         kinds: list[Batches] = ["max", "variable"] if self.options.batching == "auto" else [self.options.batching]
         return _better([self._asked(group, [load_qps], kind, slo_s, about)[0] for kind in kinds])
-
-
-def _key(group: Group, load_qps: float, slo_s: float | None) -> str:
-    """A question among those of one plan."""
-    slo = group.wish.slo_s if slo_s is None else slo_s
-    return f"{group.id}|{group.workers} workers|{load_qps!r} qps|{slo!r} s"
 
 
 def _measured(form: QueueProcess, answer: Answer[QueuePolicy]) -> Measures:

@@ -181,8 +181,9 @@ def _expected(solved: Solved) -> Expected | None:
 
 
 def _dispatch(
-    late: Literal["serve", "drop"], balancing: Literal["round_robin", "shortest_queue", "random"], discipline: str
-) -> QueueSlackDispatch:
+    late: Literal["serve", "drop"] | None, balancing: Literal["round_robin", "shortest_queue", "random"],
+    discipline: str,
+) -> QueueSlackDispatch:  # fmt: skip
     kind: Literal["round_robin", "shortest_queue", "shared_fifo", "random"] = (
         "shared_fifo" if discipline == "shared_fifo" else balancing
     )
@@ -259,16 +260,6 @@ def _reported(solved: Solved, options: PolicyOptions, groups: Sequence[Sequence[
     if solved.shifted:
         note += ", of which this one keeps the percentile"
         return Reported(about=about, sense="max", scope="model", answer=solved.answer, value=_gain(solved), note=note)
-    if solved.recalled:
-        return Reported(
-            about=about,
-            sense="max",
-            scope="model",
-            value=solved.answer.value,
-            bound=solved.answer.bound,
-            vouched="claimed",
-            note=f"{note}; recalled from the checkpoint of a run that certified it",
-        )
     return Reported(about=about, sense="max", scope="model", answer=solved.answer, note=note)
 
 

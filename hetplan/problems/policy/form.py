@@ -108,7 +108,7 @@ class Group:
             rate_of=rate_of,
             objective=PerWhat(options.objective),
             batching=Batching(batching),
-            late=Late(self.wish.late),
+            late=Late(self.wish.late or "serve"),
             overflow=Overflow(options.overflow),
             empty=Empty(options.empty_state),
             reward=Reward(options.reward),
@@ -193,8 +193,6 @@ class Solved:
     """What every accuracy was raised by, so that answers in time weigh more and the percentile is kept."""
     beaten: str = ""
     """What else was tried, and how it did."""
-    recalled: bool = False
-    """Read from a checkpoint: certified by the run that wrote it, not by this one."""
 
     @property
     def accuracy(self) -> float:

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
+from pydantic.config import JsonDict
 
 from hetplan.planner.contract import Options, Size
+from hetplan.profiles.fields import Id
 
 __all__ = ["BaselineOptions", "FewestOptions", "PaperOptions", "PolicyOptions", "SingleOptions"]
 
 Percentile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 _GRID = re.compile(r"(fld|union)(?:[{:](\d{1,6})\}?)?|md")
 
+_GRID_ALONE: JsonDict = {"pattern": f"^({_GRID.pattern})$"}
 _FINEST_GRID = 10_000
 
 SIZE = (
@@ -37,6 +40,7 @@ class PolicyOptions(Options):
     )
     grid: str = Field(
         default="union{100}",
+        json_schema_extra=_GRID_ALONE,
         description="slacks to distinguish: fld{D} (D equal steps), md (all latencies up to the SLO), union{D} (both)",
     )
     batching: Literal["max", "variable", "auto"] = Field(
@@ -68,7 +72,7 @@ class PolicyOptions(Options):
     split: Literal["proportional", "dp"] = Field(
         default="proportional", description="load among unlike workers: by capacity, or by dynamic programming"
     )
-    workers: dict[str, int] | None = Field(
+    workers: dict[Id, int] | None = Field(
         default=None, description="workers per application where several share one hardware; otherwise the best split"
     )
     accuracy_step: float = Field(
@@ -82,11 +86,6 @@ class PolicyOptions(Options):
         ge=1,
         le=100_000,
         description="so many undiscounted sweeps from 0 (published: 100) in place of the optimum",
-    )
-    checkpoint: str | None = Field(
-        default=None,
-        exclude=True,
-        description="a file that keeps finished policies: after a kill the same command goes on from it",
     )
     size: Size = Field(default="auto", description=SIZE)
     simulate: bool = Field(default=True, description="simulate what was planned where a simulator is at hand")
@@ -122,7 +121,7 @@ class PaperOptions(PolicyOptions):
     """`paper`: RAMSIS as published, per decision on a grid of equal steps, whole batches, running minimum."""
 
     objective: Literal["per_query", "per_decision"] = "per_decision"
-    grid: str = "fld{100}"
+    grid: str = Field(default="fld{100}", json_schema_extra=_GRID_ALONE)
     batching: Literal["max", "variable", "auto"] = "max"
     monotone: Literal["safe", "optimistic", "error"] = "optimistic"
     size: Size = Field(default="simulated", description=SIZE)
@@ -146,4 +145,4 @@ class BaselineOptions(PolicyOptions):
 class SingleOptions(BaselineOptions):
     """`single`: one model, whatever comes."""
 
-    model: str | None = Field(default=None, description="which; by default the one of most goodput")
+    model: Id | None = Field(default=None, description="which; by default the one of most goodput")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
@@ -18,6 +18,7 @@ from hetplan.problems.policy.options import (
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible
+    from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.form import Asked
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
@@ -73,19 +74,35 @@ class Policy:
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
         from hetplan.problems.policy.bench import Bench
-        from hetplan.problems.policy.checkpoint import begun
-        from hetplan.problems.policy.ways import best_policies, divided, fewest_workers
+        from hetplan.problems.policy.ways import fewest_workers
         from hetplan.problems.policy.why import too_tight
 
-        checkpoint = begun(self.asked, self.tools, ask.limits.seed)
-        bench = Bench(ask, self.asked.options, self.tools, checkpoint)
+        bench = Bench(ask, self.asked.options, self.tools)
         if (reason := too_tight(self.asked, bench)) is not None:
             return reason
         if self.asked.fewest:
             return fewest_workers(self.asked, bench)
-        groups = divided(self.asked, bench)
+        if bench.can_simulate:
+            ask.keep(lambda: self._unplayed(ask))
+        return self._answered(self.asked, bench)
+
+    def _answered(self, asked: Asked, bench: Bench) -> Draft | Infeasible:
+        from hetplan.problems.policy.ways import best_policies, divided
+
+        groups = divided(asked, bench)
         if self.formulation in _RULES:
             from hetplan.problems.policy.baselines import by_rule
 
-            return by_rule(self.asked, bench, groups)
-        return best_policies(self.asked, bench, groups)
+            return by_rule(asked, bench, groups)
+        return best_policies(asked, bench, groups)
+
+    def _unplayed(self, ask: Ask) -> Draft | Infeasible:
+        """Policies of whole batches at the ends of the range: these are found soon. None is simulated."""
+        from hetplan.planner.draft import Draft
+        from hetplan.problems.policy.bench import Bench
+
+        chosen: dict[str, Any] = {"size": "planned", "batching": "max", "accuracy_step": 1.0}
+        options = self.asked.options.model_copy(update=chosen)
+        bench = Bench(ask, options, replace(self.tools, repairs=False, trial=False))
+        made = self._answered(replace(self.asked, options=options), bench)
+        return replace(made, chosen=chosen) if isinstance(made, Draft) else made

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.problems.faults import ONE_STEP, Faults, refuse
+from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -43,6 +43,7 @@ __all__ = [
 
 REFUSED = {
     **ONE_STEP,
+    **CAPACITY,
     "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
     "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.resources": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
@@ -96,7 +97,7 @@ class AppWish:
     slo_s: float
     loads_qps: tuple[float, ...]
     shape: float
-    late: Literal["serve", "drop"]
+    late: Literal["serve", "drop"] | None
     balancing: Literal["round_robin", "shortest_queue", "random"]
     accuracy_least: float | None
     violation_most: float | None
@@ -333,7 +334,7 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
             value=app.network_ms_per_hop,
         )
         return None
-    if app.late not in ("serve", "drop"):
+    if app.late not in (None, "serve", "drop"):
         faults.in_slo(
             f"{at}.late", "a policy serves late queries or drops them", 'Write "serve" or "drop".', value=app.late
         )
@@ -347,7 +348,7 @@ def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish 
         slo_ms / 1000.0,
         loads,
         shape,
-        "drop" if app.late == "drop" else "serve",
+        "drop" if app.late == "drop" else "serve" if app.late else None,
         app.balancing or "round_robin",
         app.quality.min if app.quality is not None else None,
         app.violations.max if app.violations is not None else None,

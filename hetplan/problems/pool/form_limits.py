@@ -36,7 +36,7 @@ def add_limits(pool: Pool, m: Builder, n: Counts) -> None:
 
 
 def limit_resources(pool: Pool, m: Builder, n: Counts) -> None:
-    """Totals of resources over all instances n, where the SLO gives any."""
+    """What all machines n provide, where the SLO limits it."""
     resources = pool.inputs.slo.limits.resources
     if resources:
         rows = m.rows(

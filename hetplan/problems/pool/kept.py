@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer
+from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.pool.draft import draft
@@ -31,7 +31,7 @@ from hetplan.problems.pool.families import rates_of
 from hetplan.problems.pool.form import fluid, read_counts
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at
+from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at, start
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.pool.valued import Simulated
 from hetplan.problems.pool.why import less_rate
@@ -169,6 +169,7 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
     if not is_playable(pool, chosen.rated):
         return _unplayed(pool, chosen)
+    ask.keep(lambda: _by_formula(pool, chosen))
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
         return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
@@ -196,6 +197,15 @@ def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: i
 
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
     """The plan by the formula, which says that nothing was simulated."""
+    made = _by_formula(pool, chosen)
+    rate = next(one.value for one in made.promises if one.quantity == "rate_qps")
+    text = f"{pool.instances(chosen.rated.counts)} instances at {rate:.4g} qps were not simulated"
+    warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate comes from a formula")
+    return replace(made, warnings=(*made.warnings, warning))
+
+
+def _by_formula(pool: Pool, chosen: Chosen) -> Draft:
+    """The plan of these machines at the rate that the formula gives them, or at the one that was stated."""
     use = estimated_use(pool, chosen.rated)
     if pool.wish.rate_qps is not None:
         use = pool.wish.rate_qps / chosen.rated.lam
@@ -204,10 +214,7 @@ def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
         backed(estimate, "rate_qps", one.answer, chosen.rated) if one.about == "rate_qps" and one.answer else one
         for one in chosen.backed
     ]
-    text = f"{pool.instances(chosen.rated.counts)} instances at {use * chosen.rated.lam:.4g} qps were not simulated"
-    warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate comes from a formula")
-    made = draft(estimate, replace(chosen, warnings=(*chosen.warnings, warning)), claims)
-    return replace(made, chosen={"derate": use})
+    return replace(draft(estimate, chosen, claims), chosen={"derate": use})
 
 
 @dataclass
@@ -273,7 +280,7 @@ class _Trial:
         `further`: what is played in turn as long as it is open.
         """
         last: Played | None = None
-        for _ in range(MOST_BACK if rate > 0 and self.ask.remaining > 0 else 0):
+        for _ in range(MOST_BACK if rate > 0 else 0):
             last = _played(self.pool, rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
             ends = not last.late and self.is_near_the_end(rated, rate)
             for number, again in enumerate(further if _is_open(last) else (STEADY,) if ends else ()):
@@ -285,9 +292,6 @@ class _Trial:
                 break
             rate *= BACK
         made = self._drafted(rated, rate, program, (), warnings)
-        if self.ask.remaining <= 0 and last is None:
-            text = "time ended before a simulation could confirm the rate"
-            return replace(made, warnings=(*made.warnings, Notice(code="W-unconfirmed", at="promises", text=text)))
         if not rate:
             tried = min(at for _, at in self.played)
             why = f"in simulation {_shown(None)} at every rate that was tried, from {tried:.4g} qps on"
@@ -336,7 +340,9 @@ def _at(rate: float) -> Simulated:
 def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     """The cheapest pool found that keeps the stated rate; None where not even the fluid program reaches it."""
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
-    bound, rate = lower_bound(pool, ask), pool.wish.rate_qps or 0.0
+    rate = pool.wish.rate_qps or 0.0
+    _keep_first(pool, ask, rate)
+    bound = lower_bound(pool, ask)
     if bound is None:
         return None
     trial, made, nearest = _Trial(pool, ask), None, None
@@ -377,6 +383,24 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     carried = trial.narrowed(nearest) if trial.left and wanted else 0.0
     repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
+
+
+def _keep_first(pool: Pool, ask: Ask, rate: float) -> None:
+    """Keep a plan for the rate that no engine is needed for: the first word, until a program has one."""
+    use = 0.8
+    for _ in range(2):
+        found = start(pool, rate / use)
+        if found is None:
+            return
+        rated = Rated(found.counts, found.lam, found.share, Answer(Status.NO_ANSWER))
+        _keep(pool, ask, rated, Reported("cost_per_hour", "min", "none"))
+        use = min(max(estimated_use(pool, rated), 0.2), MOST_USED)
+
+
+def _keep(pool: Pool, ask: Ask, rated: Rated, bound: Reported) -> None:
+    """Keep the plan that the formula makes of a pool."""
+    cost = pool.cost(rated.counts) / NANO
+    ask.keep(lambda: _by_formula(pool, Chosen(rated, (replace(bound, value=cost),))))
 
 
 def _kept_at(pool: Pool, rated: Rated, bound: Reported) -> Reported:
@@ -426,6 +450,7 @@ def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tu
             want = lower if lower > least * LEAST_RAISED else least
             continue
         before, last = last, rate_at(pool, ask, read_counts(pool, answer.point))
+        _keep(pool, ask, last, bound)
         if not is_playable(pool, last):
             return [], before if before is not None and _is_far(pool, last, bound) else last
         shown = trial.at(last, rate)
@@ -467,6 +492,7 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
     tried = {tuple(one.counts.tolist()) for one in good}
     best, hopeful = good[0], HOPEFUL * rate
     least, were_late = hopeful, np.zeros(len(best.counts), dtype=np.int64)
+    almost: list[np.ndarray] = []
     while trial.left:
         near = [row for row in _neighbours(pool, best.counts) if tuple(row.tolist()) not in tried]
         near = sorted(near, key=pool.cost)[:MOST_CHEAPER]
@@ -484,12 +510,15 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
             carries = rated.lam * estimated_use(pool, rated)
             # Where work comes faster than it can be done, a run of any length only hides it.
             enough = hopeful if (row > were_late).any() and were_late.any() else least
+            # With a machine more than one that was in time by too little, whatever the formula says.
+            enough = 0.0 if any((part <= row).all() for part in almost) else enough
             if rated.lam < rate or carries < enough or not trial.left:
                 continue
             shown = trial.at(rated, rate)
             if shown.good:
                 following = rated
                 break
+            almost += [row] if shown.worst < 1.0 else []
             least = max(least, carries * min(shown.worst, WORST_TAUGHT) ** TAUGHT)
             were_late = np.maximum(were_late, row)
         if following is None:

@@ -257,13 +257,9 @@ class Pool:
         return " ".join(f"{axis}={size:g}" for axis, size in self.wish.points[s].items()) or "all"
 
     def takes(self, resource: str) -> Matrix:
-        """What one instance of each type counts for in a total: what it provides, and no less than its run needs."""
+        """What one machine of each type counts for in a total: what it provides."""
         hardware = self.inputs.profile.hardware
-        amounts = [
-            max(hardware[kind.hardware].provides.get(resource, 0.0), kind.run.needs.get(resource, 0.0))
-            for kind in self.types
-        ]
-        return np.array(amounts, dtype=np.float64)
+        return np.array([hardware[kind.hardware].provides.get(resource, 0.0) for kind in self.types], dtype=np.float64)
 
     @cached_property
     def base(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         if run is None:
             continue
         least, most = limits.instances.get(name, (0, None))
-        if _too_small(run, hardware, limits.resources, notices):
+        if _too_small(run, hardware, notices):
             without[name] = "it is too small for the variant"
             continue
         offered = _offers(inputs.profile, run, hardware, len(types))
@@ -61,11 +61,8 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
     return types, columns
 
 
-def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notices: list[Notice]) -> bool:
-    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has.
-
-    What the wish limits in `totals` may be left out there: it counts in the total.
-    """
+def _too_small(run: Run, hardware: Hardware, notices: list[Notice]) -> bool:
+    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has."""
     provides = hardware.provides
     if not provides:
         return False
@@ -74,7 +71,7 @@ def _too_small(run: Run, hardware: Hardware, totals: Mapping[str, float], notice
         if resource not in provides
         else f"{need:g} {resource} of {provides[resource]:g}"
         for resource, need in run.needs.items()
-        if need > provides.get(resource, need if resource in totals else 0.0)
+        if need > provides.get(resource, 0.0)
     ]
     if short:
         text = f"left out, the variant needs {' and '.join(short)}"
@@ -117,6 +114,7 @@ def read_columns(
     extrapolated = np.zeros(shape, dtype=bool)
     knobs = inputs.profile.variants[wish.variant].knobs
     named = "latency_stat" if "latency_stat" in options.model_fields_set else ""
+    refuted: list[str] = []
     for j, kind in enumerate(types):
         table, at = inputs.profile.tables[kind.table_id], f"tables.{kind.table_id}"
         settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
@@ -128,11 +126,12 @@ def read_columns(
             read = table.read(points, held)
             extrapolated[:, j] = read.extrapolated
             if kind.is_rate:
-                serves = read.values > 0
-                mean[serves, j] = 1000.0 / read.values[serves]
-                compared[serves, j] = 0.0
-                from hetplan.problems.pool.refused import check_given
+                from hetplan.problems.pool.limited_rates import check_given, rates_under
 
+                rates = rates_under(table, points, read.values, kind, wish, refuted, notices)
+                serves = rates > 0
+                mean[serves, j] = 1000.0 / rates[serves]
+                compared[serves, j] = 0.0
                 check_given(table, kind, wish, faults, notices)
                 _check_size(kind, mean[:, j], faults)
                 continue
@@ -146,6 +145,9 @@ def read_columns(
             faults.also(error)
         _check_size(kind, mean[:, j], faults)
     _check_target(types, wish, faults)
+    if refuted and np.isinf(mean).all(axis=1).any():
+        why = f"no run that was measured keeps it; the nearest: {'; '.join(refuted[:3])}"
+        faults.in_slo(f"$.apps.{wish.app_id}.latency", why, "Relax it, or measure at fewer requests at a time.")
     if not faults.found:
         times = Times(mean, compared, None, None, extrapolated)
         notices += _doubts(wish, types, options.latency_stat, std, times)

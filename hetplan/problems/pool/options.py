@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from hetplan.planner.terms import Options, Size
-from hetplan.profiles.fields import wrong
+from hetplan.profiles.fields import Id, wrong
 
 __all__ = ["SIZE", "FluidOptions", "LatencyStat", "PoolOptions"]
 
@@ -31,7 +31,7 @@ class PoolOptions(Options):
     violation_tolerance: float = Field(
         default=0.0, ge=0, lt=0.5, description="share of queries that may be sent where they are late (eps)"
     )
-    base_type: str | None = Field(
+    base_type: Id | None = Field(
         default=None,
         description="the hardware that others are weighed against; by default the first that serves every bin in time",
     )

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hetplan.planner.terms import Size
 from hetplan.problems.pool.options import SIZE, PoolOptions
+from hetplan.profiles.fields import Id
 
 __all__ = [
     "EnumerateOptions",
@@ -23,7 +24,7 @@ __all__ = [
 class FluidAtOptions(PoolOptions):
     """`fluid-lp`: the fluid program at counts that are given."""
 
-    counts: dict[str, int] | None = Field(
+    counts: dict[Id, int] | None = Field(
         default=None,
         description="instances per offer or hardware; without it limits.instances must fix all hardware (least = most)",
     )

@@ -19,6 +19,7 @@ from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.problems.pool.rated import Rated, rated_by
 from hetplan.problems.pool.size import tolerant
+from hetplan.profiles.validate import validate
 
 __all__ = ["cone"]
 
@@ -38,7 +39,7 @@ def cone(
     best: it is found anew, as a plan has it.
     """
     part = asked(**what)
-    options = FluidOptions.model_validate({**part.options, "size": "planned"})
+    options = validate(FluidOptions, {**part.options, "size": "planned"}, file="options")
     files = part.files(1.0, {}, None)
     limits = files.slo.limits.model_copy(update={"only_listed": False})
     inputs = type(files)(**{**vars(files), "slo": files.slo.model_copy(update={"limits": limits})})

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.draft import Reported
 from hetplan.problems.pool.form import fluid_at, read_shares
-from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
+from hetplan.problems.pool.letters import MOST_LISTED, Counts, Matrix, Pool, Vector
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
@@ -107,7 +107,7 @@ def start(pool: Pool, target: float | None) -> Start | None:
 
     The money beyond the cheapest cover is spent as each class on its cheapest type would have it, or all on one type.
     """
-    cover = pool.cover
+    cover = pool.cover if pool.cover is not None else _cover_of_many(pool)
     if cover is None:
         return None
     best: Start | None = None
@@ -116,7 +116,7 @@ def start(pool: Pool, target: float | None) -> Start | None:
         if counts is None:
             continue
         lam, share = flows(pool, pool.of_type(counts))
-        if target is not None and lam < target:
+        if lam <= 0 or (target is not None and lam < target):
             continue
         found = Start(counts, lam, share)
         if best is None or _better(pool, found, best, target):
@@ -136,17 +136,34 @@ def _price(pool: Pool) -> Vector:
     return price
 
 
-def _splits(pool: Pool) -> Iterator[Vector]:
-    """Ways to spend money: per query/s of the pool, what goes to each type."""
-    price = _price(pool)
+def _cover_of_many(pool: Pool) -> Counts | None:
+    """Where there are too many types to look at all their sets: the least, and one of the cheapest for each class."""
+    if sum(pool.least[t] == 0 for t in pool.rentable) <= MOST_LISTED:
+        return None  # all sets were looked at: there is no cover
+    money = _money(pool)
+    per_type = np.maximum(pool.least, np.bincount(money.argmin(axis=1), minlength=money.shape[1]) > 0)
+    counts = _had(pool, per_type.astype(np.float64))
+    return counts if counts is not None and np.isfinite(money.min(axis=1)).all() else None
+
+
+def _money(pool: Pool) -> Matrix:
+    """What a query/s of the pool costs on each type, by class."""
     busy = np.where(pool.usable, pool.p[:, None] * pool.W / 1000.0, np.inf)
     with np.errstate(invalid="ignore"):
-        money = np.where(np.isfinite(busy * price), busy * price, np.inf)
+        cost = busy * _price(pool)
+    return np.where(np.isfinite(cost), cost, np.inf)
+
+
+def _splits(pool: Pool) -> Iterator[Vector]:
+    """Ways to spend money: per query/s of the pool, what goes to each type."""
+    money = _money(pool)
     cheapest = money.argmin(axis=1)
-    yield np.bincount(cheapest, weights=money.min(axis=1), minlength=len(price)).astype(np.float64)
+    yield np.bincount(cheapest, weights=money.min(axis=1), minlength=money.shape[1]).astype(np.float64)
+    alone = money.sum(axis=0)
+    cheap = set(np.argsort(alone, kind="stable")[:MOST_LISTED].tolist())
     for t in pool.rentable:
-        if np.isfinite(money[:, t]).all():
-            yield np.where(np.arange(len(price)) == t, money[:, t].sum(), 0.0)
+        if np.isfinite(alone[t]) and t in cheap:
+            yield np.where(np.arange(alone.size) == t, alone[t], 0.0)
 
 
 def _spent(pool: Pool, cover: Counts, money: Vector) -> Counts | None:

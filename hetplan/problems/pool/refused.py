@@ -15,9 +15,8 @@ from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Variant
-from hetplan.profiles.tables import Table
 
-__all__ = ["check_all", "check_given", "check_types"]
+__all__ = ["check_all", "check_types"]
 
 
 def check_types(
@@ -95,27 +94,6 @@ def _absent(inputs: Inputs, hardware: str, why: str, faults: Faults) -> None:
             "Set it to 0, or mend the profile.",
             value=least,
         )
-
-
-def check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
-    """A table of rates holds under conditions; those the SLO states must be among them, and no looser."""
-    for i, target in enumerate(wish.app.latency):
-        key = f"{target.of}_p{target.percentile:g}_ms"
-        if key not in table.given:
-            notices.append(
-                Notice(
-                    code="W-latency-unchecked",
-                    at=f"tables.{kind.table_id}",
-                    text=f"its `given` does not say at which {key} its rates hold",
-                )
-            )
-        elif table.given[key] > target.max_ms:
-            faults.in_slo(
-                f"$.apps.{wish.app_id}.latency[{i}].max_ms",
-                f"the rates of {kind.table_id} were measured at {key} {table.given[key]:g}, which is looser",
-                "Measure at this target, or relax it.",
-                value=target.max_ms,
-            )
 
 
 def check_all(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.faults import ONE_STEP, Faults, refuse
+from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse, refuse_not_provided
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import App, RateRange, Slo
@@ -19,6 +19,7 @@ __all__ = ["REFUSED", "Wish", "read_wish"]
 
 REFUSED = {
     **ONE_STEP,
+    **CAPACITY,
     "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
     "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
@@ -82,6 +83,7 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
         faults.settle()
     classes, p = _coming(app)
     refuse(inputs.slo, REFUSED, faults)
+    refuse_not_provided(inputs, faults)
     budget, rate, then_cheapest = _objective(slo, app_id, app, faults)
     targets = _targets(app_id, app, faults)
     return Wish(app_id, app, names[0], classes.points, p, targets, budget, rate, then_cheapest)

@@ -208,7 +208,7 @@ def _unlimited(v: Snapshot) -> list[Notice]:
     if not lacking:
         return []
     text = f"nothing limits {', '.join(lacking)}: the plan assumes that there is enough"
-    return [Notice(code="W-unlimited", at="slo.limits.resources", text=text)]
+    return [Notice(code="W-unlimited", at="slo.limits.capacity", text=text)]
 
 
 def _queueing(v: Snapshot, x: Integers, flows: Flows) -> list[Notice]:

@@ -143,7 +143,12 @@ def _price_and_room(
             for t, columns_of_type in machines.items():
                 m.add(row, columns_of_type, machine_nanos(v.inputs, v.types[t]) / NANO)
             if idle:
-                m.add(row, [column for column, _ in idle], [price for _, price in idle])
+                m.add(row, [column for column, *_ in idle], [price for _, price, _ in idle])
+        if room.provided:
+            for t, columns_of_type in machines.items():
+                m.add(row, columns_of_type, v.types[t].provides.get(room.provided, 0.0))
+            for column, _, t in idle:
+                m.add(row, column, v.types[t].provides.get(room.provided, 0.0))
         if room.growth in extra:
             m.add(row, extra[room.growth], -room.brings)
     if v.inputs.slo.limits.moves is not None:
@@ -247,12 +252,12 @@ def _even(v: Snapshot, x: Integers, apps: list[int], wanted: Sequence[float]) ->
     return m.build()
 
 
-def _idle(v: Snapshot, m: Builder, x: Integers, machines: Mapping[int, Integers]) -> list[tuple[int, float]]:
+def _idle(v: Snapshot, m: Builder, x: Integers, machines: Mapping[int, Integers]) -> list[tuple[int, float, int]]:
     """Idle machines in the program: those in use and these make up the least count, within what may be had.
 
-    Returns their columns and prices.
+    Returns their columns, prices and types.
     """
-    found: list[tuple[int, float]] = []
+    found: list[tuple[int, float, int]] = []
     kinds = [v.kinds[item.kind] for item in v.items]
     here = np.array([kind.type if kind.part is None else -1 for kind in kinds], dtype=np.int64)
     for hardware, least in v.least_of_whole.items():
@@ -260,7 +265,7 @@ def _idle(v: Snapshot, m: Builder, x: Integers, machines: Mapping[int, Integers]
         prices = [machine_nanos(v.inputs, v.types[t]) / NANO for t in mine]
         names = [v.types[t].name for t in mine]
         idle = m.columns(f"idle {hardware}", names, whole=True, upper=float(least), cost=prices, unit="machines")
-        found += zip(idle.tolist(), prices, strict=True)
+        found += zip(idle.tolist(), prices, mine, strict=True)
         row = m.rows(f"least {hardware}", ["machines"], lower=float(least), unit="machines")
         m.add(row, idle, 1.0)
         m.add(row, x[np.isin(here, mine)], 1.0)

@@ -205,7 +205,7 @@ def _is_gpu(inputs: Inputs, kind: Kind) -> bool:
 def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
     variant = reading.inputs.profile.variants[name]
     quality = variant.quality.value if variant.quality is not None else None
-    for place, run in enumerate(variant.runs):
+    for place, run in variant.in_order:
         at = f"$.variants.{name}.runs[{place}]"
         if run.latency is None:
             text = "a run with a table of rates has no latency to compare with the SLO: left out"
@@ -299,7 +299,7 @@ def machine_nanos(inputs: Inputs, kind: MachineType) -> int:
 
 
 def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -> bool:
-    kind, totals = reading.types[number], reading.inputs.slo.limits.resources
+    kind, totals = reading.types[number], reading.inputs.slo.limits.capacity
     for resource, amount in needs.items():
         room = kind.room(resource)
         if room is None or (resource in totals and resource not in kind.provides):
@@ -368,6 +368,8 @@ class Room:
     use: Vector
     brings: float = 1.0
     growth: int = 0
+    provided: str = ""
+    """The resource that machines provide, where that is limited: those that are shared count in it besides items."""
 
     @property
     def label(self) -> str:
@@ -380,16 +382,23 @@ class Room:
         return f"{self.resource}[{self.where or 'total'}]"
 
 
+def _whole(kind: MachineType, resource: str) -> bool:
+    return float(kind.provides.get(resource, 0.0)).is_integer()
+
+
 def growths_of(
     inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...]
 ) -> dict[tuple[str, str], Growth]:
     """What there could be more of, by kind and name: resources, the budget, machines of a type, moves."""
     limits = inputs.slo.limits
     found: dict[tuple[str, str], Growth] = {}
-    for resource in sorted({resource for kind in kinds for resource in kind.needs} | limits.resources.keys()):
+    for resource, stated in sorted(limits.resources.items()):
+        field = f"slo.limits.resources.{resource}"
+        found["provided", resource] = Growth(field, "", stated, whole=all(_whole(one, resource) for one in types))
+    for resource in sorted({resource for kind in kinds for resource in kind.needs} | limits.capacity.keys()):
         whole = all(float(kind.needs.get(resource, 0.0)).is_integer() for kind in kinds)
-        stated = limits.resources.get(resource, 0.0)
-        found["resource", resource] = Growth(f"slo.limits.resources.{resource}", "", stated, whole)
+        stated = limits.capacity.get(resource, 0.0)
+        found["resource", resource] = Growth(f"slo.limits.capacity.{resource}", "", stated, whole)
     if limits.cost_per_hour is not None:
         stated = limits.cost_per_hour / NANO
         found["cost", ""] = Growth("slo.limits.cost_per_hour", limits.currency, stated, whole=False)
@@ -416,9 +425,13 @@ def rooms_of(
     `items` are the kinds of what is counted, one entry each; `growths` names what there could be more of.
     """
     found: list[Room] = []
-    for resource, total in sorted(inputs.slo.limits.resources.items()):
+    for resource, total in sorted(inputs.slo.limits.capacity.items()):
         use = np.array([kind.needs.get(resource, 0.0) for kind in items])
         found.append(Room(resource, "", total, use, 1.0, growths.index(("resource", resource))))
+    for resource, total in sorted(inputs.slo.limits.resources.items()):
+        use = np.array([types[kind.type].provides.get(resource, 0.0) * (kind.part is None) for kind in items])
+        growth = growths.index(("provided", resource))
+        found.append(Room(f"{resource} provided", "", total, use, 1.0, growth, provided=resource))
     if (budget := inputs.slo.limits.cost_per_hour) is not None:
         prices = np.array([kind.paid for kind in items])
         found.append(Room(COST, "", budget / NANO, prices, 1.0, growths.index(("cost", ""))))

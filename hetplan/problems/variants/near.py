@@ -393,10 +393,15 @@ class Near:
         x = self.counts(units)
         if not v.may_move(x):
             return False
-        machines = sum(self._price(unit) * n for unit, n in units if self._is_machine(*unit))
+        shared = [(unit, n) for unit, n in units if self._is_machine(*unit)]
+        besides = {COST: sum(self._price(unit) * n for unit, n in shared)}
+        for resource in v.inputs.slo.limits.resources:
+            idle = v.idle_counts(used).items()
+            machines = [*((t, n) for (t, _), n in shared), *idle]
+            amount = sum(v.types[t].provides.get(resource, 0.0) * n for t, n in machines)
+            besides[f"{resource} provided"] = amount
         return all(
-            float(room.use @ x) + (machines if room.resource == COST else 0.0) <= room.size * (1.0 + 1e-9)
-            for room in v.rooms
+            float(room.use @ x) + besides.get(room.resource, 0.0) <= room.size * (1.0 + 1e-9) for room in v.rooms
         )
 
     def _good(self, units: Units, hopes: Mapping[int, float]) -> bool:

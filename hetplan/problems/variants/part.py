@@ -9,6 +9,7 @@ from hetplan.planner.contract import Tools
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.question import Variants
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.validate import validate
 
 __all__ = ["serving"]
 
@@ -16,10 +17,14 @@ __all__ = ["serving"]
 def serving(inputs: Inputs, options: Mapping[str, Any]) -> tuple[tuple[object, ...], ...]:
     """Who serves whom in time, how fast and beside how many: nothing else of a plan's machines comes from the limit."""
     asked = Variants.from_inputs(
-        inputs, VariantsOptions.model_validate(dict(options)), formulation="columns", tools=Tools()
+        inputs, validate(VariantsOptions, dict(options), file="options"), formulation="columns", tools=Tools()
     )
-    kinds = asked.snapshot.kinds
+    v = asked.snapshot
+    if v.options.size != "planned":
+        from hetplan.problems.variants.size import leaving_room_to_wait
+
+        v = leaving_room_to_wait(v)
+    kinds = v.kinds
     return tuple(
-        (one.app, kinds[one.kind].id, kinds[one.kind].type, one.qps, one.late, one.beside, one.busy)
-        for one in asked.snapshot.serves
+        (one.app, kinds[one.kind].id, kinds[one.kind].type, one.qps, one.late, one.beside, one.busy) for one in v.serves
     )

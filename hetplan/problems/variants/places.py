@@ -96,7 +96,7 @@ class _Sizes:
 
 def _sizes(v: Snapshot) -> _Sizes:
     resources = sorted({resource for kind in v.kinds for resource in kind.needs})
-    totals = v.inputs.slo.limits.resources
+    totals = v.inputs.slo.limits.capacity
     rooms = np.full((len(v.types), len(resources)), np.inf)
     for t, kind in enumerate(v.types):
         for r, resource in enumerate(resources):

@@ -63,10 +63,6 @@ class Variants:
 
         del start
         snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.repairs or tools.trial)
-        if snapshot.options.size != "planned":
-            from hetplan.problems.variants.size import leaving_room_to_wait
-
-            snapshot = leaving_room_to_wait(snapshot)
         return cls(snapshot, formulation, tools)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
@@ -81,6 +77,14 @@ class Variants:
         else:
             from hetplan.problems.variants.ways import WAYS
         way = WAYS[self.formulation]
+        if v.options.size != "planned":
+            from hetplan.problems.variants.size import leaving_room_to_wait
+            from hetplan.problems.variants.ways import by_cheapest
+
+            half = replace(v, serves=tuple(replace(pair, qps=0.5 * pair.qps, busy=0.5) for pair in v.serves))
+            ask.keep(lambda: by_cheapest(half, ask))
+            v = roomy = leaving_room_to_wait(v, lambda: ask.remaining <= 0)
+            ask.keep(lambda: by_cheapest(roomy, ask))
         if v.options.size in ("simulated", "auto"):
             from hetplan.problems.variants.size import sized
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ __all__ = ["Filling", "MachineRoom", "add_machines", "patterns_of", "read_fillin
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Rows = tuple[tuple[float, ...], ...]
+Patterns = tuple[tuple[int, ...], ...]
 
 MOST_PATTERNS = 2000
 MOST_ON_ONE = 1000
@@ -68,6 +71,11 @@ class MachineRoom:
             (counts @ self._needs <= self._room).all()
         )
 
+    def patterns(self, most: Sequence[int]) -> Patterns | None:
+        """The ways to fill it with no more than so many of each item to which nothing can be added."""
+        needs = tuple(map(tuple, self._needs.tolist()))
+        return _patterns(needs, tuple(self._room.tolist()), tuple(self._beside), tuple(most))
+
     def most(self, i: int, beside: Mapping[int, int] | None = None) -> int:
         """How many instances of an item fit, beside others."""
         counts = [(beside or {}).get(item, 0) for item in self.items]
@@ -80,39 +88,48 @@ class MachineRoom:
         return counts[place] - before
 
 
-def patterns_of(v: Snapshot, t: int, upper: Vector) -> list[tuple[int, ...]] | None:
+def patterns_of(v: Snapshot, t: int, upper: Vector) -> Patterns | None:
     """What a machine of a type may hold of the items that share it (None: in too many ways)."""
     room = MachineRoom(v, t)
-    most = [int(upper[i]) for i in room.items]
+    return room.patterns([int(upper[i]) for i in room.items])
+
+
+@lru_cache(maxsize=64)
+def _patterns(needs: Rows, room: tuple[float, ...], beside: tuple[int, ...], most: tuple[int, ...]) -> Patterns | None:
+    """The ways to fill one machine to which nothing can be added (None: they are too many)."""
     found: list[tuple[int, ...]] = []
-    for tried, pattern in enumerate(_fillings(room, most)):
+    for tried, pattern in enumerate(_fillings(needs, room, beside, most)):
         if pattern:
             found.append(pattern)
         if len(found) > MOST_PATTERNS or tried > MOST_TRIED:
             return None
-    return found
+    return tuple(found)
 
 
-def _fillings(room: MachineRoom, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _fillings(
+    needs: Rows, room: tuple[float, ...], beside: tuple[int, ...], most: tuple[int, ...]
+) -> Iterator[tuple[int, ...]]:
     """The ways to fill one machine; those to which something can be added are empty."""
-    size = len(most)
-    fits = room.holds
+    size, counts = len(most), [0] * len(most)
 
-    def below(counts: list[int], at: int) -> Iterator[tuple[int, ...]]:
+    def fits(left: Sequence[float], company: int, i: int) -> bool:
+        return company <= beside[i] and all(need <= one for need, one in zip(needs[i], left, strict=True))
+
+    def below(at: int, left: tuple[float, ...], company: int, bears: int) -> Iterator[tuple[int, ...]]:
         if at == size:
-            full = all(
-                counts[i] >= most[i] or not fits([*counts[:i], counts[i] + 1, *counts[i + 1 :]]) for i in range(size)
-            )
-            yield tuple(counts) if full and any(counts) else ()
+            more = company < bears and any(counts[i] < most[i] and fits(left, company + 1, i) for i in range(size))
+            yield tuple(counts) if company and not more else ()
             return
-        tried = list(counts)
-        for count in range(most[at] + 1):
-            tried[at] = count
-            if not fits(tried):
-                return
-            yield from below(list(tried), at + 1)
+        yield from below(at + 1, left, company, bears)
+        for count in range(1, most[at] + 1):
+            if not fits(left, company + count, at) or company + count > bears:
+                break
+            left = tuple(one - need for need, one in zip(needs[at], left, strict=True))
+            counts[at] = count
+            yield from below(at + 1, left, company + count, min(bears, beside[at]))
+        counts[at] = 0
 
-    return below([0] * size, 0)
+    return below(0, room, 0, 10**9)
 
 
 def add_machines(

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import InputError
+from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.next_state import USED
@@ -179,9 +179,14 @@ LARGEST = 64
 """Batches above this are taken to be always full: that is careful, and quick to work out."""
 
 
-def leaving_room_to_wait(v: Snapshot) -> Snapshot:
-    """The same, each pair at the rate at which its queries are still in time."""
-    return replace(v, serves=tuple(_with_room(v, pair) for pair in v.serves))
+def leaving_room_to_wait(v: Snapshot, until: Callable[[], bool] = lambda: False) -> Snapshot:
+    """The same, each pair at the rate at which its queries are still in time; `until` ends the work."""
+    serves = []
+    for pair in v.serves:
+        if until():
+            raise Cancelled("the work was ended before it was known how busy instances may be")
+        serves.append(_with_room(v, pair))
+    return replace(v, serves=tuple(serves))
 
 
 def _with_room(v: Snapshot, pair: Serves) -> Serves:
@@ -222,6 +227,8 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     asked, corrected_for = tries.v, set[str]()
     if isinstance(made, Infeasible) or isinstance(first, Infeasible) or not made.routing:
         return made
+    tries.bounding = first
+    ask.keep(lambda: first)
     best: tuple[Draft, Shown] | None = None
     while tries.may_go_on():
         shown = tries.shown(made)
@@ -235,15 +242,15 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
             break
         made = following
     if best is None:
-        return _said(v, made, best, tries.turn)
+        raise Cancelled("the time was over before any plan was played")
     corrected = best[0] is not first or hopeful is not v
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         best = tries.busier(*best, frozenset(corrected_for))
         best = tries.near(best[0], asked) or best
         full = tries.saturated(asked)
         if isinstance(full, Draft) and (corrected or _least(full) < _cost(best[0]) * (1.0 - CLOSE)):
-            return _bounded_by(full, _said(v, made, best, tries.turn), AT_SATURATION)
-    found = _said(v, made, best, 1 if best[0] is first and not best[1].late else tries.turn)
+            return _bounded_by(full, _said(v, best, tries.turn), AT_SATURATION)
+    found = _said(v, best, 1 if best[0] is first and not best[1].late else tries.turn)
     return _bounded_by(first, found) if corrected else found
 
 
@@ -258,11 +265,8 @@ def _bounded_by(first: Draft, made: Draft, note: str = LESS_ASKED) -> Draft:
     return replace(made, reported=tuple(reported), extensions=extensions)
 
 
-def _said(v: Snapshot, made: Draft, best: tuple[Draft, Shown] | None, turns: int) -> Draft:
+def _said(v: Snapshot, best: tuple[Draft, Shown], turns: int) -> Draft:
     """The best plan seen, with what simulation showed of it."""
-    if best is None:
-        text = "time ended before a simulation could confirm the response times"
-        return replace(made, warnings=(*made.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
     made, shown = best
     tried = replace(with_shown(made, shown), searched=turns > 1 or v.options.size == "simulated")
     if shown.late:
@@ -297,6 +301,10 @@ class _Tries:
     turn: int = 0
     seen: dict[str, Shown] = field(default_factory=dict)
     """By workers and routing: no plan is played twice."""
+    bounding: Draft | None = None
+    """The plan of the formula: its bound holds of those that ask less, or more, of their instances."""
+    cheapest: float = math.inf
+    """What the cheapest plan costs that was in time."""
 
     def first(self) -> Draft | Infeasible:
         """The plan of the formula; where it finds none, one that asks more of its instances, up to saturation."""
@@ -305,11 +313,18 @@ class _Tries:
             return made
         estimated = self.v
         for part in (0.5, 0.0):
-            if isinstance(made, Draft):
+            if isinstance(made, Draft) or self.ask.remaining <= 0:
                 break
             self.v = replace(estimated, serves=tuple(_busier(pair, part) for pair in estimated.serves))
             made = self.way(self.v, self.ask)
         return made
+
+    def _keep(self, made: Draft, shown: Shown) -> None:
+        """Keep a plan that was in time, where none was that is cheaper."""
+        v, first, turns = self.v, self.bounding, self.turn
+        if first is not None and _cost(made) < self.cheapest:
+            self.cheapest = _cost(made)
+            self.ask.keep(lambda: _bounded_by(first, _said(v, (made, shown), turns)), simulated=True)
 
     def shown(self, made: Draft, *, settled: bool = True) -> Shown:
         """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more.
@@ -338,6 +353,8 @@ class _Tries:
         done = self.turn / self.v.options.evaluations
         self.ask.note(Event("simulated", f"applications late: {len(shown.late)}", done=done))
         self.seen[alike] = shown
+        if not shown.late:
+            self._keep(made, shown)
         return shown
 
     def busier(self, made: Draft, shown: Shown, late: frozenset[str]) -> tuple[Draft, Shown]:

@@ -14,6 +14,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
 from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import (
+    CEILING,
     columns,
     counts_in_order,
     counts_of,
@@ -22,6 +23,7 @@ from hetplan.problems.variants.form import (
     upper,
     why_no_columns,
 )
+from hetplan.problems.variants.kinds import machine_nanos
 from hetplan.problems.variants.places import (
     Packed,
     Placed,
@@ -32,10 +34,11 @@ from hetplan.problems.variants.places import (
     read_exact,
 )
 from hetplan.problems.variants.shared import Filling, read_fillings
-from hetplan.problems.variants.why import explained, fits_nowhere, over_budget
+from hetplan.problems.variants.why import explained, fits_nowhere, over_limits
 from hetplan.problems.variants.wish import Snapshot
+from hetplan.profiles.fields import NANO
 
-__all__ = ["WAYS", "Way", "filled"]
+__all__ = ["WAYS", "Way", "by_cheapest", "filled"]
 
 Integers = NDArray[np.int64]
 Way = Callable[[Snapshot, Ask], Draft | Infeasible]
@@ -132,6 +135,28 @@ def filled(v: Snapshot, ask: Ask, x: Integers, fillings: list[Filling], bounded:
     return made if isinstance(made, Draft) else None
 
 
+def by_cheapest(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+    """A plan that needs no program: each application by whatever serves it at least cost, packed by best fit."""
+    x, cost = np.zeros(len(v.items), dtype=np.int64), v.C.tolist()
+    for i, item in enumerate(v.items):
+        cost[i] = cost[i] if v.kinds[item.kind].part is None else _share_of_machine(v, i)
+    ways = [(s.app, cost[i] / s.qps, i, s.qps) for i, item in enumerate(v.items) for s in item.serves if not s.late]
+    for b, need in enumerate(v.need.tolist()):
+        mine = [way for way in ways if way[0] == b]
+        if need > 0 and mine:
+            *_, i, qps = min(mine)
+            x[i] += int(np.ceil(need / qps - CEILING))
+    return _finished(v, ask, x, Answer(Status.NO_ANSWER))
+
+
+def _share_of_machine(v: Snapshot, i: int) -> float:
+    """What an instance takes of a machine that it shares, of its scarcest resource, at the machine's price."""
+    kind = v.kinds[v.items[i].kind]
+    provides = v.types[kind.type].provides
+    part = max((need / provides[name] for name, need in kind.needs.items() if provides.get(name)), default=1.0)
+    return part * machine_nanos(v.inputs, v.types[kind.type]) / NANO
+
+
 def _all_shared(v: Snapshot) -> bool:
     """Whether the program itself says what is on every machine."""
     alone = {kind.hardware for kind in (v.kinds[item.kind] for item in v.items) if kind.part is None}
@@ -185,7 +210,7 @@ def _drafted(v: Snapshot, ask: Ask, x: Integers, placed: Placed, claim: Reported
     flows = spread(v, x, ask)
     if flows is None:
         return Infeasible(why=("whole counts do not carry the loads: a tolerance was too loose",), proved=False)
-    return over_budget(v, placed) or draft(v, x, flows, placed, (claim,))
+    return over_limits(v, placed) or draft(v, x, flows, placed, (claim,))
 
 
 WAYS: Mapping[str, Way] = {"columns": _by_columns, "milp": _by_milp, "infaas-paper": _by_milp}

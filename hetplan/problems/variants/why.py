@@ -19,7 +19,7 @@ from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.serving.demand import response_targets
 
-__all__ = ["explained", "fits_nowhere", "impossible", "over_budget"]
+__all__ = ["explained", "fits_nowhere", "impossible", "over_limits"]
 
 SHOWN = 5
 LARGE = 100
@@ -215,7 +215,25 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasible
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
 
 
-def over_budget(v: Snapshot, placed: Placed) -> Infeasible | None:
+def over_limits(v: Snapshot, placed: Placed) -> Infeasible | None:
+    """Machines that the program did not count may take the plan over its price, or over what machines may provide."""
+    return _over_budget(v, placed) or _over_resources(v, placed)
+
+
+def _over_resources(v: Snapshot, placed: Placed) -> Infeasible | None:
+    """Machines beyond those that the program counted, idle or filled by best fit, may provide more than may be."""
+    for resource, most in v.inputs.slo.limits.resources.items():
+        hardware = v.inputs.profile.hardware
+        amount = sum(worker.count * hardware[worker.hardware].provides.get(resource, 0.0) for worker in placed.workers)
+        if amount > most * (1.0 + 1e-9):
+            at = f"slo.limits.resources.{resource}"
+            why = f"the machines that would hold this provide {amount:g} {resource}"
+            text = f"raise {at} from {most:g} to {amount:g}"
+            return Infeasible(why=(why,), repairs=(Repair(at, "raise", amount - most, amount, "", text),), proved=False)
+    return None
+
+
+def _over_budget(v: Snapshot, placed: Placed) -> Infeasible | None:
     """Machines that must be there and hold nothing may take the plan over the limit on its price."""
     limit, cost = v.inputs.slo.limits.cost_per_hour, steady_nanos(v, placed)
     if limit is None or not placed.idle_nanos or cost <= limit:

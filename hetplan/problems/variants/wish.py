@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
-from hetplan.problems.faults import ONE_STEP, Faults, refuse
+from hetplan.problems.faults import ONE_STEP, Faults, refuse, refuse_not_provided
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Growth,
@@ -422,6 +422,11 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
     check_least(inputs, types, faults)
+    refuse_not_provided(inputs, faults)
+    if inputs.slo.limits.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
+        why = "runs that are paid by themselves, or by the slice, do not say on how many machines they are"
+        remedy = "Let offers give the prices of whole machines, or limit what runs take: capacity."
+        faults.in_slo("$.limits.resources", why, remedy)
     faults.settle()
     return Snapshot(inputs, options, asked, types, kinds, slots, serves, tuple(notices))
 
@@ -584,8 +589,9 @@ class _Pairs:
                     f"State it, or leave the variant out of apps.{one.id}.runs.",
                 )  # fmt: skip
                 return
-            poor = (wanted.min is not None and kind.quality < wanted.min - 1e-12) or (
-                wanted.max is not None and kind.quality > wanted.max + 1e-12
+            slip = 1e-12 * abs(kind.quality)
+            poor = (wanted.min is not None and kind.quality < wanted.min - slip) or (
+                wanted.max is not None and kind.quality > wanted.max + slip
             )
         beside, factor = _company(kind, max(times), one.slo_ms, self.alone)
         worst = max(times) * factor

@@ -39,8 +39,9 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     models, gpus = (_section(wish, name, file) for name in ("models", "gpus"))
     most = {name: int(_number(wish, name, "$", file, usual)) for name, usual in _MOST.items()}
     document: dict[str, Any] = {
-        "format": "hetplan/profile/1.2", "sources": {}, "hardware": {}, "offers": {}, "tasks": {"chat": {}},
-        "variants": {name: {"task": "chat", "runs": []} for name in models}, "engines": {},
+        "format": "hetplan/profile/1.2", "sources": {}, "hardware": {}, "offers": {},
+        "tasks": {name: {} for name in models},
+        "variants": {name: {"task": name, "runs": []} for name in models}, "engines": {},
     }  # fmt: skip
     for gpu, card in gpus.items():
         count = int(_number(card, "gpus", f"$.gpus.{gpu}", file, 1.0))

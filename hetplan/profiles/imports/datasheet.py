@@ -18,12 +18,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.imports.cards import MEMORY_SHARE, room_of
 from hetplan.profiles.json_path import shortened
 from hetplan.profiles.read_json import read_json
 
 __all__ = ["convert", "convert_sheet"]
 
-_USUAL = {"compute": 0.6, "bandwidth": 0.8, "iteration_ms": 3.0, "memory": 0.9}
+_USUAL = {"compute": 0.6, "bandwidth": 0.8, "iteration_ms": 3.0, "memory": MEMORY_SHARE}
 
 
 def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
@@ -49,8 +50,8 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
         "sources": {"sheet": {"kind": "assumed", "tool": "roofline of data sheets", "note": _said(usual)}},
         "hardware": {},
         "offers": {},
-        "tasks": {"chat": {}},
-        "variants": {name: {"task": "chat", "runs": []} for name in models},
+        "tasks": {name: {} for name in models},
+        "variants": {name: {"task": name, "runs": []} for name in models},
         "engines": {},
     }
     for gpu, card in gpus.items():
@@ -90,7 +91,7 @@ def _engine(
     kv = 2.0 * layers * kv_heads * size * _number(model, "bytes_per_kv", at, file, 2.0)
     flops = _number(card, "tflops", gpu_at, file) * 1e12 * usual["compute"] * count
     speed = _number(card, "bandwidth_gbps", gpu_at, file) * 1e9 * usual["bandwidth"] * count
-    room = _number(card, "memory_gb", gpu_at, file) * 1e9 * usual["memory"] * count - weights
+    room = room_of(_number(card, "memory_gb", gpu_at, file), count, weights, usual["memory"])
     if room < kv:
         return None
     pair = 4.0 * heads * size * layers

@@ -145,22 +145,25 @@ def _from_aibrix(entries: list[Mapping[str, Any]], file: str) -> dict[str, Any]:
             _refuse(file, f"{path}.tputs", by_output, why, "Make tputs and indexes agree.")
         by_input = [list(column) for column in zip(*by_output, strict=True)]
         cost = _number(entry.get("cost"), f"{path}.cost", file)
-        _add(profile, name, cost, {"input_tokens": inputs, "output_tokens": outputs}, by_input, _given(entry))
+        _add(
+            profile, name, cost, {"input_tokens": inputs, "output_tokens": outputs}, by_input, _given(entry, path, file)
+        )
     return profile
 
 
-def _given(entry: Mapping[str, Any]) -> dict[str, float]:
+def _given(entry: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
     """The targets under which the rates were measured, in milliseconds."""
     targets = entry.get("slos")
     if not isinstance(targets, Mapping):
         return {}
-    percentile = targets.get("percentile")
-    infix = f"_p{percentile:g}" if isinstance(percentile, int | float) and percentile else ""
-    return {
-        key.replace("_ms", f"{infix}_ms"): float(targets[field]) * 1000
-        for field, key in _GIVEN.items()
-        if isinstance(targets.get(field), int | float) and not isinstance(targets.get(field), bool)
+    said = {
+        field: _number(value, f"{path}.slos.{field}", file)
+        for field, value in targets.items()
+        if (field in _GIVEN or field == "percentile") and value is not None
     }
+    percentile = said.pop("percentile", 0.0)
+    infix = f"_p{percentile:g}" if percentile else ""
+    return {_GIVEN[field].replace("_ms", f"{infix}_ms"): seconds * 1000 for field, seconds in said.items()}
 
 
 def _empty(tool: str) -> dict[str, Any]:

@@ -5,9 +5,9 @@ Two layouts: in the one with times in milliseconds `token_time` is per token; in
 prompt_time + token_size x token_time in the first.
 
 A law has two pieces: computing, fitted to prefills, and reading, fitted to decodes. No iteration with both was
-measured, so that they overlap is `assumed`. Room for KV, batch and sequences are the largest that were measured, since
-the file does not say what fits. Where times are seconds, only prefills of one prompt are used: those of several prompts
-are not times of one batch.
+measured, so that they overlap is `assumed`. Batch and sequences are the largest that were measured. Room for KV is not
+in the file: it is worked out for known models on known GPUs, else `--set kv_tokens=` says what the engine printed.
+Where times are seconds, only prefills of one prompt are used: those of several prompts are not times of one batch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.profiles.imports.cards import ROOM_NOTE, room_for, stated_rooms
+from hetplan.profiles.imports.words import id_of
 from hetplan.profiles.read_text import read_text
 
 __all__ = ["convert", "fitted"]
@@ -48,9 +49,9 @@ class _Row:
     seconds: bool
 
 
-def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
+def convert(path: str | os.PathLike[str], *, kv_tokens: int | str | None = None) -> tuple[dict[str, Any], None]:
     """The profile of a file of measurements; it holds no wish, so there is no SLO."""
-    file = os.fspath(path)
+    file, rooms = os.fspath(path), stated_rooms(kv_tokens)
     read: list[tuple[tuple[str, str, int], tuple[float, ...]]] = []
     reader = csv.DictReader(read_text(path, wanted="a CSV file of SageServe").splitlines(), restval="")
     missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
@@ -71,7 +72,7 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     groups: dict[tuple[str, str, int], list[_Row]] = {}
     for key, measured in read:
         groups.setdefault(key, []).append(_row(measured, seconds=2 * whole > len(read)))
-    return _profile(groups), None
+    return _profile(groups, file, rooms), None
 
 
 def _read(row: dict[str, str], number: int, file: str) -> tuple[float, ...]:
@@ -80,7 +81,11 @@ def _read(row: dict[str, str], number: int, file: str) -> tuple[float, ...]:
         prompt, batch, tokens = (int(float(row[name])) for name in ("prompt_size", "batch_size", "token_size"))
         gpus = int(float(row.get("tensor_parallel") or 1))
         prefill, token, whole = (float(row[name]) for name in ("prompt_time", "token_time", "e2e_time"))
-        if not (min(gpus, prompt, batch, tokens) >= 1 and min(prefill, token) > 0 and math.isfinite(prefill + token)):
+        if not (
+            min(gpus, prompt, batch, tokens) >= 1
+            and min(prefill, token, whole) > 0
+            and math.isfinite(prefill + token + whole)
+        ):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise InputError.one(
@@ -100,26 +105,33 @@ def _row(values: tuple[float, ...], *, seconds: bool) -> _Row:
     return _Row(prompt, batch, made, prefill, token, seconds)
 
 
-def _profile(groups: dict[tuple[str, str, int], list[_Row]]) -> dict[str, Any]:
+def _profile(groups: dict[tuple[str, str, int], list[_Row]], file: str, rooms: Mapping[str, int]) -> dict[str, Any]:
+    source = {"kind": "imported", "tool": "SageServe"}
     document: dict[str, Any] = {
         "format": "hetplan/profile/1.2",
-        "sources": {"import": {"kind": "imported", "tool": "SageServe"}},
+        "sources": {"import": source},
         "hardware": {},
-        "tasks": {"chat": {}},
+        "tasks": {},
         "variants": {},
         "engines": {},
     }
-    for (model, card, gpus), rows in groups.items():
-        hardware = f"{_id(card)}-x{gpus}" if gpus > 1 else _id(card)
+    for (written, card, gpus), rows in groups.items():
+        model, kind = id_of(written, "x"), id_of(card, "x")
+        hardware = f"{kind}-x{gpus}" if gpus > 1 else kind
         document["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": gpus}}
-        name = f"{_id(model)}-{hardware}"
-        document["engines"][name] = {**fitted(rows), "tensor": gpus, "source": "import"}
-        runs = document["variants"].setdefault(_id(model), {"task": "chat", "runs": []})["runs"]
+        name, engine = f"{model}-{hardware}", fitted(rows, file=file)
+        held = engine["fitted"]["kv_tokens"]
+        room, unsure = room_for(name, model, kind, gpus, said=rooms, held=held, file=file)
+        document["engines"][name] = {**engine, **room, "tensor": gpus, "source": "import"}
+        document["tasks"].setdefault(model, {})
+        runs = document["variants"].setdefault(model, {"task": model, "runs": []})["runs"]
         runs.append({"hardware": hardware, "engine": name})
+        if "kv_bytes_per_token" in room:
+            source["note"] = source.get("note", ROOM_NOTE) + unsure
     return document
 
 
-def fitted(rows: Sequence[_Row]) -> dict[str, Any]:
+def fitted(rows: Sequence[_Row], *, file: str = "sageserve") -> dict[str, Any]:
     """A law of two pieces, its mean error over all that was used, and the largest that was measured.
 
     Up to a tenth of the rows, those furthest off, are left out where they are off by more than half: runs that broke
@@ -132,7 +144,7 @@ def fitted(rows: Sequence[_Row]) -> dict[str, Any]:
     error = engine["fitted"]["error"]
     if error > _LONGEST:
         raise InputError.one(
-            file="sageserve", value=f"{error:.3g}", why="two pieces do not fit: off by over a quarter on the mean",
+            file=file, value=f"{error:.3g}", why="two pieces do not fit: off by over a quarter on the mean",
             remedy="Look at the times; batched prefills of some files are not times of one batch.",
         )  # fmt: skip
     return engine
@@ -170,7 +182,6 @@ def _fit(rows: Sequence[_Row]) -> tuple[dict[str, Any], Floats]:
         ],
         "overlap": "assumed",
         "fitted": {"error": _digits(error), "tokens": longest, "kv_tokens": most, "sequences": together},
-        "kv_tokens": most,
         "most_tokens": max(longest, together),
         "most_seqs": together,
     }
@@ -194,7 +205,3 @@ def _least(columns: Floats, times: Floats, base: float = 0.0) -> Floats:
 
 def _digits(value: float) -> float:
     return float(f"{float(value):.6g}")
-
-
-def _id(text: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:30] or "x"

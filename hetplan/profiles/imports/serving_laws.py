@@ -13,8 +13,9 @@ one token in each:
 One or two pieces are fitted to these; `fitted.error` is by how much the law is off on the mean over all first tokens
 and times per token that it was fitted to. What no such report can say is marked or refused: no iteration was seen by
 itself, so `overlap` is `assumed`; without runs one after the other, of two lengths of prompt, nothing says how long a
-prefill takes, and the report is refused. Room for KV, longest batch and most sequences are not in it either: they are
-the largest that were seen, unless `--set kv_tokens=`, `most_tokens=` and `most_seqs=` say what the server printed.
+prefill takes, and the report is refused. Longest batch and most sequences are not in it either: they are the largest
+that were seen, unless `--set most_tokens=` and `most_seqs=` say what the server printed. Room for KV is worked out for
+known models on known GPUs, and else asked for: `--set kv_tokens=`.
 Prompts longer than `most_tokens` are computed in several iterations: their first tokens are left out.
 """
 
@@ -22,16 +23,16 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hetplan.errors import InputError
 from hetplan.profiles.engine_law import Iteration, fit
+from hetplan.profiles.imports.cards import ROOM_NOTE, room_for, stated_rooms
 from hetplan.profiles.imports.json_lines import read_json_or_lines
+from hetplan.profiles.imports.words import count_of, id_of
 from hetplan.profiles.json_path import shortened
 from hetplan.profiles.read_json import read_json
 
@@ -42,7 +43,6 @@ ALONE = 1.1
 LARGEST_ERROR = 0.25
 """Above this mean error a fit is no law, and is refused."""
 _MOST_WITH_A_PROMPT = 0.999
-_LONGEST_ID = 30
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Run:
 def vllm(
     path: str | os.PathLike[str],
     *,
-    kv_tokens: int | None = None,
+    kv_tokens: int | str | None = None,
     most_tokens: int | None = None,
     most_seqs: int | None = None,
 ) -> tuple[dict[str, Any], None]:
@@ -79,9 +79,9 @@ def vllm(
         made = _number(one, "completed", at, file)
         runs.append(
             Run(
-                model=_id(_text(one, "model_id", at, file).rsplit("/", 1)[-1], "model"),
-                hardware=_id(str(one.get("hardware") or one.get("gpu") or ""), "server"),
-                gpus=_count(one.get("tensor_parallel_size"), f"{at}.tensor_parallel_size", file),
+                model=id_of(_text(one, "model_id", at, file).rsplit("/", 1)[-1], "model"),
+                hardware=id_of(str(one.get("hardware") or one.get("gpu") or ""), "server"),
+                gpus=count_of(one.get("tensor_parallel_size"), f"{at}.tensor_parallel_size", file),
                 prompt=_number(one, "total_input_tokens", at, file) / made,
                 answer=_number(one, "total_output_tokens", at, file) / made,
                 rate_qps=_number(one, "request_throughput", at, file),
@@ -98,13 +98,13 @@ def guidellm(
     *,
     hardware: str = "server",
     gpus: int = 1,
-    kv_tokens: int | None = None,
+    kv_tokens: int | str | None = None,
     most_tokens: int | None = None,
     most_seqs: int | None = None,
 ) -> tuple[dict[str, Any], None]:
     """The JSON report of GuideLLM: its benchmarks by their successful requests. It does not name the hardware."""
     file, document = os.fspath(path), read_json_or_lines(path)
-    gpus = _count(gpus, "gpus", "--set")
+    gpus = count_of(gpus, "gpus", "--set")
     runs = []
     for place, report in _listed(document):
         if not isinstance(report.get("benchmarks"), list) or not report["benchmarks"]:
@@ -120,8 +120,8 @@ def guidellm(
                     "inter_token_latency_ms",
                 )
             )  # fmt: skip
-            model = _id(_model_of(one, report), "model")
-            runs.append(Run(model, _id(hardware, "server"), gpus, prompt, answer, rate, first, token, at))
+            model = id_of(_model_of(one, report), "model")
+            runs.append(Run(model, id_of(hardware, "server"), gpus, prompt, answer, rate, first, token, at))
     return _profile(runs, "GuideLLM", file, (kv_tokens, most_tokens, most_seqs)), None
 
 
@@ -131,7 +131,7 @@ def inference_perf(
     model: str = "model",
     hardware: str = "server",
     gpus: int = 1,
-    kv_tokens: int | None = None,
+    kv_tokens: int | str | None = None,
     most_tokens: int | None = None,
     most_seqs: int | None = None,
 ) -> tuple[dict[str, Any], None]:
@@ -139,7 +139,7 @@ def inference_perf(
 
     It names neither the model nor the hardware.
     """
-    gpus = _count(gpus, "gpus", "--set")
+    gpus = count_of(gpus, "gpus", "--set")
     files = sorted(Path(path).glob("stage_*_lifecycle_metrics.json")) if Path(path).is_dir() else [Path(path)]
     if not files:
         _refuse(os.fspath(path), "", "no file", "stage_N_lifecycle_metrics.json", "Give the folder of a run's reports.")
@@ -152,8 +152,8 @@ def inference_perf(
         per_token = _either(_inside(good, ("latency",), at, file), ("time_per_output_token", "inter_token_latency"))
         runs.append(
             Run(
-                model=_id(model, "model"),
-                hardware=_id(hardware, "server"),
+                model=id_of(model, "model"),
+                hardware=id_of(hardware, "server"),
                 gpus=gpus,
                 prompt=_mean(good, (prompt,), at, file),
                 answer=_mean(good, (answer,), at, file),
@@ -172,19 +172,21 @@ def inference_perf(
 
 
 def _profile(
-    runs: Sequence[Run], tool: str, file: str, room: tuple[int | None, int | None, int | None]
+    runs: Sequence[Run], tool: str, file: str, room: tuple[int | str | None, int | None, int | None]
 ) -> dict[str, Any]:
     if not runs:
         _refuse(file, "$", "no run", "results of at least one run", "Give a report that is not empty.")
-    names = ("kv_tokens", "most_tokens", "most_seqs")
-    kv, most, seqs = (
-        None if value is None else _count(value, name, "--set") for name, value in zip(names, room, strict=True)
+    rooms = stated_rooms(room[0])
+    most, seqs = (
+        None if value is None else count_of(value, name, "--set")
+        for name, value in zip(("most_tokens", "most_seqs"), room[1:], strict=True)
     )
+    source = {"kind": "imported", "tool": tool}
     document: dict[str, Any] = {
         "format": "hetplan/profile/1.2",
-        "sources": {"import": {"kind": "imported", "tool": tool}},
+        "sources": {"import": source},
         "hardware": {},
-        "tasks": {"chat": {}},
+        "tasks": {},
         "variants": {},
         "engines": {},
     }
@@ -194,17 +196,19 @@ def _profile(
     for (model, card, gpus), mine in groups.items():
         hardware = f"{card}-x{gpus}" if gpus > 1 else card
         document["hardware"][hardware] = {"kind": "gpu", "provides": {"gpu": gpus}}
-        document["engines"][f"{model}-{hardware}"] = {
-            **_law(mine, file, kv, most, seqs),
-            "tensor": gpus,
-            "source": "import",
-        }
-        held = document["variants"].setdefault(model, {"task": "chat", "runs": []})["runs"]
-        held.append({"hardware": hardware, "engine": f"{model}-{hardware}"})
+        name, engine = f"{model}-{hardware}", _law(mine, file, most, seqs)
+        held = engine["fitted"]["kv_tokens"]
+        fits, unsure = room_for(name, model, card, gpus, said=rooms, held=held, file=file)
+        document["engines"][name] = {**engine, **fits, "tensor": gpus, "source": "import"}
+        document["tasks"].setdefault(model, {})
+        runs_of = document["variants"].setdefault(model, {"task": model, "runs": []})["runs"]
+        runs_of.append({"hardware": hardware, "engine": name})
+        if "kv_bytes_per_token" in fits:
+            source["note"] = source.get("note", ROOM_NOTE) + unsure
     return document
 
 
-def _law(runs: Sequence[Run], file: str, kv: int | None, chunk: int | None, sequences: int | None) -> dict[str, Any]:
+def _law(runs: Sequence[Run], file: str, chunk: int | None, sequences: int | None) -> dict[str, Any]:
     alone = [run for run in runs if run.at_once <= ALONE and (chunk is None or run.prompt <= chunk)]
     who = f"{runs[0].model} on {runs[0].hardware}"
     if len({round(run.prompt) for run in alone}) < 2:
@@ -239,7 +243,6 @@ def _law(runs: Sequence[Run], file: str, kv: int | None, chunk: int | None, sequ
         ],
         "overlap": "assumed",
         "fitted": {"error": _digits(error), "tokens": longest, "kv_tokens": reads, "sequences": together},
-        "kv_tokens": kv or reads,
         "most_tokens": max(chunk or longest, 1),
         "most_seqs": sequences or together,
     }  # fmt: skip
@@ -345,31 +348,8 @@ def _text(data: Mapping[str, Any], name: str, at: str, file: str) -> str:
     return value
 
 
-def _count(value: Any, at: str, file: str) -> int:
-    """A whole number of at least 1, which reports may write as text; 1 where nothing is written."""
-    try:
-        found = float(value if value is not None else 1)
-    except (TypeError, ValueError):
-        found = 0.0
-    if not 1.0 <= found < 1e15 or found != int(found):
-        _refuse(file, at, value, "a whole number of at least 1", "Write such a number.")
-    return int(found)
-
-
 def _digits(value: float) -> float:
     return float(f"{float(value):.6g}")
-
-
-def _id(text: str, otherwise: str) -> str:
-    """The text as an id; a long one ends with a digest, so that two models of a family do not become one.
-
-    >>> _id("Org 8B!", "model"), _id("meta-llama-3.1-405b-instruct-fp8", "model")
-    ('org-8b', 'meta-llama-3.1-405b-ins-ec2b26')
-    """
-    plain = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")
-    if len(plain) > _LONGEST_ID:
-        plain = f"{plain[: _LONGEST_ID - 7].rstrip('._-')}-{sha256(plain.encode()).hexdigest()[:6]}"
-    return plain or otherwise
 
 
 def _refuse(file: str, path: str, value: Any, why: str, remedy: str) -> NoReturn:

@@ -127,13 +127,17 @@ def _chosen(rows: Iterable[tuple[int, Row]], region: str, only: list[str]) -> It
         yield line, row
 
 
+_MOST = 10**9
+"""Cards, cores, GiB or dollars an hour of one machine: what is larger is a slip."""
+
+
 def _wrong(row: Row, file: str, line: int) -> Iterator[Fault]:
     if not row["InstanceType"] or not row["Region"]:
         yield Fault(file, f"line {line}", "", "an instance type and a region", "Take the line out.")
     for name in ("AcceleratorCount", "vCPUs", "MemoryGiB", "Price", "SpotPrice"):
         cell = row.get(name, "")
         try:
-            right = not cell or (Decimal(cell).is_finite() and Decimal(cell) >= 0)
+            right = not cell or (Decimal(cell).is_finite() and 0 <= Decimal(cell) < _MOST)
         except InvalidOperation:
             right = False
         if not right:

@@ -37,11 +37,13 @@ Request = tuple[float, int, int, int]
 """Seconds, tokens in, tokens out, tokens in that are in the cache."""
 
 
-def convert(path: str | os.PathLike[str]) -> tuple[None, dict[str, Any]]:
-    """The SLO of a trace; it holds no measurement, so there is no profile."""
+def convert(path: str | os.PathLike[str], *, app: str = "text", task: str = "chat") -> tuple[None, dict[str, Any]]:
+    """The SLO of a trace; it holds no measurement, so there is no profile. Imported models are tasks by their names."""
     file = os.fspath(path)
     lines = read_text(path, wanted="a trace").splitlines()
-    return None, wish_of(list(read_requests(lines, file)), file=file)
+    wish = wish_of(list(read_requests(lines, file)), file=file)
+    (said,) = wish["apps"].values()
+    return None, {**wish, "apps": {app: {**said, "runs": {"task": task}}}}
 
 
 def read_requests(lines: Sequence[str], file: str) -> Iterator[Request]:
@@ -60,8 +62,8 @@ def _table(lines: Sequence[str], file: str) -> Iterator[Request]:
         )  # fmt: skip
     for number, row in enumerate(reader, start=2):
         try:
-            yield _seconds(row[names[0]]), int(float(row[names[1]])), int(float(row[names[2]])), 0
-        except (TypeError, ValueError):
+            yield _finite(_seconds(row[names[0]])), int(float(row[names[1]])), int(float(row[names[2]])), 0
+        except (TypeError, ValueError, OverflowError):
             raise _wrong(file, number, str(list(row.values()))) from None
 
 
@@ -71,6 +73,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         # Seven digits of a second are one more than a datetime takes.
         return datetime.fromisoformat(text.strip()[:26]).replace(tzinfo=UTC).timestamp()
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError
+    return value
 
 
 def _mooncake(lines: Sequence[str], file: str) -> Iterator[Request]:
@@ -86,8 +94,9 @@ def _mooncake(lines: Sequence[str], file: str) -> Iterator[Request]:
                 known += 1
             seen.update(blocks)
             tokens = int(row["input_length"])
-            yield float(row["timestamp"]) / 1e3, tokens, int(row["output_length"]), min(known * _BLOCK, tokens - 1)
-        except (KeyError, TypeError, ValueError, AttributeError):
+            moment, made = _finite(float(row["timestamp"])) / 1e3, int(row["output_length"])
+            yield moment, tokens, made, min(known * _BLOCK, tokens - 1)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise _wrong(file, number, line[:80]) from None
 
 

@@ -264,7 +264,7 @@ def _times(text: str, column: str, file: str) -> Floats:
     if not chosen or (column and column not in names):
         raise InputError.one(
             file=file, path="line 1", value=", ".join(names), why=f"a column {column or 'of times'}",
-            remedy=f"Name one of {', '.join(_TIMES)}, or say which: --set column=NAME.",
+            remedy=f"Name one of {', '.join(_TIMES)}; or say which: hetplan import trace {file} --set column=NAME.",
         )  # fmt: skip
     reader.fieldnames = names
     found = [_moment(row[chosen], number, file) for number, row in enumerate(reader, start=2)]

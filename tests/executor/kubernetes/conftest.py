@@ -70,8 +70,9 @@ def target(cluster: Cluster) -> Callable[..., Kubernetes]:
     def make(
         *, hosts: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **settings: Any
     ) -> Kubernetes:
-        machines = {"target": "cluster", "hardware": ["t4", "cpu4"], "machines": 100}
-        settings = {"kubectl": cluster.program, "image": "registry.example/hetplan:1", **settings}
+        machines: dict[str, Any] = {"target": "cluster", "hardware": ["t4", "cpu4"], "machines": 100}
+        known = {name: {"gpu": 0, "node_selector": {"machine": name}} for name in machines["hardware"]}
+        settings = {"kubectl": cluster.program, "image": "registry.example/hetplan:1", "hardware": known, **settings}
         content = {
             "name": "prod",
             "limits": {"call_s": 60.0, "start_s": 60.0, "drain_s": 1.0, **(limits or {})},

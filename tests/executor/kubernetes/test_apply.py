@@ -44,7 +44,7 @@ def plan(*groups: tuple[str, int], batch: int = 1) -> Plan:
 
 @pytest.fixture
 def deployment(cluster: Any, tmp_path: Path) -> Iterator[Deployment]:
-    settings = {"kubectl": cluster.program, "image": "registry.example/hetplan:1"}
+    settings = {"kubectl": cluster.program, "image": "registry.example/hetplan:1", "hardware": {"t4": {"gpu": 0}}}
     hosts = read_hosts(
         {
             "name": "prod",

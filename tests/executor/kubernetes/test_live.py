@@ -32,6 +32,7 @@ def target(tmp_path: Path) -> Iterator[Kubernetes]:
         "kubeconfig": str(KUBECONFIG),
         "namespace": os.environ.get("HETPLAN_TEST_NAMESPACE", "default"),
         "image": IMAGE or "registry.example/hetplan:1",
+        "hardware": {"any": {"gpu": 0}},
     }
     hosts = read_hosts(
         {

@@ -29,10 +29,11 @@ SETTINGS = {"image": "registry.example/hetplan:1", "run_as_user": 1000, "gpu_sli
 
 
 def hosts_for(hardware: list[str], plays: list[str] = [], **host: Any) -> HostsFile:  # noqa: B006
+    known = {"hardware": {name: {"gpu": 0, "node_selector": {"machine": name}} for name in hardware}}
     return read_hosts(
         {
             "name": "prod",
-            "targets": {"cluster": {"kind": "kubernetes", "settings": SETTINGS}},
+            "targets": {"cluster": {"kind": "kubernetes", "settings": SETTINGS | known}},
             "hosts": {"pool": {"machines": 999, "target": "cluster", "hardware": hardware, "plays": plays, **host}},
             "models": [{"kind": "sleep", "ms": 5.0}],
         }

@@ -38,6 +38,7 @@ def target(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kube
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "kubeconfig").write_text(server.kubeconfig())
     settings = {"kubeconfig": "kubeconfig", "context": "small", "image": "registry.example/hetplan:1", "away_s": 0.6}
+    settings["hardware"] = {"t4": {"gpu": 0}}
     hosts = read_hosts(
         {
             "name": "prod",

@@ -57,7 +57,7 @@ def test_the_paper_packs_greedily():
 
 
 def test_of_equal_goodput_the_cheaper_is_chosen():
-    slo = wish({"q": {"candidates": [candidate("3", a=1), candidate("2", b=1)]}}, resources={"a": 1, "b": 1})
+    slo = wish({"q": {"candidates": [candidate("3", a=1), candidate("2", b=1)]}}, capacity={"a": 1, "b": 1})
     outcome = hp.solve(PROFILE, slo)
     assert outcome.plan.dispatch["q"].candidate == 1
     assert [claim.about for claim in outcome.claims] == ["goodput", "candidates_per_hour"]
@@ -74,9 +74,9 @@ def test_demands_on_a_tier_stand_on_its_machines():
 
 def test_what_is_missing_to_serve_all_is_said():
     apps = {"q0": {"candidates": [candidate("1", a=0.8)]}, "q1": {"candidates": [candidate("1", a=0.5)]}}
-    outcome = hp.solve(PROFILE, wish(apps, objective=[{"min": "cost"}], resources={"a": 1}))
+    outcome = hp.solve(PROFILE, wish(apps, objective=[{"min": "cost"}], capacity={"a": 1}))
     assert outcome.exit_code == 3
-    assert outcome.repairs[0].text == "raise slo.limits.resources.a from 1 to 1.3"
+    assert outcome.repairs[0].text == "raise slo.limits.capacity.a from 1 to 1.3"
     machines = {f"q{i}": {"candidates": [candidate(cloud=0.6)]} for i in range(3)}
     outcome = hp.solve(tiered(), wish(machines, objective=[{"min": "cost"}], instances={"a100": [0, 2]}))
     assert outcome.repairs[0].text == "raise slo.limits.instances.a100[1] from 2 to 3 machines"
@@ -88,14 +88,14 @@ def test_all_are_served_at_least_cost():
         "q0": {"candidates": [candidate("3", a=1), candidate("1", a=2)]},
         "q1": {"candidates": [candidate("1", a=1)]},
     }
-    outcome = hp.solve(PROFILE, wish(apps, objective=[{"min": "cost"}], resources={"a": 2}))
+    outcome = hp.solve(PROFILE, wish(apps, objective=[{"min": "cost"}], capacity={"a": 2}))
     assert outcome.plan.dispatch["q0"].candidate == 0
     assert outcome.claims[0].value == pytest.approx(4)
 
 
 def test_who_waited_is_worth_more():
     apps = {"old": {"candidates": [candidate(a=1)]}, "new": {"candidates": [candidate(a=1)], "weight": 1.3}}
-    slo = wish(apps, resources={"a": 1})
+    slo = wish(apps, capacity={"a": 1})
     first = hp.solve(PROFILE, slo)
     assert list(first.plan.dispatch) == ["new"]
     assert list(hp.solve(PROFILE, slo, start=first.plan).plan.dispatch) == ["new"]
@@ -111,7 +111,7 @@ def test_nothing_limits_what_has_no_total():
 
 
 def test_an_application_without_worth_is_left_out_with_its_reason():
-    outcome = hp.solve(PROFILE, wish({"q": {"candidates": [candidate(a=1)], "weight": 0}}, resources={"a": 1}))
+    outcome = hp.solve(PROFILE, wish({"q": {"candidates": [candidate(a=1)], "weight": 0}}, capacity={"a": 1}))
     assert outcome.plan.unserved[0].why == "it is worth nothing"
 
 

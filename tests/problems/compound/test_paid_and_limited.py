@@ -119,7 +119,7 @@ def test_candidates_on_shares_of_a_gpu_promise_no_price_that_they_do_not_state()
     [
         ({"limits": {"instances": {"v100": [1, 3]}}}, "$.limits.instances.v100"),
         ({"limits": {"instances": SHARED, "survive": {"hosts": 1}}}, "$.limits.survive.hosts"),
-        ({"limits": {"instances": SHARED, "resources": {"edge": 1}}}, "$.limits.resources.edge"),
+        ({"limits": {"instances": SHARED, "capacity": {"edge": 1}}}, "$.limits.capacity.edge"),
         ({"horizon": {"period_s": 60, "periods": 2}}, "$.horizon.periods"),
     ],
 )
@@ -149,11 +149,11 @@ def test_totals_count_what_operators_need(kind: str, total: float) -> None:
     profile = document("profile.json")
     needs = profile["pipelines"]["track"]["nodes"]["detect"]["needs"]
     needs |= {"cpu_cores": 2}  # which no hardware lists: counted in total alone
-    free = solved(profile, limits={"instances": SHARED, "resources": {kind: 1000, "cpu_cores": 1000}})
-    tight = solved(profile, limits={"instances": SHARED, "resources": {"cpu_cores": 1000, kind: total}})
+    free = solved(profile, limits={"instances": SHARED, "capacity": {kind: 1000, "cpu_cores": 1000}})
+    tight = solved(profile, limits={"instances": SHARED, "capacity": {"cpu_cores": 1000, kind: total}})
     assert (free.exit_code, tight.exit_code) == (0, 0)
     assert promised(tight, "served") < promised(free, "served")
-    none = solved(profile, limits={"instances": SHARED, "resources": {"cpu_cores": 1000, kind: total}},
+    none = solved(profile, limits={"instances": SHARED, "capacity": {"cpu_cores": 1000, kind: total}},
                   objective=[{"min": "cost"}])  # fmt: skip
     assert none.exit_code == 3
     assert kind in none.why[0]

@@ -53,6 +53,8 @@ def test_a_resource_that_is_short_is_named_and_raised():
     for variant in profile["variants"].values():
         for run in variant["runs"]:
             run["needs"] = {"gpus": 1}
+    for hardware in profile["hardware"].values():
+        hardware["provides"] = {"gpus": 1}
     slo["limits"]["resources"] = {"gpus": 4}
     outcome = fluid(profile, slo)
     assert "resources: gpus is too little" in outcome.why

@@ -67,7 +67,7 @@ def decided(case: tuple[Json, Json], engine: Any, **options: Any) -> Draft | Inf
 
 def test_a_limit_in_work_leaves_a_plan() -> None:
     outcome = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json", limits=Limits(work=1))
-    assert (outcome.exit_code, outcome.violations) == (0, ())
+    assert (outcome.exit_code, outcome.violations) == (5, ())
     best = solve(EXAMPLES / "profile.json", EXAMPLES / "slo.json").require()
     assert 0.5 * best.claims[0].value < outcome.require().claims[0].value <= best.claims[0].value * (1 + 1e-6)
 
@@ -292,17 +292,26 @@ def test_idle_minutes_give_a_plan(formulation: str) -> None:
 def test_minima_beyond_the_totals_are_said() -> None:
     profile, slo = g1(rate_qps=0, instances={"aux": [2, None]})
     profile["hardware"]["aux"]["provides"] = {"cpu_cores": 8}
+    profile["hardware"]["base"]["provides"] = {"cpu_cores": 4}
     slo["limits"]["resources"] = {"cpu_cores": 12}
     outcome = solve(profile, slo)
     assert outcome.exit_code == 3
     assert any("resources" in repair.field or "instances" in repair.field for repair in outcome.repairs)
 
 
-def test_totals_count_what_a_run_needs_where_the_machine_says_nothing() -> None:
+def test_a_limit_on_what_machines_provide_is_refused_where_they_do_not_say_it() -> None:
     profile, slo = g1(budget=5)
     for run in profile["variants"]["m"]["runs"]:
         run["needs"] = {"cpu_cores": 4}
     slo["limits"]["resources"] = {"cpu_cores": 8}
+    with pytest.raises(hetplan.InputError, match=r"\$\.limits\.resources\.cpu_cores: no hardware provides 'cpu_cores'"):
+        solve(profile, slo)
+    profile["hardware"]["base"]["provides"] = {"cpu_cores": 4}
+    with pytest.raises(
+        hetplan.InputError, match=r"\$\.limits\.resources\.cpu_cores: aux does not say what it provides"
+    ):
+        solve(profile, slo)
+    profile["hardware"]["aux"]["provides"] = {"cpu_cores": 4}
     outcome = solve(profile, slo)
     assert (outcome.exit_code, outcome.violations) == (0, ())
     assert sum(worker.count for worker in outcome.require().workers) == 2

@@ -75,7 +75,8 @@ def test_offers_are_taken_cheapest_first() -> None:
 
 def test_resources_limit_configurations() -> None:
     case = g1(budget=9)
-    case[0]["hardware"]["base"]["provides"] = {"cpu_cores": 4}
+    for hardware in case[0]["hardware"].values():
+        hardware["provides"] = {"cpu_cores": 4}
     case[1]["limits"]["resources"] = {"cpu_cores": 9}
     problem = pose(case)
     assert configurations(problem, 9 * 10**9).counts[0].max() == 2

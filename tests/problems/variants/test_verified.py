@@ -48,7 +48,7 @@ def test_a_variant_on_two_kinds_of_hardware_loads_at_the_price_of_each():
     slo = {
         "format": "hetplan/slo/1.0",
         "apps": {"x": app},
-        "limits": {"resources": {"mem": 4}},
+        "limits": {"capacity": {"mem": 4}},
         "change": {"slack": 1.05, "load_weight_per_s": 0.1},
     }
     found = hp.solve(profile, slo, question="variants")

@@ -122,7 +122,7 @@ def test_models_whose_long_names_begin_alike_stay_two(tmp_path: Path) -> None:
     text = path.read_text()
     named = [text.replace("org/Toy-8B", f"org/Toy-of-a-family-with-long-names-FP{bits}") for bits in (8, 16)]
     path.write_text("\n".join(named))
-    document, _ = serving_laws.vllm(path)
+    document, _ = serving_laws.vllm(path, kv_tokens=400_000)
     assert len(document["variants"]) == len(document["engines"]) == 2
 
 

@@ -81,7 +81,7 @@ def written(tmp_path: Path, *, seconds: bool) -> Path:
 
 @pytest.mark.parametrize("seconds", [False, True], ids=["milliseconds", "seconds"])
 def test_a_known_law_is_found_again_in_both_layouts(tmp_path: Path, seconds: bool) -> None:
-    document, _ = sageserve.convert(written(tmp_path, seconds=seconds))
+    document, _ = sageserve.convert(written(tmp_path, seconds=seconds), kv_tokens=400_000)
     engine = load_profile(document).engines["toy-gpu-80gb-x2"]
     compute, reading = engine.pieces
     assert compute.token_ms == pytest.approx(0.05, rel=0.05)
@@ -138,6 +138,7 @@ def test_a_sheet_and_a_trace_make_a_plan(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     requests = [(k / 5.0, int(random.integers(20, 900)), int(random.integers(5, 200)), 0) for k in range(400)]
     slo = token_traces.wish_of(requests)
+    slo["apps"]["text"]["runs"] = {"task": "tiny"}
     with pytest.raises(InputError, match="no limit on ttft"):
         hp.solve(datasheet.convert_sheet(SHEET), slo, question="llm")
     slo["apps"]["text"]["latency"] = LIMITS

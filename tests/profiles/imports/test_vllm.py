@@ -64,12 +64,11 @@ def test_one_result(tmp_path: Path) -> None:
     point = [{"input_tokens": 1024, "output_tokens": 128}]
     rate = profile.tables[run.rate or ""]
     assert rate.read(point).values.tolist() == [8.31]
-    assert rate.given == {"ttft_p99_ms": 456.7, "tpot_p99_ms": 22.2}
-    ttft = profile.tables["llama-3.1-8b-a100-ttft"]
-    assert [ttft.read(point, name).values.tolist() for name in ("mean", "std", "p50", "p99")] == [
-        [123.4], [40.0], [101.0], [456.7],
-    ]  # fmt: skip
-    assert profile.tables["llama-3.1-8b-a100-tpot"].read(point, "p99").values.tolist() == [22.2]
+    (measured,) = rate.points
+    assert measured.given == {
+        "ttft_mean_ms": 123.4, "ttft_p50_ms": 101.0, "ttft_p99_ms": 456.7,
+        "tpot_mean_ms": 11.1, "tpot_p50_ms": 10.5, "tpot_p99_ms": 22.2,
+    }  # fmt: skip
 
 
 def test_a_grid_from_one_result_per_line(tmp_path: Path) -> None:
@@ -79,15 +78,16 @@ def test_a_grid_from_one_result_per_line(tmp_path: Path) -> None:
     table = document["tables"]["llama-3.1-8b-a100-rate"]
     assert table["axes"] == {"input_tokens": [128, 1024], "output_tokens": [64, 512]}
     assert table["mean"] == [[25.0, 4.0], [9.0, None]]
-    assert table["given"]["ttft_p99_ms"] == 900.0
+    assert [(one["rate_qps"], one["given"]["ttft_p99_ms"]) for one in table["points"]][:2] == [
+        (20.0, 456.7), (25.0, 900.0)
+    ]  # fmt: skip
     load_profile(document)
 
 
-def test_a_rate_that_was_asked_for_is_no_limit_of_the_server() -> None:
-    limited = convert_results(at(128, 64, 3.99, request_rate=4.0))["tables"]["llama-3.1-8b-a100-rate"]
-    full = convert_results(at(128, 64, 2.5, request_rate=4.0))["tables"]["llama-3.1-8b-a100-rate"]
-    assert limited["given"]["request_rate_qps"] == 4.0
-    assert "request_rate_qps" not in full["given"]
+def test_what_a_run_was_asked_for_is_kept_with_it() -> None:
+    document = convert_results(at(128, 64, 3.99, request_rate=4.0, max_concurrency=8))
+    (run,) = document["tables"]["llama-3.1-8b-a100-rate"]["points"]
+    assert (run["given"]["request_rate_qps"], run["given"]["concurrency"]) == (4.0, 8.0)
 
 
 def test_two_machines_are_two_runs() -> None:

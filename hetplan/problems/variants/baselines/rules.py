@@ -20,7 +20,7 @@ from hetplan.problems.variants.kinds import Room
 from hetplan.problems.variants.options import GreedyOptions
 from hetplan.problems.variants.places import Placed, pack, placed_by_counts, placed_on_machines
 from hetplan.problems.variants.ways import Way
-from hetplan.problems.variants.why import over_budget
+from hetplan.problems.variants.why import over_limits
 from hetplan.problems.variants.wish import Snapshot
 
 __all__ = ["WAYS", "greedy_counts"]
@@ -307,7 +307,7 @@ def _partly(
         )
     claim = Reported(aim(v), "min", "none", value=v.gross(x), note="a rule, without a bound")
     placed = _placed(v, x, ask)
-    return over_budget(v, placed) or draft(v, x, flows, placed, (claim,), unserved=unserved, counters=counters)
+    return over_limits(v, placed) or draft(v, x, flows, placed, (claim,), unserved=unserved, counters=counters)
 
 
 def _loads(v: Snapshot, x: Integers) -> list[float]:

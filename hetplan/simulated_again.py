@@ -1,0 +1,281 @@
+"""A plan's simulated promises put to the test: the plan as it is written is played, with seeds that nobody chose.
+
+`simulate` says what is put beside what (`simulator.report.Line`). Here runs are added one by one, a promise is refuted
+as soon as they do (`simulator.sequential` has the mathematics), and the first runs are short: what is far from kept
+needs three of them. A chance of 1e-4 that a plan is refused although it keeps all that it says is shared out evenly
+over its promises. Seeds follow from the digests of plan and files. So the same files give the same verdicts, and no
+plan can be made to suit them: what it says is in its digest.
+
+A promised rate stands for the limits of its queries. Parts of a fleet are played one by one, at their rates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hetplan.errors import Cancelled, InputError
+from hetplan.planner.contract import Event
+from hetplan.planner.promised import RATES, service_times_of
+from hetplan.problems.simulated import CONFIRMED, play_length_s
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.plan import Plan, Promise
+from hetplan.profiles.plan_periods import inputs_of_part, of_part
+from hetplan.simulator.player import simulator_of
+from hetplan.simulator.sequential import MOST_RUNS, Evidence
+from hetplan.simulator.simulate import demands_of
+from hetplan.verifier.promises_again import Shown, Tried
+from hetplan.verifier.report import Violation
+
+if TYPE_CHECKING:
+    from hetplan.planner.terms import OnEvent
+    from hetplan.simulator.report import Line, SimulationReport
+    from hetplan.verifier.report import Report
+
+__all__ = ["tried", "with_simulated"]
+
+ALPHA = 1e-4
+BRIEF = 3
+"""So many runs are a third as long as those by which plans are confirmed: they can refute, and nothing more."""
+TOLD = 0.005
+"""A told figure (a policy's, say) may be off by so much of itself, or of all queries, if its interval is as wide."""
+ROUNDED = 1e-6
+"""And by this where they did not differ: two simulators add up in different orders."""
+_MISSING = {"<=": ("violations", "violation", "dropped"), ">=": ("goodput", "in_time", "attainment")}
+"""Shares of the queries; of the others the complement is judged."""
+
+
+def rests_on_simulation(promise: Promise) -> bool:
+    """Whether a simulation is all that a promise has behind it."""
+    return promise.model.startswith("simulation")
+
+
+@dataclass
+class _Unit:
+    """What is played together: a plan, or a part of a fleet, with its files and where its promises are."""
+
+    plan: Plan
+    inputs: Inputs
+    at: str = ""
+
+    @property
+    def promises(self) -> list[tuple[str, Promise]]:
+        """Those that rest on simulation, and where they are."""
+        each = enumerate(self.plan.promises)
+        return [(f"{self.at}promises[{place}]", one) for place, one in each if rests_on_simulation(one)]
+
+
+@dataclass
+class _Item:
+    """A line of the report of a run, by its place, for the promise that it is judged for."""
+
+    at: str
+    about: str
+    place: int
+    complement: bool
+    line: Line
+    promise: Promise
+    evidence: Evidence
+    queries: int = 0
+
+
+def tried(
+    plan: Plan, inputs: Inputs, *, on_event: OnEvent | None = None, cancel: threading.Event | None = None
+) -> tuple[Tried, ...]:
+    """What becomes of each promise that rests on simulation; the first that breaks ends it."""
+    units = list(_units(plan, inputs))
+    alpha = ALPHA / max(sum(_count_of(unit) for unit in units), 1)
+    seeds, found = _seeds(plan, inputs), list[Tried]()
+    for number, unit in enumerate(units):
+        if on_event is not None:
+            on_event(Event("simulate", f"promises {number + 1} of {len(units)}", done=number / len(units)))
+        for times in dict.fromkeys(_times(unit.plan, one) for _, one in unit.promises):
+            mine = [(at, one) for at, one in unit.promises if _times(unit.plan, one) == times]
+            found += _played(unit, mine, times, seeds, alpha, cancel)
+            if any(one.word is Shown.BROKEN for one in found):
+                return tuple(found)
+    return tuple(found)
+
+
+def _count_of(unit: _Unit) -> int:
+    """How much is judged, at most: of a rate every limit of its application."""
+    wishes = {name: len(app.latency) + 1 for name, app in unit.inputs.slo.apps.items()}
+    return sum(wishes.get(one.app or "", 1) if one.quantity in RATES else 1 for _, one in unit.promises)
+
+
+def _not_tried(plan: Plan, inputs: Inputs) -> tuple[Tried, ...]:
+    """The same promises where nothing was played."""
+    each = (pair for unit in _units(plan, inputs) for pair in unit.promises)
+    return tuple(Tried(at, _said(one), Shown.NOT_SIMULATED, 0, "nothing was played") for at, one in each)
+
+
+def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **how: Any) -> Report:
+    """The report with what became of these promises (`how` as in `tried`); each that breaks is a violation."""
+    shown = tried(plan, inputs, **how) if play else _not_tried(plan, inputs)
+    broken = (one for one in shown if one.word is Shown.BROKEN)
+    found = (Violation("simulation", one.at, f"{one.about} is broken: {one.text}") for one in broken)
+    return replace(report, simulated=shown, violations=(*report.violations, *found))
+
+
+def _units(plan: Plan, inputs: Inputs) -> Iterator[_Unit]:
+    alone = replace(inputs, state=None)  # the way from what runs is not what is promised
+    every = [_Unit(plan, alone)]
+    if plan.parts is not None:
+        every = [
+            _Unit(of_part(plan, name), inputs_of_part(alone, part.rate_qps), f"parts.{name}.")
+            for name, part in plan.parts.items()
+        ]
+    for unit in every:
+        if unit.promises:
+            yield replace(unit, inputs=_as_promised(unit.plan, unit.inputs))
+
+
+def _as_promised(plan: Plan, inputs: Inputs) -> Inputs:
+    """The inputs, at the rates that are promised where these are above the rates that are asked for."""
+    if plan.question == "llm":
+        return inputs
+    asked = {demand.app: demand.rate_qps for demand in demands_of(plan, inputs)}
+    said = {one.app: one.value for one in plan.promises if one.quantity in RATES and rests_on_simulation(one)}
+    more = {app: max(rate, said.get(app, rate)) for app, rate in asked.items()}
+    return inputs_of_part(inputs, more) if any(more[app] > asked[app] * (1.0 + 1e-6) for app in asked) else inputs
+
+
+def _times(plan: Plan, promise: Promise) -> str:
+    """The service times that a promise takes for granted: those of the tables, but where the method says others."""
+    said = service_times_of(promise.basis)
+    return said if said is not None and said == plan.method.options.get("percentile") else "table"
+
+
+def _seeds(plan: Plan, inputs: Inputs) -> Iterator[int]:
+    """Seeds above all that a person or a planner counts up to."""
+    files = "".join(f" {name} {digest}" for name, digest in sorted(inputs.digests.items()))
+    first = int.from_bytes(hashlib.sha256(f"{plan.digest}{files}".encode()).digest()[:4], "big")
+    number = (1 << 40) + (first << 8)
+    while True:
+        yield number
+        number += 1
+
+
+def _played(
+    unit: _Unit, promises: Sequence[tuple[str, Promise]], times: str, seeds: Iterator[int], alpha: float,
+    cancel: threading.Event | None,
+) -> list[Tried]:  # fmt: skip
+    """Runs, one after the other, until all is clear or they are ten times the planning's."""
+    items: list[_Item] | None = None
+    play, rates = simulator_of(unit.plan), _rates(unit)
+    for number in range(BRIEF + MOST_RUNS):
+        if cancel is not None and cancel.is_set():
+            raise Cancelled("the verification was cancelled")
+        queries = CONFIRMED[1] // 3 if number < BRIEF else CONFIRMED[1]
+        length_s = play_length_s(unit.inputs, rates, queries) if rates else None
+        how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s}
+        try:
+            try:
+                report = play(unit.plan, unit.inputs, noise=times, **how)
+            except InputError:
+                if number or times == "table":
+                    raise
+                times = "mean"  # what such methods take where a table has no such percentile
+                report = play(unit.plan, unit.inputs, noise=times, **how)
+        except InputError as error:
+            why = str(error).splitlines()[0]
+            return [Tried(at, _said(one), Shown.NOT_SIMULATED, 0, why) for at, one in promises]
+        items = list(_items(unit.plan, promises, report, alpha)) if items is None else items
+        for item in items:
+            _count(item, report, whole=number >= BRIEF)
+        if any(item.evidence.refuted for item in items) or all(item.evidence.met for item in items):
+            break
+    found = [_verdict(item) for item in items or ()]
+    known = {one.at for one in found}
+    text = "no figure of a run is about it"
+    return [
+        *found,
+        *(Tried(at, _said(one), Shown.NOT_SIMULATED, 0, text) for at, one in promises if at not in known),
+    ]
+
+
+def _rates(unit: _Unit) -> dict[str, float]:
+    """By what runs are as long as those by which a plan is confirmed; those of text have a length of their own."""
+    if unit.plan.question == "llm":
+        return {}
+    return {demand.app: demand.rate_qps for demand in demands_of(unit.plan, unit.inputs) if demand.rate_qps > 0}
+
+
+def _items(
+    plan: Plan, promises: Sequence[tuple[str, Promise]], report: SimulationReport, alpha: float
+) -> Iterator[_Item]:
+    """What is judged of a report: the lines of the promises, and of those of a rate the lines of its application."""
+    first = len(report.lines) - len(plan.promises)
+    if first < 0:
+        return
+    wishes = list(enumerate(report.lines[:first]))
+    limits = {(line.app, line.quantity, line.percentile, f"{line.promised:.9g}") for _, line in wishes}
+    for at, promise in promises:
+        own = first + next(place for place, one in enumerate(plan.promises) if one is promise)
+        pairs = [(own, report.lines[own])]
+        if promise.quantity in RATES:
+            pairs = [(place, line) for place, line in wishes if line.app == promise.app]
+        for place, line in pairs:
+            key = (line.app, line.quantity, line.percentile, f"{line.promised:.9g}")
+            made = line.relation == "=" or (line.percentile is not None and key not in limits)
+            judged = _evidence(line, promise, alpha, made=made)
+            if judged is not None:
+                about = _said(promise) + (f" with {_of_line(line)}" if promise.quantity in RATES else "")
+                yield _Item(at, about, place, line.relation == ">=", line, promise, judged)
+
+
+def _evidence(line: Line, promise: Promise, alpha: float, *, made: bool) -> Evidence | None:
+    """How a line is judged; None where no figure of a run is about it. `made`: by the planner's own estimate."""
+    planned = max(promise.seeds or 1, 1) if made else None
+    if line.percentile is not None:
+        return Evidence(1.0 - line.percentile / 100.0, alpha, planned) if line.missed is not None else None
+    if line.simulated is None or math.isnan(line.simulated.value):
+        return None
+    if line.relation == "=":
+        scale = 1.0 if line.quantity in _MISSING["<="] else abs(line.promised)
+        low, high = promise.interval or (line.promised, line.promised)
+        near = min(max(high - low, ROUNDED * scale), TOLD * scale)
+        return Evidence(line.promised, alpha, planned, equal=True, near=near, close=TOLD * scale)
+    if line.quantity not in _MISSING[line.relation] or not 0.0 <= line.simulated.value <= 1.0:
+        return None
+    return Evidence(1.0 - line.promised if line.relation == ">=" else line.promised, alpha, planned)
+
+
+def _count(item: _Item, report: SimulationReport, *, whole: bool) -> None:
+    line = report.lines[item.place]
+    value = line.missed if line.percentile is not None else line.simulated.value if line.simulated is not None else None
+    found = report.apps.get(line.app or "") or next(iter(report.apps.values()))
+    if value is None or math.isnan(value):
+        return  # none of its queries came
+    value = 1.0 - value if item.complement and line.percentile is None else value
+    item.queries += found.queries_per_seed
+    item.evidence.add(value, whole=whole, spans=found.spans)
+
+
+def _verdict(item: _Item) -> Tried:
+    found, line = item.evidence, item.line
+    word = Shown.BROKEN if found.refuted else Shown.MET if found.met else Shown.UNDECIDED
+    over = f"{item.queries} queries in {found.count} runs"
+    if found.equal:
+        text = f"{found.mean:.6g} in {over}"
+    else:
+        what = f"take longer than {line.promised:.6g} ms" if line.percentile is not None else "miss it"
+        text = f"{100.0 * found.mean:.3g}% of {over} {what}, and {100.0 * found.limit:.4g}% may"
+    if word is Shown.UNDECIDED:
+        text = f"not refuted by {item.queries} queries: {text}"
+    return Tried(item.at, item.about, word, item.queries, text)
+
+
+def _said(promise: Promise) -> str:
+    share = f" p{promise.percentile:g}" if promise.percentile is not None else ""
+    app = f"{promise.app}: " if promise.app else ""
+    return f"{app}{promise.quantity}{share} {promise.relation} {promise.value:.6g}"
+
+
+def _of_line(line: Line) -> str:
+    share = f" p{line.percentile:g}" if line.percentile is not None else ""
+    return f"{line.quantity}{share} {line.relation} {line.promised:.6g}"

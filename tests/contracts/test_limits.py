@@ -1,0 +1,44 @@
+"""A limit, or a cancel, ends the work with the best plan so far: nothing is simulated then, and the plan says so."""
+
+from __future__ import annotations
+
+import pytest
+from build import Files, example, tiny
+from face import EXIT, stopped, verify
+
+LONG = [pytest.param(problem, marks=pytest.mark.slow) for problem in ("pipeline", "policy", "llm", "fleet")]
+PROBLEMS = ["pool", "variants", "compound-rate", *LONG]
+"""Problems of which plans are sized by simulation."""
+FIRST = {"fleet": 4}
+"""Units of work until there is a first plan, where it is more than one."""
+SAVING = 8
+"""So many small programs may begin after the end, to make a plan of what is known."""
+
+
+def wish_of(problem: str) -> Files:
+    return example(problem) if problem == "compound-rate" else tiny(problem)
+
+
+@pytest.mark.parametrize("after", [2, 4, 8, 16])
+@pytest.mark.parametrize("by", ["limit", "cancel"])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_best_plan_so_far_comes_back(problem: str, by: str, after: int) -> None:
+    after = max(after, FIRST.get(problem, 1))
+    wish = wish_of(problem)
+    found = stopped(wish, after=after, by=by)
+    answer = found.answer
+    assert answer.plan is not None, (answer.reason, answer.conflict)
+    assert answer.code in (EXIT["ok"], EXIT["limit" if by == "limit" else "interrupted"])
+    assert not found.simulations_after
+    assert found.programs_after <= SAVING
+    assert (answer.status == "not-simulated") == ("W-unconfirmed" in answer.warned())
+    if problem != "fleet":  # whose promises are of rates: its parts were simulated
+        assert (answer.status == "not-simulated") == (not any(one.is_simulated for one in answer.promises))
+    assert verify(answer.plan, wish).is_ok
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_limit_that_is_not_reached_changes_nothing(problem: str) -> None:
+    answer = stopped(wish_of(problem), after=10_000).answer
+    assert answer.code == EXIT["ok"]
+    assert answer.status != "not-simulated"

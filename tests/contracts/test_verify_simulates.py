@@ -1,0 +1,186 @@
+"""`verify` plays what a plan promises by simulation: the plan as it is written, not as it was made."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from build import PROBLEMS, Files, app, files, machine, model, random_files, tiny
+from face import (
+    EXIT,
+    Answer,
+    command,
+    dispatched,
+    dressed,
+    forged,
+    made_for,
+    overstated,
+    retold,
+    solve,
+    thinned,
+    verify,
+)
+
+QUICK = ("pool", "variants", "llm")
+
+
+@cache
+def most() -> tuple[Files, Answer]:
+    """A pool that carries the most that its money buys."""
+    wish = tiny("pool").rated("max").limited(cost=2.0).aiming("max rate")
+    return wish, solve(wish)
+
+
+def spread(std: float) -> Files:
+    """A pool of services whose times differ by this part of their mean."""
+    runs = {
+        name: {"batch": [1, 8, 32], "mean": mean, "std": [std * ms for ms in mean]}
+        for name, mean in (("m0", [4.0, 9.0, 24.0]), ("m1", [6.0, 15.0, 45.0]))
+    }
+    machines = {"m0": machine(1.0, stock=12), "m1": machine(0.5, stock=12)}
+    ranking = app("ranker", rate=80.0, limits={99: 70.0}, sizes={1: 0.5, 8: 0.3, 32: 0.2})
+    return files(machines=machines, models={"ranker": model(runs)}, apps={"ranking": ranking}, problem="pool")
+
+
+@pytest.mark.parametrize("problem", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow)
+                                     for one in PROBLEMS])  # fmt: skip
+def test_a_plan_that_keeps_what_it_promises_is_verified_in_the_same_words_each_time(problem: str) -> None:
+    wish = random_files(problem, 3)
+    plan = solve(wish).plan
+    assert plan is not None
+    found = verify(plan, wish)
+    assert found.is_ok, found.findings
+    assert found.verdicts == {"met"}
+    assert found.said == "verified"
+    assert verify(plan, wish) == found
+
+
+def test_seeds_follow_from_what_the_plan_says() -> None:
+    wish = random_files("pool", 3)
+    plan = solve(wish).plan
+    assert plan is not None
+    other = forged(plan, lambda forgery: forgery["extensions"].update(note="x"))
+    assert verify(other, wish).simulated != verify(plan, wish).simulated
+
+
+def test_what_was_not_played_is_not_called_verified() -> None:
+    wish = random_files("pool", 3)
+    plan = solve(wish).plan
+    assert plan is not None
+    found = verify(plan, wish, simulate=False)
+    assert found.is_ok
+    assert found.verdicts == {"not simulated"}
+    assert found.said.startswith("not simulated")
+    # Nothing of a plan that promises nothing by simulation is left out.
+    fluid = solve(wish, "fluid").plan
+    assert fluid is not None
+    assert [verify(fluid, wish, simulate=how).said for how in (True, False)] == ["verified", "verified"]
+
+
+def test_the_command_says_so_too(tmp_path: Path) -> None:
+    wish = random_files("pool", 5)
+    made = solve(wish)
+    fluid = solve(wish, "fluid").plan
+    assert made.plan is not None
+    assert fluid is not None
+    written = {}
+    for name, plan in (("kept", made.plan), ("broken", dressed(fluid, made.plan))):
+        written[name] = tmp_path / f"{name}.json"
+        written[name].write_text(json.dumps(plan))
+    given = wish.write(tmp_path)
+    kept, left_out, broken = (
+        command("verify", written["kept"], *given),
+        command("verify", written["broken"], *given, "--no-simulate"),
+        command("verify", written["broken"], *given),
+    )
+    assert [one.code for one in (kept, left_out, broken)] == [EXIT["ok"], EXIT["ok"], EXIT["broken"]]
+    assert kept.out.startswith("verified\n")
+    assert left_out.out.startswith("not simulated")
+    assert "verified" not in left_out.out
+    assert "take longer than" in broken.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [1.05, 1.1, 1.2])
+def test_a_rate_that_is_raised_is_refused(factor: float) -> None:
+    """Machines could carry each of these, if nothing waited."""
+    wish, made = most()
+    assert made.plan is not None
+    bad = overstated(made.plan, factor)
+    assert verify(bad, wish, simulate=False).is_ok
+    found = verify(bad, wish)
+    assert not found.is_ok
+    assert "broken" in found.verdicts
+    assert all("simulation" in one for one in found.findings)
+
+
+@pytest.mark.slow
+def test_a_machine_less_is_refused() -> None:
+    """The others could make as much text, if nothing waited."""
+    wish = random_files("llm", 3).rated(40.0)
+    plan = solve(wish).plan
+    assert plan is not None
+    bad = thinned(plan, wish)
+    assert verify(bad, wish, simulate=False).is_ok
+    assert "broken" in verify(bad, wish).verdicts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_pool_that_is_divided_is_refused(parts: int) -> None:
+    """In parts so small each has to wait for its own machines."""
+    wish, made = most()
+    assert made.plan is not None
+    assert verify(made.plan, wish).is_ok
+    assert "broken" in verify(dispatched(made.plan, split_above=parts), wish).verdicts
+
+
+@pytest.mark.parametrize(
+    ("problem", "seed"),
+    [("pool", 5), *(pytest.param(*one, marks=pytest.mark.slow)
+                    for one in (("variants", 5), ("pipeline", 2), ("pipeline", 6)))],
+)  # fmt: skip
+def test_a_plan_sized_without_simulation_is_refused_as_a_simulated_one(problem: str, seed: int) -> None:
+    wish = random_files(problem, seed)
+    made, fluid = solve(wish), solve(wish, "fluid")
+    assert made.plan is not None
+    assert fluid.plan is not None
+    bad = dressed(fluid.plan, made.plan)
+    assert verify(bad, wish, simulate=False).is_ok
+    assert "broken" in verify(bad, wish).verdicts
+
+
+@pytest.mark.slow
+def test_what_ten_times_the_planning_cannot_tell_is_left_undecided() -> None:
+    """4.8% are late where 5% may be."""
+    wish = random_files("llm", 5)
+    made, fluid = solve(wish), solve(wish, "fluid")
+    assert made.plan is not None
+    assert fluid.plan is not None
+    found = verify(dressed(fluid.plan, made.plan), wish)
+    assert found.is_ok
+    assert "undecided" in found.verdicts
+    least = min(queries for _, verdict, queries in found.simulated if verdict == "undecided")
+    assert found.said == f"not refuted by {least} queries"
+    assert least > 250_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "verdict"), [(1.0, "met"), (3.0, "broken"), (4.0, "broken")])
+def test_other_service_times_under_a_renewed_digest_are_refused(times: float, verdict: str) -> None:
+    plan = solve(spread(0.2)).plan
+    assert plan is not None
+    other = spread(0.2 * times)
+    assert verdict in verify(made_for(plan, other), other).verdicts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("quantity", "factor"), [("goodput", 1.05), ("quality", 1.02), ("goodput", 0.95)])
+def test_a_told_figure_of_a_policy_is_refused(quantity: str, factor: float) -> None:
+    wish = random_files("policy", 3)
+    plan = solve(wish).plan
+    assert plan is not None
+    assert verify(plan, wish).verdicts == {"met"}
+    assert "broken" in verify(retold(plan, quantity, factor), wish).verdicts
