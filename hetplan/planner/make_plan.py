@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,6 @@ from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.safe_bound import BoundTree, written_tree
-from hetplan.planner.service_times import assumptions, never_in_time, unplayed
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
 from hetplan.profiles.inputs import Inputs
@@ -74,15 +73,32 @@ def _impossible(inputs: Inputs, method: Method) -> Infeasible | None:
     """Why no plan can keep the wish by the service times alone; asked where a plan is to keep response times."""
     if method.options.get("size", "planned") == "planned" or method.options.get("violators") == "count":
         return None
+    from hetplan.planner.service_times import never_in_time
+
     return never_in_time(inputs)
+
+
+def _of_times(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> Iterator[Notice]:
+    """What the promised response times take for granted; or that a plan of rates alone promises none."""
+    of_apps = [one for one in draft.promises if one.app is not None]
+    rated = {one.app for one in of_apps if one.model in ("fluid", "no-queueing")}
+    limited = any(one.of == "response" for app in rated for one in inputs.slo.apps[app or ""].latency)
+    said = any(one.code == "W-queueing" for one in draft.warnings)
+    if options.get("size") == "planned" and limited and not said:
+        text = "sized by rates alone, as if no query waited: no response time is promised; set size to auto"
+        yield Notice(code="W-queueing", at="promises", text=text)
+    if any(one.percentile is not None and one.model.startswith("simulation") for one in of_apps):
+        from hetplan.planner.service_times import assumptions
+
+        yield from assumptions(inputs, draft)
 
 
 def _planned(
     result: Draft, *, inputs: Inputs, ask: Asking, named: tuple[str, Method], solves: tuple[Solve, ...], **how: bool
 ) -> Outcome:
     """The outcome that a draft comes to."""
-    said = (*unplayed(inputs, result, named[1].options), *assumptions(inputs, result))
-    notices, require_proof = (*_notices(inputs, ask), *said), how["require_proof"]
+    notices = (*_notices(inputs, ask), *_of_times(inputs, result, named[1].options))
+    require_proof = how["require_proof"]
     if not how["simulated"]:
         ended = "interrupted" if how["interrupted"] else "the time was over"
         text = f"{ended} before simulation confirmed this plan, the best so far: run hetplan simulate"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from hetplan.serving.loads import law_of_run, run_of
 from hetplan.serving.runs import variants_of
 from hetplan.serving.steps import pipeline_of
 
-__all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time", "unplayed"]
+__all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time"]
 
 MORE = 1.2
 """Times the limit at which answers that never wait are just in time: some will wait."""
@@ -132,17 +132,6 @@ def _laws(inputs: Inputs, variants: list[str]) -> tuple[Law, ...]:
                 return ()
             laws.append(law_of_run(inputs.profile, name, run))
     return tuple(laws)
-
-
-def unplayed(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> Iterator[Notice]:
-    """That a plan of rates alone promises no response time: of every question, unless the draft says more of it."""
-    promises = [one for one in draft.promises if one.app is not None]
-    rated = {one.app for one in promises if one.model in ("fluid", "no-queueing")}
-    limited = [name for name, app in inputs.slo.apps.items() if name in rated and response_targets(app)]
-    said = any(one.code == "W-queueing" for one in draft.warnings)
-    if options.get("size") == "planned" and limited and not said:
-        text = "sized by rates alone, as if no query waited: no response time is promised; set size to auto"
-        yield Notice(code="W-queueing", at="promises", text=text)
 
 
 def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.multilinear import Cells, OffTable
-from hetplan.serving.distribution import PERCENTILES, Distribution, distribution_of
 from hetplan.serving.reading import ORDER, At, point_of
+
+if TYPE_CHECKING:
+    from hetplan.serving.distribution import Distribution
 
 __all__ = ["Law", "OffTable", "same_value"]
 
@@ -42,7 +44,7 @@ class Law:
         self.settings: At = data.get("at", {})
         self.is_rate = data.get("quantity") == "requests_per_s"
         self.statistics = tuple(name for name in ORDER if name in data)
-        percentiles = sum(name in data for name in PERCENTILES)
+        percentiles = sum(name in data for name in ORDER if name.startswith("p"))
         # Whether times vary by more than a mean and a standard deviation say; whether they vary at all.
         self.has_percentiles = percentiles + ("mean" in data) > 1 and percentiles > 0 and not self.is_rate
         self.has_spread = self.has_percentiles or ("std" in data and "mean" in data and not self.is_rate)
@@ -74,6 +76,8 @@ class Law:
 
         What was not measured at a cell (null) is not stated there. `times` makes all times longer.
         """
+        from hetplan.serving.distribution import distribution_of
+
         stated = {}
         for name in (*self.statistics, "std") if self.has_spread else ():
             try:

@@ -18,10 +18,8 @@ from itertools import chain, pairwise
 
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.profile import Run
 from hetplan.verifier.demand import classes_of, response_targets
 from hetplan.verifier.facts import Facts, Seat, needs_of, option
-from hetplan.verifier.readings_beside import nearest
 from hetplan.verifier.report import Violation
 from hetplan.verifier.service import service_of
 from hetplan.verifier.variants import Reading, is_whole, part_of, worst_ms
@@ -403,10 +401,16 @@ def _falling(facts: Facts) -> Iterator[_Seen]:
 
 def _repaired(facts: Facts) -> Iterator[_Seen]:
     """Tables whose batches leave some out, or end before the longest queue."""
+    from hetplan.verifier.readings_beside import measured_batches
+
     queue, done = facts.plan.method.options.get("queue_max"), set[str]()
     for seat in facts.seats.values():
         name = seat.run.latency if seat.run is not None else None
-        batches = _measured_batches(facts, seat.run) if seat.run is not None and name is not None else ()
+        batches = (
+            measured_batches(facts.plan, facts.inputs.profile, seat.run)
+            if seat.run is not None and name is not None
+            else ()
+        )
         if name is None or name in done or not batches or not isinstance(queue, int):
             continue
         done.add(name)
@@ -416,19 +420,6 @@ def _repaired(facts: Facts) -> Iterator[_Seen]:
         missing = [batch for batch in range(1, min(queue, math.ceil(max(batches)) - 1) + 1) if batch not in batches]
         if missing:
             yield _Seen("W-table-repaired", f"tables.{name}", f"batch {_in_ranges(missing)} filled by regression")
-
-
-def _measured_batches(facts: Facts, run: Run) -> tuple[float, ...]:
-    """The batches of a run's table whose times were measured, at the run's settings."""
-    table = facts.inputs.profile.tables[run.latency or ""]
-    grid = getattr(table, nearest(table, str(facts.plan.method.options.get("percentile", "p95"))))
-    found = []
-    for number, batch in enumerate(table.axes.get("batch", ())):
-        cell = grid
-        for axis, points in table.axes.items():
-            cell = cell[number if axis == "batch" else points.index(run.at[axis]) if run.at.get(axis) in points else 0]
-        found += [batch] * (cell is not None)
-    return tuple(found)
 
 
 def _in_ranges(numbers: list[int]) -> str:
