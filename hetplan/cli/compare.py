@@ -87,9 +87,9 @@ def compare(
             _plans(out, plans, others)
             return
         if len(plans) != 1 or len(others) < 2:
-            found = ", ".join(map(str, plans)) or f"no plan among {', '.join(map(str, files))}"
+            given = ", ".join(map(str, plans)) or f"no plan among {', '.join(map(str, files))}"
             raise InputError.one(
-                file="PLAN", value=found, why="a plan, its profiles and its SLO file are compared, or several plans",
+                file="PLAN", value=given, why="a plan, its profiles and its SLO file are compared, or several plans",
                 remedy="Write hetplan compare plan.json profile.json slo.json, or name two plans.",
             )  # fmt: skip
         tried, inputs = _read(out, plans[0], others)

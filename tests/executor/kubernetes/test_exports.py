@@ -105,7 +105,8 @@ def test_a_server_that_makes_text_has_its_gpus_its_numbers_and_is_ready_once_it_
     ))  # fmt: skip
     words = ["vllm", "serve", "org/{variant}", "--port", "{port}", "--max-num-batched-tokens", "{most_tokens}"]
     where = read_hosts({
-        **hosts(gpus=None).model_dump(mode="json", exclude={"models", "watch"}), "profiles": [str(tmp_path / "profile.json")],
+        **hosts(gpus=None).model_dump(mode="json", exclude={"models", "watch"}),
+        "profiles": [str(tmp_path / "profile.json")],
         "models": [{"kind": "openai", "command": words, "ready": "/health"}],
     })  # fmt: skip
     made = export_folder(plan, where, version="1.32", scaling="hpa")
@@ -155,7 +156,8 @@ def test_engines_of_two_applications_on_one_machine_are_a_pod_with_the_gpus_of_b
     (tmp_path / "profile.json").write_text(json.dumps(profile))
     words = ["vllm", "serve", "org/{variant}", "--port", "{port}", "--tensor-parallel-size", "{tensor}"]
     where = read_hosts({
-        **hosts(gpus=None).model_dump(mode="json", exclude={"models", "watch"}), "profiles": [str(tmp_path / "profile.json")],
+        **hosts(gpus=None).model_dump(mode="json", exclude={"models", "watch"}),
+        "profiles": [str(tmp_path / "profile.json")],
         "models": [{"kind": "openai", "command": words, "ready": "/health"}],
     })  # fmt: skip
     found = [
