@@ -306,6 +306,12 @@ def test_check_says_what_hinders_before_anything_is_asked(target: Make, cluster:
     assert cluster.calls == []
 
 
+def test_check_refuses_machines_of_unknown_gpus_and_nodes(target: Make, cluster: Any) -> None:
+    (why,) = target(hardware={"t4": {"gpu": 1}}).check(units(2))
+    assert "hardware.t4.node_selector (found nothing)" in why
+    assert cluster.calls == []
+
+
 def test_diff_shows_what_kubectl_shows(target: Make, cluster: Any) -> None:
     kubernetes = target()
     assert "+ Deployment/prod-w1-" in kubernetes.diff(units(1))
