@@ -31,6 +31,7 @@ def test_the_best_plan_so_far_comes_back(problem: str, by: str, after: int) -> N
     assert answer.code in (EXIT["ok"], EXIT["limit" if by == "limit" else "interrupted"])
     assert not found.simulations_after
     assert found.programs_after <= SAVING
+    assert answer.status != "not-simulated" or answer.code != EXIT["ok"]
     assert (answer.status == "not-simulated") == ("W-unconfirmed" in answer.warned())
     if problem != "fleet":  # whose promises are of rates: its parts were simulated
         assert (answer.status == "not-simulated") == (not any(one.is_simulated for one in answer.promises))
