@@ -45,7 +45,7 @@ def verify(
     inputs = load_inputs(profile, slo, state=state, measured=measured)
     report = verified(checked, inputs)
     if report.ok:
-        from hetplan.simulated_again import with_simulated
+        from hetplan.simulated_promises import with_simulated
 
         report = with_simulated(report, checked, inputs, play=simulate, on_event=logged(on_event), cancel=cancel)
     if prove is False:

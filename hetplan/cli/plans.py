@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.proved_again import Again
     from hetplan.verifier.claims_again import ClaimAgain
-    from hetplan.verifier.promises_again import Tried
+    from hetplan.verifier.promise_verdicts import Tried
 
 __all__ = ["diff", "differences", "show", "verify"]
 

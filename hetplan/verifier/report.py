@@ -9,7 +9,7 @@ from hetplan.planner.status import UNDECIDED
 
 if TYPE_CHECKING:
     from hetplan.verifier.claims_again import ClaimAgain
-    from hetplan.verifier.promises_again import Tried
+    from hetplan.verifier.promise_verdicts import Tried
 
 __all__ = ["Report", "Violation", "unknown"]
 
@@ -65,7 +65,7 @@ class Report:
         if refuted := sum(one.refuted for one in self.claims):
             return f"{refuted} of the plan's bounds cannot be so"
         if self.simulated:
-            from hetplan.verifier.promises_again import in_words
+            from hetplan.verifier.promise_verdicts import in_words
 
             said = in_words(self.simulated)
             if said != "verified":

@@ -28,7 +28,7 @@ from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.simulator.player import simulator_of
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
 from hetplan.simulator.simulate import demands_of
-from hetplan.verifier.promises_again import Shown, Tried
+from hetplan.verifier.promise_verdicts import Shown, Tried
 from hetplan.verifier.report import Violation
 
 if TYPE_CHECKING:
