@@ -16,6 +16,8 @@ RECORDED: dict[str, Any] = json.loads(FIGURES.read_text())
 WISHES = wishes()
 WORSE = {"fluid": 1e-6, "simulation": 0.02}
 """How much worse a value may be, as a share of it: a fluid program has one value; a search by simulation has luck."""
+FLEET_GAP = 0.003
+"""A fleet is a search at fluid rates, too: it stops within this share of its bound."""
 BOUND_WORSE = 1e-4
 """How much weaker a bound may be: an engine stops within this share of its optimum."""
 QUICK = {"pool": 4, "variants": 4, "pipeline": 2, "llm": 4, "fleet": 1, "example": 0, "policy": 0}
@@ -44,14 +46,16 @@ def test_no_figure_is_worse(name: str, sizing: str) -> None:
     before, now = RECORDED[name][sizing], figures(WISHES[name], sizing)
     assert set(now["claims"]) == set(before["claims"])
     assert now.get("meets") or not before.get("meets"), now["violations"]
-    for objective, (sense, value, bound) in before["claims"].items():
+    allowed = max(WORSE[sizing], FLEET_GAP if "fleet" in name else 0.0)
+    for place, (objective, (sense, value, bound)) in enumerate(before["claims"].items()):
         _, value_now, bound_now = now["claims"][objective]
         worse = loss(sense, value_now, value)
-        if worse < -WORSE[sizing]:
+        if worse < -allowed:
             warnings.warn(f"better: {name}, {sizing}: {objective} is {value_now:g}, was {value:g}", stacklevel=1)
             return  # what comes after in importance may be worse for it
-        assert worse <= WORSE[sizing], (objective, value_now, value)
-        assert bound is None or loss("max" if sense == "min" else "min", bound_now, bound) <= BOUND_WORSE, objective
+        assert worse <= allowed, (objective, value_now, value)
+        if place == 0 and bound is not None:  # the bounds of later objectives hang on what the first came to
+            assert loss("max" if sense == "min" else "min", bound_now, bound) <= BOUND_WORSE, objective
 
 
 def test_every_wish_is_recorded() -> None:

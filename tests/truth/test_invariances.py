@@ -63,7 +63,9 @@ def test_time_has_no_unit(problem: str, seed: int, factor: float, sizing: str) -
     """Times and limits k times as long, rates k times as low: the same plan."""
     wish, answer = planned(problem, seed, sizing)
     scaled = solve(wish.scaled_times(factor).scaled_limits(factor).scaled_rates(1.0 / factor), sizing)
-    assert worth(scaled) == pytest.approx(worth(answer), rel=1e-9)
+    # Value iteration ends within 1e-6 of the goodput; which of several policies simulation likes best is settled there.
+    close = 1e-6 if (problem, sizing) == ("policy", "simulation") else 1e-9
+    assert worth(scaled) == pytest.approx(worth(answer), rel=close)
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)
