@@ -57,3 +57,15 @@ def test_the_bound_of_a_plan_that_was_cut_short_rules_out_no_plan(problem: str) 
         assert verify(answer.plan, wish).is_ok
         sign = 1.0 if best.sense == "min" else -1.0
         assert answer.bound is None or sign * answer.bound <= sign * best.value * (1.0 + sign * 1e-6), answer.claims
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["limit", "cancel"])
+def test_a_set_of_policies_that_was_cut_short_holds_at_every_rate(by: str) -> None:
+    """Of a range of rates: the first policies are those of its ends."""
+    wish = example("policy")
+    for after in (2, 3, 4, 5):
+        answer = stopped(wish, after=after, by=by).answer
+        assert answer.plan is not None, (after, answer.reason)
+        assert answer.code == EXIT["limit" if by == "limit" else "interrupted"], (after, answer.findings)
+        assert verify(answer.plan, wish).is_ok
