@@ -173,7 +173,8 @@ def check_late(facts: Facts) -> Iterator[Violation]:
     for name, rule in facts.plan.dispatch.items():
         wanted = facts.inputs.slo.apps[name].late
         if rule.late != wanted and (rule.late, wanted) != ("serve", None):  # as earlier plans said it
-            yield Violation("dispatch", f"dispatch.{name}", f"late queries: {rule.late}, the wish says {wanted}")
+            text = f"late queries: {rule.late or 'nothing is said'}, the wish says {wanted or 'nothing'}"
+            yield Violation("dispatch", f"dispatch.{name}", text)
 
 
 def asked(facts: Facts) -> bool:

@@ -42,7 +42,7 @@ def test_a_load_names_its_run() -> None:
 
 def test_one_run_needs_no_name_and_of_two_the_load_says_which() -> None:
     assert run_of(profile(at(8)), load(), "gpu").at == {"batch": 8}
-    with pytest.raises(InputError, match=r'fits 2 runs .* at \{"batch": 8\} and at \{"batch": 1\}'):
+    with pytest.raises(InputError, match=r'fits 2 runs .* at \{"batch": 1\} and at \{"batch": 8\}'):
         run_of(profile(at(8), at(1)), load(), "gpu")
 
 

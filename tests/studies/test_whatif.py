@@ -225,7 +225,7 @@ def test_factors_change_all_that_they_name() -> None:
     assert slower["s"]["mean"] == [10, 40]
     assert axis_of("demand=2", files).written(files.documents, 2.0)["slo"]["apps"]["web"]["demand"]["rate_qps"] == 600
     dearer = axis_of("prices=1.5", files).written(files.documents, 1.5)["profile"]["offers"]
-    assert [offer["price_per_hour"] for offer in dearer.values()] == ["1.5", "3.75"]
+    assert sorted(offer["price_per_hour"] for offer in dearer.values()) == ["1.5", "3.75"]
 
 
 PLENTY: dict[str, Any] = copy.deepcopy(PROFILE)
@@ -248,7 +248,7 @@ def test_a_factor_on_prices_is_on_what_is_paid_and_an_offer_that_nobody_pays_is_
     one: dict[str, Any] = copy.deepcopy(OWN)
     del one["variants"]["m"]["runs"][0]["price_per_hour"]
     assert len({point["value"] for point in hp.whatif(one, SLO, ["price:small-od=0.5,2"], confirm=False).points}) > 1
-    with pytest.raises(InputError, match=r"variants\.m\.runs\[0\].*price by itself"):
+    with pytest.raises(InputError, match=r"variants\.m\.runs\[[01]\].*price by itself"):
         hp.robust(OWN, SLO)
 
 

@@ -227,10 +227,10 @@ def test_a_plan_is_untrusted(name: str):
 def test_late_queries_are_treated_as_is_wished(case: str):
     documents = CASES[case]()
     for app, rule in documents["plan"]["dispatch"].items():
-        wanted = documents["slo"]["apps"][app].get("late", "serve")
-        other = "drop" if wanted == "serve" else "serve"
-        assert rule.get("late", "serve") == wanted
-        said = f"dispatch.{app}: late queries: {other}, the wish says {wanted} [dispatch]"
+        wanted = documents["slo"]["apps"][app].get("late")
+        other = "drop" if wanted in ("serve", None) else "serve"
+        assert rule.get("late") == wanted
+        said = f"dispatch.{app}: late queries: {other}, the wish says {wanted or 'nothing'} [dispatch]"
         assert said in texts(documents, {f"plan/dispatch/{app}/late": other})
 
 

@@ -40,6 +40,7 @@ class Deadlines(Protocol):
 
     def in_time(self, task: Task, lane: Lane, size: int = 1) -> bool:
         """Whether a worker that begins now answers it in time, in a batch of this size."""
+        ...
 
     def give_up(self, task: Task) -> None:
         """It is not served."""

@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hetplan.executor.serving.http_server import HttpConnection
+from typing import Any, Protocol
 
 __all__ = ["Handshake"]
+
+
+class Connection(Protocol):
+    """What a handshake is for: a connection of a server, once there is one."""
+
+    server: Any
+    transport: Any
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is done."""
+
+    def data_received(self, data: bytes) -> None:
+        """What came with the end of the handshake, and after it."""
 
 
 class Handshake(asyncio.Protocol):
@@ -20,7 +30,7 @@ class Handshake(asyncio.Protocol):
     neither count nor end, and take the process's files from the keeper.
     """
 
-    def __init__(self, connection: HttpConnection, tls: ssl.SSLContext) -> None:
+    def __init__(self, connection: Connection, tls: ssl.SSLContext) -> None:
         self._connection, self._server, self._tls = connection, connection.server, tls
         self._early: list[bytes] = []
         self._task: asyncio.Task[None]
@@ -46,7 +56,7 @@ class Handshake(asyncio.Protocol):
                 raw.abort()
                 connection.transport = None
                 self._server.forget(connection, 0)
-        if connection.transport is None:
+        if secure is None or connection.transport is None:
             return
         secure.set_protocol(connection)
         connection.connection_made(secure)
