@@ -3,8 +3,8 @@
 `simulate` says what is put beside what (`simulator.report.Line`). Here runs are added one by one, a promise is refuted
 as soon as they do (`simulator.sequential` has the mathematics), and the first runs are short: what is far from kept
 needs three of them. A chance of 1e-4 that a plan is refused although it keeps all that it says is shared out evenly
-over its promises. Seeds follow from the digests of plan and files. So the same files give the same verdicts, and no
-plan can be made to suit them: what it says is in its digest.
+over its promises. Seeds follow from the content of plan and files. So the same files give the same verdicts, and no
+plan can name its own: whatever it says changes them.
 
 A promised rate stands for the limits of its queries. Parts of a fleet are played one by one, at their rates.
 """
@@ -24,6 +24,7 @@ from hetplan.planner.promised import RATES, service_times_of
 from hetplan.problems.simulated import CONFIRMED, play_length_s
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
+from hetplan.profiles.plan_file import plan_digest
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.simulator.player import simulator_of
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
@@ -116,6 +117,8 @@ def _not_tried(plan: Plan, inputs: Inputs) -> tuple[Tried, ...]:
 def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **how: Any) -> Report:
     """The report with what became of these promises (`how` as in `tried`); each that breaks is a violation."""
     shown = tried(plan, inputs, **how) if play else _not_tried(plan, inputs)
+    if plan.status == "not-simulated":
+        shown += (Tried("status", "response times", Shown.NOT_SIMULATED, 0, "the plan says so: a formula sized it"),)
     broken = (one for one in shown if one.word is Shown.BROKEN)
     found = (Violation("simulation", one.at, f"{one.about} is broken: {one.text}") for one in broken)
     return replace(report, simulated=shown, violations=(*report.violations, *found))
@@ -153,7 +156,7 @@ def _times(plan: Plan, promise: Promise) -> str:
 def _seeds(plan: Plan, inputs: Inputs) -> Iterator[int]:
     """Seeds above all that a person or a planner counts up to."""
     files = "".join(f" {name} {digest}" for name, digest in sorted(inputs.digests.items()))
-    first = int.from_bytes(hashlib.sha256(f"{plan.digest}{files}".encode()).digest()[:4], "big")
+    first = int.from_bytes(hashlib.sha256(f"{plan_digest(plan)}{files}".encode()).digest()[:4], "big")
     number = (1 << 40) + (first << 8)
     while True:
         yield number

@@ -802,6 +802,11 @@ def forged(plan: Json, change: Callable[[Json], None]) -> Json:
     return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
 
 
+def misnamed(plan: Json) -> Json:
+    """The plan under the digest of another one."""
+    return {**deepcopy(plan), "digest": f"sha256:{'0' * 64}"}
+
+
 def made_for(plan: Json, wish: Files) -> Json:
     """The plan as a forger hands it in who says that it was made from other files."""
     import hetplan as hp

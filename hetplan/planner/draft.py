@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hetplan.planner.answer import Answer
@@ -14,7 +14,7 @@ from hetplan.profiles.workers import Worker
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
 
-__all__ = ["Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope"]
+__all__ = ["Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope", "without_bound"]
 
 Scope = Literal["problem", "relaxation", "restriction", "model", "none"]
 
@@ -101,6 +101,12 @@ class Draft:
     """Where several wishes are sought at once: all points, of which this draft is the first."""
     ways: Mapping[str, Plan] = field(default_factory=dict)
     """Plans of fewer ways to buy, by the names of the bill's levers."""
+
+
+def without_bound(made: Draft) -> Draft:
+    """The same plan, of which nothing says how good it is."""
+    unbounded = (Reported(one.about, one.sense, "none", value=one.value) for one in made.reported)
+    return replace(made, reported=tuple(unbounded))
 
 
 @dataclass(frozen=True)

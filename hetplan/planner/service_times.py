@@ -150,7 +150,7 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
                 if run.latency is None:
                     continue
                 law = law_of_run(inputs.profile, load.variant, run)
-                if not law.has_spread:
+                if _is_constant(law, inputs.slo.apps[name], load.serve.max_batch):
                     constant.add(run.latency)
                 elif percentile > HIGHEST and "max" not in law.statistics:
                     beyond.add(run.latency)
@@ -158,6 +158,14 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
             if tables:
                 text = f"p{percentile:g} of {name} assumes that the times of {_listed(tables)} {what}: not measured"
                 yield Notice(code="W-mean-times", at="promises", text=text)
+
+
+def _is_constant(law: Law, app: App, most: int) -> bool:
+    """Whether some of the times that are drawn have one figure alone: of its table, or of a cell with gaps beside."""
+    if not law.has_spread:
+        return True
+    stated = (law.stated(at, size) for at in classes_of(app.demand.mix).points for size in range(1, most + 1))
+    return any(len(one.keys() - {"max"}) == 1 for one in stated)
 
 
 def _listed(names: set[str]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Limit", "OperatingPoint", "Verdict", "grid_under", "judge", "limits_of", "nearest"]
 
-_STATED = re.compile(r"(ttft|tpot|response)_(?:p([0-9.]+)|(mean|max))_ms")
+_STATED = re.compile(r"(ttft|tpot|response)_(?:p([0-9]+(?:\.[0-9]+)?)|(mean|max))_ms")
 _MEAN_REFUTES_FROM = 90.0
 """Times are skewed to the right: where their mean is too long, so is what nine of ten keep; a median may still do."""
 

@@ -71,20 +71,25 @@ class Law:
         """Milliseconds of a batch of `size` queries of one class."""
         return self.read(at, size, statistic)[0]
 
+    def stated(self, at: At, size: int = 1) -> dict[str, float]:
+        """All that is stated of the time of a batch of `size` queries of one class; what was not measured is not."""
+        found = {}
+        for name in (*self.statistics, "std") if self.has_spread else ():
+            try:
+                found[name] = self.ms(at, size, name)
+            except OffTable:
+                continue
+        return found
+
     def distribution(self, at: At, size: int = 1, *, times: float = 1.0) -> Distribution | None:
         """The distribution of the time of a batch of `size` queries of one class; None where it does not vary.
 
-        What was not measured at a cell (null) is not stated there. `times` makes all times longer.
+        `times` makes all times longer.
         """
         from hetplan.serving.distribution import distribution_of
 
-        stated = {}
-        for name in (*self.statistics, "std") if self.has_spread else ():
-            try:
-                stated[name] = times * self.ms(at, size, name)
-            except OffTable:
-                continue
-        return distribution_of(**stated) if stated else None
+        stated = self.stated(at, size)
+        return distribution_of(**{name: times * value for name, value in stated.items()}) if stated else None
 
     def _held(self, statistic: str) -> Cells:
         cells = self._cells.get(statistic)

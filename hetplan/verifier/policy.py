@@ -108,7 +108,8 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
         yield Violation("dispatch", at, "a policy is looked up by queue-slack/1")
         return
     if rule.late != app.late and (rule.late, app.late) != ("serve", None):
-        yield Violation("dispatch", at, f"late queries: {rule.late}, the wish says {app.late}")
+        text = f"late queries: {rule.late or 'nothing is said'}, the wish says {app.late or 'nothing'}"
+        yield Violation("dispatch", at, text)
     one_queue = plan.method.formulation in ONE_QUEUE
     may = ("shared_fifo",) if one_queue else (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
     if rule.balancing not in may:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from hetplan.profiles.plan import Promise
+from hetplan.profiles.tables import STATISTICS
 from hetplan.verifier.facts import Facts, own_table
 
 __all__ = ["model_faults"]
@@ -40,7 +41,8 @@ def model_faults(facts: Facts, promise: Promise, questions: Collection[str]) -> 
 def least_alone(facts: Facts, promise: Promise) -> float:
     """A time that the promised percentile cannot be below, by the tables of whatever may serve the application first.
 
-    The least cell of the highest percentile that is stated and not above it; 0 where some table states none.
+    Of each cell the highest percentile that is stated there and not above it, of these the least. It is 0 where nothing
+    is stated of how long a cell's times may be: there simulation takes them to be constant.
     """
     app = facts.inputs.slo.apps.get(promise.app or "")
     named = app.runs.pipeline if app is not None and app.runs is not None else None
@@ -51,18 +53,21 @@ def least_alone(facts: Facts, promise: Promise) -> float:
         if seat.load.app not in (None, promise.app) or seat.load.node in inner:
             continue
         table = own_table(facts.inputs.profile, seat.run) if seat.run is not None and seat.run.latency else None
-        grids = [
-            getattr(table, name, None)
+        grids = [list(_flat(grid)) for name in STATISTICS if (grid := getattr(table, name, None)) is not None]
+        stated = [
+            list(_flat(grid))
             for name, percentile in _PERCENTILES.items()
-            if percentile <= (promise.percentile or 0.0)
+            if percentile <= (promise.percentile or 0.0) and (grid := getattr(table, name, None)) is not None
         ]
-        found.append(max((min(_flat(grid), default=0.0) for grid in grids if grid is not None), default=0.0))
+        measured = [place for place, cells in enumerate(zip(*grids, strict=True)) if any(cells)]
+        found.append(min((max((grid[place] for grid in stated), default=0.0) for place in measured), default=0.0))
     return min(found, default=0.0)
 
 
 def _flat(grid: Any) -> Iterator[float]:
+    """The cells of a table, 0 where nothing was measured."""
     if isinstance(grid, tuple):
         for row in grid:
             yield from _flat(row)
-    elif grid is not None:
-        yield grid
+    else:
+        yield grid or 0.0

@@ -104,3 +104,18 @@ def test_a_batch_that_was_not_measured_does_not_fail_a_policy(gap: int, sizing: 
             table[column][gap] = None
     answer = solve(made, sizing)
     assert (answer.code, answer.findings) == (EXIT["ok"], ()), answer
+
+
+@pytest.mark.parametrize(
+    ("problem", "gap", "limit"), [("variants", 0, 25.0), ("pool", 0, 25.0), ("variants", 1, 150.0)]
+)
+def test_a_percentile_that_is_missing_at_one_batch_is_an_assumption_and_no_fault(
+    problem: str, gap: int, limit: float
+) -> None:
+    """There simulation takes the times to be constant, below what other batches state. The plan says so."""
+    made = wish(problem, limit, rate=30.0, p99=1.5)
+    for table in made.profile["tables"].values():
+        table["p99"][gap] = None
+    answer = solve(made)
+    assert (answer.code, answer.findings) == (EXIT["ok"], ()), answer
+    assert "W-mean-times" in answer.warned(), answer.warnings

@@ -98,9 +98,13 @@ def test_machines_whose_nodes_cannot_be_told_apart_are_refused(kind: str, tmp_pa
     same = {"small": {"pool": "any"}, "large": {"pool": "any"}}
     ran, pods = rendered(answer.plan, wish, cluster(wish, same), tmp_path)
     assert (ran.code, pods) == (EXIT["bad input"], [])
-    assert "has the same node selector" in ran.err
-    assert "small" in ran.err
-    assert "large" in ran.err
+    assert "nodes of small have these labels, too" in ran.err
+    assert "nodes of large have these labels, too" in ran.err
+    wider = {"small": {"pool": "any"}, "large": {"pool": "any", LABEL: "l"}}
+    ran, pods = rendered(answer.plan, wish, cluster(wish, wider), tmp_path)
+    assert (ran.code, pods) == (EXIT["bad input"], [])
+    assert "nodes of large have these labels, too" in ran.err
+    assert "nodes of small" not in ran.err
 
 
 def test_one_machine_type_without_gpus_needs_no_labels_and_one_with_them_does(tmp_path: Path) -> None:

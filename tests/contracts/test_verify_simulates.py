@@ -16,6 +16,7 @@ from face import (
     dressed,
     forged,
     made_for,
+    misnamed,
     overstated,
     retold,
     solve,
@@ -63,6 +64,8 @@ def test_seeds_follow_from_what_the_plan_says() -> None:
     assert plan is not None
     other = forged(plan, lambda forgery: forgery["extensions"].update(note="x"))
     assert verify(other, wish).simulated != verify(plan, wish).simulated
+    # And from nothing that a plan may choose: its digest is not believed.
+    assert verify(misnamed(plan), wish).simulated == verify(plan, wish).simulated
 
 
 def test_what_was_not_played_is_not_called_verified() -> None:

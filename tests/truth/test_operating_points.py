@@ -102,6 +102,17 @@ def test_a_machine_counts_at_a_run_that_keeps_the_limit(seed: int, tmp_path: Pat
         assert not verify(forged(answer.plan, one_less), wish).is_ok
 
 
+@pytest.mark.parametrize("name", ["p1.2.3", "p.", "p99."])
+def test_what_is_no_percentile_says_nothing_of_one(name: str, tmp_path: Path) -> None:
+    """A report may name its figures as it likes: such a one neither keeps a limit nor ends the work."""
+    run = sweep(random.Random(1), [(128, 64)])[0]
+    run = {key: value for key, value in run.items() if not key.endswith("_ms")}
+    wanted = llm_app("toy", rate=5, limits={"ttft": (95, 100.0)}, lengths={(128, 64): 1.0})
+    answer = solve(imported([{**run, f"{name}_ttft_ms": 1.0}], tmp_path).serving({"chat": wanted}), "fluid")
+    assert answer.is_plan, answer
+    assert "W-latency-unchecked" in answer.warned()
+
+
 PUBLISHED = DATA / "benchmark-files" / "inferencex"
 
 

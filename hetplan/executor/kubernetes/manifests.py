@@ -261,17 +261,18 @@ class Manifests:
 
     def check_machines(self, groups: Iterable[Group]) -> None:
         """Refuse machine types of which nobody says how many GPUs they have, or which nodes are theirs."""
-        units = [group.unit for group in groups]
-        several, whose, faults = len({unit.hardware for unit in units}) > 1, dict[str, str](), list[Fault]()
-        for unit in units:
-            labels = self.settings.machine_labels(unit, self.hosts.hosts[unit.host].labels)
-            other = whose.setdefault(json.dumps(labels, sort_keys=True), unit.hardware)
+        units, faults = [group.unit for group in groups], list[Fault]()
+        several = len({unit.hardware for unit in units}) > 1
+        selectors = [(unit, self.settings.machine_labels(unit, self.hosts.hosts[unit.host].labels)) for unit in units]
+        for unit, mine in selectors:
+            others = (one.hardware for one, theirs in selectors if mine.items() <= theirs.items())
+            other = next((name for name in others if name != unit.hardware), None)
             if self._has_unknown_gpus(unit):
                 faults.append(_no_amount(unit))
-            if not labels and (several or self._has_gpus(unit)):
+            if not mine and (several or self._has_gpus(unit)):
                 faults.append(_no_labels(unit, f"nothing says which nodes of the cluster are {unit.hardware}"))
-            elif labels and other != unit.hardware:
-                faults.append(_no_labels(unit, f"{other} has the same node selector", labels))
+            elif mine and other is not None:
+                faults.append(_no_labels(unit, f"nodes of {other} have these labels, too", mine))
         if faults:
             raise InputError(dict.fromkeys(faults))
 

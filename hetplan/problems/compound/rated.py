@@ -69,12 +69,17 @@ def kept(
     if isinstance(made, Infeasible) or not any(name in made.dispatch for name in rated):
         return made
     if (by := UNPLAYED.get(asked.options.size)) is not None:
-        text = f"{by}; simulate the plan before you rely on it"
-        return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
+        return _unplayed(made, by)
     check_simulator(tools, asked.options.size)
-    ask.keep(lambda: made)
+    ask.keep(lambda: _unplayed(made, UNPLAYED["estimated"]))
     timed = point is not None or "latency" in asked.wish.of
     return _Rounds(asked, ask, tools, tuple(stages), again, timed).found(made)
+
+
+def _unplayed(made: Draft, by: str) -> Draft:
+    """The plan, with the warning that nothing was played, and `by` what it is sized."""
+    text = f"{by}; simulate the plan before you rely on it"
+    return replace(made, warnings=(*made.warnings, Notice(code="W-queueing", at="promises", text=text)))
 
 
 @dataclass
@@ -127,7 +132,7 @@ class _Rounds:
     def _keep(self, made: Draft, sure: Played | None = None) -> None:
         """Keep a plan that is in time, or until there is one the last that was made larger."""
         if sure is None:
-            self.ask.keep(lambda: made)
+            self.ask.keep(lambda: _unplayed(made, UNPLAYED["estimated"]))
         else:
             self.ask.keep(lambda: self._said(made, (made, sure)), simulated=True)
 

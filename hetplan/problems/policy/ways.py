@@ -140,6 +140,8 @@ def _policy_set(
         except Cancelled:
             if not found:
                 raise
+        if group.loads_qps[-1] not in found:
+            raise Cancelled("the work was over before the highest load had a policy: the others do not hold there")
         if any(load not in found for load in wanted):
             return [found[load] for load in sorted(found)], open_gaps or _gaps(wanted, found)
         loads = sorted(found)

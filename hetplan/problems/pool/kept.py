@@ -25,7 +25,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasible, Reported, without_bound
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.families import rates_of
 from hetplan.problems.pool.form import fluid, read_counts
@@ -169,7 +169,8 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
     if not is_playable(pool, chosen.rated):
         return _unplayed(pool, chosen)
-    ask.keep(lambda: _by_formula(pool, chosen))
+    # The formula's best rate is no bound of those that simulation shows to be kept.
+    ask.keep(lambda: without_bound(_by_formula(pool, chosen)))
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
         return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)

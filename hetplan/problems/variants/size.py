@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
-from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.simulated import (
@@ -228,7 +228,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     if isinstance(made, Infeasible) or isinstance(first, Infeasible) or not made.routing:
         return made
     tries.bounding = first
-    ask.keep(lambda: first)
+    ask.keep(lambda: _so_far(v, first))
     best: tuple[Draft, Shown] | None = None
     while tries.may_go_on():
         shown = tries.shown(made)
@@ -263,6 +263,11 @@ def _bounded_by(first: Draft, made: Draft, note: str = LESS_ASKED) -> Draft:
     extensions = {name: one for name, one in made.extensions.items() if name != USED}
     extensions |= {name: one for name, one in first.extensions.items() if name == USED}
     return replace(made, reported=tuple(reported), extensions=extensions)
+
+
+def _so_far(v: Snapshot, made: Draft) -> Draft:
+    """A plan of which cheaper ones may still be found: the formula's bound rules them out wrongly, so it has none."""
+    return without_bound(made) if v.options.size == "auto" else made
 
 
 def _said(v: Snapshot, best: tuple[Draft, Shown], turns: int) -> Draft:
@@ -324,7 +329,8 @@ class _Tries:
         v, first, turns = self.v, self.bounding, self.turn
         if first is not None and _cost(made) < self.cheapest:
             self.cheapest = _cost(made)
-            self.ask.keep(lambda: _bounded_by(first, _said(v, (made, shown), turns)), simulated=True)
+            said = partial(_said, v, (made, shown), turns)
+            self.ask.keep(lambda: _so_far(v, _bounded_by(first, said())), simulated=True)
 
     def shown(self, made: Draft, *, settled: bool = True) -> Shown:
         """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more.

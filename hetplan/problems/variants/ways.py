@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Reported, Scope
+from hetplan.planner.draft import Draft, Infeasible, Reported, Scope, without_bound
 from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import (
     CEILING,
@@ -136,7 +136,10 @@ def filled(v: Snapshot, ask: Ask, x: Integers, fillings: list[Filling], bounded:
 
 
 def by_cheapest(v: Snapshot, ask: Ask) -> Draft | Infeasible:
-    """A plan that needs no program: each application by whatever serves it at least cost, packed by best fit."""
+    """A plan that needs no program: each application by whatever serves it at least cost, packed by best fit.
+
+    It has no bound, whatever it takes to find places for it.
+    """
     x, cost = np.zeros(len(v.items), dtype=np.int64), v.C.tolist()
     for i, item in enumerate(v.items):
         cost[i] = cost[i] if v.kinds[item.kind].part is None else _share_of_machine(v, i)
@@ -146,7 +149,8 @@ def by_cheapest(v: Snapshot, ask: Ask) -> Draft | Infeasible:
         if need > 0 and mine:
             *_, i, qps = min(mine)
             x[i] += int(np.ceil(need / qps - CEILING))
-    return _finished(v, ask, x, Answer(Status.NO_ANSWER))
+    made = _finished(v, ask, x, Answer(Status.NO_ANSWER))
+    return made if isinstance(made, Infeasible) else without_bound(made)
 
 
 def _share_of_machine(v: Snapshot, i: int) -> float:

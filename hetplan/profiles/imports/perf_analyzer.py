@@ -17,12 +17,12 @@ from __future__ import annotations
 import csv
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.imports.words import id_of
 from hetplan.profiles.json_path import shortened_text
 from hetplan.profiles.read_text import read_text
 
@@ -84,7 +84,7 @@ def convert_text(text: str, *, file: str, variant: str = "model", hardware: str 
     sizes = sorted(lowest)
     table = _table(sizes, [lowest[size] for size in sizes], load, file)
     best = max(sizes, key=lambda size: highest_qps[size])
-    name, machine = _id(variant, "model"), _id(hardware, "server")
+    name, machine = id_of(variant, "model"), id_of(hardware, "server")
     run = {
         "hardware": machine,
         "latency": f"{name}-{machine}",
@@ -154,7 +154,3 @@ def _ms(microseconds: float) -> float:
 
 def _plain(value: float) -> float:
     return int(value) if value == int(value) else value
-
-
-def _id(text: str, otherwise: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:30] or otherwise

@@ -26,7 +26,7 @@ from hetplan.profiles.json_path import shortened
 __all__ = ["convert", "convert_results"]
 
 _AXES = ("input_tokens", "output_tokens")
-_TIME = re.compile(r"(mean|median|p[0-9.]+)_(ttft|tpot|e2el)(_ms)?")
+_TIME = re.compile(r"(mean|median|p[0-9]+(?:\.[0-9]+)?)_(ttft|tpot|e2el)(_ms)?")
 _WORDS = {"median": "p50", "e2el": "response"}
 
 Placed = tuple[str, Mapping[str, Any]]
