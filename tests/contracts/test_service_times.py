@@ -95,7 +95,8 @@ def test_a_percentile_that_no_measured_time_supports_is_said_to_rest_on_an_assum
 
 
 @pytest.mark.parametrize("gap", [0, 1, 2])
-@pytest.mark.parametrize("sizing", ["fluid", pytest.param("simulation", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sizing", ["fluid", "simulation"])
 def test_a_batch_that_was_not_measured_does_not_fail_a_policy(gap: int, sizing: str) -> None:
     """A cell of a measured table that is null, at either end or within: the plan is verified."""
     made = wish("policy", 400.0, p95=1.2)

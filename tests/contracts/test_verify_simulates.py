@@ -24,7 +24,7 @@ from face import (
     verify,
 )
 
-QUICK = ("pool", "variants", "llm")
+QUICK = ("pool", "llm")
 
 
 @cache

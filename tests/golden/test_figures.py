@@ -21,7 +21,8 @@ FLEET_GAP = 0.003
 BOUND_WORSE = 1e-4
 """How much weaker a bound may be: an engine stops within this share of its optimum."""
 QUICK = {"pool": 4, "variants": 4, "pipeline": 2, "llm": 4, "fleet": 1, "example": 0, "policy": 0}
-"""How many wishes of each problem are planned at fluid rates among the quick tests; all others are slow."""
+SLOW = {"pool": 10, "variants": 10, "pipeline": 5, "llm": 10, "fleet": 5, "policy": 3}
+"""How many wishes of each problem are among the quick tests (at fluid rates), and among the slow (in both sizes)."""
 
 
 def cases() -> list[Any]:
@@ -31,7 +32,9 @@ def cases() -> list[Any]:
         problem, _, number = name.partition(" ")
         for sizing in WORSE:
             quick = sizing == "fluid" and number.isdigit() and int(number) < QUICK[problem]
-            made.append(pytest.param(name, sizing, marks=() if quick else pytest.mark.slow))
+            long = number.isdigit() and int(number) >= SLOW[problem]
+            mark = () if quick else pytest.mark.longest if long else pytest.mark.slow
+            made.append(pytest.param(name, sizing, marks=mark))
     return made
 
 

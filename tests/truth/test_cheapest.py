@@ -86,6 +86,8 @@ def planned(problem: str, seed: int) -> tuple[Files, Answer]:
     return wish, solve(wish)
 
 
+FIRST = 8
+"""So many wishes of each problem are tried in each run of continuous integration; the others are among the longest."""
 MISSED = pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
@@ -96,7 +98,11 @@ MISSED = pytest.mark.xfail(
 def cases(quick: dict[str, list[int]], slow: dict[str, int], missed: Collection[tuple[str, int]] = ()) -> list[object]:
     made: list[object] = [pytest.param(name, seed) for name, seeds in quick.items() for seed in seeds]
     return made + [
-        pytest.param(name, seed, marks=[pytest.mark.slow, MISSED] if (name, seed) in missed else pytest.mark.slow)
+        pytest.param(
+            name,
+            seed,
+            marks=[pytest.mark.slow if seed < FIRST else pytest.mark.longest, *[MISSED] * ((name, seed) in missed)],
+        )
         for name, most in slow.items()
         for seed in range(most)
         if seed not in quick[name]

@@ -26,9 +26,11 @@ def planned(problem: str, seed: int, sizing: str) -> tuple[Files, Answer]:
 
 
 def cases(problems: tuple[str, ...]) -> list[object]:
-    """Of each problem two seeds; policies take seconds each."""
+    """Of each problem three seeds; policies take seconds each."""
+    slow = {0: (), 1: pytest.mark.slow, 2: pytest.mark.longest}
+    policy = {0: pytest.mark.slow, 1: pytest.mark.longest, 2: pytest.mark.longest}
     return [
-        pytest.param(problem, seed, marks=pytest.mark.slow if problem == "policy" or seed > 0 else ())
+        pytest.param(problem, seed, marks=(policy if problem == "policy" else slow)[seed])
         for problem in problems
         for seed in (0, 1, 2)
     ]

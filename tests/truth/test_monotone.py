@@ -64,13 +64,13 @@ def test_planned_sizes_and_bounds(problem: str) -> None:
     assert not sample(problem, range(1))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_planned_sizes_and_bounds_of_more_wishes(problem: str) -> None:
     assert not sample(problem, range(1, 8))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("problem", ["pool", "variants", "pipeline"])
 def test_default_sizes(problem: str) -> None:
     """Some 25 pairs of each: none worse by over 5%, one by over 2% at most."""
