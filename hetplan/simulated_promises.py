@@ -26,6 +26,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.plan_file import plan_digest
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
+from hetplan.serving.demand import response_targets
 from hetplan.simulator.player import simulator_of
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
 from hetplan.simulator.simulate import demands_of
@@ -46,6 +47,8 @@ TOLD = 0.005
 """A told figure (a policy's, say) may be off by so much of itself, or of all queries, if its interval is as wide."""
 ROUNDED = 1e-6
 """And by this where they did not differ: two simulators add up in different orders."""
+PLAYED, UNPLAYED = ("pool", "variants", "pipeline"), ("W-queueing", "W-unconfirmed")
+"""Questions whose simulated plans promise every limit on response times; and the warnings of those that do not."""
 _MISSING = {"<=": ("violations", "violation", "dropped"), ">=": ("goodput", "in_time", "attainment")}
 """Shares of the queries; of the others the complement is judged."""
 
@@ -119,9 +122,22 @@ def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **
     shown = tried(plan, inputs, **how) if play else _not_tried(plan, inputs)
     if plan.status == "not-simulated":
         shown += (Tried("status", "response times", Shown.NOT_SIMULATED, 0, "the plan says so: a formula sized it"),)
+    shown += tuple(_unpromised(plan, inputs))
     broken = (one for one in shown if one.word is Shown.BROKEN)
     found = (Violation("simulation", one.at, f"{one.about} is broken: {one.text}") for one in broken)
     return replace(report, simulated=shown, violations=(*report.violations, *found))
+
+
+def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
+    """Limits on response times of which a plan that calls itself simulated promises, and warns of, nothing."""
+    sized = plan.question in PLAYED and plan.method.options.get("size") in ("auto", "simulated")
+    if not sized or plan.status == "not-simulated" or any(one.code in UNPLAYED for one in plan.warnings):
+        return
+    promised = {one.app for one in plan.promises if one.percentile is not None}
+    for name in plan.routing:
+        if name not in promised and response_targets(inputs.slo.apps[name]):
+            text = "the plan promises none, though it is said to be sized by simulation"
+            yield Tried(f"routing.{name}", f"{name}: response times", Shown.NOT_SIMULATED, 0, text)
 
 
 def _units(plan: Plan, inputs: Inputs) -> Iterator[_Unit]:

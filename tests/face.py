@@ -802,6 +802,16 @@ def forged(plan: Json, change: Callable[[Json], None]) -> Json:
     return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
 
 
+def called_simulated(plan: Json) -> Json:
+    """A plan of rates alone that says it was sized by simulation, without the warning that it was not."""
+
+    def change(plan: Json) -> None:
+        plan["method"]["options"]["size"] = "auto"
+        plan["warnings"] = [one for one in plan["warnings"] if one["code"] != "W-queueing"]
+
+    return forged(plan, change)
+
+
 def misnamed(plan: Json) -> Json:
     """The plan under the digest of another one."""
     return {**deepcopy(plan), "digest": f"sha256:{'0' * 64}"}

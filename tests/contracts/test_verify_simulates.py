@@ -11,6 +11,7 @@ from build import PROBLEMS, Files, app, files, machine, model, random_files, tin
 from face import (
     EXIT,
     Answer,
+    called_simulated,
     command,
     dispatched,
     dressed,
@@ -187,3 +188,15 @@ def test_a_told_figure_of_a_policy_is_refused(quantity: str, factor: float) -> N
     assert plan is not None
     assert verify(plan, wish).verdicts == {"met"}
     assert "broken" in verify(retold(plan, quantity, factor), wish).verdicts
+
+
+@pytest.mark.parametrize("problem", ["pool", "variants", "pipeline"])
+def test_a_plan_of_rates_alone_that_calls_itself_simulated_is_not_called_verified(problem: str) -> None:
+    """It promises no response time, and no longer warns of that."""
+    wish = tiny(problem)
+    plan = solve(wish, "fluid").plan
+    assert plan is not None
+    assert verify(plan, wish).said == "verified"
+    found = verify(called_simulated(plan), wish)
+    assert found.findings or found.verdicts == {"not simulated"}
+    assert found.said != "verified"
