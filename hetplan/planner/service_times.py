@@ -154,10 +154,14 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
                     constant.add(run.latency)
                 elif percentile > HIGHEST and "max" not in law.statistics:
                     beyond.add(run.latency)
-        for tables, what in ((constant, "do not vary"), (beyond, f"go on beyond p{HIGHEST:g} as they do below")):
+        going_on = f"go on beyond p{HIGHEST:g} as they do below"
+        for code, tables, what in (
+            ("W-mean-times", constant, "do not vary"),
+            ("W-latency-unchecked", beyond, going_on),  # no measured time is that rare: the plan is not called verified
+        ):
             if tables:
                 text = f"p{percentile:g} of {name} assumes that the times of {_listed(tables)} {what}: not measured"
-                yield Notice(code="W-mean-times", at="promises", text=text)
+                yield Notice(code=code, at="promises", text=text)
 
 
 def _is_constant(law: Law, app: App, most: int) -> bool:
