@@ -95,6 +95,10 @@ class _Listening:
         del gap
         return self
 
+    def keep(self, make: Any, *, simulated: bool = False) -> None:
+        """An export hands out forms, and no plan."""
+        del make, simulated
+
     @property
     def remaining(self) -> float:
         return self._asking.remaining

@@ -342,7 +342,7 @@ SCENES: dict[tuple[str, str], Try] = {
     ("variants", "apps.*.demand.mix"): _sizes,
     ("policy", "apps.*.latency.*.percentile"): _fewest,
     ("policy", "apps.*.violations"): _app("demand.rate_qps", 420.0),
-    ("pipeline", "apps.*.quality.min"): _app("demand.history_qps", [560.0, 620.0]),
+    ("pipeline", "apps.*.quality.min"): _app("demand.history_qps", [1450.0, 1500.0]),
     ("variants", "horizon.period_s"): lambda files: files.slo["change"].pop("load_weight_per_s"),
     ("pipeline", "apps.*.weight"): _two_pipelines,
     ("llm", "apps.*.latency.*.of"): _app("latency.0.of", "response"),

@@ -145,7 +145,7 @@ def test_a_load_that_fits_two_runs_and_names_neither_is_refused_by_every_reader(
             assert len(planned_systems(old, inputs)) == 1
             continue
         assert [violation.code for violation in report.violations] == ["run-unclear"]
-        both = r'fits 2 runs .* at \{"batch": 8\} and at \{"batch": 1\}'
+        both = r'fits 2 runs .* at \{"batch": 1\} and at \{"batch": 8\}'
         with pytest.raises(hp.InputError, match=both):
             planned_systems(old, inputs)
         with pytest.raises(hp.InputError, match=both):
