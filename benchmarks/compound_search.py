@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.measure.evaluator_profiler import Profiler, Setup
 from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
@@ -105,11 +106,14 @@ def run_search(method: str, query: SyntheticQuery, *, steps: int = 60, seed: int
     cache = bool(changes.get("cache", method not in FIXED))
     profiler = Profiler(replace(setup, rule=rule, use_cache=cache), query)
     form = sought.box(lambda c: profiler(c, sought.knobs(c)), options, changes.get("past", ()))  # type: ignore[arg-type]
-    return _walk(METHODS[method], form, query, steps, seed, no_cache=not cache)
+    # Numbers of configurations are the form's: it has the knobs in the order of their names, the truth in its own.
+    good = query.accuracy >= query.accuracy_min
+    good = good[[query.configuration(sought.knobs(c)) for c in range(len(good))]]
+    return _walk(METHODS[method], form, good, query.least_cost, steps, seed, no_cache=not cache)
 
 
 def _walk(
-    engine: SearchEngine, form: BlackBox, query: SyntheticQuery, steps: int, seed: int,
+    engine: SearchEngine, form: BlackBox, good: NDArray[np.bool_], least: float, steps: int, seed: int,
     *, no_cache: bool,
 ) -> Run:  # fmt: skip
     search = engine.begin(form, seed)
@@ -130,18 +134,18 @@ def _walk(
         gpu_s = sum(found.seconds) * found.samples if no_cache else (0.0 if again else found.gpu_s)
         spent, clock = spent + gpu_s, clock + gpu_s + proposals[-1]
         samples.append(found.samples)
-        wrong += (not again) and found.passes != bool(query.accuracy[c] >= query.accuracy_min)
+        wrong += (not again) and found.passes != bool(good[c])
         search.tell(plans[0], found)
-        if found.passes and query.accuracy[c] >= query.accuracy_min:
+        if found.passes and good[c]:
             best = min(best, float(form.costs(c).min()) if search.whole else form.value(plans[0]))
         if np.isfinite(best) and first is None:
             first, marks["first"] = step, (spent, clock)
-        if best <= NEAR * query.least_cost + NEAR_DOLLARS:
+        if best <= NEAR * least + NEAR_DOLLARS:
             near, marks["near"] = step, (spent, clock)
             break
     return Run(
         first, near, *(marks.get(name, (None, None))[part] for part in (0, 1) for name in ("first", "near")),
-        spent, float(np.mean(samples)), wrong, 1000 * float(np.median(proposals)), best, query.least_cost,
+        spent, float(np.mean(samples)), wrong, 1000 * float(np.median(proposals)), best, least,
     )  # fmt: skip
 
 

@@ -206,7 +206,7 @@ def search() -> None:
 def steps(queries: int) -> None:
     """What a batch of proposals costs: each knows less than one that waits for those before it."""
     sys.path.insert(0, str(Path(__file__).parent))
-    from compound_search import METHODS, NEAR, NEAR_DOLLARS, box_of
+    from compound_search import METHODS, NEAR, NEAR_DOLLARS, box_of, sought_of
 
     from hetplan.measure.evaluator_synthetic import APPS, draw
 
@@ -218,7 +218,7 @@ def steps(queries: int) -> None:
             counts = []
             for seed in range(500, 500 + queries):
                 query = draw(app, seed)
-                form = box_of(query)
+                form, knobs = box_of(query), sought_of(query).knobs
                 found, best = METHODS["struct-ci"].begin(form, seed), np.inf
                 done = None
                 while done is None and found.observed < most and (plans := found.ask(at_once)):
@@ -226,7 +226,7 @@ def steps(queries: int) -> None:
                         c = plan // len(form.placements)
                         one = form.observe(c)
                         found.tell(plan, one)
-                        if one.passes and query.accuracy[c] >= query.accuracy_min:
+                        if one.passes and query.accuracy[query.configuration(knobs(c))] >= query.accuracy_min:
                             best = min(best, float(form.costs(c).min()))
                     done = found.observed if best <= NEAR * query.least_cost + NEAR_DOLLARS else None
                 counts.append(done)
