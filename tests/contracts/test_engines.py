@@ -23,7 +23,6 @@ def test_an_engine_agrees_with_the_default_or_refuses_by_name(engine: str, probl
         assert engine in str(refusal)  # noqa: PT017
         return
     first = solve(wish, "fluid")
-    print(engine, problem, other.status, other.value, first.value)
     # Engines stop within a relative gap of 1e-4; a grid of integers (cp-sat-scaled) and a local search may be worse.
     if engine in ("cp-sat-scaled", "exchange"):
         worse = (other.value - first.value) * (1 if first.claims[0].sense == "min" else -1)
