@@ -285,8 +285,12 @@ class _Search:
 
         A trial of a repair asks no more than whether there is a plan: the first that is confirmed will do.
         """
-        if (self.least.spare or self.least.headroom) and (first := self._tried(self.least)) is not None and first.good:
-            return self._confirmed()
+        if (self.least.spare or self.least.headroom) and (first := self._tried(self.least)) is not None:
+            if first.good:
+                return self._confirmed()
+            # A plan that barely keeps the wish may have been confirmed: from the options that it names it comes again.
+            if first.played.worst <= 1.0 and (made := self._shown_again(first)) is not None:
+                return made
         if self.p.tools.trial and (made := self._as_known()) is not None:
             return made
         if not self.p.tools.trial:
@@ -528,12 +532,12 @@ class _Search:
             made = self._nearly_good()
         return made if made is not None else self._not_kept()
 
-    def _shown_again(self, one: _Seen, *, closely: bool = False) -> Draft | None:
+    def _shown_again(self, one: _Seen) -> Draft | None:
         """The plan, if fresh seeds show that it keeps the wish: more of them while they leave it open.
 
-        `closely` spares the least of them: where a safe plan is at hand, luck is not to displace it.
+        One that barely keeps it is never confirmed by the least of them: luck is not to displace a safe plan.
         """
-        for how in self.effort.confirmed[-2 if closely else 0 :]:
+        for how in self.effort.confirmed[0 if one.good else -2 :]:
             self.last, _ = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
             if not self.last.late:
                 return self._with_promises(one.draft, self.last)
@@ -553,7 +557,7 @@ class _Search:
             may_do = one.played.worst <= 1.0 and (best is None or one.worth < best.worth)
             if may_do and not any(_runs_alike(one.draft, old.draft) for old in known):
                 near.append(one)
-        shown = (self._shown_again(one, closely=best is not None) for one in near[:MOST_NEAR] if self.ask.remaining > 0)
+        shown = (self._shown_again(one) for one in near[:MOST_NEAR] if self.ask.remaining > 0)
         return next((made for made in shown if made is not None), None)
 
     def _with_more(self, than: _Room) -> _Seen | None:

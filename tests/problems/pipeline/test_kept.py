@@ -282,7 +282,7 @@ def test_estimated_simulates_nothing():
 
 
 @pytest.mark.slow
-def test_when_time_is_up_before_fresh_seeds_have_spoken_nothing_is_kept():
+def test_when_time_is_up_before_fresh_seeds_have_spoken_the_best_plan_so_far_comes_unconfirmed():
     simulate, _ = losing(lambda *_: 0.005)
 
     def slow(plan, inputs, **how):
@@ -290,8 +290,10 @@ def test_when_time_is_up_before_fresh_seeds_have_spoken_nothing_is_kept():
         return simulate(plan, inputs, **how)
 
     outcome = hp.solve(*SHIPPED["cameras"][:2], tools=Tools(simulate=slow), limits=hp.Limits(seconds=0.5))
-    assert outcome.exit_code == 3
-    assert outcome.why[0].startswith("not confirmed")
+    assert outcome.exit_code == 5
+    assert outcome.plan.status == "not-simulated"
+    assert "W-unconfirmed" in {notice.code for notice in outcome.plan.warnings}
+    assert not [one for one in outcome.plan.promises if one.model == "simulation/1"]
 
 
 def test_without_a_simulator_the_default_is_refused():
@@ -303,11 +305,12 @@ def test_without_a_simulator_the_default_is_refused():
 
 @pytest.mark.slow
 def test_servers_filled_to_the_brim_are_warned_of():
+    """By the steps where queries wait; what has room is said to promise no response time, and no more."""
     files = SHIPPED["cameras"][:2]
-    codes = {notice.code for notice in to_the_brim("cameras").require().warnings}
-    assert "W-queueing" in codes
-    roomy = fluid(*files, options={"headroom": 0.3}).require()
-    assert "W-queueing" not in {notice.code for notice in roomy.warnings}
+    roomy = fluid(*files, options={"headroom": 0.3})
+    for found, says in ((to_the_brim("cameras"), "queries would wait longer"), (roomy, "no response time is promised")):
+        (text,) = [one.text for one in found.require().warnings if one.code == "W-queueing"]
+        assert says in text
 
 
 @pytest.mark.slow
