@@ -35,12 +35,13 @@ FULL = "of plans in which a single machine that is lost counts as full of each o
 class _Parts:
     """Parts by their ids, each kept once."""
 
-    def __init__(self) -> None:
+    def __init__(self, room_seen: frozenset[str]) -> None:
+        self.room_seen = room_seen
         self.kept: dict[str, PlanPart] = {}
         self.ids: dict[str, str] = {}
         self.numbers: dict[str, int] = {}
-        self.texts: dict[int, tuple[PlanPart, str]] = {}
-        """Of each part that was seen its text; the part is held, so that no other has its number."""
+        self.texts: dict[int, tuple[PlanPart, PlanPart, str]] = {}
+        """Each part that was seen, as it is kept, and its text; the part is held, so that no other has its number."""
         self.narrowed: dict[tuple[int, tuple[float, ...]], tuple[PlanPart, PlanPart]] = {}
         """Parts by up to which rates they hold, beside those that they come of."""
 
@@ -59,19 +60,26 @@ class _Parts:
     def id_of(self, app: str, part: PlanPart) -> str:
         """The id of a part, a new one where it was not seen before."""
         if id(part) not in self.texts:
-            self.texts[id(part)] = part, part.model_dump_json()
-        text = self.texts[id(part)][1]
+            shown = self._as_seen(part)
+            self.texts[id(part)] = part, shown, shown.model_dump_json()
+        _, shown, text = self.texts[id(part)]
         if text not in self.ids:
             stem = app[:52]
             self.numbers[stem] = self.numbers.get(stem, 0) + 1
             name = f"{stem}-{self.numbers[stem]}"
-            self.ids[text], self.kept[name] = name, part
+            self.ids[text], self.kept[name] = name, shown
         return self.ids[text]
+
+    def _as_seen(self, part: PlanPart) -> PlanPart:
+        """A pool that is planned by rates says that no query was thought to wait; the fleet may have looked at that."""
+        if part.question != "pool" or not part.rate_qps.keys() <= self.room_seen:
+            return part
+        return part.model_copy(update={"warnings": tuple(one for one in part.warnings if one.code != "W-queueing")})
 
 
 def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) -> Draft:
     """The plan."""
-    wish, kept = found.wish, _Parts()
+    wish, kept = found.wish, _Parts(found.room_seen)
     periods, promises = [], list[Promise]()
     running = [_running(found, p) for p in range(wish.periods)]
     for p in range(wish.periods):

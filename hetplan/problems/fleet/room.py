@@ -204,10 +204,15 @@ def _any_batch(wish: Wish, app: Application, part: Part) -> Part:
 
 def _unplayed(found: Found, parts: Mapping[str, Part], answers: Answers) -> Found:
     """The fleet, with a warning for every application that was to be asked whether it has room."""
-    late = [app.name for app in found.wish.apps if _careful(found.wish, app, parts[app.name], answers) is not None]
+    late = _looked_at(found, parts, answers)
     text = "time ended before it was known whether its queues have room: run hetplan simulate"
     notices = (Notice(code="W-queueing", at=f"apps.{name}", text=f"{name}: {text}") for name in late)
     return replace(found, notices=(*found.notices, *notices))
+
+
+def _looked_at(found: Found, parts: Mapping[str, Part], answers: Answers) -> list[str]:
+    """The applications that are asked whether they have room."""
+    return [app.name for app in found.wish.apps if _careful(found.wish, app, parts[app.name], answers) is not None]
 
 
 def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, refused: Infeasible | None) -> Found:
@@ -226,7 +231,8 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, re
             f"{name} has fewer machines{when} than its queues need, so queries may wait too long: run hetplan simulate"
         )
         notices.append(Notice(code="W-queueing", at=f"apps.{name}", text=text))
-    found = replace(found, notices=(*found.notices, *notices))
+    looked = frozenset(_looked_at(found, parts, answers))
+    found = replace(found, notices=(*found.notices, *notices), room_seen=looked)
     if not notices or found.wish.options.size != "auto":
         return found
     why = f"not kept: {'; '.join(one.text for one in notices)}"

@@ -110,6 +110,8 @@ class Found:
     goal: Reported | None = None
     """What is best in place of the least cost, where that was wished."""
     notices: tuple[Notice, ...] = ()
+    room_seen: frozenset[str] = frozenset()
+    """Applications of which it was looked at whether their queues have room: who has not is named in `notices`."""
     missed: str = ""
     """Who was played, and has fewer machines than its queues need."""
     repairs: tuple[Repair, ...] = ()

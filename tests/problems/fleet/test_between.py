@@ -68,6 +68,7 @@ def test_two_pools_on_one_budget_or_by_how_much_it_is_too_small() -> None:
     plan = outcome.require()
     assert (plan.question, outcome.violations) == ("fleet", ())
     assert plan.claims[0].value == pytest.approx(least) == plan.claims[0].bound
+    assert "W-queueing" in {one.code for one in plan.warnings}, "of rates alone"
     how = HowPlayed(seeds=2, queries=4e4)
     assert not play_day(plan, hp.load_inputs(PROFILE, slo), how).ok, "the case shows nothing where fluid sizes will do"
     outcome, slo = asked(PROFILE, *apps, budget=f"{least + 1.0:.2f}", size="estimated")

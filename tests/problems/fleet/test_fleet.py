@@ -598,7 +598,8 @@ def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates:
         step = Schedule(plan).at(period.start_s)
         assert not step.left_by({"app0": carried})
         assert step.left_by({"app0": carried * 1.01}), "watch leaves the schedule"
-    settings = {"kind": "kubernetes", "settings": {"image": "registry.example/hetplan:1"}}
+    machines = {name: {"gpu": int(name == "big"), "node_selector": {"machine": name}} for name in ("big", "small")}
+    settings = {"kind": "kubernetes", "settings": {"image": "registry.example/hetplan:1", "hardware": machines}}
     pool = {"target": "cluster", "hardware": ["big", "small"], "machines": 40}
     where = {"targets": {"cluster": settings}, "hosts": {"pool": pool}, "models": [{"kind": "sleep", "ms": 2.0}]}
     if len(rates) == 1:
