@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from hetplan.simulator.report import Line, SimulationReport
     from hetplan.verifier.report import Report
 
-__all__ = ["tried", "with_simulated"]
+__all__ = ["simulate_promises", "with_simulated"]
 
 ALPHA = 1e-4
+"""The chance that a plan is refused although it keeps all that it says: well below one in a thousand honest plans."""
 BRIEF = 3
 """So many runs are a third as long as those by which plans are confirmed: they can refute, and nothing more."""
 TOLD = 0.005
@@ -87,7 +88,7 @@ class _Item:
     queries: int = 0
 
 
-def tried(
+def simulate_promises(
     plan: Plan, inputs: Inputs, *, on_event: OnEvent | None = None, cancel: threading.Event | None = None
 ) -> tuple[Tried, ...]:
     """What becomes of each promise that rests on simulation; the first that breaks ends it."""
@@ -118,8 +119,8 @@ def _not_tried(plan: Plan, inputs: Inputs) -> tuple[Tried, ...]:
 
 
 def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **how: Any) -> Report:
-    """The report with what became of these promises (`how` as in `tried`); each that breaks is a violation."""
-    shown = tried(plan, inputs, **how) if play else _not_tried(plan, inputs)
+    """The report with what became of its simulated promises; each that breaks is a violation."""
+    shown = simulate_promises(plan, inputs, **how) if play else _not_tried(plan, inputs)
     if plan.status == "not-simulated":
         shown += (Tried("status", "response times", Shown.NOT_SIMULATED, 0, "the plan says so: a formula sized it"),)
     shown += tuple(_unpromised(plan, inputs))
