@@ -100,11 +100,10 @@ class Sought:
         app = self.inputs.slo.apps["a"]
         points = [tuple(point.values()) for point in pool.wish.points]
         known = [tuple(size) for size in (app.demand.mix.bins if app.demand.mix else ((),))]
-        for column in pool.columns:
-            kind = pool.types[column.type]
-            load = self._worker(pool.wish.variant, kind.run, column.offer, 1, column.price, None)
+        for offer, t in zip(pool.offers, pool.of, strict=True):
+            load = self._worker(pool.wish.variant, pool.types[t].run, offer.id, 1, offer.nanos, None)
             for s, point in enumerate(points):
-                self._say(load, known.index(point), 1, "mean", float(pool.L[s, column.type]))
+                self._say(load, known.index(point), 1, "mean", float(pool.L[s, t]))
         for target in pool.wish.targets:
             self.figures["target", round(target.left, 9)] = target.limit_ms() + app.network_ms_per_hop
         for point, share in zip(points, pool.p, strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.planner.request import PLENTY
 from hetplan.problems.pool.letters import Counts, Pool
 
 __all__ = ["MOST_CONFIGURATIONS", "Configurations", "configurations", "covers", "enumerate_counts", "ladder"]
@@ -81,30 +82,27 @@ def _affordable(costs: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np
 
 def ladder(pool: Pool, t: int, least: int, budget: int) -> NDArray[np.int64]:
     """Cost of least, least + 1, ... instances of type t, as far as its offers, max_t and the budget reach."""
-    kind = pool.types[t]
+    kind = pool.request.machines[t]
     costs = [0]
-    for o in pool.offers_of(t):
-        column = pool.columns[o]
-        more = column.stock if column.stock is not None else MOST_CONFIGURATIONS
-        if kind.most is not None:
-            more = min(more, kind.most - len(costs) + 1)
-        if column.price > 0:
-            more = min(more, (budget - costs[-1]) // column.price)
+    for offer in kind.offers:
+        more = min(offer.stock, MOST_CONFIGURATIONS, kind.most - len(costs) + 1)
+        if offer.nanos > 0:
+            more = min(more, (budget - costs[-1]) // offer.nanos)
         if more > 0:
-            costs += [costs[-1] + column.price * (k + 1) for k in range(int(more))]
-        if column.stock is None or (column.price > 0 and budget - costs[-1] < column.price):
+            costs += [costs[-1] + offer.nanos * (k + 1) for k in range(int(more))]
+        if offer.stock >= PLENTY or (offer.nanos > 0 and budget - costs[-1] < offer.nanos):
             break
     return np.array(costs[least:], dtype=np.int64)
 
 
 def configurations(pool: Pool, budget: int, *, with_base: bool = False) -> Configurations:
     """All configurations of the pool that cost at most `budget`; `with_base` asks for at least one base instance."""
-    least = [max(kind.least, int(with_base and t == pool.base)) for t, kind in enumerate(pool.types)]
+    least = [max(kind.least, int(with_base and t == pool.base)) for t, kind in enumerate(pool.request.machines)]
     ladders = [ladder(pool, t, least[t], budget) for t in range(len(pool.types))]
     if any(one.size == 0 for one in ladders):
         return Configurations(tuple(np.zeros(0, np.int32) for _ in ladders), np.zeros(0, np.int64))
     found = enumerate_counts(ladders, least, budget)
-    for resource, total in pool.inputs.slo.limits.resources.items():
+    for resource, total in pool.request.resources.items():
         used = sum(column * amount for column, amount in zip(found.counts, pool.takes(resource), strict=True))
         found = found.where(np.asarray(used <= total * (1 + 1e-12)))
     return found

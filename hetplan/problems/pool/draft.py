@@ -42,7 +42,7 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
     app, rated, counts = pool.wish.app_id, chosen.rated, chosen.rated.counts
     groups = worker_groups(pool, counts)
     workers = tuple(worker for _, worker in groups)
-    used = sorted({pool.columns[o].type for o, _ in groups})
+    used = sorted({int(pool.of[o]) for o, _ in groups})
     extrapolated = bool(pool.times.extrapolated[:, used].any()) or None
     rate = _planned(pool, rated, chosen.simulated, extrapolated)
     fluid = Promise(
@@ -99,25 +99,23 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
 
 
 def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
-    """(column, worker group) of every column in use."""
+    """(offer, worker group) of every offer in use."""
     names, weights = Names(pool.running), pool.inputs.profile.variants[pool.wish.variant].weights
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
-        column = pool.columns[int(o)]
-        run = pool.types[column.type].run
+        offer, t = pool.offers[int(o)], int(pool.of[o])
+        run = pool.types[t].run
         named = {"app": pool.wish.app_id, "variant": pool.wish.variant, "artifact": weights, "at": at_of(run)}
-        loads = (Load.model_validate({"id": "any", **named}),) * pool.k[column.type]
+        loads = (Load.model_validate({"id": "any", **named}),) * pool.k[t]
         queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
-        worker = Worker(
-            id="any", hardware=run.hardware, offer=column.offer, count=int(counts[o]), queue=queue, loads=loads
-        )
+        worker = Worker(id="any", hardware=run.hardware, offer=offer.id, count=int(counts[o]), queue=queue, loads=loads)
         groups.append((int(o), names.named(worker)))
     return groups
 
 
 def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, Worker]]) -> tuple[Route, ...]:
     """Shares of each class: over types as rated, within a type over all its instances."""
-    per_type, of = pool.of_type(counts), [pool.columns[o].type for o, _ in groups]
+    per_type, of = pool.of_type(counts), [int(pool.of[o]) for o, _ in groups]
     part = [counts[o] / per_type[t] / pool.k[t] for (o, _), t in zip(groups, of, strict=True)]
     share = np.column_stack([share[:, [t] * pool.k[t]] * one for t, one in zip(of, part, strict=True)])
     share[share < NO_SHARE] = 0.0

@@ -1,44 +1,36 @@
 """The programs of a pool: the exact fluid program over whole counts, and at given counts.
 
-The equations are those of `letters`.
+The equations are those of `letters`; what limits the machines is `planner.program`'s.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.problems.pool.letters import EXTRA, Counts, Matrix, Pool, Vector
-from hetplan.profiles.fields import NANO
+from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, grant, rent
+from hetplan.planner.request import PLENTY
+from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 
-__all__ = [
-    "fluid",
-    "fluid_at",
-    "most_of",
-    "read_counts",
-    "read_shares",
-]
+__all__ = ["cover", "fluid", "fluid_at", "least_raise", "minima", "most_of_use", "read_counts", "read_shares"]
 
 Index = Counts
 
 
-def most_of(pool: Pool, *, target: float | None) -> Vector:
-    """The most of each column that can be of use: stock, max_t, the budget, or what the target could ever keep busy."""
-    most = np.full(len(pool.columns), np.inf)
-    for o, column in enumerate(pool.columns):
-        kind = pool.types[column.type]
-        limits = [limit for limit in (column.stock, kind.most) if limit is not None]
-        if pool.wish.budget is not None and column.price > 0:
-            limits.append(pool.wish.budget // column.price)
-        elif target is not None:
-            usable = pool.usable[:, column.type]
-            work = float(pool.p[usable] @ pool.W[usable, column.type]) * target / 1000.0
-            # One more than the work needs: the last bit of a rounded product must not cut off the answer.
-            limits.append(max(kind.least, math.ceil(work * (1 + 1e-9)) + 1))
-        most[o] = min(limits, default=np.inf)
-    return most
+def most_of_use(pool: Pool, target: float) -> dict[str, float]:
+    """How many machines of each type a rate could ever keep busy; the least that is asked for in any case.
+
+    One more than the work needs: the last bit of a rounded product must not cut off the answer.
+    """
+    work = (pool.p[:, None] * np.where(pool.usable, pool.W, 0.0)).sum(axis=0) * target / 1000.0
+    return {
+        kind.id: float(max(kind.least, math.ceil(busy * (1 + 1e-9)) + 1))
+        for kind, busy in zip(pool.request.machines, work.tolist(), strict=True)
+    }
 
 
 def _pairs(pool: Pool) -> tuple[Index, Index]:
@@ -47,8 +39,8 @@ def _pairs(pool: Pool) -> tuple[Index, Index]:
     return s.astype(np.int64), t.astype(np.int64)
 
 
-def add_flows(pool: Pool, m: Builder, capacity: Vector, *, scale: float) -> tuple[Index, Index]:
-    """Columns lam and x with equations (1), (5) and, for these capacities per type, (2); returns lam and rows (2).
+def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str, Expression]]:
+    """Columns lam and x with equations (1) and (5); returns lam, and the machines of each type that x keeps busy (2).
 
     An engine's tolerances are absolute, so rates are counted in units of `scale`, and flows also in units of their
     class's share: column lam is lam / scale, and column x of class s is x_st / (p_s scale).
@@ -71,93 +63,119 @@ def add_flows(pool: Pool, m: Builder, capacity: Vector, *, scale: float) -> tupl
             is_late = pool.M[s, t] > limit
             m.add(row, x[is_late], pool.p[s[is_late]])
             m.add(row, lam, -share)
-    names = [kind.hardware for kind in pool.types]
-    busy = m.rows("capacity", names, upper=capacity, unit="instances", equation="(2)")
-    m.add(busy[t], x, pool.p[s] * (scale / 1000.0) * pool.W[s, t])
-    return lam, busy
+    busy = pool.p[s] * (scale / 1000.0) * pool.W[s, t]
+    machines = {kind.hardware: Expression(x[t == number], busy[t == number]) for number, kind in enumerate(pool.types)}
+    return lam, machines
 
 
-def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, most: Vector | None = None) -> Milp:
+def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, useful: Mapping[str, float] | None = None) -> Milp:
     """The program over whole counts: most lam within the budget, or least cost at lam >= target (above 0).
 
     Rates are counted in units of the target, or of `pool.unit_rate`. `slip` tightens budget and target by that share:
-    the way out where an engine's tolerance let it through by a hair. `most` replaces the bounds of n.
+    the way out where an engine's tolerance let it through by a hair. `useful` is the most machines of each type, where
+    these are not known from the target.
     """
     m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app_id}")
-    scale = pool.unit_rate if target is None else target
-    lam, busy = add_flows(pool, m, np.zeros(len(pool.types)), scale=scale)
-    price = pool.c / NANO
-    n = m.columns(
-        "n",
-        pool.column_names,
-        upper=most_of(pool, target=target) if most is None else most,
-        whole=True,
-        unit="instances",
-        cost=price if target is not None else 0.0,
-    )
-    m.add(busy[pool.of], n, -1.0)
+    lam, machines = add_flows(pool, m, scale=pool.unit_rate if target is None else target)
+    most = useful or ({} if target is None else most_of_use(pool, target))
+    rent(m, pool.request, Uses(machines, _somebody(pool), most), priced=target is not None, slip=slip)
     if target is not None:
         at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
         per_unit = pool.options.derate * target
-        elastic = Elastic(EXTRA, at, verb="lower", per_unit=per_unit, unit="qps")
+        elastic = Elastic(PRICE_OF_SLACK, at, verb="lower", per_unit=per_unit, unit="qps")
         row = m.rows(
             "target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="min_cost", elastic=elastic
         )
         m.add(row, lam, 1.0)
-    if pool.wish.budget is not None:
-        row = m.rows(
-            "budget",
-            ["hour"],
-            upper=budget_row(pool, pool.wish.budget) * (1 - slip),
-            unit=f"{pool.inputs.slo.limits.currency}/h",
-            equation="(3)",
-            elastic=Elastic(EXTRA, "slo.limits.cost_per_hour", unit=pool.inputs.slo.limits.currency),
-        )
-        m.add(row, n, price)
-    if pool.cover is not None:
-        _someone_for_each(pool, m, n)
-    if pool.has_limits:
-        from hetplan.problems.pool.form_limits import add_limits
-
-        add_limits(pool, m, n)
     return m.build()
 
 
-def _someone_for_each(pool: Pool, m: Builder, n: Index) -> None:
-    """At least one instance for each class: without it a class of little work is served by nobody within a tolerance.
+def _somebody(pool: Pool) -> tuple[frozenset[str], ...]:
+    """Of which types some machine is needed: without it a class of little work is served by nobody within a tolerance.
 
-    Classes alike in where they may go are one row. A class too frequent to be late needs somebody in time.
+    Classes alike in where they may go are one set. A class too frequent to be late needs somebody in time.
     """
+    if pool.cover is None:
+        return ()
     wanted = [pool.usable]
     for limit, share in pool.limits:
         often = pool.p > share * (1 + 1e-9)
         wanted.append((pool.usable & (limit >= pool.M))[often])
+    names = [kind.hardware for kind in pool.types]
     patterns = np.unique(np.concatenate(wanted), axis=0)
-    rows = m.rows("somebody", lambda i: f"pattern {i}", size=len(patterns), lower=1.0, unit="instances")
-    for row, pattern in zip(rows, patterns, strict=True):
-        m.add(row, n[pattern[pool.of]], 1.0)
-
-
-def budget_row(pool: Pool, budget: int) -> float:
-    """The budget as a row's limit: lowered to what whole counts can cost at all.
-
-    Costs are multiples of the prices' common divisor, far coarser than an engine's tolerance; so no pool that costs a
-    hair too much passes the row.
-    """
-    step = math.gcd(*(int(price) for price in pool.c))
-    return (budget // step * step if step else budget) / NANO
+    return tuple(frozenset(name for name, may in zip(names, row, strict=True) if may) for row in patterns.tolist())
 
 
 def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
     """The linear program at given counts per type: the rate that no dispatcher can beat."""
     m = Builder("max", name=f"pool {pool.wish.app_id} at given counts")
-    add_flows(pool, m, np.asarray(per_type, dtype=float), scale=pool.unit_rate)
+    _, machines = add_flows(pool, m, scale=pool.unit_rate)
+    names = (kind.hardware for kind in pool.types)
+    grant(m, Uses(machines), dict(zip(names, np.asarray(per_type, dtype=float).tolist(), strict=True)))
+    return m.build()
+
+
+def cover(pool: Pool) -> Milp:
+    """Least cost of a pool that serves every class within the targets at some rate, however small, and has all minima.
+
+    Classes alike in where they are served in time are one pattern i; y_it is the share of pattern i that type t takes,
+    and w_t whether there is a machine of t.
+    """
+    m = Builder("min", name=f"pool {pool.wish.app_id} cover")
+    late = [limit < pool.M for limit, share in pool.limits if share > 0]
+    alike, which = np.unique(np.hstack([pool.usable, *late]), axis=0, return_inverse=True)
+    share = np.bincount(which.ravel(), weights=pool.p, minlength=len(alike))
+    width = len(pool.types)
+    names = [kind.hardware for kind in pool.types]
+    i, t = np.nonzero(alike[:, :width])
+    y = m.columns("y", lambda k: f"pattern {i[k]} on {names[int(t[k])]}", size=i.size, upper=1.0)
+    w = m.columns("w", names, upper=1.0)
+    m.add(m.rows("served", lambda k: f"pattern {k}", size=len(alike), lower=1.0, upper=1.0)[i], y, 1.0)
+    there = m.rows("there", lambda k: f"pattern {i[k]}", size=i.size, upper=0.0)
+    m.add(there, y, 1.0)
+    m.add(there, w[t], -1.0)
+    for k, (_, allowed) in enumerate((limit, share) for limit, share in pool.limits if share > 0):
+        row = m.rows(f"late {k}", ["share"], upper=allowed)
+        m.add(row, y, np.where(alike[i, width * (k + 1) + t], share[i], 0.0))
+    uses = Uses({name: Expression(w[[number]]) for number, name in enumerate(names)})
+    rent(m, replace(pool.request, budget=None), uses, priced=True)
+    return m.build()
+
+
+def least_raise(pool: Pool, target: float) -> Milp:
+    """The target with every max and stock loosened, at the price of the instances beyond them."""
+    m = Builder("min", name=f"pool {pool.wish.app_id} raised")
+    lam, machines = add_flows(pool, m, scale=target)
+    n = rent(m, pool.request.with_plenty(), Uses(machines), priced=False)
+    m.add(m.rows("target", ["rate"], lower=1.0, unit=f"{target:.6g} qps"), lam, 1.0)
+    price = np.maximum(np.array([offer.price for offer in pool.offers]), 1e-3)
+    stocked = [o for o, offer in enumerate(pool.offers) if offer.stock < PLENTY]
+    capped = [t for t, kind in enumerate(pool.request.machines) if kind.most < PLENTY]
+    for name, places, labels, limits, dear in (
+        ("stock", stocked, [o.name for o in pool.offers], [o.stock for o in pool.offers], price),
+        ("most", capped, [kind.hardware for kind in pool.types], [kind.most for kind in pool.request.machines],
+         np.array([price[pool.of == t].min() for t in range(len(pool.types))])),
+    ):  # fmt: skip
+        mine = [labels[place] for place in places]
+        extra = m.columns(f"extra_{name}", mine, whole=True, cost=dear[places])
+        rows = m.rows(f"raised {name}", mine, upper=[float(limits[place]) for place in places])
+        m.add(rows, extra, -1.0)
+        for row, place in zip(rows, places, strict=True):
+            m.add(row, n[[place]] if name == "stock" else n[pool.of == place], 1.0)
+    return m.build()
+
+
+def minima(pool: Pool) -> Milp:
+    """Least cost of the instances that the limits ask for."""
+    m = Builder("min", name=f"pool {pool.wish.app_id} idle")
+    rent(m, replace(pool.request, budget=None), Uses({}), priced=True)
     return m.build()
 
 
 def read_counts(pool: Pool, point: Vector) -> Counts:
-    """Whole counts per column from a point of `fluid`."""
-    return np.rint(point[-len(pool.columns) :]).astype(np.int64)
+    """Whole counts per offer from a point of a program that rents."""
+    places = pool.offers
+    return np.rint(point[point.size - len(places) :]).astype(np.int64)
 
 
 def read_shares(pool: Pool, point: Vector) -> Matrix:

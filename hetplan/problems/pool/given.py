@@ -8,6 +8,7 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible
+from hetplan.planner.request import PLENTY
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.options_further import FluidAtOptions
@@ -28,20 +29,20 @@ def given_counts(pool: Pool) -> Counts:
     """The counts that `fluid-lp` is asked about, from its option or from limits that leave no choice."""
     faults = Faults.of(pool.inputs)
     stated = cast(FluidAtOptions, pool.options).counts
-    counts = np.zeros(len(pool.columns), dtype=np.int64)
-    offers = {column.offer: o for o, column in enumerate(pool.columns) if column.offer is not None}
+    counts = np.zeros(len(pool.offers), dtype=np.int64)
+    offers = {offer.id: o for o, offer in enumerate(pool.offers) if offer.id is not None}
     per_type = {kind.hardware: t for t, kind in enumerate(pool.types)}
     if stated is None:
         stated = {}
-        for kind in pool.types:
+        for kind in pool.request.machines:
             if kind.most != kind.least:
                 faults.in_slo(
-                    f"$.limits.instances.{kind.hardware}",
+                    f"$.limits.instances.{kind.id}",
                     "fluid-lp rates a given pool, and this leaves a choice",
                     "Give option counts, or the same least and most for every hardware.",
-                    value=[kind.least, kind.most],
+                    value=[kind.least, None if kind.most >= PLENTY else kind.most],
                 )
-            stated[kind.hardware] = kind.least
+            stated[kind.id] = kind.least
     for name, count in stated.items():
         if count < 0 or (name not in offers and name not in per_type):
             faults.in_options(
@@ -60,13 +61,11 @@ def given_counts(pool: Pool) -> Counts:
 
 def _fill(pool: Pool, counts: Counts, t: int, count: int, faults: Faults) -> None:
     """Instances of a type from its offers, cheapest first."""
-    left = count
-    for o in pool.offers_of(t):
-        stock = pool.columns[o].stock
-        taken = left if stock is None else min(left, stock)
-        counts[o] += taken
-        left -= taken
-    if left:
+    only = np.zeros(len(pool.types), dtype=np.int64)
+    only[t] = count
+    taken = pool.by_offer(only)
+    counts += taken
+    if left := count - int(taken.sum()):
         faults.in_options(
             f"counts.{pool.types[t].hardware}",
             "more than its offers have in stock",

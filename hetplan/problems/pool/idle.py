@@ -9,8 +9,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.transition import transition
 from hetplan.problems.pool.draft import cost_promise, worker_groups
-from hetplan.problems.pool.form import read_counts
-from hetplan.problems.pool.form_beside import minima
+from hetplan.problems.pool.form import minima, read_counts
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.rated import Chosen, rate_at
 from hetplan.profiles.fields import NANO
@@ -31,7 +30,7 @@ def idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
         from hetplan.planner.elastic import explain
 
         return explain(form, ask)
-    counts = pool.columns_of(pool.least) if answer.point is None else read_counts(pool, answer.point)
+    counts = pool.by_offer(pool.least) if answer.point is None else read_counts(pool, answer.point)
     note = "nothing is asked for: the least instances alone"
     cost = Reported("cost_per_hour", "min", "problem", answer, value=pool.cost(counts) / NANO, note=note)
     if pool.usable[:, pool.least > 0].any(axis=1).all() and pool.options.size != "simulated":

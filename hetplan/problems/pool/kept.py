@@ -26,6 +26,7 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported, without_bound
+from hetplan.planner.request import PLENTY
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.families import rates_of
 from hetplan.problems.pool.form import fluid, read_counts
@@ -149,17 +150,17 @@ def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -
 
 def _given(pool: Pool) -> np.ndarray | None:
     """The only counts that there may be; None where stock and limits leave a choice, or none at all."""
-    counts = np.array([-1 if column.stock is None else column.stock for column in pool.columns], dtype=np.int64)
-    is_all = bool((counts >= 0).all()) and np.array_equal(pool.of_type(counts), pool.least)
+    counts = np.array([offer.stock for offer in pool.offers], dtype=np.int64)
+    is_all = bool((counts < PLENTY).all()) and np.array_equal(pool.of_type(counts), pool.least)
     return counts if is_all and counts.any() and _may_be_rented(pool, counts) else None
 
 
 def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
     """The counts of a plan with the flows that they carry."""
-    counts = np.zeros(len(pool.columns), dtype=np.int64)
+    counts = np.zeros(len(pool.offers), dtype=np.int64)
     for worker in made.workers:
-        for o, column in enumerate(pool.columns):
-            if (column.offer, pool.types[column.type].hardware) == (worker.offer, worker.hardware):
+        for o, offer in enumerate(pool.offers):
+            if (offer.id, offer.machine) == (worker.offer, worker.hardware):
                 counts[o] += worker.count
     return rate_at(pool, ask, counts)
 
@@ -548,10 +549,10 @@ def _neighbours(pool: Pool, counts: np.ndarray) -> list[np.ndarray]:
 
 def _may_be_rented(pool: Pool, row: np.ndarray) -> bool:
     """Whether stock and limits allow these counts."""
-    stock = all(c.stock is None or n <= c.stock for c, n in zip(pool.columns, row, strict=True))
     per_type = pool.of_type(row)
-    most = all(k.most is None or n <= k.most for k, n in zip(pool.types, per_type, strict=True))
-    return stock and most and bool((per_type >= pool.least).all()) and pool.within_resources(per_type)
+    stock = all(n <= offer.stock for offer, n in zip(pool.offers, row, strict=True))
+    stated = all(kind.least <= n <= kind.most for kind, n in zip(pool.request.machines, per_type, strict=True))
+    return stock and stated and pool.within_resources(per_type)
 
 
 def _shown(played: Played | None) -> str:

@@ -7,7 +7,7 @@ in price and in which classes they serve in time.
 letter      field                    meaning
 ==========  =======================  ==================================================================================
 s           `points`                 class of queries (bin of the mix); only those that come at all
-t           `types`                  type of instance (hardware); o, an offer, is a column: a price at which t is rented
+t           `types`                  machine type; o, an offer: a price at which t is rented (`request`)
 p_s         `p`                      share of class s, sum 1
 L_st        `L` (ms)                 mean service time of s on t; infinite where t cannot serve s
 k_t         `k`                      instances on one machine of t: as many as its resources have room for
@@ -45,6 +45,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.request import Offer, Request
 from hetplan.planner.terms import Tools
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.problems.pool.wish import Wish
@@ -53,22 +54,17 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
 
-__all__ = ["EXTRA", "MOST_INSTANCES", "Column", "Counts", "Matrix", "Pool", "Times", "Type", "Vector"]
+__all__ = ["Counts", "Matrix", "Pool", "Times", "Type", "Vector"]
 
-
-MOST_INSTANCES = 10**9
-"""Above this many of one type engines no longer count exactly."""
 
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Type:
-    """A hardware that runs the variant; `most` (machines) is None where nothing but stock and money limits it."""
+    """A machine type that runs the variant; `Pool.request` has what it costs and how many there are."""
 
     run: Run
-    least: int
-    most: int | None
     per_machine: int = 1
 
     @property
@@ -88,16 +84,6 @@ class Type:
 
 
 @dataclass(frozen=True)
-class Column:
-    """An offer of a type: what one machine costs per hour (a count of 1e-9) and how many there are."""
-
-    offer: str | None
-    type: int
-    price: int
-    stock: int | None
-
-
-@dataclass(frozen=True)
 class Times:
     """Per class and type: the mean time one query holds an instance, and the statistic compared with the target.
 
@@ -114,9 +100,6 @@ class Times:
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-EXTRA = 1.0
-"""Price of one unit of slack in every elastic block: repairs are tried one by one, so only their order hangs on it."""
-
 MOST_LISTED = 16
 """Up to so many types all their subsets are looked at (65 536)."""
 
@@ -131,12 +114,18 @@ class Pool:
     inputs: Inputs
     wish: Wish
     types: tuple[Type, ...]
-    columns: tuple[Column, ...]
+    request: Request
+    """Its machine types are those of `types`, in the same order."""
     times: Times
     options: PoolOptions
     formulation: str = "fluid-milp"
     tools: Tools = field(default_factory=Tools)
     notices: tuple[Notice, ...] = ()
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """What can be rented; machines are counted by these."""
+        return self.request.offers
 
     @property
     def p(self) -> Matrix:
@@ -187,13 +176,14 @@ class Pool:
 
     @cached_property
     def c(self) -> Counts:
-        """Price of each column, a count of 1e-9 per hour."""
-        return np.array([column.price for column in self.columns], dtype=np.int64)
+        """Price of each offer, a count of 1e-9 per hour."""
+        return np.array([offer.nanos for offer in self.offers], dtype=np.int64)
 
     @cached_property
     def of(self) -> Counts:
-        """The type of each column."""
-        return np.array([column.type for column in self.columns], dtype=np.int64)
+        """The type of each offer."""
+        place = {kind.hardware: t for t, kind in enumerate(self.types)}
+        return np.array([place[offer.machine] for offer in self.offers], dtype=np.int64)
 
     @cached_property
     def served(self) -> NDArray[np.bool_]:
@@ -223,18 +213,12 @@ class Pool:
     @cached_property
     def rentable(self) -> list[int]:
         """Types of which at least one instance may be had."""
-        having = {column.type for column in self.columns if column.stock != 0}
-        return [t for t, kind in enumerate(self.types) if t in having and kind.most != 0]
+        return [t for t, kind in enumerate(self.request.machines) if kind.available > 0]
 
     @cached_property
     def least(self) -> Counts:
         """The instances per type that the limits demand."""
-        return np.array([kind.least for kind in self.types], dtype=np.int64)
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether the wish limits anything besides money."""
-        return any(kind.least or kind.most is not None for kind in self.types) or bool(self.inputs.slo.limits.resources)
+        return np.array([kind.least for kind in self.request.machines], dtype=np.int64)
 
     @cached_property
     def weights(self) -> Vector:
@@ -247,19 +231,13 @@ class Pool:
         """The workers that run now, as the state says."""
         return self.inputs.state.workers if self.inputs.state is not None else ()
 
-    @cached_property
-    def column_names(self) -> list[str]:
-        """What each column is called: its offer, or the hardware where it has no offer."""
-        return [column.offer or self.types[column.type].hardware for column in self.columns]
-
     def class_label(self, s: int) -> str:
         """A class in the user's words: ``batch=8``."""
         return " ".join(f"{axis}={size:g}" for axis, size in self.wish.points[s].items()) or "all"
 
     def takes(self, resource: str) -> Matrix:
         """What one machine of each type counts for in a total: what it provides."""
-        hardware = self.inputs.profile.hardware
-        return np.array([hardware[kind.hardware].provides.get(resource, 0.0) for kind in self.types], dtype=np.float64)
+        return np.array([kind.provides.get(resource, 0.0) for kind in self.request.machines], dtype=np.float64)
 
     @cached_property
     def base(self) -> int:
@@ -269,11 +247,11 @@ class Pool:
         return int(np.argmax(np.round(self.p @ self.timely, 12)))
 
     def of_type(self, counts: Counts) -> Counts:
-        """Machines per type of machines per column."""
+        """Machines per type of machines per offer."""
         return np.bincount(self.of, weights=counts, minlength=len(self.types)).astype(np.int64)
 
     def instances(self, counts: Counts) -> int:
-        """All instances on machines per column."""
+        """All instances on machines per offer."""
         return int(self.k[self.of] @ counts)
 
     def cost(self, counts: Counts) -> int:
@@ -287,29 +265,22 @@ class Pool:
         there = np.asarray(per_type) > 0
         return int(np.argmax(np.where(there, np.round(self.p @ self.timely, 12), -1.0)))
 
-    def offers_of(self, t: int) -> list[int]:
-        """The columns of a type, cheapest first."""
-        return sorted(np.flatnonzero(self.of == t).tolist(), key=lambda o: (self.columns[o].price, o))
-
-    def columns_of(self, per_type: Counts | Vector) -> Counts:
-        """Counts per column of counts per type: offers cheapest first."""
-        counts = np.zeros(len(self.columns), dtype=np.int64)
-        for t, count in enumerate(per_type):
-            left = int(count)
-            for o in self.offers_of(t):
-                stock = self.columns[o].stock
-                counts[o] = left if stock is None else min(left, stock)
-                left -= int(counts[o])
-        return counts
+    def by_offer(self, per_type: Counts | Vector) -> Counts:
+        """Machines per offer of machines per type: offers cheapest first."""
+        counts = []
+        for kind, count in zip(self.request.machines, per_type, strict=True):
+            taken = {offer.name: n for offer, n in kind.taken(int(count))}
+            counts += [taken.get(offer.name, 0) for offer in kind.offers]
+        return np.array(counts, dtype=np.int64)
 
     def within_resources(self, per_type: Counts | Vector) -> bool:
         """Whether the totals of resources allow these instances."""
-        limits = self.inputs.slo.limits.resources
+        limits = self.request.resources
         return all(float(self.takes(name) @ per_type) <= total * (1 + 1e-12) for name, total in limits.items())
 
 
 def _cheapest_cover(pool: Pool) -> Counts | None:
-    """Counts per column of the cheapest pool that carries any rate: the minima, and one more of each of some types.
+    """Machines per offer of the cheapest pool that carries any rate: the minima, and one more of each of some types.
 
     Late shares are least where each class goes to its fastest type, so a subset of types either keeps all targets
     that way or never. None where no subset does, or where there are too many types to look at all.
@@ -323,7 +294,7 @@ def _cheapest_cover(pool: Pool) -> Counts | None:
     mask += sum(1 << t for t in range(len(least)) if least[t] > 0)
     for i, t in enumerate(free):
         there = (subsets >> i) & 1
-        cost += there * float(min(c.price for c in pool.columns if c.type == t and c.stock != 0))
+        cost += there * float(pool.request.machines[t].cost(1))
         mask |= there << t
     order = np.argsort(cost, kind="stable")
     for start_at in range(0, order.size, AT_ONCE):
@@ -331,7 +302,7 @@ def _cheapest_cover(pool: Pool) -> Counts | None:
         for i in part[_keeps_targets(pool, mask[part])]:
             per_type = np.maximum(least, [(int(mask[i]) >> t) & 1 for t in range(len(least))])
             if pool.within_resources(per_type):
-                return pool.columns_of(per_type)
+                return pool.by_offer(per_type)
     return None
 
 

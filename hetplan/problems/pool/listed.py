@@ -41,7 +41,7 @@ def by_enumeration(pool: Pool, ask: Ask) -> Chosen | Infeasible:
         at = np.flatnonzero(_maximal(pool, found))
         _at_most(at.size)
         if not at.size:
-            return nothing_served(pool, ask, np.zeros(len(pool.columns), dtype=np.int64))
+            return nothing_served(pool, ask, np.zeros(len(pool.offers), dtype=np.int64))
         rated, bound = best_of(pool, ask, found, at)
         derate = pool.options.derate
         claim = Reported(
@@ -80,7 +80,7 @@ def listed(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) 
         return unreachable(pool, ask, form, answer)
     if answer.point is None:
         return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
-    counts = np.ceil(room * answer.point[-len(pool.columns) :] - 1e-6).astype(np.int64)
+    counts = np.ceil(room * answer.point[-len(pool.offers) :] - 1e-6).astype(np.int64)
     cost = pool.cost(counts) + (int(pool.c[pool.of == pool.base].max()) if with_base else 0)
     return configurations(pool, cost, with_base=with_base)
 
@@ -124,7 +124,7 @@ def best_of(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> tuple[Ra
     ]
     bounds = [answer.bound if answer.bound is not None else np.inf for answer in answers]
     (best,) = top(np.array(said), found.cost[at], 1)
-    return rated_by(pool, pool.columns_of(found.row(int(at[best]))), answers[int(best)]), float(max(bounds))
+    return rated_by(pool, pool.by_offer(found.row(int(at[best]))), answers[int(best)]), float(max(bounds))
 
 
 def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> Rated | Infeasible:
@@ -134,7 +134,7 @@ def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> 
         part = at[start : start + BATCH]
         answers = rates_of(pool, ask, found.rows(part), about="fluid rate of each configuration, cheapest first")
         for i, answer in zip(part, answers, strict=True):
-            rated = rated_by(pool, pool.columns_of(found.row(int(i))), answer)
+            rated = rated_by(pool, pool.by_offer(found.row(int(i))), answer)
             if holds(pool, rated):
                 return rated
             best = rated if best is None or rated.lam > best.lam else best

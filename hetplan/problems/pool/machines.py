@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hetplan.errors import InputError
+from hetplan.planner.request import PLENTY, Request, read_request
 from hetplan.problems.faults import Faults
-from hetplan.problems.pool.letters import MOST_INSTANCES, Column, Matrix, Times, Type
+from hetplan.problems.pool.letters import Matrix, Times, Type
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
@@ -16,7 +17,7 @@ from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run
 from hetplan.profiles.tables import Table
 from hetplan.serving.reading import point_of, settings_of, statistic_of
-from hetplan.serving.runs import instances_on, machine_price, runs_on
+from hetplan.serving.runs import instances_on, runs_on
 
 __all__ = ["read_columns", "read_types"]
 
@@ -27,12 +28,12 @@ NOISY = 0.1
 """Above this std/mean the mean says too little about the 99th percentile."""
 
 
-def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Type], list[Column]]:
-    """The types that can be rented for the variant, and their offers as columns."""
+def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Type], Request]:
+    """The types that can be rented for the variant, and what they cost."""
     profile, limits = inputs.profile, inputs.slo.limits
     variant = profile.variants[wish.variant]
     types: list[Type] = []
-    columns: list[Column] = []
+    own_price: dict[str, int] = {}
     without: dict[str, str] = {}
     for name in dict.fromkeys(run.hardware for run in variant.runs):
         hardware = profile.hardware.get(name)
@@ -41,24 +42,26 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         run = _run_on(profile, wish.variant, name, faults)
         if run is None:
             continue
-        least, most = limits.instances.get(name, (0, None))
         if _too_small(run, hardware, notices):
             without[name] = "it is too small for the variant"
             continue
-        offered = _offers(inputs.profile, run, hardware, len(types))
-        if not offered:
-            without[name] = "it has no offer"
-            notices.append(Notice(code="W-no-offer", at=f"hardware.{run.hardware}", text="it has no offer"))
-            continue
-        types.append(Type(run, least, most, instances_on(run, hardware)))
-        columns += offered
-    free = min((column.price for column in columns), default=0) * MOST_INSTANCES <= (wish.budget or 0)
+        if run.price_per_hour is not None:
+            own_price[name] = run.price_per_hour
+        types.append(Type(run, instances_on(run, hardware)))
+    request = read_request(inputs, (kind.hardware for kind in types), own_price=own_price)
+    offered = {kind.id for kind in request.machines}
+    for kind in types:
+        if kind.hardware not in offered:
+            without[kind.hardware] = "it has no offer"
+            notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no offer"))
+    types = [kind for kind in types if kind.hardware in offered]
+    free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (wish.budget or 0)
     odd = any(offer.currency != limits.currency for offer in profile.offers.values())
     if limits.instances or free or odd:
         from hetplan.problems.pool.refused import check_types
 
-        check_types(inputs, wish, (types, columns), without, faults, notices)
-    return types, columns
+        check_types(inputs, wish, request, without, faults, notices)
+    return types, request
 
 
 def _too_small(run: Run, hardware: Hardware, notices: list[Notice]) -> bool:
@@ -89,19 +92,6 @@ def _run_on(profile: Profile, variant: str, hardware: str, faults: Faults) -> Ru
         faults.in_profile(f"$.variants.{variant}.runs", why, 'Add one at {"batch": 1}, or keep one without `at`.')
         return None
     return max(fitting or runs, key=lambda run: len(run.at))
-
-
-def _offers(profile: Profile, run: Run, hardware: Hardware, kind: int) -> list[Column]:
-    """Whole machines: at the run's own price, or under every offer of the hardware, or for 1 without any offers."""
-    if run.price_per_hour is not None or not profile.offers:
-        from hetplan.serving.price import price_of
-
-        return [Column(None, kind, price_of(profile, run, None).nanos, None)]
-    return [
-        Column(offer_id, kind, machine_price(offer, hardware), offer.stock)
-        for offer_id, offer in profile.offers.items()
-        if offer.hardware == run.hardware
-    ]
 
 
 def read_columns(

@@ -60,7 +60,7 @@ def cone(
 
     def rated(machines: Sequence[float]) -> Rated:
         _, point, _ = cold(machines)
-        counts = np.zeros(len(pool.columns), dtype=np.int64)
+        counts = np.zeros(len(pool.offers), dtype=np.int64)
         counts[first] = np.array(machines, dtype=np.int64)
         return rated_by(pool, counts, Answer(Status.OPTIMAL, engine="", point=point))
 

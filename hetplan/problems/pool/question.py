@@ -67,14 +67,14 @@ class PoolQuestion(Pool):
         chosen = cast(PoolOptions, options)
         faults, notices = Faults.of(inputs), list[Notice]()
         wish = read_wish(inputs, faults)
-        types, columns = read_types(inputs, wish, faults, notices)
+        types, request = read_types(inputs, wish, faults, notices)
         times = read_columns(inputs, wish, types, chosen, faults, notices)
         if wish.rate_qps is not None or inputs.measured is not None or chosen.model_fields_set & _TO_AGREE:
             from hetplan.problems.pool.refused import check_all
 
             check_all(inputs, wish, types, times, chosen, faults)
         faults.settle()
-        return cls(inputs, wish, tuple(types), tuple(columns), times, chosen, formulation, tools, tuple(notices))
+        return cls(inputs, wish, tuple(types), request, times, chosen, formulation, tools, tuple(notices))
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Answer by the chosen formulation."""

@@ -49,7 +49,7 @@ SHARPNESS = 12.0
 
 @dataclass(frozen=True)
 class Start:
-    """Counts per column, a rate that they carry, and the shares of each class over types that carry it."""
+    """Counts per offer, a rate that they carry, and the shares of each class over types that carry it."""
 
     counts: Counts
     lam: float
@@ -132,7 +132,7 @@ def _price(pool: Pool) -> Vector:
     """The least price of each type, per hour and not 0; infinite where none is to be had."""
     price = np.full(len(pool.types), np.inf)
     for t in pool.rentable:
-        price[t] = max(1.0, float(min(c.price for c in pool.columns if c.type == t and c.stock != 0)))
+        price[t] = max(1.0, float(pool.request.machines[t].cost(1)))
     return price
 
 
@@ -182,9 +182,9 @@ def _needed(pool: Pool, cover: Counts, money: Vector, target: float) -> Counts |
 
 
 def _had(pool: Pool, per_type: Vector) -> Counts | None:
-    """Counts per column of as many of these as may be had; None where they break the budget or a total."""
-    most = np.array([np.inf if kind.most is None else kind.most for kind in pool.types])
-    counts = pool.columns_of(np.minimum(per_type, most).astype(np.int64))
+    """Counts per offer of as many of these as may be had; None where they break the budget or a total."""
+    most = np.array([kind.most for kind in pool.request.machines])
+    counts = pool.by_offer(np.minimum(per_type, most).astype(np.int64))
     if pool.wish.budget is not None and pool.cost(counts) > pool.wish.budget:
         return None
     return counts if pool.within_resources(pool.of_type(counts)) else None
@@ -210,7 +210,7 @@ KEPT = 0.5
 
 @dataclass(frozen=True)
 class Rated:
-    """Counts per column with the rate lam that they carry, the share of each class per type, and who says so."""
+    """Counts per offer with the rate lam that they carry, the share of each class per type, and who says so."""
 
     counts: Counts
     lam: float

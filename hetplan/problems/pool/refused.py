@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hetplan.errors import Fault
+from hetplan.planner.request import PLENTY, Request
 from hetplan.problems.faults import Faults
-from hetplan.problems.pool.letters import MOST_INSTANCES, Column, Times, Type
+from hetplan.problems.pool.letters import Times, Type
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.fields import money_text
@@ -22,7 +23,7 @@ __all__ = ["check_all", "check_types"]
 def check_types(
     inputs: Inputs,
     wish: Wish,
-    found: tuple[Sequence[Type], Sequence[Column]],
+    request: Request,
     without: Mapping[str, str],
     faults: Faults,
     notices: Sequence[Notice],
@@ -33,7 +34,6 @@ def check_types(
             why = f"the SLO counts in {inputs.slo.limits.currency}"
             remedy = "Convert one of them; hetplan knows no exchange rates."
             faults.in_profile(f"$.offers.{name}.currency", why, remedy, value=offer.currency)
-    types, columns = found
     for hardware, why in without.items():
         _absent(inputs, hardware, why, faults)
     variant: Variant = inputs.profile.variants[wish.variant]
@@ -41,36 +41,34 @@ def check_types(
     for hardware, (least, _) in inputs.slo.limits.instances.items():
         if hardware not in known and least > 0:
             _absent(inputs, hardware, f"{wish.variant} has no run on it", faults)
-    for i, kind in enumerate(types):
-        stocks = [column.stock for column in columns if column.type == i]
-        if None not in stocks and kind.least > sum(stock or 0 for stock in stocks):
+    for kind in request.machines:
+        if kind.least > sum(offer.stock for offer in kind.offers):
             faults.in_slo(
-                f"$.limits.instances.{kind.hardware}[0]",
-                f"more than the offers of {kind.hardware} have in stock",
+                f"$.limits.instances.{kind.id}[0]",
+                f"more than the offers of {kind.id} have in stock",
                 "Lower it, or raise the stock of an offer.",
                 value=kind.least,
             )
         if (
             wish.rate_qps is None
-            and kind.most is None
-            and any(c.price == 0 and c.stock is None for c in columns if c.type == i)
+            and kind.most >= PLENTY
+            and any(offer.nanos == 0 and offer.stock >= PLENTY for offer in kind.offers)
         ):
             faults.in_slo(
-                f"$.limits.instances.{kind.hardware}",
-                f"{kind.hardware} costs nothing and nothing limits its number",
+                f"$.limits.instances.{kind.id}",
+                f"{kind.id} costs nothing and nothing limits its number",
                 "Give [least, most], or a stock to its offer.",
             )
-    for column in columns:
-        limits = [limit for limit in (column.stock, types[column.type].most) if limit is not None]
-        bought = wish.budget // column.price if wish.budget is not None and column.price > 0 else 0
-        if min([bought, *limits]) > MOST_INSTANCES:
+    for offer in request.offers:
+        bought = wish.budget // offer.nanos if wish.budget is not None and offer.nanos > 0 else 0
+        if min(bought, offer.stock, request.of(offer.machine).most) >= PLENTY:
             faults.in_profile(
-                f"$.offers.{column.offer}.price_per_hour" if column.offer else f"$.variants.{wish.variant}.runs",
-                f"the budget buys {bought:,} of these, and pools of more than {MOST_INSTANCES:,} are not planned",
+                f"$.offers.{offer.id}.price_per_hour" if offer.id else f"$.variants.{wish.variant}.runs",
+                f"the budget buys {bought:,} of these, and pools of {PLENTY:,} or more are not planned",
                 "Check the price, or give [least, most] in limits.instances.",
-                value=money_text(column.price),
+                value=money_text(offer.nanos),
             )
-    if not types and not faults.found:
+    if not request.machines and not faults.found:
         _nothing_to_rent(wish, faults, notices)
 
 
@@ -157,10 +155,10 @@ def _check_rate(wish: Wish, times: Times, options: PoolOptions, faults: Faults) 
         fastest = times.mean_ms.min(axis=1)
         needed = float(wish.p[np.isfinite(fastest)] @ fastest[np.isfinite(fastest)]) / 1000.0
         instances = np.float64(needed) * wish.rate_qps / options.derate
-    if instances > MOST_INSTANCES:
+    if instances > PLENTY:
         faults.in_slo(
             f"$.apps.{wish.app_id}.demand.rate_qps",
-            f"more than {MOST_INSTANCES:,} instances would be needed, at derate {options.derate:g}",
+            f"more than {PLENTY:,} instances would be needed, at derate {options.derate:g}",
             "Check the number (rates are per second), the unit of the tables and option derate.",
             value=wish.rate_qps,
         )

@@ -36,7 +36,7 @@ SHOWN = 5
 
 def money(pool: Pool, nanos: int) -> str:
     """``$0.5260``, or ``EUR 0.5260``."""
-    currency = pool.inputs.slo.limits.currency
+    currency = pool.request.currency
     return f"{'$' if currency == 'USD' else currency + ' '}{nanos / NANO:.4f}"
 
 
@@ -70,10 +70,11 @@ def let_in(pool: Pool, late: np.ndarray[Any, Any], to_be_had: list[int]) -> list
     for t in sorted(set(range(len(pool.types))) - set(to_be_had), key=lambda t: not pool.timely[late, t].all()):
         kind = pool.types[t]
         more = f": {kind.hardware} serves them in time" if pool.timely[late, t].all() else ""
-        if kind.most == 0:
+        machine = pool.request.machines[t]
+        if machine.most == 0:
             at = f"slo.limits.instances.{kind.hardware}[1]"
             repairs.append(change(at, 0, 1, "instances", more=more))
-        empty = [pool.columns[o].offer for o in pool.offers_of(t) if pool.columns[o].stock == 0]
+        empty = [offer.id for offer in machine.offers if offer.stock == 0]
         repairs += [change(f"profile.offers.{offer}.stock", 0, 1, "instances", more=more) for offer in empty]
     return repairs
 
@@ -90,12 +91,12 @@ def more_budget(pool: Pool, cost: int, budget: int) -> Repair:
     """Raise the budget to this cost."""
     at = "slo.limits.cost_per_hour"
     text = f"raise {at} from {money_text(budget)} to {money_text(cost)}"
-    return Repair(at, "raise", (cost - budget) / NANO, money_text(cost), pool.inputs.slo.limits.currency, text)
+    return Repair(at, "raise", (cost - budget) / NANO, money_text(cost), pool.request.currency, text)
 
 
 def counted(pool: Pool, counts: Counts) -> str:
     """``3 t4, 2 cpu16``."""
-    return ", ".join(f"{count} {name}" for count, name in zip(counts, pool.column_names, strict=True) if count)
+    return ", ".join(f"{count} {offer.name}" for count, offer in zip(counts, pool.offers, strict=True) if count)
 
 
 def too_poor(pool: Pool) -> Infeasible | None:
@@ -118,21 +119,16 @@ def minima_over_budget(pool: Pool) -> Infeasible | None:
     """The least instances of all types alone cost more than the budget."""
     if pool.wish.budget is None:
         return None
-    cost = 0
-    for t, kind in enumerate(pool.types):
-        left = kind.least
-        for o in pool.offers_of(t):
-            column = pool.columns[o]
-            taken = left if column.stock is None else min(left, column.stock)
-            cost, left = cost + taken * column.price, left - taken
+    machines = pool.request.machines
+    cost = sum(kind.cost(kind.least) for kind in machines)
     if cost <= pool.wish.budget:
         return None
-    named = ", ".join(f"{kind.least} {kind.hardware}" for kind in pool.types if kind.least)
+    named = ", ".join(f"{kind.least} {kind.id}" for kind in machines if kind.least)
     why = f"the least instances alone ({named}) need {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}"
     lower = []
-    for t, kind in enumerate(pool.types):
-        prices = [pool.columns[o].price for o in pool.offers_of(t)]
-        if kind.least and min(prices, default=0) > 0:
-            fewer = max(0, kind.least - math.ceil((cost - pool.wish.budget) / min(prices)))
-            lower.append(change(f"slo.limits.instances.{kind.hardware}[0]", kind.least, fewer, "instances"))
+    for kind in machines:
+        cheapest = kind.offers[0].nanos
+        if kind.least and cheapest > 0:
+            fewer = max(0, kind.least - math.ceil((cost - pool.wish.budget) / cheapest))
+            lower.append(change(f"slo.limits.instances.{kind.id}[0]", kind.least, fewer, "instances"))
     return Infeasible(why=(why,), repairs=(more_budget(pool, cost, pool.wish.budget), *lower))

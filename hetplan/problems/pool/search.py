@@ -59,7 +59,7 @@ def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     bound = _bounds(pool, ask, found)
     at = np.flatnonzero(bound > 0)
     if not at.size:
-        return nothing_served(pool, ask, np.zeros(len(pool.columns), dtype=np.int64))
+        return nothing_served(pool, ask, np.zeros(len(pool.offers), dtype=np.int64))
     found, bound = found.where(bound > 0), bound[at]
     tried: dict[int, Simulated] = {}
     form = catalog(pool, found, bound, _evaluator(pool, ask, found, bound, tried))
@@ -70,7 +70,7 @@ def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     if value.median <= 0:
         why = f"none of the {len(tried)} pools tried carries any rate within the target"
         return Infeasible(why=(why,), proved=False)
-    rated = rate_at(pool, ask, pool.columns_of(found.row(answer.point)))
+    rated = rate_at(pool, ask, pool.by_offer(found.row(answer.point)))
     value = replace(value, at_most=rated.lam)
     proved = options.bound == "lp" and not options.prune_sub
     top = form.upper_bound() if proved else np.inf

@@ -239,7 +239,7 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, best: Rated) -> tuple[Rated, b
             continue
         if not trial.left:
             return best, False
-        rated = rate_at(pool, ask, pool.columns_of(found.row(int(i))))
+        rated = rate_at(pool, ask, pool.by_offer(found.row(int(i))))
         if rated.lam > 0 and trial.enough(rated):
             best = rated
     return best, True

@@ -12,8 +12,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pool.form import fluid, most_of, read_counts
-from hetplan.problems.pool.form_beside import cover, least_raise
+from hetplan.problems.pool.form import cover, fluid, least_raise, most_of_use, read_counts
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.repairs import SHOWN, counted, cover_costs, money, more_budget
 from hetplan.problems.repairs import change
@@ -30,13 +29,13 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
         why.append(f"the given pool needs {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}")
         repairs.append(more_budget(pool, cost, pool.wish.budget))
     for t, count in enumerate(pool.of_type(counts)):
-        kind = pool.types[t]
-        at = f"slo.limits.instances.{kind.hardware}"
+        kind = pool.request.machines[t]
+        at = f"slo.limits.instances.{kind.id}"
         if count < kind.least:
-            why.append(f"{count} {kind.hardware} given, at least {kind.least} demanded")
+            why.append(f"{count} {kind.id} given, at least {kind.least} demanded")
             repairs.append(change(f"{at}[0]", kind.least, int(count), "instances"))
-        elif kind.most is not None and count > kind.most:
-            why.append(f"{count} {kind.hardware} given, at most {kind.most} allowed")
+        elif count > kind.most:
+            why.append(f"{count} {kind.id} given, at most {kind.most} allowed")
             repairs.append(change(f"{at}[1]", kind.most, int(count), "instances"))
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
@@ -82,7 +81,7 @@ def unreachable(pool: Pool, ask: Ask, form: Milp, answer: Answer[Any]) -> Infeas
     target = pool.fluid_target
     if target is None:
         return explain(form, ask)
-    best = ask(fluid(pool, None, most=most_of(pool, target=target)), gap=1e-6, about="best rate within the limits")
+    best = ask(fluid(pool, None, useful=most_of_use(pool, target)), gap=1e-6, about="best rate within the limits")
     raised_form = least_raise(pool, target)
     raised = ask(raised_form, gap=1e-6, about="cheapest limits to raise")
     if best.point is None or raised.point is None:
@@ -112,11 +111,11 @@ def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]
             name = block.label(i)
             if block.name == "extra_most":
                 at = f"slo.limits.instances.{name}[1]"
-                stated = next(kind.most for kind in pool.types if kind.hardware == name)
+                stated = pool.request.of(name).most
             else:
                 at = f"profile.offers.{name}.stock"
-                stated = next(column.stock for column in pool.columns if column.offer == name)
-            found.append((at, stated or 0, extra))
+                stated = next(offer.stock for offer in pool.offers if offer.id == name)
+            found.append((at, stated, extra))
     together = " (together with the others)" if len(found) > 1 else ""
     return [change(at, stated, stated + extra, "instances", more=together) for at, stated, extra in found]
 

@@ -70,7 +70,7 @@ def test_offers_are_taken_cheapest_first() -> None:
     case[0]["offers"]["h-spot"] = {"hardware": "h", "price_per_hour": "0.25", "stock": 2}
     problem = pose(case)
     assert (ladder(problem, 0, 0, 3 * 10**9) / 10**9).tolist() == [0, 0.25, 0.5, 1.5, 2.5]
-    assert problem.columns_of(np.array([3])).tolist() == [1, 2]
+    assert problem.by_offer(np.array([3])).tolist() == [2, 1]
 
 
 def test_resources_limit_configurations() -> None:

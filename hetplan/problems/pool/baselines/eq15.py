@@ -38,7 +38,8 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.problems.pool.letters import Pool, Type, Vector
+from hetplan.planner.request import Request
+from hetplan.problems.pool.letters import Pool, Vector
 from hetplan.problems.pool.listed import best_of, cheapest_enough, listed, top
 from hetplan.problems.pool.options_further import Eq15Options, RerankOptions
 from hetplan.problems.pool.rated import Chosen, Rated, rate_at
@@ -61,12 +62,12 @@ __all__ = [
 
 def homogeneous(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     """Base instances alone, as many as the budget buys or the rate needs; reported also scaled to the whole budget."""
-    only = replace(pool, types=_base_only(pool))
+    only = replace(pool, request=_base_only(pool))
     found = listed(only, ask, with_base=True)
     if isinstance(found, Infeasible) or not len(found):
         return no_base(pool)
     if pool.fluid_target is None:
-        rated = rate_at(pool, ask, pool.columns_of(found.row(len(found) - 1)))
+        rated = rate_at(pool, ask, pool.by_offer(found.row(len(found) - 1)))
     else:
         enough = cheapest_enough(pool, ask, found, np.arange(len(found)))
         if isinstance(enough, Infeasible):
@@ -80,9 +81,11 @@ def homogeneous(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     return Chosen(rated, (word(pool, rated),), alternatives=more)
 
 
-def _base_only(pool: Pool) -> tuple[Type, ...]:
-    """The types with every other limited to its least."""
-    return tuple(kind if t == pool.base else replace(kind, most=kind.least) for t, kind in enumerate(pool.types))
+def _base_only(pool: Pool) -> Request:
+    """The request with every other type limited to its least."""
+    machines = enumerate(pool.request.machines)
+    kinds = tuple(kind if t == pool.base else replace(kind, most=kind.least) for t, kind in machines)
+    return replace(pool.request, machines=kinds)
 
 
 def word(pool: Pool, rated: Rated) -> Reported:
@@ -261,7 +264,7 @@ def by_eq15(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     chosen = best[0]
     if cast(Eq15Options, pool.options).select == "similarity":
         chosen = best[most_similar(found.rows(best), pool.base)]
-    return _estimated(pool, rate_at(pool, ask, pool.columns_of(found.row(int(chosen)))), numbers)
+    return _estimated(pool, rate_at(pool, ask, pool.by_offer(found.row(int(chosen)))), numbers)
 
 
 def by_rerank(pool: Pool, ask: Ask) -> Chosen | Infeasible:
