@@ -98,8 +98,8 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
         m.add(row, n, price)
     if request.resources:
         elastic = Elastic(PRICE_OF_SLACK, "slo.limits.resources.{label}")
-        upper = list(request.resources.values())
-        rows = m.rows("resources", list(request.resources), upper=upper, equation="(5)", elastic=elastic)
+        totals = list(request.resources.values())
+        rows = m.rows("resources", list(request.resources), upper=totals, equation="(5)", elastic=elastic)
         for row, resource in zip(rows, request.resources, strict=True):
             m.add(row, n, [request.of(offer.machine).provides.get(resource, 0.0) for offer in offers])
     if uses.somebody:

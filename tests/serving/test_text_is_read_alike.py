@@ -97,7 +97,7 @@ def planned(wish: Wish) -> Plan:
     """Two machines of each engine, under the cheapest offer, with half of its batch."""
     workers = [
         Worker(
-            id=f"w{k}", hardware=kind.hardware, offer=wish.supply[kind.hardware].offers[0], count=2,
+            id=f"w{k}", hardware=kind.hardware, offer=wish.supply(kind).offers[0].id, count=2,
             loads=(
                 Load(
                     id=f"w{k}.a", app="a", variant=kind.variant, at=dict(kind.run.at), instances=kind.instances,
@@ -133,7 +133,7 @@ def by_solver(wish: Wish, plan: Plan) -> Figures:
         law = kind.law.limited(_chunk(kind.law), kind.law.most_seqs)
         figures |= of_law(worker.id, law, wish.demand.requests, wish.demand.weight)
         figures["count", worker.id] = 2.0 * kind.instances
-        figures["price", worker.id] = wish.supply[kind.hardware].nanos[0]
+        figures["price", worker.id] = wish.supply(kind).offers[0].nanos
     sizes = zip(wish.demand.requests.input, wish.demand.requests.output, wish.demand.requests.cached, strict=True)
     for r, (size, share) in enumerate(zip(sizes, weight, strict=True)):
         figures |= {("tokens", r, k): float(n) for k, n in enumerate(size)} | {("share", r): float(share)}

@@ -59,7 +59,8 @@ def sized_in_parts(judge: Judge, ask: Ask, bound: float, parts: int) -> tuple[Si
             break
         shown = judge.surely(fleet_of(part, counts, found.laws, found.theta))
         cost = price_of(wish, whole(counts))
-        if shown.kept and can_be_had(wish, whole(counts)) and (wish.budget_nanos is None or cost <= wish.budget_nanos):
+        budget = wish.request.budget
+        if shown.kept and can_be_had(wish, whole(counts)) and (budget is None or cost <= budget):
             made = replace(found, counts=whole(counts), cost_nanos=cost, shown=shown)
             return made, tried, judge.shares(counts)
         tried.unconfirmed += 1
@@ -69,7 +70,7 @@ def sized_in_parts(judge: Judge, ask: Ask, bound: float, parts: int) -> tuple[Si
 def _tries(part: Wish, judge: Judge, start: Sized) -> list[tuple[int, ...]]:
     """Fleets to confirm: the smallest that a few draws allow, some between it and the first, and some larger."""
     least = start.counts
-    dearest = sorted(range(len(least)), key=lambda kind: -part.supply[part.kinds[kind].hardware].cost(1))
+    dearest = sorted(range(len(least)), key=lambda kind: -part.supply(part.kinds[kind]).cost(1))
     for kind in dearest:
         least = _fewest(lambda counts: _keeps(part, judge, start, counts), least, kind)
     gaps = [(low, high - low) for low, high in zip(least, start.counts, strict=True)]

@@ -69,16 +69,16 @@ def drafted(
 def _workers(wish: Wish, found: Sized) -> tuple[tuple[Worker, ...], list[str]]:
     workers, used = list[Worker](), dict[str, int]()
     for kind, count, law in zip(wish.kinds, found.counts, found.laws, strict=True):
-        supply, before = wish.supply[kind.hardware], used.get(kind.hardware, 0)
+        supply, before = wish.supply(kind), used.get(kind.hardware, 0)
         used[kind.hardware] = before + count
         if not count:
             continue
         # Types of one hardware buy from the same offers, cheapest first, one after the other.
-        taken = dict(supply.taken(before))
+        taken = {offer.id: n for offer, n in supply.taken(before)}
         for offer, machines in supply.taken(before + count):
-            number = machines - taken.get(offer, 0)
+            number = machines - taken.get(offer.id, 0)
             if number:
-                workers.append(_worker(wish, kind, offer, number, law.most_tokens, law.most_seqs, len(workers)))
+                workers.append(_worker(wish, kind, offer.id, number, law.most_tokens, law.most_seqs, len(workers)))
     if wish.inputs.state is not None and wish.inputs.state.workers:
         # What runs already as it is wanted keeps its names, so that nothing is done to it.
         names = Names(wish.inputs.state.workers)
@@ -94,7 +94,7 @@ def _actions(wish: Wish, workers: Sequence[Worker]) -> tuple[Action, ...]:
     return transition(wish.inputs.state.workers, workers, offers=offers, limits=limits)
 
 
-def _worker(wish: Wish, kind: Kind, offer: str, count: int, tokens: int, seqs: int, number: int) -> Worker:
+def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, tokens: int, seqs: int, number: int) -> Worker:
     serve = Serve(max_batch=seqs, concurrency=seqs, most_tokens=tokens, most_seqs=seqs)
     name = f"{kind.variant}-{offer or kind.hardware}"[:55]
     load = Load(
@@ -104,7 +104,7 @@ def _worker(wish: Wish, kind: Kind, offer: str, count: int, tokens: int, seqs: i
     return Worker(
         id=f"w-{name}-{number}",
         hardware=kind.hardware,
-        offer=offer or None,
+        offer=offer,
         count=count,
         queue="per-load",
         loads=(load,),
@@ -228,7 +228,7 @@ def _worth(wish: Wish, found: Sized, carried: Carried) -> dict[str, float]:
     own = [(number, prices[number]) for number, count in enumerate(found.counts) if count and prices[number] > 1e-12]
     if not own or carried.rate_qps <= 0:
         return {}
-    dearest = min(wish.supply[wish.kinds[n].hardware].cost(1) / NANO / price for n, price in own)
+    dearest = min(wish.supply(wish.kinds[n]).cost(1) / NANO / price for n, price in own)
     return {
         kind.name: round(float(dearest * price), 4)
         for kind, price, count in zip(wish.kinds, prices, found.counts, strict=True)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.problems.llm.wish import PLENTY, Wish
-from hetplan.profiles.fields import NANO
+from hetplan.planner.program import Expression, Uses, rent
+from hetplan.problems.llm.wish import Wish
 from hetplan.serving.tokens import TokenLaw, Work
 
 __all__ = ["Carried", "Classes", "Program", "Rows", "classes_of", "program"]
@@ -115,15 +115,23 @@ class Program:
         return [number for number in range(len(self.classes)) if number not in whole | (first & after)]
 
     def build(self, *, rate: float | None = None) -> Milp:
-        """The form."""
-        wish, m = self.wish, Builder("min", name="llm")
-        kinds = wish.kinds
-        supplies = [(hardware, place) for hardware, one in wish.supply.items() for place in range(len(one.offers))]
-        buy = [(k, *s) for k, kind in enumerate(kinds) for s in supplies if s[0] == kind.hardware]
-        cost = [wish.supply[hardware].nanos[place] / NANO for _, hardware, place in buy]
-        labels = [f"{kinds[k].name} from {wish.supply[h].offers[p] or h}" for k, h, p in buy]
-        n = m.columns("n", labels, upper=wish.largest, cost=cost, whole=True, unit="machines")
+        """The form: rows (1) to (6) on machines of each type, and the program that rents them."""
+        m = Builder("min", name="llm")
+        machines = self.flows(m, rate=rate)
+        hardware = [kind.hardware for kind in self.wish.kinds]
+        used = {name: Expression(machines[[one == name for one in hardware]]) for name in dict.fromkeys(hardware)}
+        most = dict.fromkeys(used, float(self.wish.largest))
+        rent(m, self.wish.request, Uses(used, most=most), priced=True)
+        return m.build()
+
+    def flows(self, m: Builder, *, rate: float | None = None) -> NDArray[np.int64]:
+        """Columns and rows of what machines of each type do; returns the columns of these machines.
+
+        The rate is the last column.
+        """
+        wish, kinds = self.wish, self.wish.kinds
         each = [kind.name for kind in kinds]
+        n = m.columns("machines", each, upper=wish.largest, whole=True, unit="machines")
         rounds = m.columns("m", each, unit="iterations per second")
         of_kind, of_class = self.pairs
         x = m.columns("x", [f"class {s} on {each[t]}" for t, s in zip(of_kind, of_class, strict=True)], unit="qps")
@@ -131,23 +139,19 @@ class Program:
         at = f"slo.apps.{wish.app}"
         lower = Elastic(1.0, field=f"{at}.demand.rate_qps", verb="lower")
         total = m.columns("rate", ["all"], lower=wanted, upper=wanted, unit="qps", elastic=lower)
-        self._capacity(m, n, [k for k, _, _ in buy], rounds, x)
+        self._capacity(m, n, rounds, x)
         self._served(m, x, total)
-        self._limits(m, n, buy, cost)
-        return m.build()
+        return n
 
-    def _capacity(
-        self, m: Builder, n: NDArray[np.int64], kind_of: Sequence[int], rounds: NDArray[np.int64], x: NDArray[np.int64]
-    ) -> None:
+    def _capacity(self, m: Builder, n: NDArray[np.int64], rounds: NDArray[np.int64], x: NDArray[np.int64]) -> None:
         """Rows (1) to (5) of each type."""
         wish, (of_kind, of_class) = self.wish, self.pairs
         for t, (kind, law) in enumerate(zip(wish.kinds, self.laws, strict=True)):
             base, seconds = self.seconds(t)
             mine = np.flatnonzero(of_kind == t)
             served, work = of_class[mine], self.classes.work[t]
-            machines = n[[place for place, owner in enumerate(kind_of) if owner == t]]
             busy = m.rows("busy", [f"{kind.name} piece {k}" for k in range(len(base))], lower=0, equation="(1)")
-            m.add(busy[:, None], machines, float(kind.instances))
+            m.add(busy, n[t], float(kind.instances))
             m.add(busy, rounds[t], -base)
             m.add(busy[:, None], x[mine], -seconds[:, served])
             for name, number, most, takes in (
@@ -162,10 +166,10 @@ class Program:
             if self.mean_tpot and np.isfinite(tpot) and law.role != "prefill":
                 row = m.rows("iteration", [kind.name], lower=0, equation="(5)")
                 m.add(row, rounds[t], tpot / 1000.0)
-                m.add(row, machines, -float(kind.instances))
+                m.add(row, n[t], -float(kind.instances))
             if law.role == "prefill":
                 row = m.rows("link", [kind.name], lower=0)
-                m.add(row, machines, float(kind.instances))
+                m.add(row, n[t], float(kind.instances))
                 m.add(row, x[mine], -self.classes.input[served] * wish.link_ms_per_token / 1000.0)
 
     def _served(self, m: Builder, x: NDArray[np.int64], total: NDArray[np.int64]) -> None:
@@ -189,27 +193,6 @@ class Program:
                     m.add(row, x[late], 1.0)
                     m.add(row, total[0], -limit.left)
 
-    def _limits(
-        self, m: Builder, n: NDArray[np.int64], buy: Sequence[tuple[int, str, int]], cost: Sequence[float]
-    ) -> None:
-        """Budget, stock, and how many of a hardware may run."""
-        wish = self.wish
-        if wish.budget_nanos is not None:
-            give = Elastic(1.0, field="slo.limits.cost_per_hour", verb="raise")
-            m.add(m.rows("budget", ["all"], upper=wish.budget_nanos / NANO, elastic=give), n, cost)
-        for hardware, supply in wish.supply.items():
-            for place, (offer, stock) in enumerate(zip(supply.offers, supply.stock, strict=True)):
-                if stock < PLENTY:
-                    give = Elastic(1.0, field=f"profile.offers.{offer}.stock", verb="raise", whole=True)
-                    mine = [c for c, (_, h, p) in enumerate(buy) if (h, p) == (hardware, place)]
-                    m.add(m.rows("stock", [offer], upper=stock, elastic=give), n[mine], 1.0)
-            mine = [c for c, (_, h, _) in enumerate(buy) if h == hardware]
-            if supply.most < PLENTY:
-                give = Elastic(1.0, field=f"slo.limits.instances.{hardware}[1]", verb="raise", whole=True)
-                m.add(m.rows("at most", [hardware], upper=supply.most, elastic=give), n[mine], 1.0)
-            if supply.least > 0:
-                m.add(m.rows("at least", [hardware], lower=supply.least), n[mine], 1.0)
-
 
 def program(wish: Wish, *, mean_tpot: bool, sacrifice: bool, laws: Sequence[TokenLaw] | None = None) -> Program:
     """The program of a wish, under its laws as stated or under others."""
@@ -229,9 +212,6 @@ class Carried:
     full: tuple[tuple[str, str], ...]
 
 
-_NOT_OF_COUNTS = ("budget", "stock", "at most", "at least", "iteration")
-
-
 @dataclass(frozen=True)
 class Rows:
     """The rows that say what given counts carry, ready to be asked for one fleet after another."""
@@ -244,18 +224,17 @@ class Rows:
     @classmethod
     def of(cls, what: Program, *, iterations: bool = False) -> Rows:
         """The rows of a program, counts on one side and all else on the other; with rows (5) on request."""
-        form = what.build(rate=0.0)
+        m = Builder("min", name="llm at given machines")
+        counts = what.flows(m, rate=0.0).size
+        form = m.build()
         rows = [
             (block.start + place, (block.name, block.label(place)))
             for block in form.rows
-            if block.name not in _NOT_OF_COUNTS or (iterations and block.name == "iteration")
+            if iterations or block.name != "iteration"
             for place in range(block.size)
         ]
         keep, matrix = [number for number, _ in rows], form.matrix.tocsr()
-        owner = [k for k, kind in enumerate(what.wish.kinds) for _ in what.wish.supply[kind.hardware].offers]
-        first = [owner.index(k) for k in range(len(what.wish.kinds))]
-        counts = form.columns[0].stop
-        given = matrix[keep][:, :counts].toarray()[:, first]
+        given = matrix[keep][:, :counts].toarray()
         low, high = form.row_lower[keep], form.row_upper[keep]
         # Rows with an upper end alone (those of late requests) are turned round.
         turned = np.where(np.isfinite(low), 1.0, -1.0)

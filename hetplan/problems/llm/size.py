@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask, Event, Tools
+from hetplan.planner.request import MachineType
 from hetplan.problems.llm.form import Program, Rows, program
 from hetplan.problems.llm.judge import Judge, Shown
 from hetplan.problems.llm.wish import Kind, Wish
@@ -189,8 +189,8 @@ def sized(
     for number in range(len(wish.kinds)):
         cuts.learn(np.eye(len(wish.kinds))[number] + 0.02)
     cuts.learn(np.ones(len(wish.kinds)))
-    low, budget = bound * (1.0 - 1e-9) if bound > NO_BOUND else 0.0, wish.budget_nanos
-    prices = [wish.supply[kind.hardware].cost(1) / NANO for kind in wish.kinds]
+    low, budget = bound * (1.0 - 1e-9) if bound > NO_BOUND else 0.0, wish.request.budget
+    prices = [wish.supply(kind).cost(1) / NANO for kind in wish.kinds]
     # Where next to nothing is asked for, the bound is, too: one machine of each type is looked at all the same.
     end = max(GIVE_UP * bound, sum(prices) + 0.5 / NANO) if budget is None else budget / NANO + 0.5 / NANO
     if wish.options.size == "simulated":
@@ -221,7 +221,7 @@ def _in_turn(
     wish: Wish, cuts: Cuts, counts: Integers, cost: NDArray[np.int64], tried: Tried
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """Fleets of a stretch by price, then by what they carry; those that rows exclude are left out, and learnt from."""
-    free = counts[:, [not wish.supply[kind.hardware].cost(1) for kind in wish.kinds]].sum(axis=1)
+    free = counts[:, [not wish.supply(kind).cost(1) for kind in wish.kinds]].sum(axis=1)
     order = np.lexsort((-cuts.carried(counts), free, cost)) if len(counts) else np.zeros(0, dtype=np.int64)
     for place in order:
         row = counts[place]
@@ -325,7 +325,7 @@ def _scaled(
     best_laws = [mine[0] for mine in best]
     units = np.eye(len(wish.kinds), dtype=np.int64)
     each = np.array([max(price_of(wish, unit) / NANO, 1e-9) for unit in units.tolist()])
-    alone = [k for k, kind in enumerate(wish.kinds) if wish.supply[kind.hardware].available]
+    alone = [k for k, kind in enumerate(wish.kinds) if wish.supply(kind).available]
     mixes = [units[one] / each[one] + units[two] / each[two] for one in alone for two in alone if one <= two]
     if tried.nearest is not None:
         mixes.append(np.array(tried.nearest[1].counts, dtype=np.float64))
@@ -397,12 +397,11 @@ def _smaller(
             return made
 
 
-def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[Any, int]]:
+def _spent(wish: Wish, counts: Sequence[int]) -> list[tuple[MachineType, int]]:
     """What there is of each hardware, and how many machines of it a fleet takes."""
     of = [kind.hardware for kind in wish.kinds]
     return [
-        (one, sum(n for name, n in zip(of, counts, strict=True) if name == hardware))
-        for hardware, one in wish.supply.items()
+        (one, sum(n for name, n in zip(of, counts, strict=True) if name == one.id)) for one in wish.request.machines
     ]
 
 
@@ -418,19 +417,11 @@ def price_of(wish: Wish, counts: Sequence[int]) -> int:
 
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
     """The fleet that the program says, with the chunks of `_chunk`, or its own where those serve too little."""
-    counts, place = list[int](), 0
-    for kind in wish.kinds:
-        offers = len(wish.supply[kind.hardware].offers)
-        counts.append(int(np.rint(point[place : place + offers]).sum()))
-        place += offers
-    spent: dict[str, int] = {}
-    for kind, count in zip(wish.kinds, counts, strict=True):
-        spent[kind.hardware] = spent.get(kind.hardware, 0) + count
-    cost = sum(wish.supply[hardware].cost(count) for hardware, count in spent.items())
+    counts = [int(n) for n in np.rint(point[: len(wish.kinds)])]
     chosen = tuple(law.limited(_chunk(wish, law), law.most_seqs) for law in laws)
     if not _carries(wish, counts, chosen):
         chosen = tuple(laws)
-    return Sized(tuple(counts), chosen, THETAS[1], cost)
+    return Sized(tuple(counts), chosen, THETAS[1], price_of(wish, counts))
 
 
 def room_at_once(wish: Wish) -> float:
@@ -469,7 +460,7 @@ def _chunk(wish: Wish, law: TokenLaw) -> int:
 
 def dearest(wish: Wish, bound: float) -> list[Sized]:
     """Of each type alone, as many machines as a search ends at, with each chunk."""
-    top = wish.budget_nanos if wish.budget_nanos is not None else round(GIVE_UP * bound * NANO)
+    top = wish.request.budget if wish.request.budget is not None else round(GIVE_UP * bound * NANO)
     found = []
     for kind, one in zip(wish.kinds, np.eye(len(wish.kinds), dtype=np.int64), strict=True):
         counts = one * _most_of(wish, kind, top)
@@ -485,10 +476,10 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
     Where there are too many, none is listed.
     """
     kinds, top = wish.kinds, math.ceil(high * NANO) - 1
-    hardwares = list(wish.supply)
+    hardwares = [one.id for one in wish.request.machines]
     rows, spent = np.zeros((1, 0), dtype=np.int64), np.zeros((1, len(hardwares)), dtype=np.int64)
     for kind in kinds:
-        place, supply = hardwares.index(kind.hardware), wish.supply[kind.hardware]
+        place, supply = hardwares.index(kind.hardware), wish.supply(kind)
         made = np.arange(_most_of(wish, kind, top) + 1)
         if len(rows) * len(made) > MOST_LISTED:
             return np.zeros((0, len(kinds)), dtype=np.int64), np.zeros(0, dtype=np.int64), False
@@ -498,21 +489,21 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
         kept = (_cost(wish, spent) <= top) & (spent[:, place] <= supply.available)
         rows, spent = rows[kept], spent[kept]
     cost = _cost(wish, spent)
-    least = np.array([wish.supply[hardware].least for hardware in hardwares])
+    least = np.array([one.least for one in wish.request.machines])
     kept = (cost >= low * NANO) & (spent >= least).all(axis=1)
     return rows[kept], cost[kept], True
 
 
 def _most_of(wish: Wish, kind: Kind, top: int) -> int:
     """The most machines of a type that so much money buys; of those that cost nothing, several times what is needed."""
-    supply = wish.supply[kind.hardware]
+    supply = wish.supply(kind)
     most = min(supply.available, wish.largest, _most_for(supply, top))
     if supply.cost(1) or not most:
         return most
     return min(most, math.ceil(GIVE_UP * wish.busy(kind)) + 1)
 
 
-def _most_for(supply: Any, top: int) -> int:
+def _most_for(supply: MachineType, top: int) -> int:
     """The most machines that so much money buys."""
     low, high = 0, 1
     while high <= supply.available and supply.cost(high) <= top and high < 10**6:
@@ -527,7 +518,7 @@ def _most_for(supply: Any, top: int) -> int:
 def _cost(wish: Wish, spent: Integers) -> NDArray[np.int64]:
     """The price of so many machines of each hardware."""
     total = np.zeros(len(spent), dtype=np.int64)
-    for place, supply in enumerate(wish.supply.values()):
+    for place, supply in enumerate(wish.request.machines):
         counts = spent[:, place]
         known = np.array([supply.cost(n) for n in range(int(counts.max(initial=0)) + 1)], dtype=np.int64)
         total += known[counts]

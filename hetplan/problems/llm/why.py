@@ -10,11 +10,12 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.request import PLENTY
 from hetplan.problems.llm.alike import parts_of, sized_in_parts
 from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
 from hetplan.problems.llm.size import GIVE_UP, MOST_CONFIRMED, Sized, Tried, dearest, fleet_of, sized
-from hetplan.problems.llm.wish import PLENTY, Supply, Wish
+from hetplan.problems.llm.wish import Wish
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import TokenFleet
 
@@ -125,7 +126,7 @@ def short_of(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible
 
 def _said(wish: Wish, tried: Tried, late: float | None = None) -> str:
     limits = ", ".join(f"{one.of} p{one.percentile:g} <= {one.max_ms:g} ms" for one in wish.limits)
-    budget = f" up to {wish.budget_nanos / NANO:g} per hour" if wish.budget_nanos is not None else ""
+    budget = f" up to {wish.request.budget / NANO:g} per hour" if wish.request.budget is not None else ""
     near, begun = "", f"no fleet{budget} was found that keeps {limits} at {wish.rate_qps:g} requests/s"
     if late is not None:
         return (
@@ -191,8 +192,8 @@ def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:
 
 def _as_many_as_wanted(wish: Wish) -> bool:
     """Whether neither budget nor stock keeps fleets small, and each type could serve alone."""
-    plenty = all(supply.available >= PLENTY for supply in wish.supply.values())
-    return plenty and wish.budget_nanos is None and all(kind.engine.role == "mixed" for kind in wish.kinds)
+    plenty = all(kind.available >= PLENTY for kind in wish.request.machines)
+    return plenty and wish.request.budget is None and all(kind.engine.role == "mixed" for kind in wish.kinds)
 
 
 def _of(judge: Judge, one: Sized) -> TokenFleet:
@@ -208,11 +209,11 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | No
     if not judge.repairs:
         return
     rich = _unlimited(wish, budget=True, stock=False)
-    if wish.budget_nanos is not None and (made := _found(rich, judge, ask, bound)) is not None:
+    if wish.request.budget is not None and (made := _found(rich, judge, ask, bound)) is not None:
         to = made.cost_nanos / NANO
-        yield _raise("slo.limits.cost_per_hour", wish.budget_nanos / NANO, to, "per hour")
+        yield _raise("slo.limits.cost_per_hour", wish.request.budget / NANO, to, "per hour")
     plenty = _unlimited(wish, budget=False, stock=True)
-    if plenty.supply != wish.supply and (made := _found(plenty, judge, ask, bound)) is not None:
+    if plenty.request != wish.request and (made := _found(plenty, judge, ask, bound)) is not None:
         yield from _stock(wish, made)
     near = [tried.nearest[1]] if tried is not None and tried.nearest is not None else []
     near += dearest(wish, bound) if tried is not None else []
@@ -234,23 +235,19 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | No
 
 def _unlimited(wish: Wish, *, budget: bool, stock: bool) -> Wish:
     """The wish without its budget, or with as many machines of each offer as are wanted."""
-    supply = dict(wish.supply)
-    if stock:
-        plenty = {name: replace(one, stock=(PLENTY,) * len(one.stock), most=PLENTY) for name, one in supply.items()}
-        supply = {name: Supply(one.offers, one.nanos, one.stock, one.least, one.most) for name, one in plenty.items()}
-    other = replace(wish, supply=supply)
-    return other.with_budget(None) if budget else other
+    request = wish.request.with_plenty() if stock else wish.request
+    return replace(wish, request=replace(request, budget=None) if budget else request)
 
 
 def _stock(wish: Wish, made: Sized) -> Iterator[Repair]:
-    for hardware, supply in wish.supply.items():
-        count = sum(n for n, kind in zip(made.counts, wish.kinds, strict=True) if kind.hardware == hardware)
-        if count > supply.most < PLENTY:
-            yield _raise(f"slo.limits.instances.{hardware}[1]", supply.most, count, "machines")
-        elif count > supply.available and supply.offers:
-            more = count - supply.available
-            offer, stock = supply.offers[0], supply.stock[0]
-            yield _raise(f"profile.offers.{offer}.stock", stock, stock + more, "machines")
+    for machine in wish.request.machines:
+        count = sum(n for n, kind in zip(made.counts, wish.kinds, strict=True) if kind.hardware == machine.id)
+        if count > machine.most < PLENTY:
+            yield _raise(f"slo.limits.instances.{machine.id}[1]", machine.most, count, "machines")
+        elif count > machine.available:
+            offer = machine.offers[0]
+            to = offer.stock + count - machine.available
+            yield _raise(f"profile.offers.{offer.id}.stock", offer.stock, to, "machines")
 
 
 def _raise(at: str, stated: float, to: float, unit: str) -> Repair:

@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.request import MachineType, Request, read_request
 from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
-from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.slo import App
-from hetplan.serving.runs import machine_price, variants_of
+from hetplan.serving.runs import variants_of
 from hetplan.serving.tokens import (
     CACHED,
     INPUT,
@@ -32,7 +32,7 @@ from hetplan.serving.tokens import (
     link_between,
 )
 
-__all__ = ["PLENTY", "REFUSED", "Kind", "Supply", "Wish", "read_wish"]
+__all__ = ["REFUSED", "Kind", "Wish", "read_wish"]
 
 REFUSED = {
     **ONE_STEP,
@@ -52,8 +52,6 @@ REFUSED = {
 Floats = NDArray[np.float64]
 
 
-PLENTY = 10**9
-"""So many machines are as many as are wanted."""
 _SEVERAL, _USUAL_LARGEST, _MOST_LARGEST = 4.0, 1000, 10**6
 _HAIR = 1e-9
 """What just fits, fits."""
@@ -78,40 +76,6 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Supply:
-    """Machines of one hardware: the price of each that can be had, cheapest first, and the fewest wanted."""
-
-    offers: tuple[str, ...]
-    nanos: tuple[int, ...]
-    stock: tuple[int, ...]
-    least: int
-    most: int
-
-    @cached_property
-    def available(self) -> int:
-        """How many can be had in all."""
-        return min(self.most, sum(self.stock))
-
-    def cost(self, count: int) -> int:
-        """What so many cost per hour, cheapest first."""
-        total = 0
-        for nanos, stock in zip(self.nanos, self.stock, strict=True):
-            taken = min(count, stock)
-            total, count = total + taken * nanos, count - taken
-        return total
-
-    def taken(self, count: int) -> list[tuple[str, int]]:
-        """From which offers so many come, cheapest first."""
-        found = []
-        for offer, stock in zip(self.offers, self.stock, strict=True):
-            taken = min(count, stock)
-            if taken:
-                found.append((offer, taken))
-            count -= taken
-        return found
-
-
-@dataclass(frozen=True)
 class Wish:
     """One fleet to plan."""
 
@@ -120,8 +84,7 @@ class Wish:
     app: str
     rate_qps: float
     kinds: tuple[Kind, ...]
-    supply: dict[str, Supply]
-    """Per hardware."""
+    request: Request
     demand: TokenDemand
     limits: tuple[Limit, ...]
     link_ms_per_token: float = 0.0
@@ -136,10 +99,9 @@ class Wish:
         """The least share of requests within all limits at once."""
         return self.wanted.goodput
 
-    @property
-    def budget_nanos(self) -> int | None:
-        """The most that the fleet may cost per hour."""
-        return self.inputs.slo.limits.cost_per_hour
+    def supply(self, kind: Kind) -> MachineType:
+        """The machines of a type."""
+        return self.request.of(kind.hardware)
 
     def busy(self, kind: Kind) -> float:
         """How many machines of a type all requests keep busy, in batches as large as can be."""
@@ -180,34 +142,13 @@ class Wish:
 
     def part(self, parts: int) -> Wish:
         """What one of so many fleets side by side has to do: its part of the rate, of the machines and of the money."""
-        supply = {
-            name: replace(
-                one,
-                stock=tuple(_part(n, parts) for n in one.stock),
-                least=-(-one.least // parts),
-                most=_part(one.most, parts),
-            )
-            for name, one in self.supply.items()
-        }
-        one = replace(self.with_rate(self.rate_qps / parts), supply=supply)
-        return one if self.budget_nanos is None else one.with_budget(self.budget_nanos // parts)
-
-    def with_budget(self, nanos: int | None) -> Wish:
-        """The same with another budget per hour, or with none."""
-        limits = self.inputs.slo.limits.model_copy(update={"cost_per_hour": nanos})
-        inputs = replace(self.inputs, slo=self.inputs.slo.model_copy(update={"limits": limits}))
-        return replace(self, inputs=inputs)
+        return replace(self.with_rate(self.rate_qps / parts), request=self.request.part(parts))
 
     def with_limits(self, stated: Mapping[int, float]) -> Wish:
         """The same where the limits at these places of the file are stated as so many ms."""
         more = {place: to - self.wanted.latency[place].max_ms for place, to in stated.items()}
         limits = (replace(one, max_ms=one.max_ms + more.get(one.place, 0.0)) for one in self.limits)
         return replace(self, limits=tuple(limits))
-
-
-def _part(count: int, parts: int) -> int:
-    """A part of so many machines, in whole ones."""
-    return count if count >= PLENTY else count // parts
 
 
 def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
@@ -222,8 +163,12 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     kinds = _kinds(inputs, app, faults)
     _check_lengths(app, name, faults)
     faults.settle()
-    supply = _supply(inputs, kinds, faults)
-    kinds = tuple(kind for kind in kinds if kind.hardware in supply)
+    request = read_request(inputs, dict.fromkeys(kind.hardware for kind in kinds))
+    offered = {kind.id for kind in request.machines}
+    if not offered:
+        listed = ", ".join(dict.fromkeys(kind.hardware for kind in kinds))
+        faults.in_profile("$.offers", f"no offer sells {listed}", "Add an offer with its price.")
+    kinds = tuple(kind for kind in kinds if kind.hardware in offered)
     link = _link(inputs.profile, kinds, faults)
     faults.settle()
     rate = float(app.demand.rate_qps)
@@ -233,7 +178,7 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
         size = (app.demand.mix.observed or ())[place] if app.demand.mix is not None else ()
         why, remedy = "an observed length is above every bin", "Add a bin that holds it."
         faults.in_slo(f"$.apps.{name}.demand.mix.observed[{place}]", why, remedy, value=list(size))
-    wish = Wish(inputs, options, name, rate, kinds, supply, demand, limits_of(app), link)
+    wish = Wish(inputs, options, name, rate, kinds, request, demand, limits_of(app), link)
     _check_room(wish, faults)
     faults.settle()
     return wish
@@ -306,28 +251,6 @@ def _check_lengths(app: App, name: str, faults: Faults) -> None:
                 faults.in_slo(at, why, f"Write at most {named[INPUT] - 1:g}.", value=list(size))
             if len(faults.found) > 20:
                 return
-
-
-def _supply(inputs: Inputs, kinds: Sequence[Kind], faults: Faults) -> dict[str, Supply]:
-    profile, found = inputs.profile, dict[str, Supply]()
-    for hardware in dict.fromkeys(kind.hardware for kind in kinds):
-        least, most = inputs.slo.limits.instances.get(hardware, (0, None))
-        sold = sorted(
-            (machine_price(offer, profile.hardware[hardware]), name, offer.stock)
-            for name, offer in profile.offers.items()
-            if offer.hardware == hardware
-        )
-        if not sold:
-            if profile.offers:
-                continue
-            sold = [(NANO, "", None)]
-        nanos, offers, stock = zip(*sold, strict=True)
-        plenty = tuple(PLENTY if one is None else int(one) for one in stock)
-        found[hardware] = Supply(offers, nanos, plenty, least, PLENTY if most is None else most)
-    if not found:
-        listed = ", ".join(dict.fromkeys(kind.hardware for kind in kinds))
-        faults.in_profile("$.offers", f"no offer sells {listed}", "Add an offer with its price.")
-    return found
 
 
 def _link(profile: Profile, kinds: Sequence[Kind], faults: Faults) -> float:

@@ -29,11 +29,11 @@ def check_types(
     notices: Sequence[Notice],
 ) -> None:
     """What is demanded and is not there (`without` says why), what nothing limits; and whether anything is there."""
-    for name, offer in inputs.profile.offers.items():
-        if offer.currency != inputs.slo.limits.currency:
+    for name, sold in inputs.profile.offers.items():
+        if sold.currency != inputs.slo.limits.currency:
             why = f"the SLO counts in {inputs.slo.limits.currency}"
             remedy = "Convert one of them; hetplan knows no exchange rates."
-            faults.in_profile(f"$.offers.{name}.currency", why, remedy, value=offer.currency)
+            faults.in_profile(f"$.offers.{name}.currency", why, remedy, value=sold.currency)
     for hardware, why in without.items():
         _absent(inputs, hardware, why, faults)
     variant: Variant = inputs.profile.variants[wish.variant]

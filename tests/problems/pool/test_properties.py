@@ -151,7 +151,7 @@ def test_two_offers_share_the_flow_by_their_instances() -> None:
     drafted = decide(case)
     assert counts(drafted) == {"only-od": 1, "only-spot": 3}
     assert isinstance(drafted, Draft)
-    assert drafted.routing["app"][0].to == {"w1.a": pytest.approx(0.25), "w2.a": pytest.approx(0.75)}
+    assert drafted.routing["app"][0].to == {"w1.a": pytest.approx(0.75), "w2.a": pytest.approx(0.25)}
 
 
 def test_the_same_form_for_the_same_question() -> None:
