@@ -17,7 +17,7 @@ from hetplan.planner.next_state import next_state
 from hetplan.planning_again import Planner
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.slo import Demand, Horizon, Objective
-from hetplan.proved_again import options_again
+from hetplan.front_door import options_again
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
