@@ -254,9 +254,7 @@ def verified(
     return _with_bounds(report, plan, inputs, ask, prove=bool(prove), named=solver is not None)
 
 
-def _with_bounds(
-    report: Report, plan: Plan, inputs: Inputs, ask: Asking | None, *, prove: bool, named: bool
-) -> Report:
+def _with_bounds(report: Report, plan: Plan, inputs: Inputs, ask: Asking | None, *, prove: bool, named: bool) -> Report:
     """The report with what the planner's programs say of the bounds."""
     from hetplan.planner.certify import prove_again
     from hetplan.verifier.report import Violation

@@ -191,10 +191,8 @@ def _shown(program: Bounding, carried: Mapping[str, Any] | None, claim: Claim) -
     form = program.form
     try:
         # Only points that are better than the bound need a proof: what is worse keeps it.
-        if isinstance(form, Program):
-            shown = _of_program(form, carried, claim.bound / program.scale)
-        else:
-            shown = form.bound_of_written(carried)
+        known = claim.bound / program.scale
+        shown = _of_program(form, carried, known) if isinstance(form, Program) else form.bound_of_written(carried)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
         raise _NoProof("it carries no proof that can be read") from None
     if shown is None or math.isnan(shown):

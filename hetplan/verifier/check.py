@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route

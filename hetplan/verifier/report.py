@@ -37,8 +37,9 @@ class Report:
 
     `checked` names the checks that ran, in order; `skipped` names what could not be recomputed here ("app: why");
     `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
-    bound was proved again by the planner's program, and nobody should call another one certified; `undecided` names limits on times that no measurement decides ("app: limit");
-    `simulated` says of each promise that rests on simulation what fresh runs show.
+    bound was proved again by the planner's program, and nobody should call another one certified; `undecided` names
+    limits on times that no measurement decides ("app: limit"); `simulated` says of each promise that rests on
+    simulation what fresh runs show.
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])

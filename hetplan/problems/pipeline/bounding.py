@@ -72,7 +72,7 @@ def _forms(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim:
         best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest)
         if not first and problem.levels[0] == "quality" and reached["quality"] >= best - 2 * KEPT:
             top = at_best(problem, forest)
-            after = {other: value for other, value in reached.items() if other != "quality"}
+            after: dict[Goal, float] = {other: value for other, value in reached.items() if other != "quality"}
             yield from _asked(problem, goal, after, claim, lambda asked: write(top, asked))
         yield from _asked(problem, goal, reached, claim, lambda asked: write(forest, asked))
 

@@ -35,7 +35,16 @@ from hetplan.problems.pipeline.tree import (
     prefixes,
 )
 
-__all__ = ["NONE", "best_of_all", "by_few_levels", "carrying_most", "choices", "few_levels_answer", "in_parts", "parts_form"]
+__all__ = [
+    "NONE",
+    "best_of_all",
+    "by_few_levels",
+    "carrying_most",
+    "choices",
+    "few_levels_answer",
+    "in_parts",
+    "parts_form",
+]
 
 MOST = 64
 """With more choices of levels than this, the search for the best of them is a program of its own."""

@@ -105,9 +105,10 @@ def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
             return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
         written, point, reported = climbed
         counts = written.counts(point)
-        again = ask(steps_form(problem, trees, Asked("quality", counts=counts)).form, about="shares of the chosen servers")
+        fixed = steps_form(problem, trees, Asked("quality", counts=counts))
+        again = ask(fixed.form, about="shares of the chosen servers")
         if again.point is not None:
-            shares = steps_form(problem, trees, Asked("quality", counts=counts)).flows
+            shares = fixed.flows
             found = _solved(problem, trees, counts, [[again.point[s] for s in own] for own in shares])
             return replace(found, reported=tuple(found.valued(one) for one in reported))
     return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)

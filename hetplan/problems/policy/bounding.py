@@ -28,9 +28,7 @@ def bounding(asked: Asked, claim: Claim, plan: Plan) -> Sequence[Bounding] | Non
     if (claim.sense, claim.scope) != ("max", "model"):
         return []
     about, _, named = claim.about.partition("[")
-    mine = [
-        (group, table) for group, table in groups if named in ("", f"{group.id}@{group.loads_qps[-1]:g}qps]")
-    ]
+    mine = [(group, table) for group, table in groups if named in ("", f"{group.id}@{group.loads_qps[-1]:g}qps]")]
     if not mine or (not named and len({one.loads_qps for one, _ in mine}) > 1):
         return []
     group, table = mine[0]

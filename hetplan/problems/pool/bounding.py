@@ -8,7 +8,7 @@ import numpy as np
 
 from hetplan.planner.certify import Bounding
 from hetplan.problems.pool.form import fluid, fluid_at
-from hetplan.problems.pool.letters import Pool
+from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.size import tolerant
 from hetplan.profiles.plan import Claim, Plan
 
@@ -48,9 +48,10 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     return []
 
 
-def _machines(pool: Pool, plan: Plan) -> list[int]:
+def _machines(pool: Pool, plan: Plan) -> Counts:
     """How many of each type the plan has."""
-    return [sum(one.count for one in plan.workers if one.hardware == kind.hardware) for kind in pool.types]
+    counts = [sum(one.count for one in plan.workers if one.hardware == kind.hardware) for kind in pool.types]
+    return np.array(counts, dtype=np.int64)
 
 
 def _grouped(pool: Pool) -> Bounding:
@@ -59,6 +60,6 @@ def _grouped(pool: Pool) -> Bounding:
     from hetplan.problems.pool.ways import worth_merging
 
     least = pool
-    if worth_merging(pool, getattr(pool.options, "classes", np.inf)):
+    if worth_merging(pool, getattr(pool.options, "classes", pool.p.size)):
         least = merged(pool, groups_of(pool, GROUPS), fastest=True)
     return Bounding(fluid(least, pool.fluid_target), scale=1.0 if pool.fluid_target else pool.options.derate)
