@@ -57,7 +57,11 @@ def _group(asked: Asked, plan: Plan, app: str, table: PolicyTable) -> Group:
         count = sum(workers[name].count for name in mine)
     models = group.models
     if models.names != table.models:
-        models = models.only([models.names.index(name) for name in table.models])
+        # Fewer models bound less. Only a set that fits no more beside it may be held.
+        kept = [models.names.index(name) for name in table.models]
+        if sorted(kept) not in [sorted(one) for one in models.sets]:
+            raise ValueError(f"workers for {app} hold other models than the files say")
+        models = models.only(kept)
     balancing = cast(Any, plan.dispatch[app]).balancing
     load = float(f"{table.rate_qps * count / own.count:.12g}")
     wish = replace(group.wish, balancing=balancing)
