@@ -36,9 +36,9 @@ from cases.random_variants import random_shared, random_snapshot
 
 import hetplan as hp
 from benchmarks import fleet, kept
+from hetplan.planner.claims_again import Word
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.solvers.milp_engine import MilpEngine
-from hetplan.verifier.claims_again import Word
 
 TIMES, SECONDS = 3.0, 0.2
 """The proof may take so many times the solve, or so long."""

@@ -23,7 +23,6 @@ FRONT = {
     "registry_further",
     "which_question",
     "plugins",
-    "proved_again",
     "planning_again",
     "kept",
     "recipes",

@@ -6,11 +6,11 @@ Thread-safe and silent: no global state, nothing printed, every choice an argume
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from hetplan import registry
 from hetplan.errors import InputError, NoSolver
@@ -25,17 +25,23 @@ from hetplan.profiles.plan import Method, Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
+from hetplan.profiles.tables import Statistic
 from hetplan.profiles.validate import validate
 from hetplan.solvers.running import unprinted
 
 if TYPE_CHECKING:
+    from hetplan.planner.certify import Bounding
     from hetplan.planner.contract import Problem
+    from hetplan.profiles.plan import Claim
     from hetplan.profiles.state import State
     from hetplan.verifier.check import Report
 
-__all__ = ["Choice", "choose", "options_of", "plan_for", "pose", "solve", "verified"]
+__all__ = ["Choice", "choose", "options_again", "options_of", "plan_for", "pose", "solve", "verified"]
 
 Source = str | Path | Mapping[str, Any]
+
+ANEW_S = 60.0
+"""So long the programs of a plan's bounds may take, where they are solved anew; what is open then stays so."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +214,23 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
 
 
 @unprinted()
-def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = True) -> Report:
-    """What the verifier, which never saw how a plan was made, says of it."""
+def verified(
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    proofs: bool = True,
+    exact: bool = True,
+    prove: bool | None = None,
+    solver: str | None = None,
+    limits: Limits | None = None,
+    on_event: OnEvent | None = None,
+) -> Report:
+    """What the verifier, which never saw how a plan was made, says of it; with `proofs`, its bounds are proved again.
+
+    That is done by the planner's programs: by the multipliers that the plan carries, else, where a bound is called
+    certified, by solving its program anew. `prove` does so of every bound that is not shown otherwise (with a `solver`
+    that is named, of every bound); False never does.
+    """
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
 
@@ -219,11 +240,56 @@ def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = T
         return verify_fleet(plan, inputs, proofs=proofs, exact=exact)
     # A pool that nobody played is planned in 30 ms: reading the code of the exact checks would take half as long.
     exact &= proofs or plan.question != "pool" or any(one.model == "simulation/1" for one in plan.promises)
-    report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs, exact=exact)
+    report = verify_plan(plan, inputs, registry.check_of(plan.question), exact=exact)
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
         report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
-    return report
+    if not proofs or "claims" not in report.checked:
+        return report
+    ask = None
+    if prove is not False and not report.violations:
+        engines = registry.Engines()
+        _known(engines, solver, "--solver")
+        ask = Asking(engines, limits or Limits(seconds=ANEW_S), solver=solver, on_event=logged(on_event))
+    return _with_bounds(report, plan, inputs, ask, prove=bool(prove), named=solver is not None)
+
+
+def _with_bounds(report: Report, plan: Plan, inputs: Inputs, ask: Asking | None, *, prove: bool, named: bool) -> Report:
+    """The report with what the planner's programs say of the bounds."""
+    from hetplan.planner.certify import prove_again
+    from hetplan.verifier.report import Violation
+
+    @cache
+    def posed() -> Any:
+        formulation, asked = plan.method.formulation, options_again(plan)
+        return pose(inputs, choose(inputs, question=plan.question, formulation=formulation, options=asked),
+            tools=registry.tools_of(plan.question))  # fmt: skip
+
+    def bounds(claim: Claim) -> Iterable[Bounding] | None:
+        bounding = getattr(registry.problem(plan.question), "bounding", None)
+        return None if bounding is None else bounding(posed(), claim, plan)
+
+    found = prove_again(plan, bounds, ask, every=prove, all_anew=named)
+    faults = (Violation("proof", at, text) for at, text in found.faults)
+    return replace(
+        report,
+        violations=(*report.violations, *faults),
+        checked=(*report.checked, "proofs"),
+        claims=found.claims,
+    )
+
+
+def options_again(plan: Plan) -> dict[str, Any]:
+    """The options of a plan, to ask its question again.
+
+    A plan lists every option. A statistic that is only the default stays unsaid: one that is said is refused where a
+    table lacks it, and the default is not.
+    """
+    asked = registry.problem(plan.question).formulations.get(plan.method.formulation)
+    known = asked.model_fields if asked is not None else {}
+    defaults = {name: one.default for name, one in known.items() if one.default in get_args(Statistic)}
+    missing = object()
+    return {name: at for name, at in plan.method.options.items() if at != defaults.get(name, missing)}
 
 
 def _infer(inputs: Inputs) -> str:

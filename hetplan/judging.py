@@ -6,7 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hetplan.front_door import Source, verified
+from hetplan.front_door import ANEW_S, Source, verified
+from hetplan.planner.answer import Limits
 from hetplan.planner.terms import OnEvent, logged
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -30,6 +31,7 @@ def verify(
     state: Source | State | None = None,
     measured: Source | None = None,
     prove: bool | None = None,
+    solver: str | None = None,
     simulate: bool = True,
     on_event: OnEvent | None = None,
     cancel: threading.Event | None = None,
@@ -37,23 +39,20 @@ def verify(
     """Recompute everything a plan promises from the inputs, with code that never saw how it was made.
 
     What a plan promises by simulation is played again, with seeds of its own; `simulate=False` leaves that out, and the
-    report says so. A plan that is wrong without it is not played. `prove` solves the question anew, too, and holds
-    every bound against what comes back. None does so where a bound is called certified and the plan had no room for its
-    proof; False never does.
+    report says so. A plan that is wrong without it is not played. Bounds are proved again by the planner's programs:
+    that is no code of the verifier's own. `prove` solves the program of every bound anew that the plan's own proof does
+    not show (with a `solver` that is named, of every bound). None does so where a bound is called certified; False
+    never does.
     """
     checked = read_plan(plan, trust_digest=True)
     inputs = load_inputs(profile, slo, state=state, measured=measured)
-    report = verified(checked, inputs)
+    limits = Limits(seconds=ANEW_S, cancel=cancel)
+    report = verified(checked, inputs, prove=prove, solver=solver, limits=limits, on_event=on_event)
     if report.ok:
         from hetplan.simulated_promises import with_simulated
 
         report = with_simulated(report, checked, inputs, play=simulate, on_event=logged(on_event), cancel=cancel)
-    if prove is False:
-        return report
-    from hetplan.proved_again import left_out, together
-    from hetplan.proved_again import prove as solved_anew
-
-    return together(report, solved_anew(checked, inputs)) if prove or left_out(checked, report.claims) else report
+    return report
 
 
 def simulate(

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
+from hetplan.front_door import options_again
 from hetplan.planner.next_state import next_state
 from hetplan.planning_again import Planner
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.slo import Demand, Horizon, Objective
-from hetplan.proved_again import options_again
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome

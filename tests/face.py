@@ -58,7 +58,9 @@ __all__ = [
     "Simulated",
     "Stopped",
     "Verdict",
+    "about",
     "begin",
+    "carried",
     "checked",
     "command",
     "compared",
@@ -74,6 +76,7 @@ __all__ = [
     "options",
     "overstated",
     "planner",
+    "proved_by",
     "rendered",
     "retold",
     "sent_by",
@@ -83,6 +86,7 @@ __all__ = [
     "solved_example",
     "stopped",
     "thinned",
+    "tightened",
     "vary",
     "verify",
     "with_option",
@@ -273,6 +277,8 @@ class Judgement:
     """The verdict in words: "verified", or what it is instead."""
     simulated: tuple[tuple[str, str, int], ...] = ()
     """Each promise that rests on simulation: "met", "broken", "undecided" or "not simulated"; by how many queries."""
+    bounds: tuple[str, ...] = ()
+    """What becomes of each bound: "proved again", "found again by an engine", "not proved here" or "refuted"."""
 
     @property
     def verdicts(self) -> set[str]:
@@ -381,7 +387,8 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
     report = hp.verify(plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, **more)
     refuted = [f"{one.about}: {one.text}" for one in report.claims if one.refuted]
     tried = tuple((one.about, str(one.word), one.queries) for one in report.simulated)
-    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried)
+    bounds = tuple(str(one.word) for one in report.claims)
+    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried, bounds)
 
 
 def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **more: Any) -> Simulated:
@@ -808,6 +815,83 @@ def called_simulated(plan: Json) -> Json:
     def change(plan: Json) -> None:
         plan["method"]["options"]["size"] = "auto"
         plan["warnings"] = [one for one in plan["warnings"] if one["code"] != "W-queueing"]
+
+    return forged(plan, change)
+
+
+def tightened(plan: Json, number: int, part: float) -> Json:
+    """The plan with one of its bounds better by this part, as its solve says too."""
+
+    def change(plan: Json) -> None:
+        claim = plan["claims"][number]
+        claim["bound"] *= 1.0 + part * (1.0 if claim["sense"] == "min" else -1.0)
+        for solve in plan["solves"]:
+            if solve["id"] == claim.get("solve"):
+                solve |= {"bound": claim["bound"], "certified_bound": claim["bound"]}
+
+    return forged(plan, change)
+
+
+def carried(plan: Json, number: int) -> Json | None:
+    """The proof that a plan carries of one of its bounds."""
+    claim = plan["claims"][number]
+    return next((one.get("proof") for one in plan["solves"] if one["id"] == claim.get("solve")), None)
+
+
+def proved_by(plan: Json, number: int, how: str | Json) -> Json:
+    """The plan with another proof of one of its bounds: one that is given, or as the word says.
+
+    "scaled": every multiplier is another; "without the largest": of each leaf, or of all prices, that is 0; "none":
+    there is none; "long": it is said to be too long; "other": the claim names another solve; "nonsense": it cannot be
+    read.
+    """
+
+    def scaled(numbers: list[float]) -> list[float]:
+        if how == "scaled":
+            return [-3.0 * one for one in numbers]
+        largest = max(map(abs, numbers), default=0.0)
+        return [0.0 if abs(one) == largest else one for one in numbers]
+
+    def another(of: Json) -> Json:
+        found: Json = {}
+        for key, one in of.items():
+            if key == "tree":
+                leaves = [" ".join(map(repr, scaled([float(word) for word in line.split()]))) for line in one["leaves"]]
+                found[key] = {**one, "leaves": leaves}
+            else:
+                found[key] = dict(zip(one, scaled(list(one.values())), strict=True))
+        return found
+
+    def change(plan: Json) -> None:
+        claim = plan["claims"][number]
+        (solve,) = (one for one in plan["solves"] if one["id"] == claim["solve"])
+        if isinstance(how, dict):
+            solve["proof"] = how
+        elif how == "other":
+            others = [one["id"] for one in plan["solves"] if one["id"] != claim["solve"]]
+            claim["solve"] = others[0] if others else claim["solve"] + 1
+        elif how == "none":
+            solve["proof"] = None
+        elif how == "long":
+            solve["proof"] = {"left_out": "tree: 9000 leaves, 90000 numbers"}
+        elif how == "nonsense":
+            solve["proof"] = {key: {"x": "y"} for key in solve["proof"]}
+        else:
+            solve["proof"] = another(solve["proof"])
+
+    return forged(plan, change)
+
+
+def about(plan: Json, number: int, **said: Any) -> Json:
+    """The plan with one of its claims about something else: another scope, or with another voucher, as its solve."""
+
+    def change(plan: Json) -> None:
+        claim = plan["claims"][number]
+        claim.update(said)
+        for solve in (one for one in plan["solves"] if one["id"] == claim.get("solve") and "vouched" in said):
+            solve |= {"vouched": said["vouched"]}
+            if said["vouched"] != "certified":
+                solve.pop("certified_bound", None)
 
     return forged(plan, change)
 

@@ -9,7 +9,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError
-from hetplan.proved_again import options_again
+from hetplan.front_door import options_again
 
 Json = dict[str, Any]
 PROFILE: Json = {

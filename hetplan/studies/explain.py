@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from hetplan.front_door import Source
+from hetplan.front_door import Source, options_again
 from hetplan.planner.answer import Limits
 from hetplan.planner.spread import Spread
 from hetplan.planner.tolerances import VALUE
@@ -35,7 +35,6 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
-from hetplan.proved_again import options_again
 from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.comparison import per_million
 from hetplan.studies.points import HOURS_A_MONTH, Asked, Task, bill, fleet_of, fleet_text, tried

@@ -23,7 +23,7 @@ from itertools import combinations
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.front_door import Source
+from hetplan.front_door import Source, options_again
 from hetplan.planner.spread import Spread
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO
@@ -34,7 +34,6 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
-from hetplan.proved_again import options_again
 from hetplan.serving.runs import machine_price
 from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.points import Asked, Task, fleet_of, held, machines_of, tried

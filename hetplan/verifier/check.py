@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.inputs import Inputs
@@ -42,9 +41,6 @@ from hetplan.verifier.wanted import (
     undecided,
 )
 
-if TYPE_CHECKING:
-    from hetplan.verifier.claims_again import ClaimAgain
-
 __all__ = ["QuestionCheck", "Report", "Violation", "follow", "verify_plan"]
 
 
@@ -58,18 +54,18 @@ _NOTHING = Computed({"rate_qps": 0.0, "fluid_rate_qps": 0.0})
 
 
 def verify_plan(
-    plan: Plan, inputs: Inputs, question_check: QuestionCheck | None = None, *, proofs: bool = True, exact: bool = True
+    plan: Plan, inputs: Inputs, question_check: QuestionCheck | None = None, *, exact: bool = True
 ) -> Report:
     """Recompute what a plan says from profile, SLO and state; `question_check` adds the question's own promise.
 
-    With `proofs`, bounds are proved again; with `exact`, a plan is held to what it can say in one way only. Broken
-    references end the check early: nothing can be computed of things that are not there.
+    With `exact`, a plan is held to what it can say in one way only. Broken references end the check early: nothing can
+    be computed of things that are not there. Bounds are proved again by the planner's program, which is not seen here.
     """
     with collector_at_rest():
-        return _verified(plan, inputs, question_check, proofs, exact)
+        return _verified(plan, inputs, question_check, exact)
 
 
-def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, proofs: bool, exact: bool) -> Report:
+def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, exact: bool) -> Report:
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     references = check_references(plan, inputs)
     unchecked = question_check is None
@@ -87,12 +83,6 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
     found += check_actions(facts)
     skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
     checked = list[str](CHECKS.split())
-    claims: list[ClaimAgain] = []
-    if proofs:
-        from hetplan.verifier.proofs import check_proofs
-
-        claims, unproved = check_proofs(facts)
-        found, checked = [*found, *unproved], [*checked, "proofs"]
     if exact:
         from hetplan.verifier.exact import check_exactly
 
@@ -103,7 +93,7 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None, 
         checked.append(plan.question)
     unsure = tuple(dict.fromkeys(open_limits))
     skipped += unsure
-    return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked, tuple(claims), (), unsure)
+    return Report(tuple(dict.fromkeys(found)), tuple(checked), tuple(skipped), unchecked, undecided=unsure)
 
 
 def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tuple[list[str], dict[str, Computed]]:

@@ -20,17 +20,16 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
-from hetplan.profiles.plan import Claim, Plan, Promise, Solve
+from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Worker
 from hetplan.verifier.calls import called, check_bill, in_service, misplaced, ways
-from hetplan.verifier.facts import Facts, gather
+from hetplan.verifier.facts import gather
 from hetplan.verifier.fanned import any_fans, known, several_at_most, times_called
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos
-from hetplan.verifier.rows import NoProof, NotRebuilt
 from hetplan.verifier.stations import (
     Flow,
     Served,
@@ -44,7 +43,7 @@ from hetplan.verifier.stations import (
 )
 from hetplan.verifier.waiting_room import LARGEST
 
-__all__ = ["check", "check_found", "proved"]
+__all__ = ["check", "check_found"]
 
 
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
@@ -626,57 +625,3 @@ def _link_s(inputs: Inputs, app: App, source: str, to: str, size: float) -> floa
             raise LookupError(f"no link joins {pair[0]} and {pair[1]}, over which the plan goes")
         total += size * 8e-6 / link.bandwidth_mbps + link.latency_ms / 1000.0
     return total
-
-
-# Bounds of stated candidates, proved again
-#
-# Prices pi per unit of what demands take (the solve's ``proof.prices``, by name) bound the weight that can be served:
-# each application brings at most the best of what its candidates are worth after paying, or nothing, and all that there
-# is of everything is paid for once. That is so for any prices that are not below 0.
-
-_SAFE = 1e-12
-
-
-def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
-    """The bound that a solve's prices show of the weight served; NoProof says why there is none."""
-    apps = facts.inputs.slo.apps.values()
-    if facts.inputs.slo.limits.cost_per_hour is not None:
-        raise NotRebuilt("the cost of candidates is limited, and the check does not rebuild their prices")
-    if claim.about != "goodput" or not all(app.candidates for app in apps):
-        raise NotRebuilt("plans that were measured are not listed again here")
-    if any(isinstance(rule, ChosenPlanDispatch) and rule.machines for rule in facts.plan.dispatch.values()):
-        raise NotRebuilt("the check does not rebuild programs that put candidates on machines")
-    try:
-        stated = (solve.proof or {})["prices"]
-        prices = {str(name): float(price) for name, price in stated.items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise NoProof("it carries no prices that can be read") from None
-    if not all(math.isfinite(price) and price >= 0.0 for price in prices.values()):
-        raise NoProof("its prices are no prices")
-    room = {name: _room(facts.inputs, name) for app in apps for one in app.candidates for name in one.demand}
-    if any(price > 0.0 and room.get(name) is None for name, price in prices.items()):
-        raise NoProof("it prices what nothing limits")
-    terms = [price * (room.get(name) or 0.0) for name, price in prices.items()]
-    worths: list[float] = []
-    for app in apps:
-        own = 1.0 if app.weight is None else app.weight
-        best = 0.0
-        for one in app.candidates:
-            worth = own if one.weight is None else one.weight
-            worths.append(worth)
-            if all(_fits(amount, room[name]) for name, amount in one.demand.items()):
-                best = max(best, worth - math.fsum(prices.get(name, 0.0) * d for name, d in one.demand.items()))
-        terms.append(best)
-    bound = math.fsum(terms) + _SAFE * math.fsum(map(abs, (*terms, *worths)))
-    whole = all(worth == round(worth) for worth in worths)
-    return float(math.floor(bound + 1e-9 * max(1.0, bound))) if whole else bound
-
-
-def _room(inputs: Inputs, name: str) -> float | None:
-    """How much there is of what demands take; None where nothing limits it."""
-    stated, machines = inputs.slo.limits.capacity.get(name), _machine_count(inputs, name)
-    return machines * _gpus(inputs, name) if stated is None and machines is not None else stated
-
-
-def _fits(amount: float, room: float | None) -> bool:
-    return room is None or amount <= room + FEASIBILITY * max(1.0, room)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from hetplan.planner.answer import relative_gap
+from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Period, Plan, Valid
@@ -21,7 +22,6 @@ from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
-from hetplan.verifier.claims_again import ClaimAgain, Word
 from hetplan.verifier.fleet_exact import exactly
 from hetplan.verifier.fleet_parts import (
     Fleet,
@@ -36,7 +36,6 @@ from hetplan.verifier.fleet_parts import (
 )
 from hetplan.verifier.fleet_shared import named_twice, shared_machines
 from hetplan.verifier.promises import bound_faults, status_faults
-from hetplan.verifier.proofs import compared
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.rows import NoProof
@@ -105,7 +104,7 @@ def vouched(plan: Plan, inputs: Inputs) -> Plan:
             shown = proved(Fleet(plan, inputs), claim, boxes=SOON)
         except NoProof:
             return claim
-        if compared(claim, shown, "", "").word is Word.PROVED:
+        if compared(claim, shown, 0).word is Word.PROVED:
             return claim.model_copy(update={"vouched": "certified"})
         # A bound that is a hair lower and proved says more than one that nobody can prove.
         if not 0.0 <= claim.bound - shown <= HAIR * abs(claim.bound) or claim.sense != "min":
@@ -116,19 +115,15 @@ def vouched(plan: Plan, inputs: Inputs) -> Plan:
     return with_digest(plan.model_copy(update={"claims": tuple(said(claim) for claim in plan.claims)}))
 
 
-def _words(fleet: Fleet, **most: int) -> Iterator[ClaimAgain]:
+def _words(fleet: Fleet) -> Iterator[ClaimAgain]:
     """Whether each bound is proved again from the prices that the plan carries."""
     from hetplan.verifier.fleet_bounds import proved
 
     for number, claim in enumerate(fleet.plan.claims):
-        at, about = f"claims[{number}]", f"{claim.sense} {claim.about}"
-        if claim.bound is None:
-            yield ClaimAgain(at, about, Word.OPEN, "there is no bound")
-            continue
         try:
-            yield compared(claim, proved(fleet, claim, **most), at, about)
+            yield unproved(claim, number, "") if claim.bound is None else compared(claim, proved(fleet, claim), number)
         except NoProof as reason:
-            yield ClaimAgain(at, about, Word.OPEN, f"bound {claim.bound:.6g} is not proved again here: {reason}")
+            yield unproved(claim, number, str(reason))
 
 
 def _references(fleet: Fleet) -> Iterator[Violation]:
@@ -184,7 +179,7 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
         # Up to which rate it holds in its fleet is another question, which `fleet_exact` asks.
         own = Valid(rate_qps={app: (0.0, rate) for app, rate in carried(part).items()})
         plan = of_part(fleet.plan, name).model_copy(update={"valid": own})
-        report = verify_plan(plan, files, again, proofs=exact, exact=exact)
+        report = verify_plan(plan, files, again, exact=exact)
         found += [
             Violation(one.code, f"parts.{name}.{one.at}", one.text)
             for one in report.violations

@@ -36,11 +36,11 @@ from hetplan.profiles.slo import Survive, WishLimits
 from hetplan.profiles.workers import Worker
 from hetplan.verifier.facts import gather, option
 from hetplan.verifier.fleet_parts import IN_SLICES, Fleet, alone, lost_in, may_run, one_variant
-from hetplan.verifier.llm_bounds import Carried
-from hetplan.verifier.pool_bounds import Carrying
+from hetplan.verifier.llm_machine import Carried
+from hetplan.verifier.pool_machine import Carrying
 from hetplan.verifier.rows import EPS, NoProof, NotRebuilt, Rows
 from hetplan.verifier.slices import parts_of_one
-from hetplan.verifier.variants_bounds import most_of_a_machine
+from hetplan.verifier.variants_machine import most_of_a_machine
 
 __all__ = ["PRICES", "instances_of", "proved", "slices_of", "worst_left"]
 
@@ -146,7 +146,7 @@ def _market(fleet: Fleet, prices: Sequence[tuple[Mapping[str, float], Mapping[st
             terms |= {f"ahead {name}": amount for name, amount in both.items() if amount}
             program.row(f"{label} in {number}", terms, low=low, high=high)
         duals |= {f"{label} in {number}": price * hours for label, price in said.items()}
-    return program.bound({"row_duals": duals})
+    return program.bound(duals)
 
 
 def _limits(
@@ -216,7 +216,7 @@ class _Cuts:
         duals = self.cone.program({}, given).multipliers()
         prices = {name: max(duals.pop(f"machines[{name}]", 0.0), 0.0) for name in self.cone.hardware}
         # Of one machine in all, whichever it is: what is left over the prices is added to each of them.
-        over = max(self.cone.program(prices, None).bound({"row_duals": duals}), 0.0)
+        over = max(self.cone.program(prices, None).bound(duals), 0.0)
         made = {name: (price + over) * self.share for name, price in prices.items()}
         if any(all(one[name] <= made[name] * (1.0 + 1e-6) + 1e-6 for name in made) for one in self.found):
             return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetplan.planner.status import UNDECIDED
 
 if TYPE_CHECKING:
-    from hetplan.verifier.claims_again import ClaimAgain
+    from hetplan.planner.claims_again import ClaimAgain
     from hetplan.verifier.promise_verdicts import Tried
 
 __all__ = ["Report", "Violation", "unknown"]
@@ -37,9 +37,9 @@ class Report:
 
     `checked` names the checks that ran, in order; `skipped` names what could not be recomputed here ("app: why");
     `unchecked` says that no check of the question's own promise was at hand; `claims` says of each claim whether its
-    bound was proved again here, and nobody should call another one certified; `differs` names where a plan made anew
-    is another one, if one was made; `undecided` names limits on times that no measurement decides ("app: limit");
-    `simulated` says of each promise that rests on simulation what fresh runs show.
+    bound was proved again by the planner's program, and nobody should call another one certified; `undecided` names
+    limits on times that no measurement decides ("app: limit"); `simulated` says of each promise that rests on
+    simulation what fresh runs show.
 
     >>> report = Report(violations=(Violation("stock", "offers.a", "3 machines of 2"),), checked=("stock",))
     >>> report.ok, str(report.violations[0])
@@ -51,7 +51,6 @@ class Report:
     skipped: tuple[str, ...] = ()
     unchecked: bool = False
     claims: tuple[ClaimAgain, ...] = ()
-    differs: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     simulated: tuple[Tried, ...] = ()
 

@@ -10,9 +10,10 @@ from cases.plans_of_machines import variants
 from cases.plans_of_pipelines import chain, pipeline, streams
 from cases.plans_of_pools import chat, pool
 
+from hetplan.front_door import verified
+from hetplan.planner.claims_again import Word
 from hetplan.profiles.plan import Plan
 from hetplan.verifier.check import Report, Violation, verify_plan
-from hetplan.verifier.claims_again import Word
 from hetplan.verifier.pool import check
 from hetplan.verifier.promises import status_faults
 from hetplan.verifier.resources import same_money
@@ -22,9 +23,7 @@ def texts(case: dict, edits: dict) -> list[str]:
     plan, inputs = read(spoil(case, edits))
     return [
         str(found)
-        for found in verify_plan(
-            plan, inputs, check if plan.question == "pool" else None, proofs=False, exact=False
-        ).violations
+        for found in verify_plan(plan, inputs, check if plan.question == "pool" else None, exact=False).violations
     ]
 
 
@@ -42,16 +41,17 @@ def test_a_report_says_what_was_checked():
         "claims",
         "actions",
     )
-    assert verify_plan(plan, inputs, check, proofs=False, exact=False) == Report(checked=(*generic, "pool"))
-    assert verify_plan(plan, inputs, proofs=False, exact=False) == Report(checked=generic, unchecked=True)
-    proved = verify_plan(plan, inputs)
-    assert proved.checked == (*generic, "proofs", "exact")
+    assert verify_plan(plan, inputs, check, exact=False) == Report(checked=(*generic, "pool"))
+    assert verify_plan(plan, inputs, exact=False) == Report(checked=generic, unchecked=True)
+    assert verify_plan(plan, inputs).checked == (*generic, "exact")
+    proved = verified(plan, inputs, prove=False)
+    assert proved.checked == (*generic, "exact", "pool", "proofs")
     assert [one.word for one in proved.claims] == [Word.OPEN] * len(plan.claims)
 
 
 def test_broken_references_end_the_check():
     plan, inputs = read(spoil(pool(), {"plan/workers/0/hardware": "tpu", "plan/inputs/slo": "sha256:00"}))
-    report = verify_plan(plan, inputs, check, proofs=False, exact=False)
+    report = verify_plan(plan, inputs, check, exact=False)
     assert report.checked == ("inputs", "references")
     assert not report.unchecked
     assert not report.ok
@@ -87,12 +87,12 @@ def test_a_report_says_what_nobody_can_recompute():
     assert verify_plan(*read(spoil(variants(), unlimited))).skipped == expected
     unpriced = {"profile/offers/g1-gib/per": None, "plan/workers/0/offer": None, "profile/offers/g1-gib/hardware": "g2"}
     unpriced |= {"profile/hardware/g2": {"kind": "gpu"}, "slo/limits": {}}
-    report = verify_plan(*read(spoil(chat(), unpriced)), check, proofs=False, exact=False)
+    report = verify_plan(*read(spoil(chat(), unpriced)), check, exact=False)
     unsaid = "chat: no measurement of r says whether tpot p99 <= 50 ms"
     assert report.skipped == ("promises[2]: not every price is known", unsaid)
     assert report.ok
     own = {"plan/question": "chatting", "plan/promises/3": {"quantity": "joules", "value": 3, "model": "fluid"}}
-    report = verify_plan(*read(spoil(chat(), own)), proofs=False, exact=False)
+    report = verify_plan(*read(spoil(chat(), own)), exact=False)
     assert report.skipped == ("promises[3]: joules is a quantity of the question chatting", unsaid)
     assert report.ok
 

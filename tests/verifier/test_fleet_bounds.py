@@ -14,10 +14,10 @@ import pytest
 import hetplan as hp
 from benchmarks.forged_plans import forgeries
 from hetplan.front_door import verified
+from hetplan.planner.claims_again import Word
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_meaning import meaning_of
-from hetplan.verifier.claims_again import Word
 from hetplan.verifier.fleet import vouched
 from hetplan.verifier.fleet_bounds import PRICES, cheapest
 from hetplan.verifier.report import Report

@@ -38,7 +38,7 @@ again by the checker.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -271,6 +271,37 @@ class Columns(Form[Vector]):
             "leaves": _lines(tree.leaves),
         }
         return {"prices": named, "tree": written}
+
+    def bound_of_written(self, proof: Mapping[str, Any]) -> float | None:
+        """By the prices of the rows, and by the tree where there is one."""
+        named, tree = proof["prices"], proof.get("tree")
+        if not named.keys() <= set(self.rows) or self.item_name is None:
+            return None
+        prices = _prices({"prices": [float(named.get(row, 0.0)) for row in self.rows]}, self.capacity.size)
+        if prices is None:
+            return None
+        shown = self.price(prices).bound
+        if tree is None or sorted(tree["rows"]) != sorted(self.rows):
+            return float(shown)
+        place = {self.item_name(j): j for j in range(self.cost.size)}
+        items, order = [place[name] for name in tree["items"]], [tree["rows"].index(row) for row in self.rows]
+        splits = [[int(number) for number in line.split()] for line in tree["splits"]]
+        if any(not 0 <= item < len(items) for item, *_ in splits):
+            return None
+
+        def numbers(lines: Sequence[str]) -> list[list[float]]:
+            each = [[float(number) for number in line.split()] for line in lines]
+            return [[line[at] for at in order] for line in each]
+
+        read = {
+            "prices": prices,
+            "slack": tree["slack"],
+            "limit": tree["limit"],
+            "splits": [[items[item], *rest] for item, *rest in splits],
+            "prices_of_splits": numbers(tree["prices_of_splits"]),
+            "leaves": numbers(tree["leaves"]),
+        }
+        return max(float(shown), bound_of_tree(self, read))
 
     def _faults(self, answer: Answer[Vector]) -> list[str]:
         assert answer.point is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Form(Generic[X]):
     def written_proof(self, answer: Answer[X]) -> dict[str, Any] | None:
         """What a plan carries of an answer so that others can prove its bound again; None where there is nothing."""
         del answer
+        return None
+
+    def bound_of_written(self, proof: Mapping[str, Any]) -> float | None:
+        """The bound of this form that such a proof shows; None, or an error of reading it, where it shows none."""
+        del proof
         return None
 
 

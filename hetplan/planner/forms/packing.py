@@ -20,7 +20,7 @@ An option that does not fit even alone counts in neither.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -223,6 +223,14 @@ class Packing(Form[Choice]):
             return None
         prices = self.prices(np.asarray(carried, dtype=float))
         return {"prices": {name: float(price) for name, price in zip(self.resources, prices, strict=True)}}
+
+    def bound_of_written(self, proof: Mapping[str, Any]) -> float | None:
+        """By the prices of resources; there is no such proof where there are machines beside them."""
+        if self.items is not None or not proof["prices"].keys() <= set(self.resources):
+            return None
+        prices = np.array([float(proof["prices"].get(name, 0.0)) for name in self.resources])
+        sound = bool(np.isfinite(prices).all()) and not (prices < 0.0).any()
+        return self.whole(self.bound(prices)) if sound else None
 
     def whole(self, bound: float) -> float:
         """The bound moved to the next value that there can be.

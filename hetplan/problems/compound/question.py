@@ -11,10 +11,11 @@ from hetplan.problems import ladder
 from hetplan.problems.compound.options import CompoundOptions, PaperOptions
 
 if TYPE_CHECKING:
+    from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasible
     from hetplan.problems.compound.form import Asked
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["Compound"]
 
@@ -45,6 +46,21 @@ class Compound:
 
         del formulation
         return cls(read_asked(inputs, cast(CompoundOptions, options), start), tools)
+
+    def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
+        """The program that bounds a claim of such a plan, where all candidates are stated, and nothing is rented."""
+        from hetplan.planner.certify import Bounding
+        from hetplan.problems.compound.form import packing
+
+        del plan
+        asked = self.asked
+        stated = not asked.sought and not any(tier.machine_price for tier in asked.tiers)
+        if claim.about != "goodput" or not stated or asked.wish.sense != "max" or len(asked.wish.of) > 1:
+            return None
+        if claim.scope != "problem":
+            return []
+        form = packing(asked.queries, asked.tiers, asked.totals, sense="max", figure=asked.wish.of[0])
+        return [Bounding(form)]
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Search where plans are not stated, then pack."""

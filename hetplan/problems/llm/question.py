@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from hetplan.planner.answer import Answer
+    from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasible
     from hetplan.planner.forms.milp import Milp
     from hetplan.problems.llm.wish import Wish
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["LlmQuestion"]
 
@@ -97,6 +98,14 @@ class LlmQuestion:
         if found is None:
             return too_dear(wish, judge, ask, least, tried)
         return drafted(wish, found, bounds, tried=tried, shares=judge.shares(found.counts))
+
+    def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
+        """The programs that bound a claim of such a plan: the least cost of any schedule."""
+        from hetplan.planner.certify import Bounding
+
+        del plan
+        known = (claim.about, claim.sense, claim.scope) == ("cost_per_hour", "min", "relaxation")
+        return [Bounding(self._bounding(ANY))] if known else []
 
     def _bounding(self, name: str) -> Milp:
         """The program of any schedule, or of those whose mean iteration is within the limit per token."""

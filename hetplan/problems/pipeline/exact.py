@@ -10,6 +10,7 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status, Stop
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported, Scope
+from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.climb import (
     ABOUT,
     CLAIMED,
@@ -28,7 +29,18 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written, flows_form
 from hetplan.problems.pipeline.tree import Level, Mask, Tree, Vector, merged, prefixes
 
-__all__ = ["among_used", "by_config", "by_paper", "by_programs", "by_used", "tidied"]
+__all__ = [
+    "among_used",
+    "at_best",
+    "best_in_time",
+    "by_config",
+    "by_paper",
+    "by_programs",
+    "by_used",
+    "exact_of",
+    "paper_of",
+    "tidied",
+]
 
 MOST_USED: dict[Goal, int] = {"quality": 4, "fairest": 6}
 """So many configurations of each step are looked at where a plan is wanted soon.
@@ -45,9 +57,14 @@ Write = Callable[[Forest, Asked], Written]
 
 def by_config(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """The exact program."""
-    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    return by_programs(problem, ask, *exact_of(problem))
+
+
+def exact_of(problem: Pipelines) -> tuple[Forest, Write, Scope]:
+    """The exact program, ready to be written for a goal; and what its bounds are of."""
     fleet = problem.wish.fleet
-    return by_programs(problem, ask, forest, lambda kept, asked: config_form(kept, fleet, asked), scope=problem.scope)
+    forest = [(tree, prefixes(tree)) for tree in problem.served]
+    return forest, lambda kept, asked: config_form(kept, fleet, asked), problem.scope
 
 
 def by_used(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
@@ -111,16 +128,21 @@ def _worth_most(written: Written, forest: Forest, point: Vector, prices: Vector,
 
 def by_paper(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """Loki's own program; with several hardware it may find less than there is."""
+    return by_programs(problem, ask, *paper_of(problem))
+
+
+def paper_of(problem: Pipelines) -> tuple[Forest, Write, Scope]:
+    """The same, ready to be written for a goal; and what its bounds are of."""
     forest = [(tree, prefixes(tree)) for tree in map(merged, problem.served)]
 
     def write(kept: Forest, asked: Asked) -> Written:
         return paper_form(kept, problem.served, problem.wish.fleet, asked)
 
-    return by_programs(problem, ask, forest, write, scope=problem.scope if problem.has_one_hardware else "restriction")
+    return forest, write, problem.scope if problem.has_one_hardware else "restriction"
 
 
 def by_programs(
-    problem: Pipelines, ask: Ask, forest: Forest, write: Write, *, scope: Scope, gap: float = GAP
+    problem: Pipelines, ask: Ask, forest: Forest, write: Write, scope: Scope, *, gap: float = GAP
 ) -> Solved | Infeasible:
     """Hardware scaling while the best accuracy can be kept, else accuracy scaling."""
     found = _hardware_scaling(problem, ask, forest, write, scope, gap)
@@ -132,10 +154,9 @@ def _hardware_scaling(
 ) -> Solved | None:
     """The least of servers (cost, moves) at the best accuracy in time; None where it cannot be kept."""
     goals = problem.wish.goals
-    by_paper = getattr(problem.options, "step1", "") == "top-variants"
     if goals[0] != "quality" or len(goals) < 2:
         return None
-    best = [(tree, _top_only(tree, levels) if by_paper else kept_best(tree, levels)) for tree, levels in forest]
+    best = at_best(problem, forest)
     if any(not level.size for _, levels in best for level in levels):
         return None
     in_parts = write(best, problem.asked(goals[1], whole=False))
@@ -160,11 +181,22 @@ def _hardware_scaling(
     return None
 
 
+def at_best(problem: Pipelines, forest: Forest) -> list[tuple[Tree, list[Level]]]:
+    """Only what keeps the best accuracy in time; as the paper has it, the most accurate variants."""
+    by_paper = getattr(problem.options, "step1", "") == "top-variants"
+    return [(tree, _top_only(tree, levels) if by_paper else kept_best(tree, levels)) for tree, levels in forest]
+
+
 def _best_in_time(problem: Pipelines, ask: Ask) -> Reported:
-    """The claim that no number of servers gives a better accuracy in time: flows alone, on each variant's fastest."""
+    """The claim that no number of servers gives a better accuracy in time."""
+    answer = ask(best_in_time(problem), about="best accuracy in time, however many servers")
+    return Reported("quality", "max", "problem", answer)
+
+
+def best_in_time(problem: Pipelines) -> Milp:
+    """The best accuracy in time, however many servers there are: flows alone, on each variant's fastest."""
     forest = [(tree, prefixes(tree)) for tree in map(merged, problem.considered)]
-    form = flows_form(forest, problem.wish.fleet, Asked("quality", free=True, floors=False))
-    return Reported("quality", "max", "problem", ask(form, about="best accuracy in time, however many servers"))
+    return flows_form(forest, problem.wish.fleet, Asked("quality", free=True, floors=False))
 
 
 def _accuracy_scaling(

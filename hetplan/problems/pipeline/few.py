@@ -8,7 +8,7 @@ found is as good as the exact program's in most cases, and bounds nothing: the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
@@ -19,6 +19,7 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
 from hetplan.problems.pipeline.form import config_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
@@ -34,7 +35,16 @@ from hetplan.problems.pipeline.tree import (
     prefixes,
 )
 
-__all__ = ["NONE", "best_of_all", "by_few_levels", "carrying_most", "choices", "few_levels_answer", "in_parts"]
+__all__ = [
+    "NONE",
+    "best_of_all",
+    "by_few_levels",
+    "carrying_most",
+    "choices",
+    "few_levels_answer",
+    "in_parts",
+    "parts_form",
+]
 
 MOST = 64
 """With more choices of levels than this, the search for the best of them is a program of its own."""
@@ -295,20 +305,27 @@ def _without_idle(problem: Pipelines, ask: Ask, found: Solved) -> Solved:
 
 def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
     """What a plan reaches, beside what servers in parts would: a bound, however much is kept free."""
-    fleet = problem.wish.fleet
     shown = {one.app: one.value for one in made.promises if one.quantity == "quality"}
     quality = sum(tree.weight * shown[tree.app] for tree in problem.served)
-    stated = {tree.app: tree for tree in problem.wish.trees}
-    forest = [(tree, prefixes(tree)) for tree in (as_stated(tree, stated[tree.app]) for tree in problem.served)]
-    found, asked = [], problem.asked("quality", whole=False)
+    found, reached = list[Reported](), dict[Goal, float]()
     totals = {one.quantity: one.value for one in made.promises if one.app is None}
     for goal in problem.levels:
-        answer = ask(config_form(forest, fleet, replace(asked, goal=goal)).form, about=f"{goal}, servers in parts")
+        answer = ask(parts_form(problem, goal, reached), about=f"{goal}, servers in parts")
         value = quality if goal == "quality" else totals.get(CLAIMED[goal])
         sense: Literal["max", "min"] = "max" if goal == "quality" else "min"
         found.append(Reported(CLAIMED[goal], sense, problem.scope_in_parts, answer, value=value))
         if answer.value is None:
             break
         # What comes later is bounded at the accuracy that the plan has, however much more there could be.
-        asked = keeping(asked, goal, quality if goal == "quality" else float(value or 0.0))
+        reached[goal] = quality if goal == "quality" else float(value or 0.0)
     return tuple(found)
+
+
+def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float]) -> Milp:
+    """The program of servers in parts for a goal, where no less of others is reached than this."""
+    stated = {tree.app: tree for tree in problem.wish.trees}
+    forest = [(tree, prefixes(tree)) for tree in (as_stated(tree, stated[tree.app]) for tree in problem.served)]
+    asked = problem.asked("quality", whole=False)
+    for other, value in reached.items():
+        asked = keeping(asked, other, value)
+    return config_form(forest, problem.wish.fleet, replace(asked, goal=goal)).form

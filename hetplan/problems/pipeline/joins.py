@@ -40,7 +40,7 @@ from hetplan.problems.pipeline.rows import (
 )
 from hetplan.problems.pipeline.tree import Level, Places, Tree
 
-__all__ = ["by_steps"]
+__all__ = ["by_steps", "in_room", "steps_form"]
 
 Edges = Sequence[tuple[int, int]]
 
@@ -90,13 +90,13 @@ def _gains(tree: Tree, edges: Edges) -> list[list[float]]:
 def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
     """The best accuracy on all servers, then the least of them; raises `InputError` where no plan could be exact."""
     _check(problem)
-    trees = [_with_room(tree, problem.wish.joins.get(tree.app, _edges(tree)), problem) for tree in problem.considered]
+    trees = in_room(problem)
     if any(not task.size for tree in trees for task in tree.tasks):
         return Infeasible(why=("latency: some step has no variant that is fast enough beside the fastest others",))
     for slip in SLIPS:
         base = problem.asked(problem.levels[0], slip=slip)
         goals = problem.levels
-        climbed = climb(ask, lambda asked: _form(problem, trees, asked), goals, base, scope=problem.scope)
+        climbed = climb(ask, lambda asked: steps_form(problem, trees, asked), goals, base, scope=problem.scope)
         if isinstance(climbed, Answer):
             if climbed.status is Status.INFEASIBLE:
                 why = "capacity: the servers do not carry the demand in time"
@@ -105,9 +105,10 @@ def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
             return Infeasible(why=(f"no plan was found: {climbed.detail or climbed.stop}",), proved=False)
         written, point, reported = climbed
         counts = written.counts(point)
-        again = ask(_form(problem, trees, Asked("quality", counts=counts)).form, about="shares of the chosen servers")
+        fixed = steps_form(problem, trees, Asked("quality", counts=counts))
+        again = ask(fixed.form, about="shares of the chosen servers")
         if again.point is not None:
-            shares = _form(problem, trees, Asked("quality", counts=counts)).flows
+            shares = fixed.flows
             found = _solved(problem, trees, counts, [[again.point[s] for s in own] for own in shares])
             return replace(found, reported=tuple(found.valued(one) for one in reported))
     return Infeasible(why=("whole servers do not carry what the program promised",), proved=False)
@@ -121,7 +122,7 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
     for _ in range(HALVINGS if enough else 0):
         middle = (low + high) / 2
         less = [replace(tree, demand=middle * tree.demand) for tree in trees]
-        form = _form(problem, less, Asked("servers")).form
+        form = steps_form(problem, less, Asked("servers")).form
         try:
             fits = ask(form, gap=1.0, about="how much demand").point is not None
         except SolverFailed:
@@ -130,7 +131,7 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
     for tree in trees if low > 0 else ():
         found.append(rate_repair(tree, low * tree.demand))
     goal: Goal = "cost" if problem.wish.fleet.priced else "servers"
-    written = _form(problem, trees, Asked(goal, free=True))
+    written = steps_form(problem, trees, Asked(goal, free=True))
     answer = ask(written.form, about="fewest servers for the demand")
     if answer.point is not None:
         found += more_servers(problem, trees, written.counts(answer.point))
@@ -158,7 +159,12 @@ def _with_room(tree: Tree, edges: Edges, problem: Pipelines) -> Tree:
     return tree.keeping([task.ms <= room[t] - start[t] + 1e-9 for t, task in enumerate(tree.tasks)])
 
 
-def _form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Written:
+def in_room(problem: Pipelines) -> list[Tree]:
+    """The steps with the configurations that are fast enough beside the fastest of others."""
+    return [_with_room(tree, problem.wish.joins.get(tree.app, _edges(tree)), problem) for tree in problem.considered]
+
+
+def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Written:
     """Write the program."""
     fleet = problem.wish.fleet
     m = Builder("max" if asked.goal in ("quality", "fairest") else "min", name=f"steps {asked.goal}")

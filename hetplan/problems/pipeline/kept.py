@@ -34,7 +34,7 @@ from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of
 from hetplan.serving.strictest import late_share
 from hetplan.serving.times import law_of_table
 
-__all__ = ["better_apart", "estimated", "kept"]
+__all__ = ["better_apart", "estimated", "kept", "without_room"]
 
 Way = Callable[..., Draft | Infeasible]
 
@@ -609,8 +609,12 @@ def _bounded(p: Pipelines, ask: Ask, made: Draft) -> Draft:
     """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
     if made.reported:
         return made
-    full = _Room(0.0, 0.0, float(made.chosen["slo_divisor"]))
-    return replace(made, reported=in_parts(full.given_to(p), ask, made))
+    return replace(made, reported=in_parts(without_room(p, float(made.chosen["slo_divisor"])), ask, made))
+
+
+def without_room(p: Pipelines, divisor: float | None = None) -> Pipelines:
+    """The question whose bounds hold however much is kept free: all of each server, and this part of the deadline."""
+    return _Room(0.0, 0.0, p.options.slo_divisor if divisor is None else divisor).given_to(p)
 
 
 def _in_large(p: Pipelines) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.planner.draft import Draft, Infeasible
@@ -21,7 +21,10 @@ from hetplan.problems.pipeline.options import (
 )
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Plan
+from hetplan.profiles.plan import Claim, Plan
+
+if TYPE_CHECKING:
+    from hetplan.planner.certify import Bounding
 
 __all__ = ["PipelineQuestion"]
 
@@ -58,6 +61,12 @@ class PipelineQuestion(Pipelines):
         """Read the files; raises `InputError` with every fault found."""
         chosen = cast(PipelineOptions, options)
         return cls(inputs, read_wish(inputs, chosen), chosen, formulation, start, tools)
+
+    def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
+        """The programs that bound a claim of such a plan."""
+        from hetplan.problems.pipeline.bounding import bounding
+
+        return bounding(self, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Answer by the chosen formulation."""

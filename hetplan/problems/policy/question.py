@@ -17,11 +17,12 @@ from hetplan.problems.policy.options import (
 )
 
 if TYPE_CHECKING:
+    from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasible
     from hetplan.problems.policy.bench import Bench
     from hetplan.problems.policy.form import Asked
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["Policy"]
 
@@ -70,6 +71,12 @@ class Policy:
 
         chosen, can_simulate = cast(PolicyOptions, options), "simulate_policy" in tools.extra
         return cls(read_asked(inputs, chosen, formulation, start, can_simulate=can_simulate), formulation, tools)
+
+    def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
+        """The decision process that a claim of such a plan is about, or the fewest workers that have the time."""
+        from hetplan.problems.policy.bounding import bounding
+
+        return None if self.formulation in _RULES else bounding(self.asked, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""

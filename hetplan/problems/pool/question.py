@@ -15,9 +15,10 @@ from hetplan.problems.pool.machines import read_columns, read_types
 from hetplan.problems.pool.options import FluidOptions, PoolOptions
 from hetplan.problems.pool.wish import read_wish
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Notice, Plan
+from hetplan.profiles.plan import Claim, Notice, Plan
 
 if TYPE_CHECKING:
+    from hetplan.planner.certify import Bounding
     from hetplan.planner.contract import Ask
 
 __all__ = ["PoolQuestion"]
@@ -75,6 +76,12 @@ class PoolQuestion(Pool):
             check_all(inputs, wish, types, times, chosen, faults)
         faults.settle()
         return cls(inputs, wish, tuple(types), request, times, chosen, formulation, tools, tuple(notices))
+
+    def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
+        """The programs that bound a claim of such a plan."""
+        from hetplan.problems.pool.bounding import bounding
+
+        return bounding(self, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Answer by the chosen formulation."""

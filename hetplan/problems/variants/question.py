@@ -12,10 +12,11 @@ from hetplan.problems.variants.options import GreedyOptions, PaperOptions, Simpl
 from hetplan.profiles.validate import collector_at_rest
 
 if TYPE_CHECKING:
+    from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasible
     from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["Variants"]
 
@@ -64,6 +65,12 @@ class Variants:
         del start
         snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.repairs or tools.trial)
         return cls(snapshot, formulation, tools)
+
+    def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
+        """The programs that bound a claim of such a plan."""
+        from hetplan.problems.variants.bounding import bounding
+
+        return None if self.formulation in RULES else bounding(self.snapshot, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Answer by the chosen formulation."""

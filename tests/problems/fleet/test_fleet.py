@@ -16,13 +16,13 @@ import hetplan as hp
 from hetplan.executor.hosts_file import read_hosts
 from hetplan.executor.kubernetes.exports import export_folder
 from hetplan.planner.answer import Limits
+from hetplan.planner.claims_again import Word
 from hetplan.planner.contract import Event
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.schedule import Schedule
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
 from hetplan.simulator.day import HowPlayed, play_day
-from hetplan.verifier.claims_again import Word
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleet"
 

@@ -13,11 +13,11 @@ import pytest
 from cases.shared_fleets import Files, Json, cost, is_refused_with_places_changed, solved, text
 
 import hetplan as hp
+from hetplan.planner.claims_again import Word
 from hetplan.problems.places import places_for
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, play_day
-from hetplan.verifier.claims_again import Word
 
 CARRIES = 50.0
 """Queries a second of one instance, by the fluid program."""

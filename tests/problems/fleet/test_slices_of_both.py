@@ -16,6 +16,7 @@ import hetplan as hp
 from hetplan.comparing import Compared, compare_ways
 from hetplan.drawing.fleet import machines_in
 from hetplan.drawing.fleet import of_period as drawn_period
+from hetplan.planner.claims_again import Word
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.load import load_inputs
@@ -24,7 +25,6 @@ from hetplan.profiles.plan_periods import machines_of, of_period
 from hetplan.recipes import Recipes
 from hetplan.replanned_text import Fleets
 from hetplan.simulator.day import HowPlayed, _Day, play_day
-from hetplan.verifier.claims_again import Word
 
 CARRIES = 50.0 * 0.8
 """Queries a second that the fluid program asks of one instance of a pool."""

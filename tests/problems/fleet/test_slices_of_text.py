@@ -16,12 +16,12 @@ from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, is_refuse
 
 import hetplan as hp
 from hetplan.comparing import Compared, compare_ways
+from hetplan.planner.claims_again import Word
 from hetplan.problems.fleet import room
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, _Day, play_day
-from hetplan.verifier.claims_again import Word
 
 NODE = 8
 """Cards of a machine."""

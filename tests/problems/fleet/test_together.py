@@ -12,10 +12,10 @@ import pytest
 from cases.shared_fleets import Files, Json, cost, goes_on, solved
 
 import hetplan as hp
+from hetplan.planner.claims_again import Word
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.day import HowPlayed, play_day
-from hetplan.verifier.claims_again import Word
 
 
 def _files(rates: dict[str, list[float]], gpu: float = 0.3, **limits: Any) -> Files:

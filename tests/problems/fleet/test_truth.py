@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.planner.claims_again import Word
 from hetplan.planner.repairs import edited
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import between, room, ways
@@ -20,7 +21,6 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import of_period
 from hetplan.simulator.day import HowPlayed, play_day
-from hetplan.verifier.claims_again import Word
 
 sys.path.insert(0, str(Path(hp.__file__).parents[1] / "benchmarks"))
 import kept

@@ -1,4 +1,4 @@
-"""Bounds of policies are worked out anew from the files; what is claimed beyond them, or of another process, is not."""
+"""Bounds of policies: every process is written again as it was solved, and no other one proves a claim."""
 
 from __future__ import annotations
 
@@ -6,107 +6,25 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
-from cases.policy import files, g1, random_process, solve
+from cases.policy import files
 from cases.policy_plans import WISHES, planned
 
 import hetplan as hp
-from hetplan.planner.forms.queue_process import Batching, Empty, Late, Overflow, PerWhat, QueueProcess, Reward
+from hetplan.front_door import verified
+from hetplan.planner.claims_again import Word
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_policy import write_runs
-from hetplan.verifier.check import verify_plan
-from hetplan.verifier.claims_again import Word
-from hetplan.verifier.policy import check
-from hetplan.verifier.policy_bounds import Process
-from hetplan.verifier.policy_chain import Chain
 
 Document = dict[str, Any]
-
-
-def process_of(form: QueueProcess, model: np.ndarray, batch: np.ndarray) -> Process:
-    rates = form.stage_rates[form.rates_by_queue]
-    idle = form.empty is Empty.PAPER
-    chain = Chain(form.latency_s, form.grid_s, form.stages, rates, model, batch, form.over_batch, idle)
-    return Process(
-        chain,
-        form.accuracy,
-        variable=form.batching is Batching.VARIABLE,
-        drops=form.late is Late.DROP,
-        per_query=form.objective is PerWhat.PER_QUERY,
-        by_share=form.reward is Reward.B_OVER_N,
-    )
-
-
-KINDS: tuple[dict[str, Any], ...] = (
-    {},
-    {"objective": PerWhat.PER_DECISION},
-    {"batching": Batching.VARIABLE},
-    {"late": Late.DROP},
-    {"late": Late.DROP, "batching": Batching.VARIABLE, "slacks": 30},
-    {"overflow": Overflow.TRUNCATE},
-    {"empty": Empty.PAPER},
-    {"empty": Empty.PAPER, "objective": PerWhat.PER_DECISION},
-    {"objective": PerWhat.PER_DECISION, "reward": Reward.B_OVER_N, "batching": Batching.VARIABLE},
-    {"stages": 1, "rates": 2, "rate_of": np.array([0, 0, 0, 1, 1, 1]), "batching": Batching.VARIABLE},
-)
-
-
-@pytest.mark.quick_cases(4)
-@pytest.mark.parametrize("how", KINDS, ids=str)
-def test_no_policy_is_better_than_the_bound_and_the_best_attains_it(how: dict[str, Any]) -> None:
-    """From the best table, and from a poor one; every action of the form is one here, and no other is."""
-    for seed in (1, 2, 3):
-        form = random_process(seed, **how)
-        answer = solve(form)
-        first = form.policy(form.actions.first[:-1])
-        for table in (answer.point, first):
-            process = process_of(form, table.model, table.batch)
-            bound = process.bound(answer.value, answer.value)
-            assert bound == pytest.approx(answer.value, abs=1e-8)
-            assert bound >= answer.value - 1e-11
-        ours = {
-            (n, int(j), int(m), b)
-            for n in range(1, form.queue + 1)
-            for b, models, slacks in process.actions(n)
-            for m, j in zip(models, slacks, strict=True)
-        }
-        theirs = form.actions
-        listed = zip(theirs.waiting, theirs.slack, theirs.model, theirs.batch, strict=True)
-        assert ours == {tuple(int(x) for x in one) for one in listed}
-
-
-def test_a_value_that_no_policy_has_is_bounded_from_where_it_is() -> None:
-    """Claimed too low, the bound is still no less than what the best policy earns."""
-    form = random_process(4)
-    answer = solve(form)
-    process = process_of(form, answer.point.model, answer.point.batch)
-    for value in (0.5 * answer.value, answer.value - 1e-3):
-        assert process.bound(value, value) >= answer.value - 1e-11
-
-
-@pytest.mark.parametrize("accuracy", [0.88, 0.9])
-def test_by_hand_all_tables_of_the_smallest_process(accuracy: float) -> None:
-    """One waiting, three slacks, two models: every table is evaluated by powers of its own matrix."""
-    form = g1(accuracy)
-    rows = np.array([[0.0, 0.346574, 0.5, 0.153426], [0.173287, 0.173287, 0.25, 0.403426]])
-    late = np.array([0.173287, 0.173287, 0.25, 0.403426])
-    worth = []
-    for b_at_full in (0, 1):
-        matrix = np.vstack([rows[0], rows[0], rows[b_at_full], late])
-        mass = np.linalg.matrix_power(matrix / matrix.sum(axis=1, keepdims=True), 4000)[0]
-        accurate = mass @ np.array([0.0, 0.5, (0.5, accuracy)[b_at_full], 0.0])
-        worth.append(accurate / (mass @ np.array([1.0, 1.0, 1.0, 2.0])))
-    process = process_of(form, np.zeros((1, 3), np.int64), np.ones((1, 3), np.int64))
-    assert process.bound(max(worth), max(worth)) == pytest.approx(max(worth), abs=1e-5)
 
 
 @pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", sorted(WISHES))
 def test_bounds_of_every_kind_of_plan_are_proved_again(name: str) -> None:
     plan, inputs = planned(name)
-    report = verify_plan(plan, inputs, check)
+    report = verified(plan, inputs)
     assert report.ok, report.violations
     certified = [claim.vouched == "certified" for claim in plan.claims]
     assert [one.word is Word.PROVED for one in report.claims] == certified
@@ -165,9 +83,9 @@ def test_forged_bounds_are_not_proved(name: str) -> None:
     sound, inputs = planned("all that wait")
     document = copy.deepcopy(plan_dict(sound))
     FORGED[name](document)
-    report = verify_plan(hp.read_plan(document, trust_digest=True), inputs, check)
-    assert [one.word for one in report.claims] == [Word.OPEN], report.claims
-    assert "proof" in {one.code for one in report.violations}
+    report = verified(hp.read_plan(document, trust_digest=True), inputs)
+    assert not report.ok
+    assert Word.PROVED not in {one.word for one in report.claims}, report.claims
 
 
 def test_the_value_of_a_claim_is_that_of_its_table() -> None:
@@ -178,7 +96,7 @@ def test_the_value_of_a_claim_is_that_of_its_table() -> None:
         one.model_copy(update={"value": claim.value}) if one.id == claim.solve else one for one in plan.solves
     )
     forged: Plan = plan.model_copy(update={"claims": (claim, *plan.claims[1:]), "solves": solves})
-    texts = [one.text for one in verify_plan(forged, inputs, check).violations if one.at == "claims[0]"]
+    texts = [one.text for one in verified(forged, inputs).violations if one.at == "claims[0]"]
     assert any("claims goodput" in text for text in texts)
 
 
@@ -195,7 +113,7 @@ def test_models_may_be_left_out_where_they_do_not_fit_beside_those_that_are_held
 
     options = {"size": "planned", "queue_max": 4, "grid": "fld{8}", "batching": "max"}
     plan = hp.solve(*asked(9.0), options=options).require()
-    report = verify_plan(plan, hp.load_inputs(*asked(room)), check)
+    report = verified(plan, hp.load_inputs(*asked(room)))
     assert [one.word is Word.PROVED for one in report.claims] == [proved] * len(plan.claims)
 
 
@@ -209,5 +127,5 @@ def test_the_fewest_workers_have_the_time_for_what_is_wanted(accuracy: float) ->
     assert claim.bound is not None
     for bound, word in ((claim.bound, Word.PROVED), (claim.bound + 1.0, Word.OPEN)):
         forged = plan.model_copy(update={"claims": (claim.model_copy(update={"bound": bound}),)})
-        report = verify_plan(forged, hp.load_inputs(profile, slo), check)
+        report = verified(forged, hp.load_inputs(profile, slo))
         assert [one.word for one in report.claims] == [word]

@@ -1,10 +1,8 @@
-"""The program of a fleet that makes text, written down again from the inputs: what no schedule can do with less.
+"""What one machine that makes text carries, written down from the inputs: for those who share machines after a failure.
 
-The rows by which a plan's proofs go
-------------------------------------
-A type is a variant on a hardware; a machine of it runs g instances. Columns: ``n[type from offer]``, machines, whole;
-``m[type]`` iterations per second; ``x[class s on type]`` requests per second; ``rate[all]``, the rate wanted.
-Classes are requests that come in one bin, fit the same types, and are late on the same types. Rows:
+A type is a variant on a hardware; a machine of it runs g instances. Columns: ``n[type]``, parts of the machine;
+``m[type]`` iterations per second; ``x[class s on type]`` requests per second; ``rate[all]``, their rate in all. Classes
+are requests that come in one bin, fit the same types, and are late on the same types. Rows:
 
 ``busy[type piece k]``        g n - base m - sum of x seconds >= 0
 ``room``, ``batch``, ``sequences``    what the engine holds x m - sum of x what a request takes >= 0
@@ -12,7 +10,7 @@ Classes are requests that come in one bin, fit the same types, and are late on t
 ``served[class s]``           sum of x where requests begin = share x rate
 ``handed over[class s]``      sum of x on machines that decode = sum of x on those that prefill
 ``late[limit]``               sum of x that miss the limit even alone <= the share that may x rate
-``budget``, ``stock``, ``at most``, ``at least``    what the files limit
+``machines[hardware]``        sum of n <= what the machine is of it
 """
 
 from __future__ import annotations
@@ -22,37 +20,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Claim, Solve
 from hetplan.profiles.slo import LatencyTarget
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import wanted_rate
 from hetplan.verifier.facts import Facts
 from hetplan.verifier.llm import Seated, Size, has_room, prefill_ms, row_loads, sizes_of
-from hetplan.verifier.resources import machine_nanos
 from hetplan.verifier.rows import NoProof, Rows
 
-__all__ = ["Carried", "proved"]
+__all__ = ["Carried"]
 
 _SAME = 1.0 + 1e-9
 
 
-def proved(facts: Facts, claim: Claim, solve: Solve) -> float:
-    """The bound that the proof of a claim's solve shows of the claimed quantity; NoProof says why there is none."""
-    if (claim.about, claim.sense, claim.scope) != ("cost_per_hour", "min", "relaxation"):
-        raise NoProof(f"nothing is known here of the {claim.sense} {claim.about} of a {claim.scope}")
-    assert claim.bound is not None
-    # Fleets that cost more than the bound need no proof: only what is cheaper is looked at.
-    return min(claim.bound, _Fleet(facts).cheapest(claim.bound).bound(solve.proof or {}))
-
-
 @dataclass(frozen=True)
 class _Type:
-    """A variant on a hardware, with each offer: what a machine costs (in 1e-9 per hour) and how many there are."""
+    """A variant on a hardware."""
 
     name: str
     seat: Seated
-    offers: dict[str, tuple[int, int | None]]
     needs: dict[str, float]
     """What one instance takes of a machine."""
 
@@ -86,8 +71,7 @@ class _Fleet:
                 continue
             for run in known.runs:
                 engine = self.profile.engines.get(run.engine or "")
-                offers = self._offers(run.hardware)
-                if engine is None or not offers:
+                if engine is None or not self._is_sold(run.hardware):
                     continue
                 gpus = self.profile.hardware[run.hardware].provides.get("gpu", 1.0)
                 instances = int(gpus / (engine.tensor * engine.pipeline) * _SAME)
@@ -103,7 +87,7 @@ class _Fleet:
                 at = "".join(f",{axis}={value:g}" for axis, value in run.at.items())
                 seat = Seated(Worker(id="any", hardware=run.hardware, loads=(load,)), load, engine)
                 needs = {**run.needs, "gpu": float(engine.tensor * engine.pipeline)}
-                yield _Type(f"{variant}@{run.hardware}{at}", seat, offers, needs)
+                yield _Type(f"{variant}@{run.hardware}{at}", seat, needs)
 
     def _variants(self) -> list[str]:
         runs, known = self.wish.runs, self.profile.variants
@@ -117,16 +101,10 @@ class _Fleet:
             if (one.family in runs.families if runs.families is not None else one.task == runs.task)
         )
 
-    def _offers(self, hardware: str) -> dict[str, tuple[int, int | None]]:
-        """Each offer by name: what a machine costs, and how many there are; where nothing is sold, the hardware."""
-        found = {}
-        for name, offer in self.profile.offers.items():
-            if offer.hardware == hardware:
-                price = machine_nanos(self.facts, Worker(id="any", hardware=hardware, offer=name), [])
-                if price is None:
-                    raise NoProof(f"the price of {name} is not known")
-                found[name] = (int(price), offer.stock)
-        return found if self.profile.offers else {hardware: (NANO, None)}
+    def _is_sold(self, hardware: str) -> bool:
+        """Whether a hardware may be had at all."""
+        offers = self.profile.offers
+        return not offers or hardware in {one.hardware for one in offers.values()}
 
     @cached_property
     def per_token_s(self) -> float:
@@ -182,44 +160,11 @@ class _Fleet:
         holds = (k for k in order if all(size[n] <= most for n, most in zip(names, mix.bins[k], strict=True)))
         return next(holds, -1)
 
-    def cheapest(self, value: float) -> Rows:
-        """The least cost of the rate; nothing that costs more than `value` is looked at."""
-        program, machines = Rows("min"), dict[str, float]()
-        program.column("rate[all]", low=self.rate, high=self.rate)
-        for one in self.types:
-            machines[one.name] = self._buy(program, one, math.ceil(value * NANO * _SAME))
-        for one in self.types:
-            base = max(piece.base_ms for piece in one.seat.engine.pieces) / 1000.0
-            most = machines[one.name] * one.instances / base * _SAME if base > 0.0 else math.inf
-            program.column(f"m[{one.name}]", low=0.0, high=most)
-        total = math.fsum(self.weights)
-        shares = [math.fsum(weights) / total for _, weights, _, _ in self.classes]
-        for s, (_, _, fits, _) in enumerate(self.classes):
-            for one, holds in zip(self.types, fits, strict=True):
-                if holds:
-                    program.column(f"x[class {s} on {one.name}]", low=0.0, high=shares[s] * self.rate * _SAME)
-        for number, one in enumerate(self.types):
-            self._capacity(program, number, one)
-        self._served(program, shares)
-        self._limits(program)
-        return program
-
-    def _buy(self, program: Rows, one: _Type, money: int) -> float:
-        """Columns of machines of a type; returns the most that there can be."""
-        total = 0.0
-        for offer, (price, stock) in one.offers.items():
-            limits = [float(stock)] if stock is not None else []
-            limits += [float(money // price)] if price > 0 else []
-            most = min(limits, default=math.inf)
-            program.column(f"n[{one.name} from {offer}]", cost=price / NANO, low=0.0, high=most, whole=True)
-            total += most
-        return total
-
     def _capacity(self, program: Rows, number: int, one: _Type) -> None:
         """What a type's machines do in time, hold and batch."""
         mine = [(s, sizes, weights) for s, (sizes, weights, fits, _) in enumerate(self.classes) if fits[number]]
         loads = {f"x[class {s} on {one.name}]": row_loads(one.seat, sizes, weights) for s, sizes, weights in mine}
-        time = {f"n[{one.name} from {offer}]": float(one.instances) for offer in one.offers}
+        time = {f"n[{one.name}]": float(one.instances)}
         engine, rounds = one.seat.engine, f"m[{one.name}]"
         for k, piece in enumerate(engine.pieces):
             taken = {x: -load[k] for x, load in loads.items()}
@@ -255,22 +200,6 @@ class _Fleet:
         for name, (left, slow) in late.items():
             program.row(name, {**slow, "rate[all]": -left}, high=0.0)
 
-    def _limits(self, program: Rows) -> None:
-        """Budget, stock, and how many of a hardware may run."""
-        bought = [(one.seat.worker.hardware, offer, price, stock, f"n[{one.name} from {offer}]")
-                  for one in self.types for offer, (price, stock) in one.offers.items()]  # fmt: skip
-        if self.limits.cost_per_hour is not None:
-            prices = {n: price / NANO for _, _, price, _, n in bought}
-            program.row("budget[all]", prices, high=self.limits.cost_per_hour / NANO)
-        for offer, stock in {(offer, stock) for _, offer, _, stock, _ in bought if stock is not None}:
-            program.row(f"stock[{offer}]", {n: 1.0 for _, other, _, _, n in bought if other == offer}, high=stock)
-        for hardware, (least, most) in self.limits.instances.items():
-            mine = {n: 1.0 for other, _, _, _, n in bought if other == hardware}
-            if most is not None:
-                program.row(f"at most[{hardware}]", mine, high=most)
-            if least > 0:
-                program.row(f"at least[{hardware}]", mine, low=least)
-
 
 class Carried(_Fleet):
     """What one machine carries, whichever it is or of how many parts, for the bounds of fleets.
@@ -289,7 +218,7 @@ class Carried(_Fleet):
                 for piece in engine.pieces
             )
             seat = replace(one.seat, engine=engine.model_copy(update={"pieces": pieces}))
-            made.append(replace(one, seat=seat, offers={one.seat.worker.hardware: (0, None)}))
+            made.append(replace(one, seat=seat))
         self.types = made
 
     @property
@@ -304,12 +233,11 @@ class Carried(_Fleet):
             base = max(piece.base_ms for piece in one.seat.engine.pieces) / 1000.0
             rounds = one.instances / base * _SAME if base > 0.0 else math.inf
             hardware = one.seat.worker.hardware
-            name = f"n[{one.name} from {hardware}]"
-            program.column(name, cost=-prices.get(hardware, 0.0), low=0.0, high=1.0)
+            program.column(f"n[{one.name}]", cost=-prices.get(hardware, 0.0), low=0.0, high=1.0)
             program.column(f"m[{one.name}]", low=0.0, high=rounds)
             most += rounds * float(one.seat.engine.most_seqs) * _SAME
         for hardware in self.hardware if given is not None else ():
-            mine = {f"n[{one.name} from {hardware}]": 1.0 for one in self.types if one.seat.worker.hardware == hardware}
+            mine = {f"n[{one.name}]": 1.0 for one in self.types if one.seat.worker.hardware == hardware}
             program.row(f"machines[{hardware}]", mine, high=(given or {})[hardware])
         program.column("rate[all]", cost=1.0, low=0.0, high=most)
         total = math.fsum(self.weights)

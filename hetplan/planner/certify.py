@@ -1,0 +1,250 @@
+"""Bounds of a plan's claims, proved again by the planner's program.
+
+A question is read again from the files, with the plan's formulation and options, and says which program bounds a claim
+(`Problem.bounding`). The multipliers that the plan carries, by names of rows, are put to that program, with rounding on
+the safe side. Where they show less than the claim says, an engine may solve the program anew.
+
+So a plan cannot call a bound proved that its program does not have. Whether the program itself is right is not seen
+here: it is the planner's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetplan.errors import Cancelled, HetplanError
+from hetplan.planner.answer import Status
+from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
+from hetplan.planner.forms.program import Program
+from hetplan.planner.safe_bound import BoundTree, bound_of_tree, dual_bound
+from hetplan.planner.tolerances import NO_GAP, PROOF_NUMBERS, VALUE
+
+if TYPE_CHECKING:
+    from hetplan.planner.ask import Asking
+    from hetplan.planner.forms.form import Form
+    from hetplan.profiles.plan import Claim, Plan, Solve
+
+__all__ = ["Bounding", "Certified", "prove_again"]
+
+Bounds = Callable[["Claim"], "Iterable[Bounding] | None"]
+
+
+@dataclass(frozen=True)
+class Bounding:
+    """What bounds a claim: scale times the optimum of a form; or a bound that was worked out without one."""
+
+    form: Form[Any] | None = None
+    scale: float = 1.0
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Of each claim what its bound is now; and where one is called certified that is not: (place, what is so)."""
+
+    claims: tuple[ClaimAgain, ...]
+    faults: tuple[tuple[str, str], ...] = ()
+
+
+def prove_again(
+    plan: Plan, bounds: Bounds, ask: Asking | None = None, *, every: bool = False, all_anew: bool = False
+) -> Certified:
+    """Prove every bound by what the plan carries; `bounds` says which programs bound a claim, the loosest first.
+
+    None of a claim is a program that its question does not say; no program at all, that its formulation makes no such
+    claim. With `ask`, programs are solved anew: of bounds that are called certified and not shown, of `every` bound
+    that is not shown, or `all_anew`.
+    """
+    one = _Again(plan, bounds, ask, every, all_anew)
+    claims, faults = list[ClaimAgain](), list[tuple[str, str]]()
+    for number, claim in enumerate(plan.claims):
+        said, fault = one.of(number, claim)
+        claims.append(said)
+        if fault:
+            faults.append((said.at, f"called certified, and {said.text}"))
+    return Certified(tuple(claims), tuple(faults))
+
+
+class _NoProof(Exception):
+    """What is wrong with a proof."""
+
+
+@dataclass(frozen=True)
+class _Again:
+    plan: Plan
+    bounds: Bounds
+    ask: Asking | None
+    every: bool
+    all_anew: bool
+
+    def of(self, number: int, claim: Claim) -> tuple[ClaimAgain, bool]:
+        """What a claim's bound is now, and whether it is wrong to call it certified."""
+        if claim.bound is None:
+            return unproved(claim, number, ""), False
+        solve = next((one for one in self.plan.solves if one.id == claim.solve), None)
+        carried = None if solve is None else solve.proof
+        try:
+            found = self.bounds(claim)
+            programs = None if found is None else list(found)
+            reason = "its question says no program that bounds it" if programs is None else ""
+        except (HetplanError, ValueError, KeyError, ArithmeticError) as error:
+            programs, reason = [], f"its program cannot be written: {error}"
+        said = self._carried(number, claim, programs or (), carried, reason)
+        ended = True
+        wanted = (self.every or claim.vouched == "certified") and said.word is not Word.PROVED
+        wanted |= self.all_anew
+        if self.ask is not None and programs and wanted and programs[0].form is not None:
+            anew, ended = self._anew(number, claim, programs)
+            said = said if said.word is Word.PROVED and anew.word is not Word.REFUTED else anew
+        if claim.vouched != "certified" or said.word is Word.PROVED or _is_left_out(solve):
+            return said, False
+        untold = solve is not None and solve.form == "milp" and carried is None
+        tried = programs is not None and (carried is not None or (self.ask is not None and ended) or not programs)
+        return said, untold or tried
+
+    def _carried(
+        self,
+        number: int,
+        claim: Claim,
+        programs: Sequence[Bounding],
+        carried: Mapping[str, Any] | None,
+        reason: str,
+    ) -> ClaimAgain:
+        """By what the plan carries."""
+        said = unproved(claim, number, reason or "no program of its formulation bounds it")
+        for program in programs:
+            try:
+                said = compared(claim, _shown(program, carried, claim), number)
+            except _NoProof as why:
+                said = unproved(claim, number, str(why))
+            if said.word is Word.PROVED:
+                break
+        return said
+
+    def _anew(self, number: int, claim: Claim, programs: Sequence[Bounding]) -> tuple[ClaimAgain, bool]:
+        """By solving the programs again, the loosest first; and whether that came to an end.
+
+        A point of the last, which is the tightest, refutes a bound that it beats.
+        """
+        said, ended = unproved(claim, number, ""), True
+        for last, program in zip([False] * (len(programs) - 1) + [True], programs, strict=True):
+            said, ended = self._solved(number, claim, program)
+            if said.word in (Word.PROVED, Word.FOUND) or (last and said.word is Word.REFUTED):
+                break
+        return said, ended
+
+    def _solved(self, number: int, claim: Claim, program: Bounding) -> tuple[ClaimAgain, bool]:
+        assert self.ask is not None
+        assert claim.bound is not None
+        assert program.form is not None
+        try:
+            answer = self.ask(program.form, gap=NO_GAP, about=f"bound of {claim.about}")
+        except Cancelled:
+            if self.ask.deadline.cancelled:
+                raise
+            return unproved(claim, number, "the time to solve its program was over"), False
+        except HetplanError as error:
+            return unproved(claim, number, f"its program was not solved: {error}"), False
+        known = self.ask.record_of(answer)
+        assert known is not None
+        value, proved, bound = (
+            None if one is None else program.scale * one
+            for one in (known[1].value, known[1].certified_bound, known[1].bound)
+        )
+        ended = answer.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        sign = 1.0 if claim.sense == "max" else -1.0
+        slip = VALUE * max(abs(claim.bound), abs(value or 0.0), 1e-9)
+        if value is not None and sign * (value - claim.bound) > slip:
+            said = unproved(claim, number, "")
+            text = f"bound {claim.bound:.6g}, and its program has a point with {value:.6g}: a better plan exists"
+            return ClaimAgain(said.at, said.about, Word.REFUTED, text), True
+        if proved is not None and (said := compared(claim, proved, number)).word is Word.PROVED:
+            return said, True
+        if bound is not None and (said := compared(claim, bound, number)).word is Word.PROVED:
+            text = f"bound {claim.bound:.6g} was found again by an engine, which is no proof"
+            return ClaimAgain(said.at, said.about, Word.FOUND, text), ended
+        if bound is None:
+            return unproved(claim, number, f"solved anew there is no bound: {answer.detail or answer.stop}"), ended
+        return unproved(claim, number, f"solved anew {bound:.9g} is as near as the proof comes"), ended
+
+
+def _is_left_out(solve: Solve | None) -> bool:
+    """Whether a plan has no room for a proof: it is too long, or the log holds one of programs solved together."""
+    return solve is not None and (solve.count > 1 or "left_out" in (solve.proof or {}))
+
+
+def _shown(program: Bounding, carried: Mapping[str, Any] | None, claim: Claim) -> float:
+    """The bound of a claim that a plan's proof shows of a program."""
+    if program.form is None:
+        assert program.bound is not None
+        return program.bound
+    if carried is None:
+        raise _NoProof("it carries no proof")
+    if "left_out" in carried:
+        raise _NoProof("its proof is too long for a plan")
+    assert claim.bound is not None
+    form = program.form
+    try:
+        # Only points that are better than the bound need a proof: what is worse keeps it.
+        known = claim.bound / program.scale
+        shown = _of_program(form, carried, known) if isinstance(form, Program) else form.bound_of_written(carried)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        raise _NoProof("it carries no proof that can be read") from None
+    if shown is None or math.isnan(shown):
+        raise _NoProof("it carries no proof of its program")
+    return program.scale * shown
+
+
+def _of_program(form: Program, carried: Mapping[str, Any], known: float) -> float:
+    """The bound that multipliers show, or a tree of them; `known` is a value beyond which nothing need be shown."""
+    rows = _places(form.row_name(i) for i in range(form.row_lower.size))
+    if "tree" not in carried:
+        y = np.zeros(form.row_lower.size)
+        for name, price in carried["row_duals"].items():
+            y[_place(rows, name)] = float(price)
+        if not np.isfinite(y).all():
+            raise ValueError("a multiplier is no number")
+        return dual_bound(form, y, value=known)
+    tree = carried["tree"]
+    if len(tree["leaves"]) > PROOF_NUMBERS:
+        raise _NoProof("its tree is larger than any that a plan is given")
+    columns = _places(form.column_name(j) for j in range(form.cost.size))
+    named = [_place(columns, str(name)) for name in tree["columns"]]
+    priced = [_place(rows, str(name)) for name in tree["rows"]]
+    splits = np.array([[int(number) for number in str(line).split()] for line in tree["splits"]], dtype=np.int64)
+    splits = splits.reshape(-1, 4)
+    if splits.size and splits[:, 0].min() < 0:
+        raise ValueError("a split of no column")
+    splits[:, 0] = [named[place] for place in splits[:, 0].tolist()]
+    leaves = np.zeros((len(tree["leaves"]), form.row_lower.size))
+    for leaf, line in zip(leaves, tree["leaves"], strict=True):
+        numbers = [float(number) for number in str(line).split()]
+        if len(numbers) != len(priced):
+            raise ValueError("a leaf has a multiplier for each row")
+        leaf[priced] = numbers
+    shown = bound_of_tree(form, BoundTree(splits, leaves), value=known)
+    if shown is None:
+        raise _NoProof("its tree is none of its program")
+    return shown
+
+
+def _places(names: Iterable[str]) -> dict[str, int]:
+    """Where each name is; -1 of one that several have."""
+    found: dict[str, int] = {}
+    for place, name in enumerate(names):
+        found[name] = -1 if name in found else place
+    return found
+
+
+def _place(places: Mapping[str, int], name: str) -> int:
+    place = places.get(name)
+    if place is None:
+        raise _NoProof(f"it prices {name}, which its program does not have")
+    if place < 0:
+        raise _NoProof(f"it prices {name}, of which its program has several")
+    return place

@@ -1,0 +1,63 @@
+"""What became of the bounds of a plan's claims, once they were looked at again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from hetplan.planner.answer import relative_gap
+
+if TYPE_CHECKING:
+    from hetplan.profiles.plan import Claim
+
+__all__ = ["ClaimAgain", "Word", "compared", "unproved"]
+
+SHORT = 1e-8
+"""By how much less than a claim says a proof may show, relative to the bound: numbers of plans have 12 digits."""
+
+
+class Word(StrEnum):
+    """What a bound is, once it was looked at again."""
+
+    PROVED = "proved again"
+    FOUND = "found again by an engine"
+    OPEN = "not proved here"
+    REFUTED = "refuted"
+
+
+@dataclass(frozen=True)
+class ClaimAgain:
+    """A claim of the plan, what its bound is now, and why; `gap` is between its value and the bound proved again."""
+
+    at: str
+    about: str
+    word: Word
+    text: str
+    gap: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.text}"
+
+    @property
+    def refuted(self) -> bool:
+        """Whether its bound is not one."""
+        return self.word is Word.REFUTED
+
+
+def compared(claim: Claim, shown: float, number: int) -> ClaimAgain:
+    """The bound of the claim of this number against what was shown."""
+    assert claim.bound is not None
+    short = shown - claim.bound if claim.sense == "max" else claim.bound - shown
+    if not short <= SHORT * max(abs(claim.bound), 1e-9):
+        return unproved(claim, number, f"its proof shows {shown:.9g}")
+    about, gap = f"{claim.sense} {claim.about}", relative_gap(claim.value, claim.bound)
+    return ClaimAgain(f"claims[{number}]", about, Word.PROVED, f"bound {claim.bound:.6g} is proved again", gap)
+
+
+def unproved(claim: Claim, number: int, why: str) -> ClaimAgain:
+    """A bound that nothing here proves."""
+    at, about = f"claims[{number}]", f"{claim.sense} {claim.about}"
+    if claim.bound is None:
+        return ClaimAgain(at, about, Word.OPEN, "there is no bound")
+    return ClaimAgain(at, about, Word.OPEN, f"bound {claim.bound:.9g} is not proved again here: {why}")

@@ -1,0 +1,89 @@
+"""The programs that bound what a plan of pipelines claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hetplan.planner.certify import Bounding
+from hetplan.planner.forms.milp import Milp
+from hetplan.problems.pipeline.climb import CLAIMED, KEPT, best_quality, keeping
+from hetplan.problems.pipeline.exact import at_best, best_in_time, exact_of, paper_of
+from hetplan.problems.pipeline.few import parts_form
+from hetplan.problems.pipeline.form import config_form
+from hetplan.problems.pipeline.joins import in_room, steps_form
+from hetplan.problems.pipeline.kept import without_room
+from hetplan.problems.pipeline.letters import Pipelines
+from hetplan.problems.pipeline.rows import Asked, Goal, Written
+from hetplan.problems.pipeline.tree import prefixes
+from hetplan.profiles.plan import Claim, Plan
+
+__all__ = ["bounding"]
+
+
+def bounding(problem: Pipelines, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
+    """The programs for a goal, where no less of the goals before it is reached than the plan says.
+
+    The loosest first: servers in parts, the best accuracy that any number of servers gives, whole servers.
+    """
+    goals: dict[str, Goal] = {CLAIMED[goal]: goal for goal in problem.levels}
+    if problem.formulation not in ("config", "paper", "budget"):
+        return None
+    if claim.about not in goals:
+        return []
+    goal = goals[claim.about]
+    if claim.sense != ("max" if goal in ("quality", "fairest") else "min"):
+        return []
+    reached = _reached(problem, goal, plan)
+    found = [Bounding(form) for form in _forms(problem, goal, reached, claim)]
+    return found if found or problem.form != "budget" else None
+
+
+def _reached(problem: Pipelines, goal: Goal, plan: Plan) -> dict[Goal, float]:
+    """What the plan says that it has of the goals before: as its program has it, or a hair less after rounding."""
+    before, found = problem.levels[: problem.levels.index(goal)], dict[Goal, float]()
+    solves = {one.id: one.value for one in plan.solves}
+    for other in before:
+        said = next((one for one in plan.claims if one.about == CLAIMED[other]), None)
+        if said is None:
+            raise ValueError(f"the plan says nothing of its {CLAIMED[other]}")
+        exactly = solves.get(said.solve) if said.solve is not None else None
+        found[other] = exactly if exactly is not None and abs(exactly - said.value) <= KEPT else said.value
+    return found
+
+
+def _forms(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim) -> Iterator[Milp]:
+    first, joins, fleet = goal == problem.levels[0], bool(problem.wish.joins), problem.wish.fleet
+    if claim.scope == problem.scope_in_parts and not joins:
+        yield parts_form(without_room(problem), goal, reached)
+        if first:
+            served = [(tree, prefixes(tree)) for tree in problem.served]
+            yield config_form(served, fleet, problem.asked(goal, whole=False)).form
+    if first and goal == "quality" and claim.scope == "problem" and not joins:
+        yield best_in_time(problem)
+    if joins:
+        trees = in_room(problem)
+        if claim.scope == problem.scope:
+            yield from _asked(problem, goal, reached, claim, lambda asked: steps_form(problem, trees, asked))
+    elif problem.form != "budget":
+        forest, write, scope = paper_of(problem) if problem.form == "paper" else exact_of(problem)
+        if claim.scope != scope:
+            return
+        best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest)
+        if not first and problem.levels[0] == "quality" and reached["quality"] >= best - 2 * KEPT:
+            top = at_best(problem, forest)
+            after: dict[Goal, float] = {other: value for other, value in reached.items() if other != "quality"}
+            yield from _asked(problem, goal, after, claim, lambda asked: write(top, asked))
+        yield from _asked(problem, goal, reached, claim, lambda asked: write(forest, asked))
+
+
+def _asked(
+    problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim, write: Callable[[Asked], Written]
+) -> Iterator[Milp]:
+    """Whole servers for a goal; of servers also whether one fewer than the bound would do."""
+    asked = problem.asked(goal)
+    for other, value in reached.items():
+        asked = keeping(asked, other, value)
+    if goal == "servers" and reached:
+        yield write(replace(asked, servers_above=round(claim.bound or 0.0) - 1)).form
+    yield write(asked).form

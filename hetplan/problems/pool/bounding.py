@@ -1,0 +1,65 @@
+"""The programs that bound what a plan of a pool claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hetplan.planner.certify import Bounding
+from hetplan.problems.pool.form import fluid, fluid_at
+from hetplan.problems.pool.letters import Counts, Pool
+from hetplan.problems.pool.size import tolerant
+from hetplan.profiles.plan import Claim, Plan
+
+__all__ = ["bounding"]
+
+
+def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
+    """The fluid program at the plan's machines, over all pools for the budget, or of the least cost for the rate.
+
+    What simulation showed is held against every dispatcher's best: with all the lateness that the target leaves.
+    """
+    simulated = any(one.quantity == "rate_qps" and one.model.startswith("simulation") for one in plan.promises)
+    rate, budget, known = pool.wish.rate_qps, pool.wish.budget, (claim.about, claim.sense)
+    if known == ("fluid_rate_qps", "max"):
+        if claim.scope == "restriction" or (claim.scope == "problem" and pool.formulation == "fluid-lp"):
+            return [Bounding(fluid_at(pool, _machines(pool, plan)))]
+        whole = claim.scope == "problem" and rate is None and budget is not None
+        return [Bounding(fluid(pool, None))] if whole else []
+    if known == ("rate_qps", "max"):
+        if budget is None or rate is not None:
+            return []
+        if claim.scope == "relaxation":
+            return [Bounding(fluid(tolerant(pool), None)) if simulated else _grouped(pool)]
+        whole = claim.scope == "problem" and not simulated
+        return [Bounding(fluid(pool, None), scale=pool.options.derate)] if whole else []
+    if known == ("cost_per_hour", "min"):
+        if rate is None:
+            return None if pool.wish.then_cheapest else []  # the least cost of the most rate, which no file says
+        if rate == 0.0:
+            from hetplan.problems.pool.form_beside import minima
+
+            return [Bounding(minima(pool))] if claim.scope == "problem" else []
+        if claim.scope == "relaxation":
+            return [*([] if simulated else [_grouped(pool)]), Bounding(fluid(tolerant(pool), rate))]
+        whole = claim.scope == "problem" and not simulated
+        return [Bounding(fluid(pool, pool.fluid_target))] if whole else []
+    return []
+
+
+def _machines(pool: Pool, plan: Plan) -> Counts:
+    """How many of each type the plan has."""
+    counts = [sum(one.count for one in plan.workers if one.hardware == kind.hardware) for kind in pool.types]
+    return np.array(counts, dtype=np.int64)
+
+
+def _grouped(pool: Pool) -> Bounding:
+    """Groups of alike classes, each as its fastest class; where classes are few, each by itself."""
+    from hetplan.problems.pool.groups import GROUPS, groups_of, merged
+    from hetplan.problems.pool.ways import worth_merging
+
+    least = pool
+    if worth_merging(pool, getattr(pool.options, "classes", pool.p.size)):
+        least = merged(pool, groups_of(pool, GROUPS), fastest=True)
+    return Bounding(fluid(least, pool.fluid_target), scale=1.0 if pool.fluid_target else pool.options.derate)
