@@ -31,7 +31,7 @@ MOST_KNOBS = 24
 MOST_NAMED = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Knob:
     """One thing a user stated that may give way: a row or a column bound of an elastic block."""
 
@@ -141,29 +141,33 @@ def explain(form: Milp, ask: Ask) -> Infeasible:
         )
     slack = read(answer.point)
     giving = [k for k, s in zip(loose, slack, strict=True) if s > FEASIBILITY * _scale(k, form)]
-    repairs = _single_repairs(form, ask, loose, giving)
+    alone = _single_repairs(form, ask, loose, giving)
+    repairs = list(alone.values())
     if not repairs:
         repairs = [_repair(form, k, float(s)) for k, s in zip(loose, slack, strict=True) if k in giving]
-    names = _binding(form, ask, loose, giving)
+    names = _binding(form, ask, loose, [*alone, *(k for k in giving if k not in alone)])
     return Infeasible(why=tuple(names), repairs=tuple(repairs), answer=answer)
 
 
-def _single_repairs(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> list[Repair]:
+def _single_repairs(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> dict[Knob, Repair]:
     """For each knob alone, the least it must give; what cures nothing alone is left out."""
     tried = loose if len(loose) <= MOST_KNOBS else giving[:MOST_KNOBS]
-    found = []
+    found = {}
     for knob in tried:
         if ask.remaining <= 0:
             break
         model, read = stretch(form, [knob])
         answer: Answer[Vector] = ask(model, about=f"least change of {knob.block.name} {knob.label} alone")
         if answer.point is not None:
-            found.append(_repair(form, knob, float(read(answer.point)[0])))
+            found[knob] = _repair(form, knob, float(read(answer.point)[0]))
     return found
 
 
 def _binding(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> list[str]:
-    """A smallest contradiction among the blocks, by the deletion filter: drop what is not needed to contradict."""
+    """A smallest contradiction among the blocks, by the deletion filter: drop what is not needed to contradict.
+
+    Of a block those are named that give way, in the joint relaxation or alone.
+    """
     blocks = list({(k.is_row, k.block.name): k.block for k in loose}.values())
     kept = list(blocks)
     if len(blocks) <= MOST_KNOBS:
@@ -177,7 +181,8 @@ def _binding(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> lis
                 kept.remove(block)
     named = list[str]()
     for block in kept:
-        own = [k for k in giving if k.block is block] or [k for k in loose if k.block is block]
+        helps = [k for k in giving if k.block is block]
+        own = sorted(helps, key=lambda k: k.index) or [k for k in loose if k.block is block]
         fields = [k.elastic.field.format(label=k.label) for k in own]
         named += [*fields[:MOST_NAMED], *([f"{len(fields) - MOST_NAMED} more like it"] if fields[MOST_NAMED:] else [])]
     if not named:
@@ -208,6 +213,7 @@ def _repair(form: Milp, knob: Knob, slack: float) -> Repair:
     stated = upper if elastic.verb == "raise" else lower
     stated = (stated if math.isfinite(stated) else lower) * elastic.per_unit
     to = float(stated + amount if elastic.verb == "raise" else stated - amount)
+    to = round(to) if elastic.whole else to
     at = elastic.field.format(label=knob.label)
     unit = f" {elastic.unit}" if elastic.unit else ""
     text = f"{elastic.verb} {at} by {amount:.6g}{unit} to {to:.6g}{unit}"

@@ -6,22 +6,20 @@ The equations are those of `letters`; what limits the machines is `planner.progr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
 from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, grant, rent
-from hetplan.planner.request import PLENTY
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 
-__all__ = ["cover", "fluid", "fluid_at", "least_raise", "minima", "most_of_use", "read_counts", "read_shares"]
+__all__ = ["cover", "fluid", "fluid_at", "minima", "read_counts", "read_shares"]
 
 Index = Counts
 
 
-def most_of_use(pool: Pool, target: float) -> dict[str, float]:
+def _most_of_use(pool: Pool, target: float) -> dict[str, float]:
     """How many machines of each type a rate could ever keep busy; the least that is asked for in any case.
 
     One more than the work needs: the last bit of a rounded product must not cut off the answer.
@@ -68,16 +66,15 @@ def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str,
     return lam, machines
 
 
-def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, useful: Mapping[str, float] | None = None) -> Milp:
+def fluid(pool: Pool, target: float | None, *, slip: float = 0.0) -> Milp:
     """The program over whole counts: most lam within the budget, or least cost at lam >= target (above 0).
 
     Rates are counted in units of the target, or of `pool.unit_rate`. `slip` tightens budget and target by that share:
-    the way out where an engine's tolerance let it through by a hair. `useful` is the most machines of each type, where
-    these are not known from the target.
+    the way out where an engine's tolerance let it through by a hair.
     """
     m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app_id}")
     lam, machines = add_flows(pool, m, scale=pool.unit_rate if target is None else target)
-    most = useful or ({} if target is None else most_of_use(pool, target))
+    most = {} if target is None else _most_of_use(pool, target)
     rent(m, pool.request, Uses(machines, _somebody(pool), most), priced=target is not None, slip=slip)
     if target is not None:
         at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
@@ -139,29 +136,6 @@ def cover(pool: Pool) -> Milp:
         m.add(row, y, np.where(alike[i, width * (k + 1) + t], share[i], 0.0))
     uses = Uses({name: Expression(w[[number]]) for number, name in enumerate(names)})
     rent(m, replace(pool.request, budget=None), uses, priced=True)
-    return m.build()
-
-
-def least_raise(pool: Pool, target: float) -> Milp:
-    """The target with every max and stock loosened, at the price of the instances beyond them."""
-    m = Builder("min", name=f"pool {pool.wish.app_id} raised")
-    lam, machines = add_flows(pool, m, scale=target)
-    n = rent(m, pool.request.with_plenty(), Uses(machines), priced=False)
-    m.add(m.rows("target", ["rate"], lower=1.0, unit=f"{target:.6g} qps"), lam, 1.0)
-    price = np.maximum(np.array([offer.price for offer in pool.offers]), 1e-3)
-    stocked = [o for o, offer in enumerate(pool.offers) if offer.stock < PLENTY]
-    capped = [t for t, kind in enumerate(pool.request.machines) if kind.most < PLENTY]
-    for name, places, labels, limits, dear in (
-        ("stock", stocked, [o.name for o in pool.offers], [o.stock for o in pool.offers], price),
-        ("most", capped, [kind.hardware for kind in pool.types], [kind.most for kind in pool.request.machines],
-         np.array([price[pool.of == t].min() for t in range(len(pool.types))])),
-    ):  # fmt: skip
-        mine = [labels[place] for place in places]
-        extra = m.columns(f"extra_{name}", mine, whole=True, cost=dear[places])
-        rows = m.rows(f"raised {name}", mine, upper=[float(limits[place]) for place in places])
-        m.add(rows, extra, -1.0)
-        for row, place in zip(rows, places, strict=True):
-            m.add(row, n[[place]] if name == "stock" else n[pool.of == place], 1.0)
     return m.build()
 
 

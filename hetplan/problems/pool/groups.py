@@ -21,10 +21,10 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible
+from hetplan.planner.elastic import explain
 from hetplan.problems.pool.form import fluid
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, carried, holds, rate_at
-from hetplan.problems.pool.why import unreachable
 from hetplan.profiles.plan import Notice
 
 __all__ = ["GROUPS", "groups_of", "merged", "merged_best"]
@@ -73,7 +73,7 @@ def merged_best(
     form = fluid(least, pool.fluid_target)
     bound = ask(form, gap=GAP, about=f"bound by {mean.p.size} groups of classes")
     if bound.status is Status.INFEASIBLE:
-        return unreachable(mean, ask, form, bound)
+        return explain(form, ask)
     found = fluid_best(mean, ask)
     if isinstance(found, Infeasible):
         return None

@@ -14,12 +14,13 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.elastic import explain
 from hetplan.problems.pool.configurations import Configurations, configurations, covers
 from hetplan.problems.pool.families import MOST_PROGRAMS, rates_of
 from hetplan.problems.pool.form import fluid
 from hetplan.problems.pool.letters import Counts, Pool, Vector
 from hetplan.problems.pool.rated import Chosen, Rated, flows, holds, rated_by
-from hetplan.problems.pool.why import nothing_served, too_slow, unreachable
+from hetplan.problems.pool.why import nothing_served, too_slow
 from hetplan.profiles.fields import NANO
 
 __all__ = ["best_of", "by_enumeration", "cheapest_enough", "listed", "top"]
@@ -77,7 +78,7 @@ def listed(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) 
     form = fluid(pool, pool.fluid_target)
     answer = ask(replace(form, whole=np.zeros_like(form.whole)), about="least cost without whole numbers")
     if answer.status is Status.INFEASIBLE:
-        return unreachable(pool, ask, form, answer)
+        return explain(form, ask)
     if answer.point is None:
         return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
     counts = np.ceil(room * answer.point[-len(pool.offers) :] - 1e-6).astype(np.int64)

@@ -118,9 +118,9 @@ def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
         about = "least cost for the rate" if target else "most rate for the budget"
         answer = ask(form, start=at, gap=GAP, about=about)
         if answer.status is Status.INFEASIBLE:
-            from hetplan.problems.pool.why import unreachable
+            from hetplan.planner.elastic import explain
 
-            return unreachable(pool, ask, form, answer)
+            return explain(form, ask)
         if answer.point is None:
             return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
         rated = rate_at(pool, ask, read_counts(pool, answer.point), known=answer.point)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Status
+from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.elastic import explain
-from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pool.form import cover, fluid, least_raise, most_of_use, read_counts
+from hetplan.problems.pool.form import cover, read_counts
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.repairs import SHOWN, counted, cover_costs, money, more_budget
 from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO, money_text
 
-__all__ = ["less_rate", "nothing_served", "too_slow", "unaffordable", "unreachable"]
+__all__ = ["less_rate", "nothing_served", "too_slow", "unaffordable"]
 
 
 def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
@@ -76,48 +74,10 @@ def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasible:
     return Infeasible(why=(f"the given pool serves at best {'; '.join(late)}",), proved=bool(late))
 
 
-def unreachable(pool: Pool, ask: Ask, form: Milp, answer: Answer[Any]) -> Infeasible:
-    """No pool reaches the rate under the limits: the best rate within them, and the cheapest limits to raise."""
-    target = pool.fluid_target
-    if target is None:
-        return explain(form, ask)
-    best = ask(fluid(pool, None, useful=most_of_use(pool, target)), gap=1e-6, about="best rate within the limits")
-    raised_form = least_raise(pool, target)
-    raised = ask(raised_form, gap=1e-6, about="cheapest limits to raise")
-    if best.point is None or raised.point is None:
-        return explain(form, ask)
-    reached = float(best.point[0]) * pool.unit_rate * pool.options.derate
-    why = f"the limits on instances allow {reached:.6g} qps at best, {pool.wish.rate_qps:g} are asked for"
-    repairs = (*_raises(pool, raised_form, raised.point), less_rate(pool, reached))
-    return Infeasible(why=(why,), repairs=repairs, answer=answer)
-
-
 def less_rate(pool: Pool, reached: float) -> Repair:
     """Ask for no more than can be reached."""
     at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
     return change(at, pool.wish.rate_qps or 0.0, reached, "qps")
-
-
-def _raises(pool: Pool, form: Milp, point: np.ndarray[Any, Any]) -> list[Repair]:
-    """The raised limits of a point of `least_raise`."""
-    found = []
-    for block in form.columns:
-        if not block.name.startswith("extra_"):
-            continue
-        for i in range(block.size):
-            extra = round(float(point[block.start + i]))
-            if extra == 0:
-                continue
-            name = block.label(i)
-            if block.name == "extra_most":
-                at = f"slo.limits.instances.{name}[1]"
-                stated = pool.request.of(name).most
-            else:
-                at = f"profile.offers.{name}.stock"
-                stated = next(offer.stock for offer in pool.offers if offer.id == name)
-            found.append((at, stated, extra))
-    together = " (together with the others)" if len(found) > 1 else ""
-    return [change(at, stated, stated + extra, "instances", more=together) for at, stated, extra in found]
 
 
 def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasible:
