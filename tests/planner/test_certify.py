@@ -183,8 +183,9 @@ def test_the_command_asks_for_proof(tmp_path: Path) -> None:
     assert answer.plan is not None
     word = about(proved_by(answer.plan, 0, "none"), 0, vouched="claimed")
     wrong = about(word, 0, bound=2.0 * answer.claims[0].value, value=2.0 * answer.claims[0].value)
+    loose = made("pool", "formula", 40)[1].plan
     given, ended = wish.write(tmp_path), {}
-    for name, plan in (("word", word), ("wrong", wrong), ("loose", about(word, 0, bound=0.5 * answer.claims[0].value))):
+    for name, plan in (("word", word), ("wrong", wrong), ("loose", loose)):
         (tmp_path / f"{name}.plan.json").write_text(json.dumps(plan))
         for flags in ((), ("--prove",), ("--require-proof",), ("--require-proof", "--gap", "0.01")):
             ended[name, flags[-1] if flags else ""] = command("verify", tmp_path / f"{name}.plan.json", *given, *flags)
