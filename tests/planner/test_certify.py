@@ -183,9 +183,8 @@ def test_the_command_asks_for_proof(tmp_path: Path) -> None:
     assert answer.plan is not None
     word = about(proved_by(answer.plan, 0, "none"), 0, vouched="claimed")
     wrong = about(word, 0, bound=2.0 * answer.claims[0].value, value=2.0 * answer.claims[0].value)
-    loose = made("pool", "formula", 40)[1].plan
     given, ended = wish.write(tmp_path), {}
-    for name, plan in (("word", word), ("wrong", wrong), ("loose", loose)):
+    for name, plan in (("word", word), ("wrong", wrong)):
         (tmp_path / f"{name}.plan.json").write_text(json.dumps(plan))
         for flags in ((), ("--prove",), ("--require-proof",), ("--require-proof", "--gap", "0.01")):
             ended[name, flags[-1] if flags else ""] = command("verify", tmp_path / f"{name}.plan.json", *given, *flags)
@@ -194,8 +193,12 @@ def test_the_command_asks_for_proof(tmp_path: Path) -> None:
     codes = {of: ran.code for of, ran in ended.items()}
     assert {codes["word", flag] for flag in ("", "--prove", "--require-proof", "0.01")} == {EXIT["ok"]}
     assert codes["wrong", "--prove"] == EXIT["broken"]
-    assert codes["loose", "0.01"] == EXIT["gap"]
-    assert command("verify", tmp_path / "word.plan.json", *given, "--solver", "nobody").code == EXIT["bad input"]
+    loose = tmp_path / "loose.plan.json"
+    loose.write_text(json.dumps(solved_example("pool", "formula").plan))
+    files = example("pool").write(tmp_path)
+    assert command("verify", loose, *files, "--require-proof", "--no-simulate").code == EXIT["ok"]
+    assert command("verify", loose, *files, "--require-proof", "--gap", "0.01").code == EXIT["gap"]
+    assert command("verify", tmp_path / "word.plan.json", *files, "--solver", "nobody").code == EXIT["bad input"]
 
 
 @pytest.mark.parametrize("how", ["long", "none"])
