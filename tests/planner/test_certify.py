@@ -194,8 +194,9 @@ def test_the_command_asks_for_proof(tmp_path: Path) -> None:
     assert {codes["word", flag] for flag in ("", "--prove", "--require-proof", "0.01")} == {EXIT["ok"]}
     assert codes["wrong", "--prove"] == EXIT["broken"]
     loose = tmp_path / "loose.plan.json"
-    loose.write_text(json.dumps(solved_example("pool", "formula").plan))
-    files = example("pool").write(tmp_path)
+    wide, sized = made("pool", "simulation", 1)
+    loose.write_text(json.dumps(sized.plan))
+    files = wide.write(tmp_path)
     assert command("verify", loose, *files, "--require-proof", "--no-simulate").code == EXIT["ok"]
     assert command("verify", loose, *files, "--require-proof", "--gap", "0.01").code == EXIT["gap"]
     assert command("verify", tmp_path / "word.plan.json", *files, "--solver", "nobody").code == EXIT["bad input"]
