@@ -235,6 +235,8 @@ def verified(
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
 
+    engines = registry.Engines()
+    _known(engines, solver, "--solver")
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
@@ -249,8 +251,6 @@ def verified(
         return report
     ask = None
     if prove is not False and not report.violations:
-        engines = registry.Engines()
-        _known(engines, solver, "--solver")
         ask = Asking(engines, limits or Limits(seconds=ANEW_S), solver=solver, on_event=logged(on_event))
     return _with_bounds(report, plan, inputs, ask, prove=bool(prove), named=solver is not None)
 

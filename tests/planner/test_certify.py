@@ -199,7 +199,10 @@ def test_the_command_asks_for_proof(tmp_path: Path) -> None:
     files = wide.write(tmp_path)
     assert command("verify", loose, *files, "--require-proof", "--no-simulate").code == EXIT["ok"]
     assert command("verify", loose, *files, "--require-proof", "--gap", "0.01").code == EXIT["gap"]
-    assert command("verify", tmp_path / "word.plan.json", *files, "--solver", "nobody").code == EXIT["bad input"]
+    assert (
+        command("verify", tmp_path / "word.plan.json", *files, "--prove", "--solver", "nobody").code
+        == EXIT["bad input"]
+    )
 
 
 @pytest.mark.parametrize("how", ["long", "none"])
