@@ -202,7 +202,8 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     assert outcome.plan is not None
     plan = outcome.plan
     # A plan that misses its target is not handed out: it only says what came nearest.
-    report = verified(plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed)
+    # What was certified a moment ago by the same engine is not solved anew.
+    report = verified(plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed, prove=False)
     again = zip(outcome.plan.claims, report.claims, strict=False)
     words = {one.word for claim, one in again if claim.bound is not None}
     if words == {"proved again"}:
@@ -234,6 +235,8 @@ def verified(
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
 
+    engines = registry.Engines()
+    _known(engines, solver, "--solver")
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
@@ -248,8 +251,6 @@ def verified(
         return report
     ask = None
     if prove is not False and not report.violations:
-        engines = registry.Engines()
-        _known(engines, solver, "--solver")
         ask = Asking(engines, limits or Limits(seconds=ANEW_S), solver=solver, on_event=logged(on_event))
     return _with_bounds(report, plan, inputs, ask, prove=bool(prove), named=solver is not None)
 

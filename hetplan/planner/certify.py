@@ -92,7 +92,8 @@ class _Again:
             found = self.bounds(claim)
             programs = None if found is None else list(found)
             reason = "its question says no program that bounds it" if programs is None else ""
-        except (HetplanError, ValueError, KeyError, ArithmeticError) as error:
+        except Exception as error:
+            # A plan may say anything, so that anything may go wrong where its question is read by it.
             programs, reason = [], f"its program cannot be written: {error}"
         said = self._carried(number, claim, programs or (), carried, reason)
         ended = True

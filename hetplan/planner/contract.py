@@ -114,7 +114,12 @@ class Engines(Protocol):
 
 
 class Problem(Protocol):
-    """One planning question, in the letters of its paper."""
+    """One planning question, in the letters of its paper.
+
+    One whose bounds are to be proved again from a plan has ``bounding(claim, plan)`` too: the programs that bound a
+    claim of such a plan (`planner.certify.Bounding`), the loosest first; none where its formulation makes no such
+    claim; None where nobody here can say.
+    """
 
     question: ClassVar[str]
     aliases: ClassVar[Sequence[str]]

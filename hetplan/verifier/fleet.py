@@ -120,8 +120,11 @@ def _words(fleet: Fleet) -> Iterator[ClaimAgain]:
     from hetplan.verifier.fleet_bounds import proved
 
     for number, claim in enumerate(fleet.plan.claims):
+        if claim.bound is None:
+            yield unproved(claim, number, "")
+            continue
         try:
-            yield unproved(claim, number, "") if claim.bound is None else compared(claim, proved(fleet, claim), number)
+            yield compared(claim, proved(fleet, claim), number, by="the prices that the plan carries")
         except NoProof as reason:
             yield unproved(claim, number, str(reason))
 

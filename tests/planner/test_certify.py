@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from build import SHIPPED, Files, example, random_files
-from face import Answer, about, carried, made_for, proved_by, solve, solved_example, tightened, verify
+from face import (
+    EXIT,
+    Answer,
+    about,
+    carried,
+    command,
+    made_for,
+    proved_by,
+    solve,
+    solved_example,
+    tightened,
+    verify,
+)
 
 PROVED = "proved again"
 EXAMPLES = [
@@ -153,3 +166,55 @@ def test_nothing_that_a_plan_carries_is_too_strange() -> None:
     for one in strange:
         said = verify(proved_by(answer.plan, 0, one), wish, prove=False, simulate=False)
         assert said.bounds[0] == "not proved here", one
+
+
+@pytest.mark.parametrize(
+    "name", ["pool", "variants", "compound", "llm", pytest.param("policy", marks=pytest.mark.slow)]
+)
+def test_plans_of_which_every_bound_must_be_proved(name: str) -> None:
+    answer = solve(example(name), "fluid", require_proof=True)
+    assert answer.claims
+    assert all(one.is_certified for one in answer.claims)
+
+
+def test_the_command_asks_for_proof(tmp_path: Path) -> None:
+    """Its ends: a bound that is wrong, one that is not proved, one that is farther than it may be."""
+    wish, answer = made("pool", "fluid", 40)
+    assert answer.plan is not None
+    word = about(proved_by(answer.plan, 0, "none"), 0, vouched="claimed")
+    wrong = about(word, 0, bound=2.0 * answer.claims[0].value, value=2.0 * answer.claims[0].value)
+    given, ended = wish.write(tmp_path), {}
+    for name, plan in (("word", word), ("wrong", wrong)):
+        (tmp_path / f"{name}.plan.json").write_text(json.dumps(plan))
+        for flags in ((), ("--prove",), ("--require-proof",), ("--require-proof", "--gap", "0.01")):
+            ended[name, flags[-1] if flags else ""] = command("verify", tmp_path / f"{name}.plan.json", *given, *flags)
+    assert "not proved here" in ended["word", ""].out
+    assert "proved again by the planner's program" in ended["word", "--prove"].out
+    codes = {of: ran.code for of, ran in ended.items()}
+    assert {codes["word", flag] for flag in ("", "--prove", "--require-proof", "0.01")} == {EXIT["ok"]}
+    assert codes["wrong", "--prove"] == EXIT["broken"]
+    loose = tmp_path / "loose.plan.json"
+    wide, sized = made("pool", "simulation", 1)
+    loose.write_text(json.dumps(sized.plan))
+    files = wide.write(tmp_path)
+    assert command("verify", loose, *files, "--require-proof", "--no-simulate").code == EXIT["ok"]
+    assert command("verify", loose, *files, "--require-proof", "--gap", "0.01").code == EXIT["gap"]
+    assert (
+        command("verify", tmp_path / "word.plan.json", *files, "--prove", "--solver", "nobody").code
+        == EXIT["bad input"]
+    )
+
+
+@pytest.mark.parametrize("how", ["long", "none"])
+def test_a_poor_plan_is_not_called_the_best_because_its_proof_is_hidden(how: str) -> None:
+    """The best pool for half the money, sold as the best for all of it."""
+    wish = random_files("pool", 40).rated("max")
+    rich, poor = wish.limited(cost=3.0).aiming("max rate"), wish.limited(cost=1.0).aiming("max rate")
+    answer = solve(poor, "fluid")
+    assert answer.plan is not None
+    assert answer.claims[0].is_certified
+    sold = made_for(proved_by(answer.plan, 0, how), rich)
+    said = verify(sold, rich)
+    assert not said.is_ok
+    assert said.bounds[0] == "refuted"
+    assert verify(sold, rich, prove=False).bounds[0] == "not proved here"

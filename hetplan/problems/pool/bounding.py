@@ -14,6 +14,9 @@ from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["bounding"]
 
+LOOSE = ("relaxation", "problem")
+"""What no plan does better than, nothing of the problem does."""
+
 
 def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     """The fluid program at the plan's machines, over all pools for the budget, or of the least cost for the rate.
@@ -30,10 +33,11 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     if known == ("rate_qps", "max"):
         if budget is None or rate is not None:
             return []
+        if simulated:
+            return [Bounding(fluid(tolerant(pool), None))] if claim.scope in LOOSE else []
         if claim.scope == "relaxation":
-            return [Bounding(fluid(tolerant(pool), None)) if simulated else _grouped(pool)]
-        whole = claim.scope == "problem" and not simulated
-        return [Bounding(fluid(pool, None), scale=pool.options.derate)] if whole else []
+            return [_grouped(pool)]
+        return [Bounding(fluid(pool, None), scale=pool.options.derate)] if claim.scope == "problem" else []
     if known == ("cost_per_hour", "min"):
         if rate is None:
             return None if pool.wish.then_cheapest else []  # the least cost of the most rate, which no file says
@@ -41,10 +45,12 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
             from hetplan.problems.pool.form_beside import minima
 
             return [Bounding(minima(pool))] if claim.scope == "problem" else []
+        loose = Bounding(fluid(tolerant(pool), rate))
+        if simulated:
+            return [loose] if claim.scope in LOOSE else []
         if claim.scope == "relaxation":
-            return [*([] if simulated else [_grouped(pool)]), Bounding(fluid(tolerant(pool), rate))]
-        whole = claim.scope == "problem" and not simulated
-        return [Bounding(fluid(pool, pool.fluid_target))] if whole else []
+            return [loose, _grouped(pool)]
+        return [Bounding(fluid(pool, pool.fluid_target))] if claim.scope == "problem" else []
     return []
 
 
