@@ -74,9 +74,7 @@ FrontTo = Annotated[Path | None, option("--front", "FOLDER", "Write a front and 
 WaysTo = Annotated[Path | None, option("--ways", "FOLDER", "Write the plan of each way to buy in a bill here.")]
 ApplyRepair = Annotated[
     int | None,
-    typer.Option(
-        "--apply-repair", metavar="N", min=1, help="Write what repair N changes into -o, and no plan."
-    ),
+    typer.Option("--apply-repair", metavar="N", min=1, help="Write what repair N changes into -o, and no plan."),
 ]
 Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
 
