@@ -267,6 +267,17 @@ class Files:
             one["quality"] = {"min": least}
         return replace(self, slo=slo)
 
+    def rarely_late(self, share: float) -> Files:
+        """With a share of the queries of every application that may be late, as a target."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["violations"] = {"max": share}
+        return replace(self, slo=slo)
+
+    def asked_as(self, problem: str | None) -> Files:
+        """The same files for another problem (None: the one that they ask)."""
+        return replace(self, problem=problem)
+
     def aiming(self, *objective: str) -> Files:
         """With an objective, as in "min cost" or "max quality", in order of importance."""
         slo = deepcopy(self.slo)

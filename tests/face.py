@@ -22,7 +22,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -54,6 +54,7 @@ __all__ = [
     "Promise",
     "Ran",
     "Refused",
+    "Repair",
     "Replica",
     "Simulated",
     "Stopped",
@@ -70,6 +71,7 @@ __all__ = [
     "dispatched",
     "dressed",
     "forged",
+    "has_plan",
     "importers",
     "interrupted",
     "made_for",
@@ -183,6 +185,69 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Repair:
+    """A change of the files with which there is a plan, as text and as the places that it changes."""
+
+    text: str
+    field: str
+    does: float | str | None
+    fails: float | str | None
+    """The nearest value that has none, where that is not the stated one."""
+    edits: tuple[Any, ...] = ()
+
+    @property
+    def changes(self) -> set[str]:
+        """The files that it changes: "profile", "slo"."""
+        return {one.file for one in self.edits}
+
+    def applied(self, wish: Files) -> Files:
+        """The files with it."""
+        return _edited(wish, [(one.file, one.path, one.value) for one in self.edits])
+
+    def with_less(self, wish: Files) -> list[Files]:
+        """The files with a little less of each change: a step of what comes in wholes; else 5% of it, or .5% of the
+        number. Changes of one step have no less.
+        """
+        parts = [[one] for one in self.edits] if self.field == "several" else [list(self.edits)]
+        found = []
+        for part in parts:
+            less = [(one.file, one.path, _less(_stated(wish, one), one.value)) for one in part]
+            if all(value is not None for *_, value in less):
+                rest = [(one.file, one.path, one.value) for one in self.edits if one not in part]
+                found.append(_edited(wish, [*rest, *less]))
+        return found
+
+
+def _stated(wish: Files, edit: Any) -> Any:
+    at: Any = getattr(wish, edit.file)
+    for step in edit.path:
+        at = at.get(step) if isinstance(at, dict) else at[step]
+    return at
+
+
+def _less(stated: Any, to: Any) -> Any:
+    if isinstance(to, list):
+        bounds = [a if a == b else _less(a, b) for a, b in zip(stated or [0, None], to, strict=True)]
+        return None if None in [a for a, b in zip(bounds, to, strict=True) if b is not None] else bounds
+    if isinstance(to, int):
+        less = to - 1 if to > stated else to + 1
+        return None if less == stated else less
+    back = max(0.05 * abs(float(to) - float(stated)), 0.005 * float(to))
+    less = float(to) - back if float(to) > float(stated) else float(to) + back
+    return None if abs(float(to) - float(stated)) <= back else f"{less:.9f}" if isinstance(to, str) else less
+
+
+def _edited(wish: Files, edits: Sequence[tuple[str, Sequence[Any], Any]]) -> Files:
+    documents = {"profile": deepcopy(wish.profile), "slo": deepcopy(wish.slo)}
+    for file, path, value in edits:
+        at: Any = documents[file]
+        for step in path[:-1]:
+            at = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
+        at[path[-1]] = value
+    return replace(wish, **documents)
+
+
+@dataclass(frozen=True)
 class Answer:
     """What `solve` says."""
 
@@ -201,6 +266,8 @@ class Answer:
     """What the verifier found wrong."""
     plan: Json | None
     """The plan as a document: handed on to the other verbs, and looked into by nobody else."""
+    changes: tuple[Repair, ...] = ()
+    """The repairs that were tried."""
 
     @property
     def is_plan(self) -> bool:
@@ -374,6 +441,16 @@ def solve(
     return _answer(outcome)
 
 
+def has_plan(wish: Files, sizing: str = "simulation") -> bool:
+    """Whether a wish has a plan; where it has none nothing is tried that may help."""
+    import hetplan as hp
+    from hetplan.front_door import plan_for
+
+    inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
+    outcome = plan_for(inputs, question=wish.problem, options={"size": SIZING[sizing]}, try_repairs=False)
+    return outcome.exit_code in (EXIT["ok"], EXIT["gap"])
+
+
 @cache
 def solved_example(name: str, sizing: str = "simulation") -> Answer:
     """The plan of a shipped example, made once per process."""
@@ -527,7 +604,6 @@ def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
     `by` is "limit", or "cancel", which comes at that moment.
     """
     import threading
-    from dataclasses import replace
 
     import hetplan as hp
     from hetplan import registry
@@ -1078,6 +1154,9 @@ def _answer(outcome: Any) -> Answer:
         repairs=tuple(one.text for one in outcome.repairs),
         findings=tuple(outcome.violations),
         plan=plan,
+        changes=tuple(
+            Repair(one.text, one.field, one.to, one.fails_at, one.edits) for one in outcome.repairs if one.edits
+        ),
     )
 
 

@@ -74,7 +74,7 @@ FrontTo = Annotated[Path | None, option("--front", "FOLDER", "Write a front and 
 WaysTo = Annotated[Path | None, option("--ways", "FOLDER", "Write the plan of each way to buy in a bill here.")]
 ApplyRepair = Annotated[
     int | None,
-    typer.Option("--apply-repair", metavar="N", min=1, help="Write the SLO file with repair N into -o, and no plan."),
+    typer.Option("--apply-repair", metavar="N", min=1, help="Write what repair N changes into -o, and no plan."),
 ]
 Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
 
@@ -131,7 +131,7 @@ def solve(
         if apply_repair is not None and output is not None:
             from hetplan.cli.solved import repaired
 
-            repaired(out, outcome, apply_repair, slo, output)
+            repaired(out, outcome, apply_repair, slo, profiles, output)
             return
         if simulated and outcome.plan is not None:
             from hetplan.cli.solved import simulated_too
@@ -147,7 +147,7 @@ def _ready(output: str | None, *folders: Path | None, as_json: bool, repair: int
             why = "this is a file" if one.is_file() else "there is no folder for it"
             raise InputError.one(file=str(one), why=why, remedy="Make a folder, or name another.")
     if repair is not None and output is None:
-        why = "the changed SLO file needs a name"
+        why = "the changed file needs a name"
         raise InputError.one(file="--apply-repair", why=why, remedy="Add -o changed.json.")
     if output is None:
         return
@@ -159,7 +159,7 @@ def _ready(output: str | None, *folders: Path | None, as_json: bool, repair: int
     folder = Path(output).resolve().parent
     if not folder.is_dir():
         raise InputError.one(file=output, why=f"there is no folder {folder}", remedy="Make it, or name another.")
-    if Path(output).is_dir():
+    if Path(output).is_dir() and repair is None:
         raise InputError.one(file=output, why="this is a folder", remedy=f"Name a file, such as {output}/plan.json.")
     if not os.access(folder, os.W_OK):
         why = f"the folder {folder} is read-only for you"

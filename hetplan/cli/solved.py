@@ -11,7 +11,7 @@ from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.cli.simulation_page import show_simulation
 from hetplan.errors import InputError
 from hetplan.judging import simulate
-from hetplan.planner.repairs import edited_slo
+from hetplan.planner.repairs import edited_files
 from hetplan.profiles.plan_file import write_atomically
 
 if TYPE_CHECKING:
@@ -45,20 +45,29 @@ def simulated_too(
     return outcome.tried(broken=tuple(str(line) for line in report.broken))
 
 
-def repaired(out: Output, outcome: Outcome, number: int, slo: Path, output: str) -> None:
-    """Write the SLO file with a repair in it."""
+def repaired(out: Output, outcome: Outcome, number: int, slo: Path, profiles: list[Path], output: str) -> None:
+    """Write the file that a repair changes, or into a folder those that it changes, each under its own name."""
     repairs = outcome.repairs
     if number > len(repairs):
         why = f"there are {len(repairs)} repairs" if repairs else "there are no repairs: " + outcome.reason
         remedy = "Leave it out to see them." if repairs else "Leave it out."
         raise InputError.one(file="--apply-repair", value=number, why=why, remedy=remedy)
-    content = edited_slo(slo, repairs[number - 1])
-    if output == "-":
-        sys.stdout.buffer.write(content)
-    else:
-        write_atomically(Path(output), content)
-    out.note(f"{repairs[number - 1].text}: {'' if output == '-' else f'written to {output}'}".removesuffix(": "))
-    out.end(0, "the SLO file was changed", written=None if output == "-" else output, repair=number)
+    repair, folder = repairs[number - 1], output != "-" and Path(output).is_dir()
+    changed = edited_files(repair, slo, profiles)
+    if len(changed) > 1 and not folder:
+        why = f"this repair changes {len(changed)} files: {', '.join(map(str, changed))}"
+        raise InputError.one(file="--apply-repair", value=number, why=why, remedy="Name a folder: -o changed/")
+    written = []
+    for path, content in changed.items():
+        if output == "-":
+            sys.stdout.buffer.write(content)
+        else:
+            to = Path(output, path.name) if folder else Path(output)
+            write_atomically(to, content)
+            written.append(str(to))
+    out.note(": written to ".join([repair.text, *([", ".join(written)] if written else [])]))
+    files = "the files were" if len(changed) > 1 else "the SLO file was" if slo in changed else "the profile was"
+    out.end(0, f"{files} changed", written=written[0] if len(written) == 1 else written or None, repair=number)
 
 
 def in_folders(out: Output, outcome: Outcome, front: Path | None, ways: Path | None) -> dict[str, Any]:

@@ -55,7 +55,8 @@ class Edit:
 class Repair:
     """The smallest change of an input that would make the wish possible: "raise slo.limits.cost_per_hour to 0.526".
 
-    `edits` are what it changes; those that were tried with all else in place have them.
+    `edits` are what it changes; those that were tried with all else in place have them. `fails_at` is the nearest to
+    `to` that was tried and had no plan: None where that is what is stated, and where several numbers change.
     """
 
     field: str
@@ -65,6 +66,7 @@ class Repair:
     unit: str
     text: str
     edits: tuple[Edit, ...] = ()
+    fails_at: float | str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,12 @@ A question says what might help (`Repair`: a field, and what it would have to be
 reader takes back (`edits_of`), its number is rounded to what is printed, and the whole question is asked again with it
 (`Trials.kept`). A number that does not do by a hair is moved on by little. Where what is said to help does not do
 alone, what the changed files are said to lack is added, until there is a plan: a joint repair, of which no part can be
-left out. What cannot be written as edits, or was not tried as the time was over, says so.
+left out.
+
+A question's number may be far more than is needed: it comes from a formula, or from a coarse search. So between a
+number that fails (at first the stated one) and one that does the way is halved, by asking the whole question, until
+they are `NEAR`. The repair says both: "lower rate_qps from 1323 to 333 qps (fails at 345)". What cannot be written as
+edits, or was not tried as the time was over, says so.
 """
 
 from __future__ import annotations
@@ -26,20 +31,26 @@ from hetplan.planner.contract import Event, OnEvent, Options
 from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.load_one import load_slo
 from hetplan.profiles.profile import Profile
+from hetplan.profiles.read_json import read_json
 from hetplan.profiles.slo import Slo
-from hetplan.profiles.yaml_text import edited_yaml, is_yaml
+from hetplan.profiles.yaml_text import edited_yaml, is_yaml, read_yaml
 
-__all__ = ["Trials", "documents", "edited", "edited_slo", "edits_of", "steps_of", "tried", "value_at"]
+__all__ = ["Trials", "documents", "edited", "edited_files", "edits_of", "steps_of", "tried", "value_at"]
 
 MOST_TRIALS = 24
-"""Questions asked again for one answer; each may take as long as the first."""
+"""Questions asked again for one answer to find what does; each may take as long as the first."""
+MOST_HALVED = 24
+"""Questions asked again, after that, to find how much less would do."""
 MOST_JOINED = 4
 NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.2, 0.5)
 """By how much further a number is moved, in parts of it, where what was worked out does not do by a hair."""
-FEW_SAID, NEAR = 2, 0.1
-"""So often the number that is said next is believed; then it is moved on as far again, and back until so near."""
+FEW_SAID = 2
+"""So often the number that is said next is believed; then it is moved on as far again."""
+NEAR = 0.05
+"""A number that does is near one that fails where so much of the change lies between them: five trials from afar."""
+CLOSE = 0.005
+"""Or so much of the number itself: what simulation confirms is not known more closely."""
 MOST_BEYOND = 3
 """So often a budget is raised by twice as far, where something else is said to be missing with it."""
 DIGITS = 6
@@ -49,10 +60,16 @@ UNTRIED = " (not tried)"
 UNPLAYED = " (its queues were not played)"
 ABOUT, MOST_ABOUT = " or so", 4
 """How a repair ends whose number is a guess, and how many numbers of it are tried."""
+LESS = " (less may do)"
+"""How a repair ends of which it was not tried how much less would do."""
+SEVERAL = "several"
+"""The field of a repair that changes several at once."""
 COUNTS = ("stock", "moves", "hosts", "zones")
 """Fields of whole numbers."""
 
 Step = str | int
+Place = tuple[str, tuple[Step, ...]]
+"""A file and the steps to a field of it."""
 Documents = Mapping[str, Any]
 
 
@@ -82,20 +99,42 @@ def edited(given: Documents, edits: Sequence[Edit]) -> dict[str, Any]:
     return found
 
 
-def edited_slo(slo: str | os.PathLike[str], repair: Repair) -> bytes:
-    """The SLO file with a repair, as bytes; `InputError` where the repair is not one of the SLO alone.
+def edited_files(repair: Repair, slo: Path, profiles: Sequence[Path]) -> dict[Path, bytes]:
+    """The files that a repair changes, with it, as bytes; `InputError` where it is in no file.
 
-    A YAML file is changed in the places that the repair names: its comments stay.
+    A YAML file is changed in the places that the repair names: its comments stay. Of several profiles those change
+    that have the object in which a value changes, an offer for instance.
     """
-    if not repair.edits or any(edit.file != "slo" for edit in repair.edits):
-        why = f"this repair is not one of the SLO file alone: {repair.text}"
-        raise InputError.one(file=os.fspath(slo), why=why, remedy="Change the profile or the option by hand.")
-    if is_yaml(slo):
-        places = [(edit.path, edit.value) for edit in repair.edits]
-        return edited_yaml(Path(slo).read_text(encoding="utf-8-sig"), places, file=os.fspath(slo)).encode()
-    stated = load_slo(slo).model_dump(mode="json", by_alias=True, exclude_unset=True)
-    changed = edited({"slo": stated}, repair.edits)["slo"]
-    return (json.dumps(changed, indent=1, ensure_ascii=False) + "\n").encode()
+    where = {"slo": [slo], "profile": list(profiles)}
+    changed: dict[Path, list[Edit]] = {}
+    for edit in repair.edits:
+        of = where.get(edit.file, [])
+        those = of if len(of) < 2 else [one for one in of if value_at(_document(one), edit.path[:-1]) is not None]
+        if not those:
+            name = ".".join(map(str, (edit.file, *edit.path)))
+            why, remedy = f"{name} is in no file that was given: {repair.text}", "Change it by hand."
+            if edit.file == "options":
+                remedy = f"Add --set {edit.path[-1]}={_shown(edit.value)} to the command."
+            raise InputError.one(file="--apply-repair", why=why, remedy=remedy)
+        for one in those:
+            changed.setdefault(one, []).append(edit)
+    if not changed:
+        why = f"this repair was not tried, and changes no file: {repair.text}"
+        raise InputError.one(file="--apply-repair", why=why, remedy="Change the file by hand.")
+    return {path: _edited_file(path, edits) for path, edits in changed.items()}
+
+
+def _edited_file(path: Path, edits: Sequence[Edit]) -> bytes:
+    if is_yaml(path):
+        places = [(edit.path, edit.value) for edit in edits]
+        return edited_yaml(path.read_text(encoding="utf-8-sig"), places, file=os.fspath(path)).encode()
+    document = edited({edits[0].file: _document(path)}, edits)[edits[0].file]
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _document(path: Path) -> Any:
+    name = os.fspath(path)
+    return read_yaml(path.read_text(encoding="utf-8-sig"), file=name) if is_yaml(path) else read_json(path, file=name)
 
 
 def edits_of(repair: Repair, given: Documents) -> tuple[Edit, ...]:
@@ -221,6 +260,71 @@ def tried(outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again
     return replace(outcome, repairs=trials.kept(outcome.repairs))
 
 
+@dataclass(frozen=True)
+class _Does:
+    """Edits with which there is a plan; `fails` are the nearest values without one, other than what is stated."""
+
+    repair: Repair
+    edits: tuple[Edit, ...]
+    fails: Mapping[Place, Any] = field(default_factory=dict)
+    unplayed: bool = False
+    """Whether its plan was made without simulation, though the question asks for it."""
+    is_guess: bool = False
+    """Whether its numbers were guessed: then they are far off, as likely as not."""
+    is_near: bool = True
+    """Whether little less fails."""
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """One number on the way from what fails to what does; `stated` is where the change begins."""
+
+    edit: Edit
+    side: int
+    """Which of two bounds it is; of other edits it says nothing."""
+    stated: float
+    fails: float
+    does: float
+    step: float
+    """Between two numbers that make a difference; 0 where there is no such step."""
+
+    @staticmethod
+    def of(edit: Edit, does: _Does, given: Documents) -> _Ends | None:
+        """Those of an edit; None where it is no number, or it is not known what is stated."""
+        before = _before(edit, does.repair, given)
+        side = _side(edit.value, before) if isinstance(edit.value, list) else 0
+        fails = does.fails.get(_place(edit), before)
+        ends = [one[side] if isinstance(one, list | tuple) else one for one in (before, fails, edit.value)]
+        ends[0] = ends[0] if _is_number(ends[0]) else ends[1]
+        if not all(_is_number(one) and not isinstance(one, bool) for one in ends):
+            return None
+        stated, low, high = map(float, ends)
+        return _Ends(edit, side, stated, low, high, _step_of(edit, given))
+
+    @property
+    def is_near(self) -> bool:
+        """Whether so little lies between them that the number that does is said to be the least."""
+        least = max(NEAR * abs(self.does - self.stated), CLOSE * abs(self.does), self.step)
+        return abs(self.does - self.fails) <= least * (1 + HAIR)
+
+    def at(self, near: float, far: float) -> Edit:
+        """The edit with a number between these parts of the way, short where it need not be whole."""
+        low, high = sorted(self.fails + part * (self.does - self.fails) for part in (near, far))
+        if not self.step:
+            return self._with(_shortest(low, high))
+        first, last = sorted(round(one / self.step) for one in (self.fails, self.does))
+        whole = round(0.5 * (low + high) / self.step)
+        return self._with(self.step * min(max(whole, first + 1), last - 1)) if last - first > 1 else self.edit
+
+    def _with(self, number: float) -> Edit:
+        value = self.edit.value
+        if isinstance(value, list):
+            return replace(self.edit, value=[round(number) if i == self.side else v for i, v in enumerate(value)])
+        if isinstance(value, str):
+            return replace(self.edit, value=_money(number))
+        return replace(self.edit, value=round(number) if isinstance(value, int) else number)
+
+
 @dataclass
 class Trials:
     """Tries repairs of one question: `ask` answers it for other inputs and options, while `left` holds.
@@ -240,7 +344,7 @@ class Trials:
     def kept(self, repairs: Sequence[Repair]) -> tuple[Repair, ...]:
         """Those that do, with the numbers that do; joint ones where none does alone."""
         given = documents(self.inputs, self.options)
-        found: list[Repair] = []
+        found: list[_Does] = []
         failed: list[tuple[Edit, ...]] = []
         untried: list[Repair] = []
         for repair, edits in _ways(repairs, given):
@@ -255,22 +359,51 @@ class Trials:
             elif done is None:
                 failed.append(next(_moved(edits, given, up=repair.verb == "raise")))
             else:
-                found.append(self._as_sure(done))
+                found.append(done)
         if not found:
-            found += map(self._as_sure, self._joint(failed, given))
+            found += self._joint(failed, given)
         once: dict[Any, Repair] = {}
-        for repair in (*found, *untried):
+        for repair in (*self._least(found, given), *untried):
             at = frozenset((edit.file, edit.path, repr(edit.value)) for edit in repair.edits)
             once.setdefault(at or repair.text, repair)
         return tuple(once.values())
 
-    def _as_sure(self, repair: Repair) -> Repair:
-        return replace(repair, text=repair.text + UNPLAYED) if self.unplayed else repair
+    def _least(self, found: Sequence[_Does], given: Documents) -> Iterator[Repair]:
+        """What does, with the least numbers that were found to do; each has a share of the trials that are left."""
+        first = self.count
+        for number, one in enumerate(found):
+            share = (MOST_HALVED - (self.count - first)) // (len(found) - number)
+            less = self._halved(one, given, self.count + share)
+            said = _said(less, given)
+            yield replace(said, text=said.text + UNPLAYED) if less.unplayed else said
+
+    def _halved(self, does: _Does, given: Documents, last: int) -> _Does:
+        """The same with numbers near to those that fail: each part of a joint repair by itself, the others as they are.
+
+        `last` is the number of the last trial that it may make.
+        """
+        parts = [(edit,) for edit in does.edits] if does.repair.field == SEVERAL else [does.edits]
+        for part in map(_places, parts):
+            while True:
+                ends = [_Ends.of(edit, does, given) for edit in does.edits if _place(edit) in part]
+                if any(one is None or one.is_near for one in ends):
+                    break
+                if self.count >= last or not self.left():
+                    return replace(does, is_near=False)
+                is_first = not does.is_guess and all(one.fails == one.stated for one in ends if one)
+                near, far = (1 - NEAR, 1 - NEAR / 2) if is_first else (0.4, 0.6)
+                middle = tuple(one.at(near, far) for one in ends if one)
+                tried = _merged([does.edits, middle])
+                if self._tried(tried, given) is None:
+                    does = replace(does, edits=tried, unplayed=self.unplayed, is_guess=True)
+                elif self.left():  # else it may be the end of the time that kept it from a plan
+                    does = replace(does, fails={**does.fails, **{_place(edit): edit.value for edit in middle}})
+        return does
 
     def _may(self) -> bool:
         return self.count < MOST_TRIALS and self.left()
 
-    def _nudged(self, repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair | None:
+    def _nudged(self, repair: Repair, edits: tuple[Edit, ...], given: Documents) -> _Does | None:
         """The repair with the first number on its way that does.
 
         After a number that does not, the one that is then said of the same field is taken, or one a little further.
@@ -286,41 +419,31 @@ class Trials:
         while tried and self._may() and self.count < last:
             more = self._tried(tried, given)
             if more is None:
-                return _said(repair, self._nearer(failed, tried, given, up=up), given)
+                fails = {_place(edit): edit.value for edit in failed}
+                return _Does(repair, tried, fails, unplayed=self.unplayed, is_guess=guessed)
+            failed = tried
             now = edited(given, tried)
             said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
             same = [new for new in (edits_of(one, now) for one in said) if _places(new) == _places(tried)]
             if more and not same and beyond < MOST_BEYOND and tried[0].path[-1] == "cost_per_hour":
-                beyond, failed = beyond + 1, tried  # late when it is played: more money buys more room
+                beyond += 1  # late when it is played: more money buys more room
                 moved = _moved(_between(stated, tried, 2.0), given, up=up)
             elif said and not same:
                 return None  # something else is missing
             if same and _sizes(same[0], up=up) > _sizes(tried, up=up):
                 said_again += 1
                 far = _between(first, tried, 2.0) if said_again > FEW_SAID else same[0]
-                failed = tried if said_again > FEW_SAID else ()
                 moved = _moved(max(far, same[0], key=lambda one: _sizes(one, up=up)), given, up=up)
             tried = next(moved, ())
         return None
-
-    def _nearer(
-        self, failed: tuple[Edit, ...], kept: tuple[Edit, ...], given: Documents, *, up: bool
-    ) -> tuple[Edit, ...]:
-        """What is kept, or numbers nearer to those that are not: the way between is halved while it is long."""
-        while failed and self._may():
-            low, high = _sizes(failed, up=up), _sizes(kept, up=up)
-            middle = next(_moved(_between(failed, kept, 0.5), given, up=up))
-            is_near = all(abs(a - b) <= NEAR * max(abs(a), abs(b)) for a, b in zip(low, high, strict=True))
-            if is_near or middle in (failed, kept):
-                break
-            failed, kept = (failed, middle) if self._tried(middle, given) is None else (middle, kept)
-        return kept
 
     def _tried(self, edits: Sequence[Edit], given: Documents) -> tuple[Repair, ...] | None:
         """None where a plan is found with these edits; else what is said to help then."""
         self.count += 1
         words = _all_said(edits[:1], given) + (f", and {len(edits) - 1} more" if len(edits) > 1 else "")
-        self.note(Event("repairs", f"trial {self.count} of at most {MOST_TRIALS} of what may help: {words}"))
+        self.note(
+            Event("repairs", f"trial {self.count} of at most {MOST_TRIALS + MOST_HALVED} of what may help: {words}")
+        )
         try:
             changed, inputs = edited(given, edits), self.inputs
             if any(edit.file == "slo" for edit in edits):
@@ -336,12 +459,12 @@ class Trials:
             return None
         return tuple(repair for repair in outcome.repairs if not _asks_nothing(edits_of(repair, changed)))
 
-    def _joint(self, failed: Sequence[tuple[Edit, ...]], given: Documents) -> Iterator[Repair]:
+    def _joint(self, failed: Sequence[tuple[Edit, ...]], given: Documents) -> Iterator[_Does]:
         """From all that do not do together, and from each of them, what else is missing, until a plan is found."""
         together = [list(failed)] if len(failed) > 1 else []
         for edits in [*together, *([first] for first in failed)]:
             if (needed := self._chain(edits, given)) is not None:
-                yield Repair("several", "change", None, None, "", _all_said(needed, given), edits=needed)
+                yield _Does(Repair(SEVERAL, "change", None, None, "", ""), needed, unplayed=self.unplayed)
                 if edits in together:
                     return
 
@@ -388,13 +511,55 @@ def _ways(repairs: Sequence[Repair], given: Documents) -> list[tuple[Repair, tup
     joined = [(repair, edits_of(repair, given)) for repair in repairs if "together with the others" in repair.text]
     alone = [(repair, edits_of(repair, given)) for repair in repairs if "together with the others" not in repair.text]
     if joined and all(edits for _, edits in joined):
-        first = replace(joined[0][0], field="several", text=", and ".join(repair.text for repair, _ in joined))
+        first = replace(joined[0][0], field=SEVERAL, text=", and ".join(repair.text for repair, _ in joined))
         alone.append((first, _merged([edits for _, edits in joined])))
     return alone
 
 
-def _places(edits: Sequence[Edit]) -> list[tuple[str, tuple[Step, ...]]]:
-    return [(edit.file, edit.path) for edit in edits]
+def _place(edit: Edit) -> Place:
+    return edit.file, edit.path
+
+
+def _places(edits: Sequence[Edit]) -> list[Place]:
+    return [_place(edit) for edit in edits]
+
+
+def _before(edit: Edit, repair: Repair, given: Documents) -> Any:
+    """What is stated where an edit goes; where nothing is, what its repair begins at."""
+    stated = value_at(given[edit.file], edit.path)
+    if isinstance(edit.value, list):
+        return list(stated) if isinstance(stated, list | tuple) else [0, stated]
+    if stated is None and repair.amount is not None and isinstance(repair.to, int | float):
+        return repair.to - repair.amount * (1 if repair.verb == "raise" else -1)
+    return stated
+
+
+def _step_of(edit: Edit, given: Documents) -> float:
+    """The step between two values of a field that make a difference; 0 where any value may."""
+    if isinstance(edit.value, int | list) or edit.path[-1] in COUNTS:
+        return 1.0
+    if edit.path[:2] == ("limits", "resources"):
+        provides = [one.get("provides", {}) for one in given["profile"].get("hardware", {}).values()]
+        amounts = [float(one[edit.path[2]]) for one in provides if edit.path[2] in one]
+        return float(math.gcd(*map(int, amounts))) if all(map(float.is_integer, amounts)) else 0.0
+    return 0.0
+
+
+def _shortest(low: float, high: float) -> float:
+    """The number with the fewest digits from `low` to `high`, both above 0.
+
+    >>> _shortest(331.2, 338.0), _shortest(0.5371, 0.5412), _shortest(0.0, 3.0)
+    (335.0, 0.54, 1.5)
+    """
+    if low <= 0 or high - low < HAIR * high:
+        return 0.5 * (low + high)
+    unit = 10.0 ** math.floor(math.log10(high))
+    while True:
+        for part in (unit, unit / 2):
+            found = float(f"{math.ceil(low / part - HAIR) * part:.12g}")
+            if low - HAIR * high <= found <= high:
+                return found
+        unit /= 10.0
 
 
 def _sizes(edits: Sequence[Edit], *, up: bool) -> list[float]:
@@ -433,14 +598,14 @@ def _moved(edits: Sequence[Edit], given: Documents, *, up: bool) -> Iterator[tup
     """The edits with their numbers rounded, then moved on by ever more."""
     before: tuple[Edit, ...] = ()
     for nudge in NUDGES:
-        made = tuple(_one_moved(edit, value_at(given[edit.file], edit.path), nudge, up=up) for edit in edits)
+        made = tuple(_one_moved(edit, given, nudge, up=up) for edit in edits)
         if made and made != before:
             yield made
         before = made
 
 
-def _one_moved(edit: Edit, stated: Any, nudge: float, *, up: bool) -> Edit:
-    value = edit.value
+def _one_moved(edit: Edit, given: Documents, nudge: float, *, up: bool) -> Edit:
+    value, stated = edit.value, value_at(given[edit.file], edit.path)
     if isinstance(value, list):
         # Bounds on instances: that one is moved that was changed.
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
@@ -453,7 +618,13 @@ def _one_moved(edit: Edit, stated: Any, nudge: float, *, up: bool) -> Edit:
     beside = float(stated) if isinstance(stated, int | float | str) and _is_number(stated) else None
     step = nudge * abs(float(value))
     new = _rounded(float(value) + (step if up else -step), up=up, beside=beside)
-    return replace(edit, value=f"{new:.9f}".rstrip("0").rstrip(".") if edit.path[-1] == "cost_per_hour" else new)
+    if step_of := _step_of(edit, given):
+        new = step_of * (math.ceil if up else math.floor)(new / step_of + (-HAIR if up else HAIR))
+    return replace(edit, value=_money(new) if edit.path[-1] == "cost_per_hour" else new)
+
+
+def _money(amount: float) -> str:
+    return f"{amount:.9f}".rstrip("0").rstrip(".")
 
 
 def _further(value: int, nudge: float, *, up: bool) -> int:
@@ -468,23 +639,38 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _said(repair: Repair, edits: tuple[Edit, ...], given: Documents) -> Repair:
-    """The repair with the numbers that were tried, in words."""
+def _said(does: _Does, given: Documents) -> Repair:
+    """The repair with the numbers that were tried, in words: what does, and what fails near by."""
+    repair, edits = does.repair, does.edits
     remark = re.search(r"(: [^,]* serves them in time|, or [^,]*| \([^()]*\))$", repair.text)
     more = remark[1] if remark is not None and "together" not in remark[1] else ""
-    value = edits[0].value
-    if isinstance(value, list):
-        old = value_at(given[edits[0].file], edits[0].path)
-        value = value[_side(value, old)] if len(edits) == 1 else repair.to
-    to = repair.to if isinstance(repair.to, str) and not _is_number(repair.to) else value
-    to = None if repair.field == "several" or isinstance(to, dict) else to
-    to = float(to) if isinstance(repair.to, float) and isinstance(to, str) and _is_number(to) else to
-    to = repair.to if "*" in repair.field else to
+    more += "" if does.is_near else LESS
+    to, fails_at = _to(does, edits, given), None
+    if does.fails and repair.field != SEVERAL:
+        failing = tuple(replace(edit, value=does.fails.get(_place(edit), edit.value)) for edit in edits)
+        fails_at = _to(does, failing, given)
     amount = repair.amount
     stated = _stated(edits[0], given)
     if amount is not None and isinstance(to, int | float) and isinstance(stated, int | float):
         amount = abs(float(to) - float(stated))
-    return replace(repair, to=to, amount=amount, text=_all_said(edits, given, repair) + more, edits=edits)
+    text = _all_said(edits, given, repair, does.fails) + more
+    return replace(repair, to=to, amount=amount, text=text, edits=edits, fails_at=fails_at)
+
+
+def _to(does: _Does, edits: Sequence[Edit], given: Documents) -> float | str | None:
+    """What a repair says of edits with one number: that number; the part of all rates; the machines of a mix."""
+    repair, value = does.repair, edits[0].value
+    if repair.field == SEVERAL or isinstance(value, dict):
+        return None
+    if "*" in repair.field:
+        return float(value) / float(value_at(given[edits[0].file], edits[0].path))
+    if isinstance(value, list) and len(edits) > 1:
+        return ", ".join(f"{edit.value[1]} {edit.path[-1]}" for edit in edits)
+    if isinstance(value, list):
+        return float(value[_side(does.edits[0].value, value_at(given[edits[0].file], edits[0].path))])
+    if isinstance(repair.to, str) and not _is_number(repair.to):
+        return repair.to
+    return float(value) if isinstance(repair.to, float) and _is_number(value) else value
 
 
 def _side(value: Sequence[Any], stated: Any) -> int:
@@ -501,16 +687,21 @@ def _stated(edit: Edit, given: Documents) -> Any:
     return stated
 
 
-def _all_said(edits: Sequence[Edit], given: Documents, of: Repair | None = None) -> str:
-    """Edits in words: what each field is and what it becomes; of a repair with its unit and its verb."""
-    unit, verb = (of.unit, of.verb) if of is not None else ("", "set")
+def _all_said(
+    edits: Sequence[Edit], given: Documents, of: Repair | None = None, fails: Mapping[Place, Any] | None = None
+) -> str:
+    """Edits in words: what each field is, what it becomes, and what `fails`; of a repair with its unit and its verb."""
+    unit, verb = (of.unit, of.verb) if of is not None and of.field != SEVERAL else ("", "set")
     hosts = Counter(edit.value["offer"] for edit in edits if edit.path[0] == "hosts")
     added = [f"add {count} {'host' if count == 1 else 'hosts'} of offer {offer} to profile.hosts"
              for offer, count in hosts.items()]  # fmt: skip
-    return ", and ".join([*(_in_words(edit, given, unit, verb) for edit in edits if edit.path[0] != "hosts"), *added])
+    said = [
+        _in_words(edit, given, unit, verb, (fails or {}).get(_place(edit))) for edit in edits if edit.path[0] != "hosts"
+    ]
+    return ", and ".join([*said, *added])
 
 
-def _in_words(edit: Edit, given: Documents, unit: str, verb: str) -> str:
+def _in_words(edit: Edit, given: Documents, unit: str, verb: str, fails: Any) -> str:
     at = edit.file
     for step in edit.path:
         at += f"[{step}]" if isinstance(step, int) else f".{step}"
@@ -519,11 +710,13 @@ def _in_words(edit: Edit, given: Documents, unit: str, verb: str) -> str:
         side = _side(value, stated)
         old = list(stated) if isinstance(stated, list | tuple) else [0, stated]
         at, stated, value = f"{at}[{side}]", old[side], value[side]
+        fails = fails[side] if isinstance(fails, list) else fails
     unit = {"max_ms": "ms", "rate_qps": "qps"}.get(str(edit.path[-1]), "" if unit == edit.path[-1] else unit)
     if _is_number(stated) and _is_number(value):
         verb = "lower" if float(value) < float(stated) else "raise"
     was = "" if stated is None else f" from {_shown(stated)}"
-    return f"{verb} {at}{was} to {_shown(value)}{f' {unit}' if unit else ''}"
+    less = "" if fails is None else f" (fails at {_shown(fails)})"
+    return f"{verb} {at}{was} to {_shown(value)}{f' {unit}' if unit else ''}{less}"
 
 
 def _shown(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from build import Files, app, files, machine, model
-from face import solve
+from face import solve, verify
 
 
 def wish(rate: float) -> Files:
@@ -15,18 +15,7 @@ def wish(rate: float) -> Files:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [200.0, 90.0])
-@pytest.mark.parametrize(
-    "problem",
-    [
-        "variants",
-        pytest.param(
-            "fleet",
-            marks=pytest.mark.xfail(
-                strict=True, raises=AssertionError, reason="what is infeasible is said of simulation (planner/explain)"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("problem", ["variants", "fleet"])
 def test_a_limit_that_the_free_plan_keeps_leaves_a_plan(problem: str, rate: float) -> None:
     free = solve(wish(rate), problem=problem)
     assert free.is_plan
@@ -34,3 +23,5 @@ def test_a_limit_that_the_free_plan_keeps_leaves_a_plan(problem: str, rate: floa
         found = solve(tight, problem=problem)
         assert found.is_plan, (found.conflict, found.repairs)
         assert found.cost <= free.cost
+        assert verify(found.plan, tight).is_ok
+        assert found.bound <= found.cost

@@ -49,7 +49,7 @@ def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> 
         with suppress(Cancelled):
             least = searched(wish, bare, ask, reckoned=False, settle=False, foresee=False)
             if isinstance(least, Found) and not is_over(ask):
-                bound = min(found.bound, least.bound)
+                bound = min(found.bound or least.bound, least.bound)  # 0: nothing is known yet
                 found = replace(found, bound=bound, prices=least.prices, served=least.served, formula=())
     return found, best[1]
 

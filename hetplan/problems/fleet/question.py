@@ -80,7 +80,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.levers import Buying, levers_of
         from hetplan.problems.fleet.look import ended, looked
         from hetplan.problems.fleet.remembered import Recalled
-        from hetplan.problems.fleet.room import Answers, with_room
+        from hetplan.problems.fleet.room import Answers, with_own_machines, with_room
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
@@ -115,6 +115,8 @@ class FleetQuestion:
 
         answers: Answers = {}
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)
+        if isinstance(best, Infeasible) and not (between or look or unplayed or is_over(ask)):
+            best = with_own_machines(best, asked, parts, answer, answers)
         if isinstance(best, Infeasible):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
         if not (best[0].wish.leaves_room or glances):

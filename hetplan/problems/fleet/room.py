@@ -20,7 +20,7 @@ from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.pool_room import confirmed, helping, looks_kept, of_pool, tightest
-from hetplan.problems.fleet.seen import seen
+from hetplan.problems.fleet.seen import seen, seen_on_stock
 from hetplan.problems.fleet.ways import (
     AUTO,
     MORE,
@@ -41,7 +41,7 @@ from hetplan.problems.repairs import change
 from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
 
-__all__ = ["Answers", "with_room"]
+__all__ = ["Answers", "with_own_machines", "with_room"]
 
 Answer = tuple[Found, Mapping[str, Part]] | Infeasible
 Answers = dict[tuple[str, str], dict[tuple[float, tuple[tuple[str, int], ...]], Settled]]
@@ -161,6 +161,33 @@ def _beside_own(
         return found, parts
     is_cheaper = cost_of(wish, other[0].fleet) < cost_of(wish, found.fleet)
     return other if late or is_cheaper else (found, parts)
+
+
+def with_own_machines(
+    said: Infeasible,
+    wish: Wish,
+    parts: Mapping[str, Part],
+    answered: Callable[[Wish, Found | None], Answer],
+    answers: Answers,
+) -> Answer:
+    """A fleet with the machines that the questions of its parts find in stock; where there is none, what was said.
+
+    Formulas are careful: on fewer machines queries may be in time all the same. So what formulas call infeasible is
+    asked of those who play what they plan. The fleet has no bound: machines that nobody was asked about may be enough.
+    """
+    mine = [app for app in wish.apps if app.question in ASKED and app.name not in wish.slices and app.name in parts]
+    careful = {app.name: _careful(wish, app, parts[app.name], answers) for app in mine}
+    asked = {name: part for name, part in careful.items() if isinstance(part, Table)}
+    if not asked or wish.goal != "cost" or not is_small(wish):
+        return said
+    known = seen_on_stock(wish, asked)
+    best = answered(replace(wish, seen=known), None) if known else said
+    if isinstance(best, Infeasible):
+        return said
+    found, own = best
+    if any(_short(found, own, answers)) or (settled := settled_anew(found, _settling(wish, own, answers))) is None:
+        return said
+    return _as_played(replace(_with_warnings(settled, own, answers, None), bound=0.0), own, answers)
 
 
 def _is_text(wish: Wish, part: Cone) -> bool:

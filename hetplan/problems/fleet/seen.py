@@ -19,7 +19,7 @@ from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
 
-__all__ = ["Seen", "seen"]
+__all__ = ["Seen", "seen", "seen_on_stock"]
 
 MOST_ASKED: Mapping[str, int] = {"llm": 6, "variants": 6, "pipeline": 2}
 """So often each question is asked, for the rates that cost most: a pipeline's takes longest."""
@@ -67,18 +67,40 @@ def seen(
                 is_cheaper |= _price(found.wish, part, own) < (1.0 - CHEAPER) * min(dearer, default=inf)
                 least |= {other: [*those, own] for other, those in least.items() if other <= wanted}
         if is_cheaper:
-            known[app.name, rate] = Seen(
-                part.app,
-                part.question,
-                part.hardware,
-                part.inputs,
-                part.options,
-                part.solve,
-                part.settled,
-                otherwise=part.otherwise,
-                least=least,
-            )
+            known[app.name, rate] = _of(part, least)
     return known
+
+
+def seen_on_stock(wish: Wish, parts: Mapping[str, Cone | Table]) -> dict[tuple[str, float], Seen]:
+    """Of parts, by application and rate: the machines that their own questions find in stock, after failures too.
+
+    Asked where no fleet was found by what formulas ask for; who finds none is not named.
+    """
+    known, left = dict[tuple[str, float], Seen](), dict(MOST_ASKED)
+    for app in (app for app in wish.apps if app.name in parts):
+        part = parts[app.name]
+        for rate in {wish.rate(app, p) for p in range(wish.periods) if app.rates[p] > 0}:
+            wanted = {rate * one.keep for one in wish.situations if one.keep > 0}
+            left[part.question] -= len(wanted)
+            if left[part.question] >= 0:
+                own = {one: _fewest(wish, part, one) for one in sorted(wanted)}
+                least = {one: [machines] for one, machines in own.items() if machines is not None}
+                known |= {(app.name, rate): _of(part, least)} if len(least) == len(wanted) else {}
+    return known
+
+
+def _of(part: Cone | Table, least: dict[float, list[Machines]]) -> Seen:
+    return Seen(
+        part.app,
+        part.question,
+        part.hardware,
+        part.inputs,
+        part.options,
+        part.solve,
+        part.settled,
+        otherwise=part.otherwise,
+        least=least,
+    )
 
 
 def _dearest(found: Found, parts: Mapping[str, Cone | Table]) -> list[tuple[Application, float, Machines]]:

@@ -137,7 +137,8 @@ def _said(wish: Wish, tried: Tried, late: float | None = None) -> str:
         begun += f", for one of {tried.parts} parts of the requests and of what there is"
     if tried.nearest is not None:
         counts = ", ".join(f"{n} {kind.name}" for n, kind in zip(tried.nearest[1].counts, wish.kinds, strict=True) if n)
-        near = f"; the nearest, {counts}, has {tried.nearest[0]:.3g} times as many late requests as allowed"
+        sure = "" if tried.nearest[0] > 1.0 else " in short runs, which longer ones did not confirm"
+        near = f"; the nearest, {counts}, has {tried.nearest[0]:.3g} times as many late requests as allowed{sure}"
     return f"{begun}: of {tried.listed} {tried.excluded} are excluded by rows, {tried.simulated} were simulated{near}"
 
 

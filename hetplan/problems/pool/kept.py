@@ -329,6 +329,13 @@ class _Trial:
         return [fluid_rate, shown, *(one for one in program if one.about != "rate_qps")]
 
 
+def _in_words(share: float) -> str:
+    """What a few queries showed, by which a pool was not chosen."""
+    if share >= 1.0:
+        return f"is late {share:.2g} times as often as allowed"
+    return f"is late {share:.2g} times as often as allowed in a short run: too near to the limit to rely on"
+
+
 def _is_open(played: Played) -> bool:
     """Whether more runs may tell otherwise."""
     return played.worst < 1.0 if played.late else played.at_edge
@@ -361,7 +368,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
             break
         if good and not again:
             good = _cheaper(pool, ask, trial, rate, good)
-        elif not good and trial.at(nearest, rate).worst < 1.0 and not _is_far(pool, nearest, bound):
+        elif not good and trial.at(nearest, rate).worst < 1.0:
             good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
         good = sorted(good, key=lambda one: pool.cost(one.counts))
         for rated in [*(trial.nearly(rate, good[0]) if good else ()), *good[:3]]:
@@ -377,10 +384,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     if nearest is None:
         return None
     share = trial.at(nearest, rate).worst
-    why = (
-        f"not kept: the best of {len(trial.played)} pools is late {share:.2g} times as often as allowed, at {rate:g} "
-        "qps"
-    )
+    why = f"not kept: the last of {len(trial.played)} pools, at {rate:g} qps, {_in_words(share)}"
     wanted = pool.tools.repairs or pool.tools.trial
     carried = trial.narrowed(nearest) if trial.left and wanted else 0.0
     repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
