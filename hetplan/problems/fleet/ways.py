@@ -31,6 +31,7 @@ __all__ = [
     "Found",
     "Together",
     "beyond",
+    "foreseen",
     "has_formula",
     "is_quick",
     "is_small",
@@ -234,7 +235,7 @@ def searched(
     prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
     served = each.served() if each.best is not None else {}
     bound, rounds = search.bound, search.rounds
-    stated, roomy = wish, wish if forced or not foresee or is_over(ask) else _foreseen(search, each)
+    stated, roomy = wish, wish if forced or not foresee or is_over(ask) else foreseen(search, each)
     if roomy.room != wish.room:
         other = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
         anew = _from(other, each, like)
@@ -290,7 +291,7 @@ def _from(search: Search, each: Search, like: Search) -> tuple[Search, Search, R
     return None if relaxed.missing > FEW else (every, some, relaxed)
 
 
-def _foreseen(search: Search, each: Search) -> Wish:
+def foreseen(search: Search, each: Search) -> Wish:
     """The wish with as much room as pools need whose cheapest machines have too little, at the prices found."""
     wish, menus, room = search.wish, each.menus, dict(search.wish.room)
     for number, app in enumerate(wish.apps):

@@ -51,14 +51,17 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
     reason = impossible(pool)
     if reason is not None:
         return reason
-    if pool.wish.targets and pool.options.size in ("auto", "estimated"):
+    if pool.wish.targets and pool.options.size != "planned":
         from hetplan.problems.pool import kept
+
+        if pool.formulation == "fluid-milp":
+            kept.keep_first(pool, ask)
 
         if pool.options.size == "estimated":
             return kept.estimated(
                 pool, ask, lambda tried: _drafted(tried, ask, chosen_by(pool.formulation)(tried, ask))
             )
-        if pool.fluid_target is not None and pool.formulation == "fluid-milp":
+        if pool.options.size == "auto" and pool.fluid_target is not None and pool.formulation == "fluid-milp":
             sized = kept.cheapest_kept(pool, ask)
             if sized is not None:
                 return sized
