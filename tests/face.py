@@ -79,6 +79,7 @@ __all__ = [
     "sent_by",
     "served_late",
     "simulate",
+    "simulated_violation",
     "solve",
     "solved_example",
     "stopped",
@@ -514,7 +515,7 @@ class Stopped:
     programs_after: int
 
 
-def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
+def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stopped:
     """Plan a wish until so much work was done: a clock advances by one for every program and every simulation.
 
     `by` is "limit", or "cancel", which comes at that moment.
@@ -548,7 +549,7 @@ def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
     tools = replace(tools, simulate=simulate, extra={**tools.extra, **plays})
     given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
     told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
-    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told)
+    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told, **how)
     return Stopped(answer, begun["simulations"], begun["programs"])
 
 
@@ -1123,6 +1124,13 @@ def planner(*arguments: Any, **named: Any) -> Any:
         return hp.Planner(*arguments, **named)
     except hp.InputError as error:
         raise Refused(str(error)) from error
+
+
+def simulated_violation(plan: Json, wish: Files, factor: float) -> str:
+    """What keeps a plan from being applied at so many times its rate, if planning did not simulate it."""
+    rates = {name: factor * one["demand"]["rate_qps"] for name, one in wish.slo["apps"].items()}
+    found: str = planner(wish.profile).violation(plan, wish.slo, demand=rates)
+    return found
 
 
 def compared_ways(plan: Json, wish: Files, folder: Path, ways: str) -> tuple[float, Ran]:

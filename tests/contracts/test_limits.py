@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from build import Files, example, tiny
-from face import EXIT, solve, stopped, verify
+from face import EXIT, simulated_violation, solve, stopped, verify
 
 LONG = [pytest.param(problem, marks=pytest.mark.slow) for problem in ("pipeline", "policy", "llm", "fleet")]
 PROBLEMS = ["pool", "variants", "compound-rate", *LONG]
@@ -71,3 +71,13 @@ def test_a_set_of_policies_that_was_cut_short_holds_at_every_rate(by: str) -> No
         assert answer.plan is not None, (after, answer.reason)
         assert answer.code == EXIT["limit" if by == "limit" else "interrupted"], (after, answer.findings)
         assert verify(answer.plan, wish).is_ok
+
+
+@pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "llm"])
+def test_a_plan_that_was_not_simulated_is_simulated_before_it_is_applied(problem: str) -> None:
+    """The quick simulation of `watch` tells a plan that meets the SLO from one that has far too few machines."""
+    wish = tiny(problem)
+    answer = solve(wish)
+    assert answer.plan is not None
+    assert not simulated_violation(answer.plan, wish, 1.0)
+    assert simulated_violation(answer.plan, wish, 3.0)

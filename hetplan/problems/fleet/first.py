@@ -1,96 +1,106 @@
-"""A first fleet, soon: the same machines in all periods, of each application the cheapest that carry its highest rate.
+"""A first fleet, soon: the same machines in all periods, of each application enough for its highest rate.
 
-It takes one program for each application and one plan of each for every failure, whatever the number of periods. Where
-limits allow no such fleet, as applications are busy at unlike hours, there is none so soon. Pools leave room to wait by
-their formula. It says nothing of how good it is, and is only there until the search has a better one.
+Each application is asked by its own question, sized by formula: for the cheapest machines at its highest rate, and for
+more of them wherever a failure leaves too few. That takes about ten plans of one application each, whatever the number
+of periods. Applications are asked one after another, each of what the others leave of the stock. Where that breaks a
+limit there is no fleet so soon. It says nothing of how good it is: it is there until the search has a better one.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from hetplan.planner.contract import Ask
+from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, without_bound
-from hetplan.planner.part import Part
-from hetplan.problems.fleet.alike import grouped
-from hetplan.problems.fleet.descent import keeps_limits, whole_up
+from hetplan.problems.fleet.descent import keeps_limits
 from hetplan.problems.fleet.draft import drafted
-from hetplan.problems.fleet.menus import left_of
+from hetplan.problems.fleet.menus import Choice, left_of
 from hetplan.problems.fleet.search import Fleet, Search
-from hetplan.problems.fleet.ways import Found, foreseen, settled_by
-from hetplan.problems.fleet.whole import cost_of, hours
-from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.fleet.ways import Found, table_of
+from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.parts import Table
+from hetplan.profiles.plan_parts import Part as PlanPart
 
 __all__ = ["keep_first"]
 
-MOST_RETRIES = 3
-"""So often other machines are looked for where those of an application do not settle into a plan of its question."""
+MOST_TRIES = 3
+"""So often machines are added where those of an application do not carry it after a failure."""
+
+Settled = dict[str, PlanPart]
+"""What an application runs, by situation; nothing where nothing is left."""
 
 
-def keep_first(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> None:
+def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
     """Keep such a fleet, where there is one."""
-    found = _first(wish, parts, ask)
-    if found is not None:
-        ask.keep(lambda: _as_draft(found, parts), rank=(0, -cost_of(wish, found.fleet)))
+    wish = replace(wish, options=wish.options.model_copy(update={"size": "estimated"}))
+    parts = {app.name: table_of(wish, app, tools) for app in wish.apps}
+    left = Counter({offer.name: offer.stock for offer in wish.offers})
+    machines, settled = dict[str, Counter[str]](), dict[str, Settled]()
+    for app in wish.apps:
+        ask.note(Event("fleet", detail=f"a first plan of {app.name}"))
+        found = _enough(wish, app, parts[app.name], left)
+        if found is None:
+            return
+        machines[app.name], settled[app.name] = found
+        left.subtract(machines[app.name])
+    fleet = _fleet(wish, machines)
+    if keeps_limits(Search.of(wish, parts, ask), fleet.committed, fleet.rented[:1]):
+        ask.keep(lambda: _as_draft(wish, fleet, settled, parts), rank=(0,))
 
 
-def _as_draft(found: Found, parts: Mapping[str, Part]) -> Draft:
-    return without_bound(drafted(found, (), parts))
-
-
-def _first(wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Found | None:
-    """The fleet with its parts, settled once for all periods."""
-    search = Search.of(grouped(wish, [[*range(wish.periods)]]), parts, ask)
-    if not search.begin():
+def _enough(wish: Wish, app: Application, part: Table, left: Counter[str]) -> tuple[Counter[str], Settled] | None:
+    """Machines of each offer on which the application is served whatever fails, and what it runs on them."""
+    rate, had = max(app.rates) * (1.0 + wish.options.headroom), Counter[str]()
+    if not rate:
+        return had, {}
+    lasting = Counter({offer.name: left[offer.name] for offer in wish.offers if not offer.spot})
+    for situation in wish.situations:
+        for tries in range(MOST_TRIES):
+            remaining = left_of(wish, part, tuple(had[offer.name] for offer in wish.offers), situation)
+            if not situation.keep or (remaining and part.settle(remaining, rate * situation.keep).part is not None):
+                break
+            there = Counter({name: n for name, n in lasting.items() if name not in situation.gone and n > 0})
+            more = _fewest(part, there, rate * situation.keep)
+            if more is None:
+                return None
+            lost = situation.count * (1 + tries) if situation.hardware is not None else tries
+            had |= Counter({name: count + lost for name, count in more.items()})
+    every = tuple(had[offer.name] for offer in wish.offers)
+    found = {one.name: left_of(wish, part, every, one) for one in wish.situations}
+    keep = {one.name: one.keep for one in wish.situations}
+    settled = {name: part.settle(there, rate * keep[name]).part for name, there in found.items() if there}
+    if any(one is None for one in settled.values()) or any(had[name] > lasting[name] for name in had):
         return None
-    roomy = foreseen(search, search)
-    if roomy.room != search.wish.room:
-        search = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
-        if not search.begin():
-            return None
-    for _ in range(MOST_RETRIES):
-        fleet = _cheapest(search)
-        if fleet is None:
-            return None
-        settled, refused = settled_by(search, fleet)
-        if not refused:
-            return _in_all_periods(wish, search, fleet, {name: part for (name, _), part in settled.items()})
-        for name, p in refused:
-            search.menus.drop(name, p, fleet.choices[name, p])
-    return None
+    return had, {name: one for name, one in settled.items() if one is not None}
 
 
-def _cheapest(search: Search) -> Fleet | None:
-    """Machines for every application by itself; where limits are in the way of these, by a program of all."""
-    wish, none = search.wish, np.zeros(len(search.wish.offers))
-    paid = search.barred(wish.prices)
-    menus = {app.name: search.menus.of(app, 0) for app in wish.apps}
-    if not all(menus.values()):
+def _fewest(part: Table, offers: Mapping[str, int], rate: float) -> Counter[str] | None:
+    """The cheapest machines of these offers by the question of the application."""
+    plan = part.fewest(offers, rate) if offers else None
+    if plan is None:
         return None
-    chosen = {name: min(menu, key=lambda one: float(one.array @ paid)) for name, menu in menus.items()}
-    rented = whole_up(sum((one.array for one in chosen.values()), none))
-    stock = np.array([offer.stock for offer in wish.offers])
-    if (rented <= stock).all() and keeps_limits(search, none, [rented]):
-        counts = tuple(int(count) for count in rented)
-        return Fleet((0,) * len(counts), {(name, 0): one for name, one in chosen.items()}, (counts,))
-    return hours(search, none)
+    found = Counter[str]()
+    for worker in plan.workers:
+        found[worker.offer or ""] += worker.count + worker.standby
+    return found
 
 
-def _in_all_periods(wish: Wish, search: Search, fleet: Fleet, settled: Mapping[str, object]) -> Found:
-    """The same fleet in every period, with what is left of it after every failure."""
-    found, after, choices = {}, {}, {}
-    for app, peak in zip(wish.apps, search.wish.apps, strict=True):
-        choice, rate = fleet.choices[app.name, 0], search.wish.rate(peak, 0)
-        part = search.menus.parts[app.name]
-        for p in range(wish.periods):
-            choices[app.name, p] = choice
-            if app.name in settled:
-                found[app.name, p] = settled[app.name]
-        for situation in wish.situations[1:]:
-            left = left_of(wish, part, choice.machines, situation)
-            one = part.settle(left, rate * situation.keep).part if left else None
-            after |= {(app.name, p, situation.name): one for p in range(wish.periods) if one is not None}
-    every = Fleet(fleet.committed, choices, fleet.rented * wish.periods)
-    return Found(wish, every, found, 0.0, 0, after=after)  # type: ignore[arg-type]
+def _fleet(wish: Wish, machines: Mapping[str, Counter[str]]) -> Fleet:
+    """The same machines in every period, rented by the hour."""
+    names = [offer.name for offer in wish.offers]
+    counts = {app: tuple(had[name] for name in names) for app, had in machines.items()}
+    choices = {(app, p): Choice(own) for app, own in counts.items() for p in range(wish.periods)}
+    rented = tuple(int(n) for n in np.sum([*counts.values()], axis=0))
+    return Fleet((0,) * len(names), choices, (rented,) * wish.periods)
+
+
+def _as_draft(wish: Wish, fleet: Fleet, settled: Mapping[str, Settled], parts: Mapping[str, Table]) -> Draft:
+    first = wish.situations[0].name
+    periods = range(wish.periods)
+    own = {(app, p): one[first] for app, one in settled.items() for p in periods if first in one}
+    after = {(app, p, name): part for app, one in settled.items() for name, part in one.items() for p in periods}
+    return without_bound(drafted(Found(wish, fleet, own, 0.0, 0, after=after), (), parts))

@@ -67,14 +67,14 @@ class FleetQuestion:
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
-        from hetplan.problems.fleet.ways import is_quick, is_small, part_of, parts_of, roomier, searched, with_margins
+        from hetplan.problems.fleet.ways import is_quick, is_small, part_of, parts_of, roomier, searched, settled_anew, with_margins
         from hetplan.problems.fleet.why import by_its_own
 
         between, look = is_between(self.wish), self.wish.options.look
+        if self.wish.goal == "cost" and not (look or self.tools.trial):
+            keep_first(self.wish, self.tools, ask)
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
-        if not (between or look or self.tools.trial):
-            keep_first(self.wish, whole, ask)
         asked, parts = in_slices(self.wish, whole, self.tools)
         unplayed = self.tools.trial and not is_quick(self.wish, whole)
         asked = with_margins(asked, parts) if unplayed else asked
@@ -99,8 +99,9 @@ class FleetQuestion:
             )
             if isinstance(found, Infeasible):
                 return found
-            if found.parts:
-                made = without_bound(as_drafted(found))  # at once: it may ask for plans of parts
+            settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
+            if settled is not None and settled.parts:
+                made = without_bound(as_drafted(settled))  # at once: it may ask for plans of parts
                 ask.keep(lambda: made, rank=(1,))
             return found, parts
 

@@ -41,6 +41,7 @@ __all__ = [
     "searched",
     "settled_anew",
     "settled_by",
+    "table_of",
     "with_margins",
 ]
 
@@ -149,7 +150,21 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
 
 
 def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
-    """An application as a part, by its question."""
+    """An application as a part, by its question: by its program where that says what machines carry."""
+    table = table_of(wish, app, tools)
+    if table.options.get("size") != "planned" or app.question not in CONES or _several(wish, app):
+        return table
+    module = import_module(CONES[app.question])
+    played = SIZES.get(wish.options.size) is AUTO and not wish.options.parts.get(app.name, {}).keys() & SAYS_SIZE
+    cone = module.without_margins if played and app.question == "llm" else module.cone
+    how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
+    what = {name: getattr(table, name) for name in ("app", "question", "hardware", "inputs", "options", "solve")}
+    made: Part = cone(Cone, tools.extra["at_capacities"], **how, **what)
+    return made
+
+
+def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
+    """An application as a part of which its question alone says what machines carry."""
     inputs, options = wish.inputs, wish.options
     own = dict(options.parts.get(app.name, {}))
     sizes: Mapping[str, Mapping[str, Any]] = SIZES.get(options.size, {})
@@ -163,17 +178,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
         )  # fmt: skip
     sold = {offer.hardware for offer in wish.offers}
     hardware = tuple(name for name in _hardware(wish, app) if name in sold)
-    what: dict[str, Any] = {
-        "app": app.name, "question": app.question, "hardware": hardware, "inputs": inputs, "options": planned,
-        "solve": solve,
-    }  # fmt: skip
-    if planned.get("size") == "planned" and app.question in CONES and not _several(wish, app):
-        module = import_module(CONES[app.question])
-        cone = module.without_margins if sizes is AUTO and app.question == "llm" else module.cone
-        how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
-        made: Part = cone(Cone, tools.extra["at_capacities"], **how, **what)
-        return made
-    return Table(**what, recipes=options.recipes)
+    return Table(app.name, app.question, hardware, inputs, planned, solve, recipes=options.recipes)
 
 
 def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
