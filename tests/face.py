@@ -115,7 +115,7 @@ READING: Mapping[str, tuple[str, ...]] = {
 FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
 """Flags without which a command does not begin."""
 
-SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto"}
+SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto", "long simulation": "simulated"}
 """How waiting is taken into account -> how the option says it."""
 FLUID = ("--set", "size=planned")
 """How a command is told to plan at fluid rates."""
@@ -356,7 +356,7 @@ def solve(
     options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Answer:
-    """Plan a wish; `sizing` is "fluid", "formula" or "simulation"."""
+    """Plan a wish; `sizing` is "fluid", "formula", "simulation" or "long simulation"."""
     import hetplan as hp
 
     try:
@@ -518,7 +518,7 @@ class Stopped:
 def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stopped:
     """Plan a wish until so much work was done: a clock advances by one for every program and every simulation.
 
-    `by` is "limit", or "cancel", which comes at that moment.
+    `by` is "limit", or "cancel", which comes at that moment; `how` is more of `solve`.
     """
     import threading
     from dataclasses import replace
