@@ -17,8 +17,9 @@ first. What is handed out is confirmed by seeds that chose nothing. Plans and qu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -501,8 +502,7 @@ def _cheaper(
     least, were_late = hopeful, np.zeros(len(best.counts), dtype=np.int64)
     almost: list[np.ndarray] = []
     while trial.left:
-        near = [row for row in _neighbours(pool, best.counts) if tuple(row.tolist()) not in tried]
-        near = sorted(near, key=pool.cost)[:MOST_CHEAPER]
+        near = list(islice(_neighbours(pool, best.counts, tried), MOST_CHEAPER))
         if not near:
             break
         loose = tolerant(pool)
@@ -536,21 +536,33 @@ def _cheaper(
     return good
 
 
-def _neighbours(pool: Pool, counts: np.ndarray) -> list[np.ndarray]:
-    """Cheaper counts: up to two machines fewer, and up to two others in their place."""
-    cost, size = pool.cost(counts), len(counts)
-    units = [np.eye(size, dtype=np.int64)[o] for o in range(size)]
-    fewer = [counts - a - b for i, a in enumerate(units) for b in [0 * a, *units[i:]]]
-    found: dict[tuple[int, ...], np.ndarray] = {}
-    for less in fewer:
-        if (less < 0).any():
-            continue
-        for i, a in enumerate([0 * units[0], *units]):
-            for b in [0 * units[0], *units[max(i - 1, 0) :]]:
-                row = less + a + b
-                if pool.cost(row) < cost and row.any() and _may_be_rented(pool, row):
-                    found[tuple(row.tolist())] = row
-    return list(found.values())
+def _neighbours(pool: Pool, counts: np.ndarray, tried: Set[tuple[int, ...]]) -> Iterator[np.ndarray]:
+    """Cheaper counts, the cheapest first: up to two machines fewer, and up to two others in their place.
+
+    Of many types there are millions of them: each is made only when its turn comes.
+    """
+    size, none = len(counts), -1
+    price = np.append(np.asarray(pool.c, dtype=np.int64), 0)  # the last one is that of no machine
+    owned = [int(o) for o in np.flatnonzero(counts)]
+    less = [(a, b) for a in owned for b in (none, *owned) if b == none or (b >= a and (b > a or counts[a] > 1))]
+    first, second = np.triu_indices(size)
+    none_of = np.full(size, none)
+    more = np.vstack([[none, none], np.column_stack([none_of, np.arange(size)]), np.column_stack([first, second])])
+    saved = np.array([int(price[a] + price[b]) for a, b in less], dtype=np.int64)
+    change = price[more].sum(axis=1)[None, :] - saved[:, None]
+    seen = set(tried)
+    for place in np.argsort(change, axis=None, kind="stable"):
+        fewer, other = divmod(int(place), len(more))
+        if change[fewer, other] >= 0:
+            return
+        row = counts.copy()
+        for o, step in ((less[fewer][0], -1), (less[fewer][1], -1), (more[other][0], 1), (more[other][1], 1)):
+            if o != none:
+                row[o] += step
+        key = tuple(row.tolist())
+        if key not in seen and row.any() and _may_be_rented(pool, row):
+            yield row
+        seen.add(key)
 
 
 def _may_be_rented(pool: Pool, row: np.ndarray) -> bool:
