@@ -82,6 +82,7 @@ __all__ = [
     "simulated_violation",
     "solve",
     "solved_example",
+    "spoken",
     "stopped",
     "thinned",
     "vary",
@@ -521,10 +522,8 @@ def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stoppe
     `by` is "limit", or "cancel", which comes at that moment; `how` is more of `solve`.
     """
     import threading
-    from dataclasses import replace
 
     import hetplan as hp
-    from hetplan import registry
 
     spent, begun = [0.0], {"simulations": 0, "programs": 0}
 
@@ -536,9 +535,43 @@ def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stoppe
         begun[what] += spent[0] >= after
         spent[0] += 1.0
 
+    tools = _counted(wish, lambda: begins("simulations"))
+    given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
+    told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
+    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told, **how)
+    return Stopped(answer, begun["simulations"], begun["programs"])
+
+
+def spoken(wish: Files, *, unit_s: float = 10.0) -> tuple[list[tuple[float, str]], float]:
+    """What long work says where it writes to a pipe, and when; and how long it took. Each unit of it takes so long."""
+    import hetplan as hp
+    from hetplan.cli.pace import Lines
+
+    now, said = [0.0], list[tuple[float, str]]()
+    lines = Lines(lambda text: said.append((now[0], text)), lambda: now[0])
+
+    def unit() -> None:
+        now[0] += unit_s
+        lines.beat()
+
+    def told(event: Any) -> None:
+        if event.what == "solve":
+            unit()
+        lines.show(event)
+
+    solve(wish, limits=hp.Limits(clock=lambda: now[0]), tools=_counted(wish, unit), on_event=told)
+    return said, now[0]
+
+
+def _counted(wish: Files, begins: Callable[[], None]) -> Any:
+    """Tools that say when a simulation begins."""
+    from dataclasses import replace
+
+    from hetplan import registry
+
     def counted(play: Callable[..., Any]) -> Callable[..., Any]:
         def played(*given: Any, **named: Any) -> Any:
-            begins("simulations")
+            begins()
             return play(*given, **named)
 
         return played
@@ -546,11 +579,7 @@ def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stoppe
     tools = registry.tools_of(wish.problem or "")
     plays = {name: counted(tools.extra[name]) for name in registry.PLAYS if name in tools.extra}
     simulate = None if tools.simulate is None else counted(tools.simulate)
-    tools = replace(tools, simulate=simulate, extra={**tools.extra, **plays})
-    given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
-    told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
-    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told, **how)
-    return Stopped(answer, begun["simulations"], begun["programs"])
+    return replace(tools, simulate=simulate, extra={**tools.extra, **plays})
 
 
 # -- hosts -------------------------------------------------------------------------------------------------------------

@@ -34,22 +34,40 @@ MOST_PLANS = 3
 """So many plans are kept: making the best one may fail where its last programs are cut short."""
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """A plan that can be made: its rank is whether simulation confirmed it, then how good it is."""
+
+    rank: tuple[Any, ...]
+    make: Callable[[], Draft | Infeasible]
+    value: float | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether simulation confirmed it."""
+        return bool(self.rank[0])
+
+
 @dataclass
 class Incumbent:
     """The best plans so far, the best one last, and since when one of them is made.
 
-    A plan is a function that makes it, and its rank: whether simulation confirmed it, then how good it is. The rank
-    of the best never falls while the work goes on; of plans of one rank the last counts.
+    The rank of the best never falls while the work goes on; of plans of one rank the last counts.
     """
 
-    plans: list[tuple[tuple[Any, ...], Callable[[], Draft | Infeasible]]] = field(default_factory=list)
+    plans: list[_Plan] = field(default_factory=list)
     since: float | None = None
     programs: int = 0
 
-    def offer(self, make: Callable[[], Draft | Infeasible], rank: tuple[Any, ...]) -> None:
+    @property
+    def value(self) -> float | None:
+        """The objective of the best, where it is known."""
+        return self.plans[-1].value if self.plans else None
+
+    def offer(self, plan: _Plan) -> None:
         """Keep a plan, unless those that are kept are better."""
-        self.plans.append((rank, make))
-        self.plans.sort(key=lambda one: one[0])
+        self.plans.append(plan)
+        self.plans.sort(key=lambda one: one.rank)
         del self.plans[:-MOST_PLANS]
 
 
@@ -134,22 +152,29 @@ class Asking:
             record.id = len(self.records) + 1
             self.records.append(record)
 
-    def keep(self, make: Callable[[], Draft | Infeasible], *, simulated: bool = False, rank: Sequence[Any] = ()) -> None:
+    def keep(
+        self,
+        make: Callable[[], Draft | Infeasible],
+        *,
+        simulated: bool = False,
+        rank: Sequence[Any] = (),
+        value: float | None = None,
+    ) -> None:
         """See `Ask.keep`."""
-        self._incumbent.offer(make, (simulated, *rank))
+        self._incumbent.offer(_Plan((simulated, *rank), make, value))
 
     def best(self) -> tuple[Draft | Infeasible, bool] | None:
         """The best plan so far, and whether simulation confirmed it; to make it engines get a moment more."""
         from hetplan.planner.draft import Infeasible
 
         said: tuple[Draft | Infeasible, bool] | None = None
-        for rank, make in reversed(self._incumbent.plans):
+        for plan in reversed(self._incumbent.plans):
             self._incumbent.since = self.deadline.spent if self._incumbent.since is None else self._incumbent.since
             with suppress(Cancelled):
-                made = make()
+                made = plan.make()
                 if not isinstance(made, Infeasible):
-                    return made, rank[0]
-                said = said or (made, rank[0])
+                    return made, plan.simulated
+                said = said or (made, plan.simulated)
         return said
 
     @property
@@ -168,7 +193,7 @@ class Asking:
     def note(self, event: Event) -> None:
         """Pass progress on, stamped with the time."""
         if self._on_event is not None:
-            self._on_event(replace(event, seconds=self.deadline.spent))
+            self._on_event(replace(event, seconds=self.deadline.spent, best=self._incumbent.value))
 
     def __call__(
         self,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from build import Files, example, many_applications, tiny
-from face import EXIT, simulated_violation, solve, stopped, verify
+from face import EXIT, simulated_violation, solve, spoken, stopped, verify
 
 Json = dict[str, Any]
 BUDGET = 3.0
@@ -138,3 +139,13 @@ def test_a_plan_that_was_not_simulated_is_simulated_before_it_is_applied(problem
     assert answer.plan is not None
     assert not simulated_violation(answer.plan, wish, 1.0)
     assert simulated_violation(answer.plan, wish, 3.0)
+
+
+@pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "fleet"])
+def test_long_work_says_where_it_is_until_its_end(problem: str) -> None:
+    """A line every half minute or so, to the end, and with the best plan so far."""
+    lines, took_s = spoken(tiny(problem))
+    at = [when for when, _ in lines]
+    assert at[-1] >= took_s - 40.0
+    assert all(later - before <= 40.0 for before, later in pairwise([0.0, *at]))
+    assert any("best so far" in text for _, text in lines)

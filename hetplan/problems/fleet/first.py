@@ -21,6 +21,7 @@ from hetplan.problems.fleet.draft import drafted
 from hetplan.problems.fleet.menus import Choice, left_of
 from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.ways import Found, table_of
+from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -49,7 +50,7 @@ def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
         left.subtract(machines[app.name])
     fleet = _fleet(wish, machines)
     if keeps_limits(Search.of(wish, parts, ask), fleet.committed, fleet.rented[:1]):
-        ask.keep(lambda: _as_draft(wish, fleet, settled, parts), rank=(0,))
+        ask.keep(lambda: _as_draft(wish, fleet, settled, parts), rank=(0,), value=cost_of(wish, fleet) / (wish.hours * wish.periods))
 
 
 def _enough(wish: Wish, app: Application, part: Table, left: Counter[str]) -> tuple[Counter[str], Settled] | None:

@@ -68,6 +68,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
         from hetplan.problems.fleet.ways import is_quick, is_small, part_of, parts_of, roomier, searched, settled_anew, with_margins
+        from hetplan.problems.fleet.whole import cost_of
         from hetplan.problems.fleet.why import by_its_own
 
         between, look = is_between(self.wish), self.wish.options.look
@@ -102,7 +103,8 @@ class FleetQuestion:
             settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
             if settled is not None and settled.parts:
                 made = without_bound(as_drafted(settled))  # at once: it may ask for plans of parts
-                ask.keep(lambda: made, rank=(1,))
+                cost = cost_of(wish, settled.fleet) / (wish.hours * wish.periods)
+                ask.keep(lambda: made, rank=(1,), value=cost)
             return found, parts
 
         answers: Answers = {}

@@ -85,8 +85,6 @@ FEW_CHANGED = 0.1
 MORE = 1.001
 """Machines that are short are worth so much less than what their program needs: it then takes others."""
 OVER = Infeasible(why=("the time was over, or the work interrupted, before machines for all were found",), proved=False)
-PASSES = 4
-"""So often every application in every period is asked where prices came from groups of periods, about."""
 
 
 @dataclass(frozen=True)
@@ -211,9 +209,9 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
 
 
 def searched(
-    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True, settle: bool = True, foresee: bool = True
+    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, settle: bool = True, foresee: bool = True
 ) -> Found | Infeasible:
-    """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is.
+    """The cheapest fleet that is found, each part settled by its own question.
 
     Without `settle` its parts are settled later (`settled_anew`); without `foresee` pools get room only then.
     """
@@ -223,9 +221,6 @@ def searched(
     if (limits := search.contradictions()) is not None:
         return contradicted(search, limits)
     each = search.over(search.same)
-    if reckoned:
-        passes = PASSES if len(each.groups) < each.wish.periods else 0
-        each.expected = wish.options.programs + passes * len(each.pairs)
     like = each.over(each.groups)
     if not like.begin():
         if is_over(ask):
@@ -251,7 +246,7 @@ def searched(
     for _ in range(MOST_RETRIES):
         fleet, forced = forced or refined(search, best_fleet(search, each, like, relaxed)), None
         if fleet is None and wish is not stated and not is_over(ask):
-            return searched(stated, parts, ask, reckoned=reckoned, settle=settle, foresee=False)
+            return searched(stated, parts, ask, settle=settle, foresee=False)
         if fleet is None:
             return OVER if is_over(ask) else explained(search, refused)
         found = Found(wish, fleet, {}, bound, rounds, prices=prices, served=served, search=each, unsettled=search)
@@ -425,7 +420,7 @@ def settled_by(
                 Event(
                     "fleet",
                     detail=f"plans of applications, {number // len(wish.apps)} of {wish.periods} periods",
-                    bound=search.bound or None,
+                    bound=search.hourly_bound,
                 )
             )
         choice = fleet.choices[app.name, p]

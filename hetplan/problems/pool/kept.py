@@ -405,7 +405,7 @@ def _keep(pool: Pool, ask: Ask, rated: Rated, bound: Reported, *, good: bool = F
     """Keep the plan that the formula makes of a pool; of those that look `good` in simulation the cheapest."""
     cost = pool.cost(rated.counts) / NANO
     claim = replace(bound, value=cost) if bound.about == "cost_per_hour" else bound
-    ask.keep(lambda: _by_formula(pool, Chosen(rated, (claim,))), rank=(1, -cost) if good else (0,))
+    ask.keep(lambda: _by_formula(pool, Chosen(rated, (claim,))), rank=(1, -cost) if good else (0,), value=claim.value)
 
 
 def _kept_at(pool: Pool, rated: Rated, bound: Reported) -> Reported:

@@ -209,7 +209,7 @@ class _Trial:
             cost = self.pool.cost(rated.counts) / NANO
             chosen = Chosen(rated, (Reported("cost_per_hour", "min", "none", value=cost),), simulated=shown)
             made = replace(chosen, searched=True)
-            self.ask.keep(lambda: drafted(self.pool, self.ask, made), simulated=True, rank=(-cost,))
+            self.ask.keep(lambda: drafted(self.pool, self.ask, made), simulated=True, rank=(-cost,), value=cost)
 
     def enough(self, rated: Rated) -> bool:
         """Whether a pool carries the rate."""
