@@ -126,7 +126,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True)
 class Happened:
-    """One event: `what` is look, blind, plan, simulated, apply, change (of a dry run) or kept; `text` says it to people."""
+    """One event: look, blind, plan, simulated, apply, change (of a dry run) or kept; `text` says it to people."""
 
     what: str
     at_s: float
@@ -258,7 +258,8 @@ class Watching:
                 code = outcome.exit_code or Exit.LIMIT
                 reasons = "; ".join([outcome.reason, *outcome.why, *outcome.violations])
                 return self._kept(code, f"no plan for {_rates(look.demand_qps)}: {reasons}")
-            if outcome.plan.status == PlanStatus.NOT_SIMULATED and (why := self._violation(outcome.plan, look, cancel)):
+            why = self._violation(outcome.plan, look, cancel)
+            if why:
                 return self._kept(Exit.LIMIT, f"a limit ended the planning before the plan was simulated: {why}")
             if cancel.is_set():
                 return _INTERRUPTED
@@ -272,7 +273,9 @@ class Watching:
             return self._kept(Exit.APPLY_FAILED, str(error))
 
     def _violation(self, plan: Plan, look: Look, cancel: threading.Event) -> str:
-        """Why a plan that was not simulated is not applied; empty where it meets the SLO."""
+        """Why a plan is not applied; empty where planning simulated it, or a simulation now says that it meets the SLO."""
+        if plan.status != PlanStatus.NOT_SIMULATED.value:
+            return ""
         if self.simulate is None:
             return "it is not applied"
         why = self.simulate(plan, demand=look.demand_qps or None, cancel=cancel)

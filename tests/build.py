@@ -651,7 +651,7 @@ def many_applications(count: int) -> Files:
         series = [round(low * (1.0 + 2.0 * ((hour + 3 * number) % 24 in range(8, 20))), 1) for hour in range(24)]
         apps[f"{name}-{number}"] = {**one, "demand": {**one["demand"], "series": series}}
     slo = {**wish.slo, "apps": apps, "horizon": {**wish.slo["horizon"], "periods": 24}}
-    return replace(wish, slo=slo).stocked({offer: 40 * count for offer in wish.profile["offers"]})
+    return replace(wish, slo=slo).stocked(dict.fromkeys(wish.profile["offers"], 40 * count))
 
 
 _TINY: Mapping[str, Callable[[random.Random], Files]] = {

@@ -45,8 +45,8 @@ class Pace:
 
     >>> clock = iter([0.0, 10.0])
     >>> pace = Pace(lambda: next(clock))
-    >>> pace.text(Event("simulated", "spare 1", done=0.0)), pace.text(Event("simulated", "spare 2", done=0.5, best=0.97))
-    ('spare 1, 0%', '10 s, spare 2, best so far 0.97, 50%, at most 10 s left')
+    >>> pace.text(Event("simulated", "1", done=0.0)), pace.text(Event("simulated", "2", done=0.5, best=0.97))
+    ('1, 0%', '10 s, 2, best so far 0.97, 50%, at most 10 s left')
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

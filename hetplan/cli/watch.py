@@ -120,8 +120,8 @@ def watch(
     With --queries, the lines of a file say which compound queries come and go. Every --period seconds a re-pack says
     what it could gain at most. With --apply their operators are started and stopped on the hosts.
 
-    With --time-limit a plan may come back that was not simulated. Then it is simulated, and applied only if it meets the
-    SLO; else what runs is kept.
+    With --time-limit a plan may come back that was not simulated. It is simulated then, and applied only if it meets
+    the SLO; else what runs is kept.
 
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """

@@ -84,7 +84,11 @@ def test_more_work_never_makes_the_best_plan_worse(problem: str) -> None:
         assert claim is not None
         meets = not simulated_violation(answer.plan, wish, 1.0)
         this = (meets, claim.value if claim.sense == "max" else -claim.value)
-        assert best is None or this[0] > best[0] or (this[0] == best[0] and this[1] >= best[1] - 1e-9), (after, best, this)
+        assert best is None or this[0] > best[0] or (this[0] == best[0] and this[1] >= best[1] - 1e-9), (
+            after,
+            best,
+            this,
+        )
         best = max(best or this, this)
 
 

@@ -50,7 +50,11 @@ def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
         left.subtract(machines[app.name])
     fleet = _fleet(wish, machines)
     if keeps_limits(Search.of(wish, parts, ask), fleet.committed, fleet.rented[:1]):
-        ask.keep(lambda: _as_draft(wish, fleet, settled, parts), rank=(0,), value=cost_of(wish, fleet) / (wish.hours * wish.periods))
+        ask.keep(
+            lambda: _as_draft(wish, fleet, settled, parts),
+            rank=(0,),
+            value=cost_of(wish, fleet) / (wish.hours * wish.periods),
+        )
 
 
 def _enough(wish: Wish, app: Application, part: Table, left: Counter[str]) -> tuple[Counter[str], Settled] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
@@ -67,7 +67,16 @@ class FleetQuestion:
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
-        from hetplan.problems.fleet.ways import is_quick, is_small, part_of, parts_of, roomier, searched, settled_anew, with_margins
+        from hetplan.problems.fleet.ways import (
+            is_quick,
+            is_small,
+            part_of,
+            parts_of,
+            roomier,
+            searched,
+            settled_anew,
+            with_margins,
+        )
         from hetplan.problems.fleet.whole import cost_of
         from hetplan.problems.fleet.why import by_its_own
 

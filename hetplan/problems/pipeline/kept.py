@@ -439,7 +439,9 @@ class _Search:
         self.seen.append(one)
         # Those that keep the wish by their objective; the others by how near they come to it.
         how_good = (1, *(-value for value in one.worth)) if one.good else (0, -played.worst)
-        self.ask.keep(lambda: _bounded(self.p, self.ask, made), rank=how_good, value=abs(one.worth[0]) if one.worth else None)
+        self.ask.keep(
+            lambda: _bounded(self.p, self.ask, made), rank=how_good, value=abs(one.worth[0]) if one.worth else None
+        )
         share = self.turns / self.p.options.evaluations
         self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one

@@ -50,7 +50,7 @@ from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
 
-__all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "kept", "keep_first", "kept_use", "looked_at"]
+__all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "keep_first", "kept", "kept_use", "looked_at"]
 
 MOST_USED = 0.98
 """Nobody plans for all of a fluid rate."""
@@ -489,9 +489,7 @@ def _is_far(pool: Pool, rated: Rated, bound: Reported) -> bool:
     return least is not None and pool.cost(rated.counts) / NANO > FAR * least
 
 
-def _cheaper(
-    pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated], bound: Reported
-) -> list[Rated]:
+def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated], bound: Reported) -> list[Rated]:
     """Cheaper pools that keep the rate too: one machine less, or one in the place of one or two others.
 
     The formula has all machines in one queue. Where few of one type are late, it says too much of all pools that have

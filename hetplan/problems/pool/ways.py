@@ -60,9 +60,7 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
             kept.keep_first(pool, ask)
 
         if pool.options.size == "estimated":
-            return kept.estimated(
-                pool, ask, lambda tried: drafted(tried, ask, chosen_by(pool.formulation)(tried, ask))
-            )
+            return kept.estimated(pool, ask, lambda tried: drafted(tried, ask, chosen_by(pool.formulation)(tried, ask)))
         if pool.options.size == "auto" and pool.fluid_target is not None and pool.formulation == "fluid-milp":
             sized = kept.cheapest_kept(pool, ask)
             if sized is not None:
