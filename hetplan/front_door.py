@@ -170,8 +170,7 @@ def plan_for(
     # More threads than cores only cost memory, and an absurd number would take the machine down.
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
     ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=logged(on_event))
-    stop = ask.saved if choice.problem.question == "fleet" else ask.deadline
-    handed = replace(registry.tools_of(choice.problem.question, tools, stop), repairs=try_repairs)
+    handed = replace(registry.tools_of(choice.problem.question, tools, ask.stop), repairs=try_repairs)
     problem = pose(inputs, choice, tools=handed, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):

@@ -24,6 +24,7 @@ from hetplan.profiles.load import Loaded, load_inputs
 from hetplan.profiles.load_one import read_profile
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.profile import Profile
+from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.slo import Demand, Slo
 from hetplan.profiles.state import State
 
@@ -78,13 +79,7 @@ class Planner:
         **choices: Any,
     ) -> Outcome:
         """One plan. `demand` replaces each named application's rate (queries per second); `choices` are `solve`'s."""
-        profile = self.loaded
-        inputs = load_inputs(profile, slo, state=state, measured=measured)
-        if demand:
-            asked = _with_demand(inputs.slo, demand)
-            # The file's traces are beside the file.
-            folder = Path(slo).parent if isinstance(slo, str | Path) else None
-            inputs = load_inputs(profile, asked, state=state, measured=measured, folder=folder)
+        inputs = self._inputs(slo, demand, state=state, measured=measured)
         limits = choices.pop("limits", None) or self.limits
         how = {
             "start": start,
@@ -94,6 +89,44 @@ class Planner:
             **choices,
         }
         return _at_once(inputs, how) if at_once else plan_for(inputs, **how)
+
+    def violation(
+        self,
+        plan: Source | Plan,
+        slo: Source | Slo,
+        *,
+        demand: Mapping[str, float] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> str:
+        """How a plan violates the SLO in a quick simulation; empty where it meets it."""
+        from hetplan.problems.simulated import CONFIRMED, play_length_s
+        from hetplan.simulator.player import simulator_of
+        from hetplan.simulator.report import Verdict
+        from hetplan.simulator.simulate import demands_of
+
+        plan, inputs = read_plan(plan), self._inputs(slo, demand)
+        try:
+            text = plan.question == "llm"
+            rates = {} if text else {one.app: one.rate_qps for one in demands_of(plan, inputs) if one.rate_qps > 0}
+            length_s = play_length_s(inputs, rates, CONFIRMED[1]) if rates else None
+            how = {} if text else {"cancel": cancel}
+            report = simulator_of(plan)(plan, inputs, seeds=CONFIRMED[0], duration_s=length_s, **how)
+        except InputError as error:
+            return f"it cannot be simulated: {str(error).splitlines()[0]}"
+        if report.broken:
+            return f"in simulation {report.broken[0]}"
+        judged = (one for one in report.lines if one.by == "slo" and one.verdict is not Verdict.NOT_SIMULATED)
+        return "" if any(judged) else "no limit of the SLO could be simulated"
+
+    def _inputs(self, slo: Source | Slo, demand: Mapping[str, float] | None, **files: Any) -> Inputs:
+        """The files, with these rates in place of those of the SLO."""
+        profile = self.loaded
+        inputs = load_inputs(profile, slo, **files)
+        if not demand:
+            return inputs
+        # The file's traces are beside the file.
+        folder = Path(slo).parent if isinstance(slo, str | Path) else None
+        return load_inputs(profile, _with_demand(inputs.slo, demand), folder=folder, **files)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled and copied without its lock, which belongs to this process."""

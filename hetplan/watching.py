@@ -1,8 +1,9 @@
 """The loop of `hetplan watch`: look at what arrives, decide whether to plan anew, plan, apply, look again.
 
-Everything it touches is handed in: a clock, what runs (`Running`) and what plans (`Make`). When to plan is decided by
-`dispatch/replanning.py` alone. Whatever fails, what runs is kept: no plan, a plan that breaks its own promises and an
-apply that did not reach its end are reported, and tried again later.
+Everything it touches is handed in: a clock, what runs (`Running`), what plans (`Make`) and what simulates. When to plan
+is decided by `dispatch/replanning.py` alone. Whatever fails, what runs is kept: no plan, a plan that breaks its own
+promises and an apply that did not reach its end are reported, and tried again later. A plan that a limit ended before
+it was simulated is simulated first, and applied only if it meets the SLO.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hetplan.dispatch.replanning import Look, Replanning
 from hetplan.errors import Cancelled, HetplanError
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.schedule import Schedule, Step
-from hetplan.planner.status import Exit
+from hetplan.planner.status import Exit, PlanStatus
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.state import State
 
@@ -29,6 +30,7 @@ __all__ = [
     "Make",
     "Running",
     "Service",
+    "Simulate",
     "SystemClock",
     "Watching",
     "planned_for",
@@ -102,6 +104,14 @@ class Make(Protocol):
         ...
 
 
+class Simulate(Protocol):
+    """A quick simulation, for instance `Planner.violation` with the wish bound."""
+
+    def __call__(self, plan: Plan, *, demand: Mapping[str, float] | None, cancel: threading.Event) -> str:
+        """How a plan violates the SLO at this demand; empty where it meets it."""
+        ...
+
+
 class Service(Protocol):
     """What live traffic says of the plan that runs. Each call may raise a `HetplanError` or an `OSError`."""
 
@@ -116,7 +126,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True)
 class Happened:
-    """One event: `what` is look, blind, plan, apply, change (of a dry run) or kept; `text` says it to people."""
+    """One event: look, blind, plan, simulated, apply, change (of a dry run) or kept; `text` says it to people."""
 
     what: str
     at_s: float
@@ -153,6 +163,8 @@ class Watching:
     dry_run: bool = False
     service: Service | None = None
     schedule: Schedule | None = None
+    simulate: Simulate | None = None
+    """Without it no plan is applied that planning did not simulate."""
     wall_s: Callable[[], float] = time.time
     """The clock by which the schedule's periods begin."""
     _plan: Plan | None = field(default=None, init=False)
@@ -246,6 +258,11 @@ class Watching:
                 code = outcome.exit_code or Exit.LIMIT
                 reasons = "; ".join([outcome.reason, *outcome.why, *outcome.violations])
                 return self._kept(code, f"no plan for {_rates(look.demand_qps)}: {reasons}")
+            why = self._violation(outcome.plan, look, cancel)
+            if why:
+                return self._kept(Exit.LIMIT, f"a limit ended the planning before the plan was simulated: {why}")
+            if cancel.is_set():
+                return _INTERRUPTED
             return self._apply(outcome.plan, look, cancel)
         except Cancelled:
             cancel.set()
@@ -254,6 +271,16 @@ class Watching:
             return self._kept(error.exit_code, str(error))
         except OSError as error:
             return self._kept(Exit.APPLY_FAILED, str(error))
+
+    def _violation(self, plan: Plan, look: Look, cancel: threading.Event) -> str:
+        """Why a plan is not applied; empty where planning simulated it, or a simulation says now that it meets the SLO."""
+        if plan.status != PlanStatus.NOT_SIMULATED.value:
+            return ""
+        if self.simulate is None:
+            return "it is not applied"
+        why = self.simulate(plan, demand=look.demand_qps or None, cancel=cancel)
+        self._say("simulated", why or "a limit ended the planning; the plan meets the SLO in simulation", why=why)
+        return why
 
     def _apply(self, plan: Plan, look: Look, cancel: threading.Event) -> Ended:
         unserved = {one.app: one.rate_qps for one in plan.unserved}

@@ -34,6 +34,7 @@ __all__ = [
     "llm_app",
     "llm_model",
     "machine",
+    "many_applications",
     "model",
     "pipeline",
     "random_files",
@@ -649,6 +650,19 @@ def _fleet(rng: random.Random) -> Files:
         },
         periods=3,
     )
+
+
+def many_applications(count: int) -> Files:
+    """A fleet of so many applications over a day, of two kinds, that are busy at unlike hours."""
+    wish, rng = tiny("fleet"), random.Random(count)
+    apps = {}
+    for number in range(count):
+        name, one = list(wish.slo["apps"].items())[number % 2]
+        low = rng.uniform(20, 80)
+        series = [round(low * (1.0 + 2.0 * ((hour + 3 * number) % 24 in range(8, 20))), 1) for hour in range(24)]
+        apps[f"{name}-{number}"] = {**one, "demand": {**one["demand"], "series": series}}
+    slo = {**wish.slo, "apps": apps, "horizon": {**wish.slo["horizon"], "periods": 24}}
+    return replace(wish, slo=slo).stocked(dict.fromkeys(wish.profile["offers"], 40 * count))
 
 
 _TINY: Mapping[str, Callable[[random.Random], Files]] = {

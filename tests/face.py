@@ -84,8 +84,10 @@ __all__ = [
     "sent_by",
     "served_late",
     "simulate",
+    "simulated_violation",
     "solve",
     "solved_example",
+    "spoken",
     "stopped",
     "thinned",
     "tightened",
@@ -120,7 +122,7 @@ READING: Mapping[str, tuple[str, ...]] = {
 FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
 """Flags without which a command does not begin."""
 
-SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto"}
+SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto", "long simulation": "simulated"}
 """How waiting is taken into account -> how the option says it."""
 FLUID = ("--set", "size=planned")
 """How a command is told to plan at fluid rates."""
@@ -428,7 +430,7 @@ def solve(
     options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Answer:
-    """Plan a wish; `sizing` is "fluid", "formula" or "simulation"."""
+    """Plan a wish; `sizing` is "fluid", "formula", "simulation" or "long simulation"."""
     import hetplan as hp
 
     try:
@@ -598,15 +600,14 @@ class Stopped:
     programs_after: int
 
 
-def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
+def stopped(wish: Files, *, after: int, by: str = "limit", **how: Any) -> Stopped:
     """Plan a wish until so much work was done: a clock advances by one for every program and every simulation.
 
-    `by` is "limit", or "cancel", which comes at that moment.
+    `by` is "limit", or "cancel", which comes at that moment; `how` is more of `solve`.
     """
     import threading
 
     import hetplan as hp
-    from hetplan import registry
 
     spent, begun = [0.0], {"simulations": 0, "programs": 0}
 
@@ -618,9 +619,43 @@ def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
         begun[what] += spent[0] >= after
         spent[0] += 1.0
 
+    tools = _counted(wish, lambda: begins("simulations"))
+    given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
+    told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
+    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told, **how)
+    return Stopped(answer, begun["simulations"], begun["programs"])
+
+
+def spoken(wish: Files, *, unit_s: float = 10.0) -> tuple[list[tuple[float, str]], float]:
+    """What long work says where it writes to a pipe, and when; and how long it took. Each unit of it takes so long."""
+    import hetplan as hp
+    from hetplan.cli.pace import Lines
+
+    now, said = [0.0], list[tuple[float, str]]()
+    lines = Lines(lambda text: said.append((now[0], text)), lambda: now[0])
+
+    def unit() -> None:
+        now[0] += unit_s
+        lines.beat()
+
+    def told(event: Any) -> None:
+        if event.what == "solve":
+            unit()
+        lines.show(event)
+
+    solve(wish, limits=hp.Limits(clock=lambda: now[0]), tools=_counted(wish, unit), on_event=told)
+    return said, now[0]
+
+
+def _counted(wish: Files, begins: Callable[[], None]) -> Any:
+    """Tools that say when a simulation begins."""
+    from dataclasses import replace
+
+    from hetplan import registry
+
     def counted(play: Callable[..., Any]) -> Callable[..., Any]:
         def played(*given: Any, **named: Any) -> Any:
-            begins("simulations")
+            begins()
             return play(*given, **named)
 
         return played
@@ -628,11 +663,7 @@ def stopped(wish: Files, *, after: int, by: str = "limit") -> Stopped:
     tools = registry.tools_of(wish.problem or "")
     plays = {name: counted(tools.extra[name]) for name in registry.PLAYS if name in tools.extra}
     simulate = None if tools.simulate is None else counted(tools.simulate)
-    tools = replace(tools, simulate=simulate, extra={**tools.extra, **plays})
-    given: Json = {"seconds": float(after), "clock": lambda: spent[0]} if by == "limit" else {"cancel": AtTime()}
-    told = lambda one: begins("programs") if one.what == "solve" else None  # noqa: E731
-    answer = solve(wish, limits=hp.Limits(**given), tools=tools, on_event=told)
-    return Stopped(answer, begun["simulations"], begun["programs"])
+    return replace(tools, simulate=simulate, extra={**tools.extra, **plays})
 
 
 # -- hosts -------------------------------------------------------------------------------------------------------------
@@ -1286,6 +1317,13 @@ def planner(*arguments: Any, **named: Any) -> Any:
         return hp.Planner(*arguments, **named)
     except hp.InputError as error:
         raise Refused(str(error)) from error
+
+
+def simulated_violation(plan: Json, wish: Files, factor: float) -> str:
+    """What keeps a plan from being applied at so many times its rate, if planning did not simulate it."""
+    rates = {name: factor * one["demand"]["rate_qps"] for name, one in wish.slo["apps"].items()}
+    found: str = planner(wish.profile).violation(plan, wish.slo, demand=rates)
+    return found
 
 
 def compared_ways(plan: Json, wish: Files, folder: Path, ways: str) -> tuple[float, Ran]:

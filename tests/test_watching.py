@@ -362,3 +362,34 @@ def test_what_a_schedule_says_at_any_moment() -> None:
     assert held.at(-10.0).label == "busy"
     with pytest.raises(InputError, match="a plan with periods"):
         Schedule(plan_of(1, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("violation", "is_applied"), [("", True), ("p99 of a is 300 ms, and 100 are allowed", False), (None, False)]
+)
+def test_a_plan_that_a_limit_ended_runs_only_if_simulation_says_so(violation: str | None, is_applied: bool) -> None:
+    """What runs goes on where the simulation says no, and where nobody can simulate."""
+    asked: list[Mapping[str, float] | None] = []
+    world = World(rate=lambda _now: 40.0 if _now < 300 else 80.0)
+
+    def make(**how: Any) -> Outcome:
+        outcome = world.make(**how)
+        assert outcome.plan is not None
+        late = world.at_s > 300
+        plan = outcome.plan.model_copy(update={"status": "not-simulated"}) if late else outcome.plan
+        return made(plan, limited=late)
+
+    def simulate(plan: Plan, *, demand: Mapping[str, float] | None, cancel: threading.Event) -> str:
+        asked.append(demand)
+        return violation or ""
+
+    world.run(make=make, simulate=None if violation is None else simulate)
+    servers = [servers for _, servers in world.applied]
+    assert servers[0] == 4
+    assert (max(servers) == 8) == is_applied
+    assert is_applied or servers == [4]
+    assert all(demand is not None and demand["a"] > 40 for demand in asked)
+    assert bool(asked) == (violation is not None)
+    said = [event.text for event in world.events("kept")]
+    assert is_applied or all(violation is None or violation in text for text in said)
+    assert bool(said) != is_applied

@@ -97,18 +97,10 @@ def progress(out: Output) -> Iterator[Callable[[Event], None]]:
         with on_terminal() as show:
             yield show
     else:
-        said: list[Callable[[Event], None]] = []
+        from hetplan.cli.pace import in_a_pipe
 
-        def note(event: Event) -> None:
-            if event.what == "compile":
-                out.note(event.detail)
-            elif event.done is not None:
-                from hetplan.cli.pace import now_and_then
-
-                said.extend([] if said else [now_and_then(out.note)])
-                said[0](event)
-
-        yield note
+        with in_a_pipe(out.note) as show:
+            yield lambda event: out.note(event.detail) if event.what == "compile" else show(event)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +15,10 @@ from hetplan.planner.spread import left_in_words
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
 
-__all__ = ["Pace", "now_and_then", "on_terminal"]
+__all__ = ["Lines", "Pace", "in_a_pipe", "on_terminal"]
 
+SEARCHED = "simulated"
+"""The event of a search that simulates plans until one is good enough."""
 SECONDS_BETWEEN_LINES = 30.0
 """How often long work says where it is, where nobody sits at a terminal."""
 
@@ -37,6 +40,13 @@ class Pace:
     >>> pace = Pace(lambda: next(clock))
     >>> pace.text(Event("simulate", "0 of 5 runs", done=0.0)), pace.text(Event("simulate", "4 of 5 runs", done=0.998))
     ('0 of 5 runs, 0%', '10 s, 4 of 5 runs, 99%, about 1 s left')
+
+    A search ends when it has found what it looks for: how far it is says how long it may still take, at most.
+
+    >>> clock = iter([0.0, 10.0])
+    >>> pace = Pace(lambda: next(clock))
+    >>> pace.text(Event("simulated", "1", done=0.0)), pace.text(Event("simulated", "2", done=0.5, best=0.97))
+    ('1, 0%', '10 s, 2, best so far 0.97, 50%, at most 10 s left')
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,33 +58,57 @@ class Pace:
         now = self._clock()
         at, done_then = self._begun.setdefault(event.what, (now, event.done or 0.0))
         took = max(event.seconds, now - at)
-        figures = [
-            f"{name} {short(value)}"
-            for name, value in (("value", event.value), ("bound", event.bound))
-            if value is not None
-        ]
+        told = (("value", event.value), ("bound", event.bound), ("best so far", event.best))
+        figures = [f"{name} {short(value)}" for name, value in told if value is not None]
         parts = [*([f"{took:.0f} s"] if took >= 1 else []), event.detail or event.what, *figures]
         if event.done is not None:
             parts.append(f"{event.done if event.done >= 1.0 else min(event.done, 0.99):.0%}")
             came, passed = event.done - done_then, now - at
             said = event.detail.endswith(" left")  # by the work itself
             if came > 0.02 and passed >= 1.0 and event.done < 1.0 and not said:
-                parts.append(f"about {left_in_words(passed * (1.0 - event.done) / came)} left")
+                nearly = "at most" if event.what == SEARCHED else "about"
+                parts.append(f"{nearly} {left_in_words(passed * (1.0 - event.done) / came)} left")
         return ", ".join(parts)
 
 
-def now_and_then(note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> Callable[[Event], None]:
-    """Say where long work is, every half minute."""
-    pace, said = Pace(clock), clock()
+class Lines:
+    """Says where long work is, every half minute, however long it tells nothing new."""
 
-    def show(event: Event) -> None:
-        nonlocal said
-        text = pace.text(event)
-        if clock() - said >= SECONDS_BETWEEN_LINES:
-            said = clock()
-            note(text)
+    def __init__(self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._note, self._clock, self._pace = note, clock, Pace(clock)
+        self._began = self._said = clock()
+        self._at = "planning"
 
-    return show
+    def show(self, event: Event) -> None:
+        """Take an event in."""
+        if event.detail:
+            best = "" if event.best is None else f", best so far {short(event.best)}"
+            self._at = event.detail + best
+        self.beat(event)
+
+    def beat(self, event: Event | None = None) -> None:
+        """Say a line where one is due: of this event, or of the last one where there is none."""
+        now = self._clock()
+        text = self._pace.text(event) if event is not None else ""
+        if now - self._said >= SECONDS_BETWEEN_LINES:
+            self._said = now
+            self._note(text or f"{now - self._began:.0f} s, still at: {self._at}")
+
+
+@contextmanager
+def in_a_pipe(note: Callable[[str], None]) -> Iterator[Callable[[Event], None]]:
+    """Lines now and then, for as long as the block runs."""
+    lines, over = Lines(note), threading.Event()
+
+    def beat() -> None:
+        while not over.wait(1.0):
+            lines.beat()
+
+    threading.Thread(target=beat, name="hetplan-progress", daemon=True).start()
+    try:
+        yield lines.show
+    finally:
+        over.set()
 
 
 @contextmanager

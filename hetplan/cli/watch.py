@@ -120,9 +120,14 @@ def watch(
     With --queries, the lines of a file say which compound queries come and go. Every --period seconds a re-pack says
     what it could gain at most. With --apply their operators are started and stopped on the hosts.
 
+    With --time-limit a plan may come back that was not simulated. It is simulated then, and applied only if it meets
+    the SLO; else what runs is kept.
+
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """
     from hetplan.dispatch.replanning import Replanning
+    from hetplan.planner.answer import Limits
+    from hetplan.planning_again import Planner
 
     with Output("watch", as_json=as_json) as out:
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
@@ -144,24 +149,32 @@ def watch(
                 follow(out, queries, decided, known, how, pace, hosts if apply else None)
                 return
             kept = _schedule(out, plan, begins)
-            make = _making(out, (profiles, slo), kept, time_limit, how, known)
-            ended = _run(out, hosts, make, trigger, known, kept, every_s=every, dry_run=dry_run, once=once, wait_s=wait)
+            planner = Planner(profiles, limits=Limits(seconds=time_limit))
+            make = _making(out, planner, slo, kept, how, known)
+            ended = _run(
+                out, hosts, (make, _violation(planner, slo)), trigger, known, kept,
+                every_s=every, dry_run=dry_run, once=once, wait_s=wait,
+            )  # fmt: skip
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
 
 
 def _making(
-    out: Output, files: tuple[list[Path], Path], kept: Schedule | None, time_limit: float | None,
-    how: Mapping[str, Any], known: Known,
-) -> Callable[..., Outcome]:  # fmt: skip
+    out: Output, planner: Planner, slo: Path, kept: Schedule | None, how: Mapping[str, Any], known: Known
+) -> Callable[..., Outcome]:
     """What plans: the wish of the file, or beside a schedule that of one moment."""
-    from hetplan.planner.answer import Limits
-    from hetplan.planning_again import Planner
-
-    planner = Planner(files[0], limits=Limits(seconds=time_limit))
     if kept is None:
-        return _maker(out, planner, files[1], how, known)
-    return _at_one_moment(out, planner, files[1], kept.plan, how, known)
+        return _maker(out, planner, slo, how, known)
+    return _at_one_moment(out, planner, slo, kept.plan, how, known)
+
+
+def _violation(planner: Planner, slo: Path) -> Callable[..., str]:
+    """What simulates a plan of this wish before it is applied."""
+
+    def violation(plan: Plan, *, demand: Mapping[str, float] | None, cancel: threading.Event) -> str:
+        return planner.violation(plan, slo, demand=demand, cancel=cancel)
+
+    return violation
 
 
 def _maker(
@@ -243,7 +256,7 @@ def _at_one_moment(
 def _run(
     out: Output,
     hosts: Path,
-    make: Callable[..., Outcome],
+    ways: tuple[Callable[..., Outcome], Callable[..., str]],
     trigger: Any,
     known: Known,
     schedule: Schedule | None,
@@ -259,6 +272,7 @@ def _run(
     from hetplan.registry_further import target
     from hetplan.watching import Watching
 
+    make, simulate = ways
     with Deployment(read_hosts(hosts), targets=target) as deployment:
         watching = Watching(
             make,
@@ -269,6 +283,7 @@ def _run(
             on_event=lambda event: _show(out, event),
             service=known,
             schedule=schedule,
+            simulate=simulate,
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 

@@ -30,26 +30,57 @@ LEAST_S, FEW = 0.1, 8
 """So long each of the first few programs of that may take even where a busy machine was slow before: they are small."""
 
 
-@dataclass
-class _Kept:
-    """The best plan so far, whether simulation confirmed it, and since when a plan is made of what is known."""
+MOST_PLANS = 3
+"""So many plans are kept: making the best one may fail where its last programs are cut short."""
 
-    make: Callable[[], Draft | Infeasible] | None = None
-    simulated: bool = False
+
+@dataclass(frozen=True)
+class _Plan:
+    """A plan that can be made: its rank is whether simulation confirmed it, then how good it is."""
+
+    rank: tuple[Any, ...]
+    make: Callable[[], Draft | Infeasible]
+    value: float | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether simulation confirmed it."""
+        return bool(self.rank[0])
+
+
+@dataclass
+class Incumbent:
+    """The best plans so far, the best one last, and since when one of them is made.
+
+    The rank of the best never falls while the work goes on; of plans of one rank the last counts.
+    """
+
+    plans: list[_Plan] = field(default_factory=list)
     since: float | None = None
     programs: int = 0
 
+    @property
+    def value(self) -> float | None:
+        """The objective of the best, where it is known."""
+        return self.plans[-1].value if self.plans else None
 
-class Saved(threading.Event):
+    def offer(self, plan: _Plan) -> None:
+        """Keep a plan, unless those that are kept are better."""
+        self.plans.append(plan)
+        self.plans.sort(key=lambda one: one.rank)
+        del self.plans[:-MOST_PLANS]
+
+
+class Stopping(threading.Event):
     """Set once a conversation is over that has a plan to hand out: until then late work is better than none."""
 
-    def __init__(self, deadline: Deadline, kept: _Kept) -> None:
+    def __init__(self, deadline: Deadline, incumbent: Incumbent) -> None:
         super().__init__()
-        self._deadline, self._kept = deadline, kept
+        self._deadline, self._incumbent = deadline, incumbent
 
     def is_set(self) -> bool:
         """Whether the work is to end."""
-        return self._kept.make is not None and self._deadline.is_set()
+        return bool(self._incumbent.plans) and self._deadline.is_set()
 
 
 @dataclass
@@ -97,8 +128,8 @@ class Asking:
         self._solver, self._recheck, self._tests = solver, recheck, True
         self._on_event = on_event
         self.deadline = Deadline(self.limits)
-        self._kept = _Kept()  # one for all copies of this conversation
-        self.saved = Saved(self.deadline, self._kept)
+        self._incumbent = Incumbent()  # one for all copies of this conversation
+        self.stop = Stopping(self.deadline, self._incumbent)
 
     @property
     def remaining(self) -> float:
@@ -112,7 +143,7 @@ class Asking:
     def beside(self) -> Asking:
         """See `Ask.beside`."""
         other = copy(self)
-        other.records, other._kept = [], _Kept()
+        other.records, other._incumbent = [], Incumbent()
         return other
 
     def adopt(self, other: Asking) -> None:
@@ -121,20 +152,30 @@ class Asking:
             record.id = len(self.records) + 1
             self.records.append(record)
 
-    def keep(self, make: Callable[[], Draft | Infeasible], *, simulated: bool = False) -> None:
+    def keep(
+        self,
+        make: Callable[[], Draft | Infeasible],
+        *,
+        simulated: bool = False,
+        rank: Sequence[Any] = (),
+        value: float | None = None,
+    ) -> None:
         """See `Ask.keep`."""
-        if simulated or not self._kept.simulated:
-            self._kept.make, self._kept.simulated = make, simulated
+        self._incumbent.offer(_Plan((simulated, *rank), make, value))
 
     def best(self) -> tuple[Draft | Infeasible, bool] | None:
         """The best plan so far, and whether simulation confirmed it; to make it engines get a moment more."""
-        if self._kept.make is None:
-            return None
-        self._kept.since = self.deadline.spent if self._kept.since is None else self._kept.since
-        made = None
-        with suppress(Cancelled):
-            made = self._kept.make()
-        return (made, self._kept.simulated) if made is not None else None
+        from hetplan.planner.draft import Infeasible
+
+        said: tuple[Draft | Infeasible, bool] | None = None
+        for plan in reversed(self._incumbent.plans):
+            self._incumbent.since = self.deadline.spent if self._incumbent.since is None else self._incumbent.since
+            with suppress(Cancelled):
+                made = plan.make()
+                if not isinstance(made, Infeasible):
+                    return made, plan.simulated
+                said = said or (made, plan.simulated)
+        return said
 
     @property
     def limited(self) -> bool:
@@ -152,7 +193,7 @@ class Asking:
     def note(self, event: Event) -> None:
         """Pass progress on, stamped with the time."""
         if self._on_event is not None:
-            self._on_event(replace(event, seconds=self.deadline.spent))
+            self._on_event(replace(event, seconds=self.deadline.spent, best=self._incumbent.value))
 
     def __call__(
         self,
@@ -214,16 +255,12 @@ class Asking:
 
     def _limits(self, gap: float | None) -> Limits:
         wanted = replace(self.limits, gap=self.limits.gap if self.limits.gap is not None else gap)
-        kept = self._kept
+        kept = self._incumbent
         if kept.since is None and not self.deadline.is_set():
             return replace(wanted, seconds=None if self.limits.seconds is None else self.remaining)
-        if kept.since is None and kept.make is not None:
+        if kept.since is None and kept.plans:
             raise Cancelled("the work is over, and there is a plan already")
-        if kept.since is None and not any(answer.has_point for one in self.records for answer in one.answers):
-            if self.deadline.cancelled:
-                raise Cancelled("cancelled before the work was done")
-            return replace(wanted, seconds=0.0)
-        # There is something to save: what was found still has to be rounded, settled and read.
+        # What was found still has to be rounded, settled and read; or there is nothing yet, and small programs find it.
         spent = self.deadline.spent
         kept.since = spent if kept.since is None else kept.since
         kept.programs += 1

@@ -41,10 +41,19 @@ class Ask(Protocol):
         """Record what was asked `beside`."""
         ...
 
-    def keep(self, make: Callable[[], Draft | Infeasible], *, simulated: bool = False) -> None:
+    def keep(
+        self,
+        make: Callable[[], Draft | Infeasible],
+        *,
+        simulated: bool = False,
+        rank: Sequence[Any] = (),
+        value: float | None = None,
+    ) -> None:
         """Make this the plan that is handed out if a limit or a cancel ends the work before `decide` does.
 
-        One that simulation confirmed gives way only to another such one. What ends the work raises `Cancelled`.
+        One that simulation confirmed gives way only to another such one, and any plan only to one of no lower `rank`:
+        what was seen of its response times first, then its objective, larger is better. `value` is that objective as
+        people read it. What ends the work raises `Cancelled`.
         """
         ...
 

@@ -65,7 +65,8 @@ def _decided(problem: Problem, ask: Asking, inputs: Inputs, method: Method) -> t
     with suppress(Cancelled):
         result = _impossible(inputs, method) or problem.decide(ask)
     empty = not result.proved if isinstance(result, Infeasible) else result is None or bool(result.target_missed)
-    best = ask.best() if empty and ask.deadline.is_set() else None
+    ended = ask.deadline.is_set() or ask.deadline.heard  # in time to make a plan of what is known, too
+    best = ask.best() if empty and ended else None
     return best or (result, True)
 
 

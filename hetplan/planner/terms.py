@@ -29,6 +29,8 @@ class Event:
     bound: float | None = None
     done: float | None = None
     seconds: float = 0.0
+    best: float | None = None
+    """The objective of the best plan so far, where there is one."""
 
 
 OnEvent = Callable[[Event], None]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hetplan.cli.pace import Pace, now_and_then
+from hetplan.cli.pace import Lines, Pace
 from hetplan.planner.contract import Event
 
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -86,7 +86,7 @@ def test_what_remains_is_estimated_from_the_pace_so_far() -> None:
 def test_long_work_in_a_pipe_speaks_every_half_minute() -> None:
     said: list[str] = []
     now = [0.0]
-    show = now_and_then(said.append, lambda: now[0])
+    show = Lines(said.append, lambda: now[0]).show
     for second in range(100):
         now[0] = float(second)
         show(Event("simulate", f"{second} of 100", done=second / 100))
@@ -95,3 +95,15 @@ def test_long_work_in_a_pipe_speaks_every_half_minute() -> None:
         "60 s, 60 of 100, 60%, about 40 s left",
         "90 s, 90 of 100, 90%, about 10 s left",
     ]
+
+
+def test_work_that_tells_nothing_new_is_still_heard_of() -> None:
+    said: list[str] = []
+    now = [0.0]
+    lines = Lines(said.append, lambda: now[0])
+    for second in range(100):
+        now[0] = float(second)
+        if second < 10:
+            lines.show(Event("fleet", f"round {second}", best=19.5))
+        lines.beat()
+    assert said == [f"{second} s, still at: round 9, best so far 19.5" for second in (30, 60, 90)]

@@ -47,7 +47,7 @@ def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> 
     if mine and parts and not is_over(ask):
         bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
         with suppress(Cancelled):
-            least = searched(wish, bare, ask, reckoned=False, settle=False, foresee=False)
+            least = searched(wish, bare, ask, settle=False, foresee=False)
             if isinstance(least, Found) and not is_over(ask):
                 bound = min(found.bound or least.bound, least.bound)  # 0: nothing is known yet
                 found = replace(found, bound=bound, prices=least.prices, served=least.served, formula=())

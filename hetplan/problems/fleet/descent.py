@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hetplan.problems.fleet.alike import zone_orders
 from hetplan.problems.fleet.menus import Choice
-from hetplan.problems.fleet.search import Fleet, Search
+from hetplan.problems.fleet.search import Fleet, Search, is_over
 
 __all__ = ["Descent", "keeps_limits", "whole_up"]
 
@@ -105,7 +105,7 @@ class Descent:
         menus, taken = self.menus[p], taken.copy()
         total = taken.sum(axis=0)
         now, changed = float(self.rent(total - committed)), True
-        while changed and self.paired < LOOKS:
+        while changed and self.paired < LOOKS and not is_over(self.search.ask):
             changed = False
             for one, other in combinations(range(len(menus)), 2):
                 room = total - taken[one] - taken[other] - committed
@@ -163,7 +163,7 @@ class Descent:
         first = [np.array([menu[0] for menu in menus]) for menus in self.menus]
         bill, taken = self.at(committed, self.at(committed, first)[1], pairs=True)
         falls = True
-        while falls and self.looks < LOOKS:
+        while falls and self.looks < LOOKS and not is_over(self.search.ask):
             falls = False
             for other in self._near(committed):
                 less, own = self.at(other, taken)
@@ -172,7 +172,7 @@ class Descent:
                 if less < bill - SLACK * max(1.0, abs(bill)):
                     bill, committed, taken, falls = less, other, own, True
                     break
-                if self.looks >= LOOKS:
+                if self.looks >= LOOKS or is_over(self.search.ask):
                     break
         return bill, committed, taken
 

@@ -57,7 +57,7 @@ class Buying:
 
         def answer(other: Wish, last: Found | None) -> Planned | Infeasible:
             more = roomier(last, other, self.ask) if last is not None else None
-            found = more or searched(other, self.parts, self.ask, reckoned=False, settle=is_small(other))
+            found = more or searched(other, self.parts, self.ask, settle=is_small(other))
             return found if isinstance(found, Infeasible) else (found, self.parts)
 
         is_played = is_small(wish) or wish.options.levers == "played"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
@@ -51,31 +51,14 @@ class FleetQuestion:
         del formulation, start
         return cls(read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs)), tools)
 
-    def _keep_planned(self, ask: Ask) -> None:
-        """Keep the fleet of the rates alone, which is found soon, until there is one whose parts were played."""
-        from hetplan.planner.draft import Draft
-
-        chosen: dict[str, Any] = {"size": "planned", "levers": False}
-        options = self.wish.options.model_copy(update=chosen)
-        extra = {name: one for name, one in self.tools.extra.items() if name != "before"}
-        tools = replace(self.tools, repairs=False, extra=extra, known={})
-        beside = ask.beside()
-        made = self.from_inputs(self.wish.inputs, options, formulation="parts", tools=tools).decide(beside)
-
-        def adopted() -> Draft | Infeasible:
-            ask.adopt(beside)
-            return replace(made, chosen=chosen) if isinstance(made, Draft) else made
-
-        if isinstance(made, Draft) and not made.target_missed:
-            ask.keep(adopted)
-
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
-        from hetplan.planner.draft import Infeasible
+        from hetplan.planner.draft import Infeasible, without_bound
         from hetplan.problems.fleet.ahead import held_ahead
         from hetplan.problems.fleet.between import answered, is_between
         from hetplan.problems.fleet.bounded import bounded
         from hetplan.problems.fleet.draft import drafted
+        from hetplan.problems.fleet.first import keep_first
         from hetplan.problems.fleet.going_on import with_slow_pipelines
         from hetplan.problems.fleet.levers import Buying, levers_of
         from hetplan.problems.fleet.look import ended, looked
@@ -84,12 +67,22 @@ class FleetQuestion:
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
         from hetplan.problems.fleet.together import with_sharing
-        from hetplan.problems.fleet.ways import is_quick, is_small, part_of, parts_of, roomier, searched, with_margins
+        from hetplan.problems.fleet.ways import (
+            is_quick,
+            is_small,
+            part_of,
+            parts_of,
+            roomier,
+            searched,
+            settled_anew,
+            with_margins,
+        )
+        from hetplan.problems.fleet.whole import cost_of
         from hetplan.problems.fleet.why import by_its_own
 
         between, look = is_between(self.wish), self.wish.options.look
-        if self.wish.options.size != "planned" and not (between or look or self.tools.trial):
-            self._keep_planned(ask)
+        if self.wish.goal == "cost" and not (look or self.tools.trial):
+            keep_first(self.wish, self.tools, ask)
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools)
@@ -97,6 +90,9 @@ class FleetQuestion:
         asked = with_margins(asked, parts) if unplayed else asked
         recalled = None if between else Recalled.of(asked, parts, self.tools)
         glances: list[Found] = []
+
+        def as_drafted(found: Found) -> Draft:
+            return drafted(with_slow_pipelines(on_machines(found, parts), parts), (), parts)
 
         def glanced(wish: Wish) -> Found | None:
             found = looked(wish, parts, ask, before, recalled) if look else None
@@ -111,7 +107,14 @@ class FleetQuestion:
                 or glanced(wish)
                 or searched(wish, parts, ask, settle=is_small(wish))
             )
-            return found if isinstance(found, Infeasible) else (found, parts)
+            if isinstance(found, Infeasible):
+                return found
+            settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
+            if settled is not None and settled.parts:
+                made = without_bound(as_drafted(settled))  # at once: it may ask for plans of parts
+                cost = cost_of(wish, settled.fleet) / (wish.hours * wish.periods)
+                ask.keep(lambda: made, rank=(1,), value=cost)
+            return found, parts
 
         answers: Answers = {}
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)

@@ -44,7 +44,6 @@ MIXTURE = 40
 """So many choices of an application in a period are mixed where prices came from groups of periods."""
 REFINED = 1
 """At least so many rounds of prices over all periods after those over groups of them, which need not be as near."""
-ALMOST = 0.99
 RESERVED = 0.3
 """So much of the time is kept to make a plan of what is known."""
 MIXED = 0.5
@@ -95,8 +94,6 @@ class Search:
     """Whether its prices came from groups of its periods."""
     last: Relaxed | None = None
     """The cheapest mixture found last."""
-    expected: int = 0
-    """About how many programs the whole search asks; 0: nobody reckons how far it is."""
 
     @classmethod
     def of(cls, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Search:
@@ -143,7 +140,7 @@ class Search:
             return self
         wish = grouped(self.wish, groups)
         menus = replace(self.menus, wish=wish)
-        return Search(wish, self.ask, menus, limits=self.limits, expected=self.expected)
+        return Search(wish, self.ask, menus, limits=self.limits)
 
     def lowest(self) -> Floats:
         """The least that a machine of each offer can cost per hour: prices that no purchase undercuts."""
@@ -285,9 +282,9 @@ class Search:
         return total
 
     @property
-    def done(self) -> float | None:
-        """How far the search is, in programs of one application: from it the time that is left is reckoned."""
-        return min(self.menus.asked / self.expected, ALMOST) if self.expected else None
+    def hourly_bound(self) -> float | None:
+        """The bound so far, per hour."""
+        return self.bound / sum(map(self.wish.length, range(self.wish.periods))) if self.bound else None
 
     @property
     def known(self) -> int:
@@ -332,7 +329,7 @@ class Search:
                     break
             self.rounds += 1
             said = f"round {self.rounds}"
-            self.ask.note(Event("fleet", detail=said, value=found.value, bound=self.bound, done=self.done))
+            self.ask.note(Event("fleet", detail=said, bound=self.hourly_bound))
             closed = not found.missing and found.value - self.bound <= gap * abs(found.value)
             enough = self.rounds >= last or (not self.lifted and self.menus.asked >= wish.options.programs)
             if not fresh or closed or (enough and found.missing <= FEW):
@@ -352,7 +349,7 @@ class Search:
         self.rounds, self.lifted = other.rounds, True
         if bound > self.bound or self.best is None:
             self.bound, self.best = max(self.bound, bound), duals
-        self.ask.note(Event("fleet", detail="all periods", bound=self.bound, done=self.done))
+        self.ask.note(Event("fleet", detail="all periods", bound=self.hourly_bound))
 
     @cached_property
     def bare(self) -> Relaxed:

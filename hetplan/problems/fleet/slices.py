@@ -91,14 +91,14 @@ def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) ->
     share: they might cost less than the one that was found.
     """
     cost = cost_of(best[0].wish, best[0].fleet)
-    first = searched(wish, parts, ask, reckoned=False, settle=is_small(wish))
+    first = searched(wish, parts, ask, settle=is_small(wish))
     if isinstance(first, Infeasible) or first.bound >= cost:
         return best
 
     def answer(other: Wish, last: Found | None) -> Answered | Infeasible:
         more = roomier(last, other, ask) if last is not None else None
         known = more or (first if other is wish else None)
-        found = known or searched(other, parts, ask, reckoned=False, settle=is_small(other))
+        found = known or searched(other, parts, ask, settle=is_small(other))
         return found if isinstance(found, Infeasible) else (found, parts)
 
     apart = with_room(wish, answer, lambda: is_over(ask))

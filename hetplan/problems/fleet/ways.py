@@ -31,6 +31,7 @@ __all__ = [
     "Found",
     "Together",
     "beyond",
+    "foreseen",
     "has_formula",
     "is_quick",
     "is_small",
@@ -40,6 +41,7 @@ __all__ = [
     "searched",
     "settled_anew",
     "settled_by",
+    "table_of",
     "with_margins",
 ]
 
@@ -83,8 +85,6 @@ FEW_CHANGED = 0.1
 MORE = 1.001
 """Machines that are short are worth so much less than what their program needs: it then takes others."""
 OVER = Infeasible(why=("the time was over, or the work interrupted, before machines for all were found",), proved=False)
-PASSES = 4
-"""So often every application in every period is asked where prices came from groups of periods, about."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,21 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
 
 
 def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
-    """An application as a part, by its question."""
+    """An application as a part, by its question: by its program where that says what machines carry."""
+    table = table_of(wish, app, tools)
+    if table.options.get("size") != "planned" or app.question not in CONES or _several(wish, app):
+        return table
+    module = import_module(CONES[app.question])
+    played = SIZES.get(wish.options.size) is AUTO and not wish.options.parts.get(app.name, {}).keys() & SAYS_SIZE
+    cone = module.without_margins if played and app.question == "llm" else module.cone
+    how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
+    what = {name: getattr(table, name) for name in ("app", "question", "hardware", "inputs", "options", "solve")}
+    made: Part = cone(Cone, tools.extra["at_capacities"], **how, **what)
+    return made
+
+
+def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
+    """An application as a part of which its question alone says what machines carry."""
     inputs, options = wish.inputs, wish.options
     own = dict(options.parts.get(app.name, {}))
     sizes: Mapping[str, Mapping[str, Any]] = SIZES.get(options.size, {})
@@ -162,17 +176,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
         )  # fmt: skip
     sold = {offer.hardware for offer in wish.offers}
     hardware = tuple(name for name in _hardware(wish, app) if name in sold)
-    what: dict[str, Any] = {
-        "app": app.name, "question": app.question, "hardware": hardware, "inputs": inputs, "options": planned,
-        "solve": solve,
-    }  # fmt: skip
-    if planned.get("size") == "planned" and app.question in CONES and not _several(wish, app):
-        module = import_module(CONES[app.question])
-        cone = module.without_margins if sizes is AUTO and app.question == "llm" else module.cone
-        how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
-        made: Part = cone(Cone, tools.extra["at_capacities"], **how, **what)
-        return made
-    return Table(**what, recipes=options.recipes)
+    return Table(app.name, app.question, hardware, inputs, planned, solve, recipes=options.recipes)
 
 
 def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
@@ -205,9 +209,9 @@ def _hardware(wish: Wish, app: Application) -> list[str]:
 
 
 def searched(
-    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, reckoned: bool = True, settle: bool = True, foresee: bool = True
+    wish: Wish, parts: Mapping[str, Part], ask: Ask, *, settle: bool = True, foresee: bool = True
 ) -> Found | Infeasible:
-    """The cheapest fleet that is found, each part settled by its own question; `reckoned`: events say how far it is.
+    """The cheapest fleet that is found, each part settled by its own question.
 
     Without `settle` its parts are settled later (`settled_anew`); without `foresee` pools get room only then.
     """
@@ -217,9 +221,6 @@ def searched(
     if (limits := search.contradictions()) is not None:
         return contradicted(search, limits)
     each = search.over(search.same)
-    if reckoned:
-        passes = PASSES if len(each.groups) < each.wish.periods else 0
-        each.expected = wish.options.programs + passes * len(each.pairs)
     like = each.over(each.groups)
     if not like.begin():
         if is_over(ask):
@@ -234,7 +235,7 @@ def searched(
     prices = tuple(each.said(search.same if each is not search else [[p] for p in range(wish.periods)]))
     served = each.served() if each.best is not None else {}
     bound, rounds = search.bound, search.rounds
-    stated, roomy = wish, wish if forced or not foresee or is_over(ask) else _foreseen(search, each)
+    stated, roomy = wish, wish if forced or not foresee or is_over(ask) else foreseen(search, each)
     if roomy.room != wish.room:
         other = Search(roomy, ask, search.menus.roomier(roomy), limits=search.limits)
         anew = _from(other, each, like)
@@ -245,7 +246,7 @@ def searched(
     for _ in range(MOST_RETRIES):
         fleet, forced = forced or refined(search, best_fleet(search, each, like, relaxed)), None
         if fleet is None and wish is not stated and not is_over(ask):
-            return searched(stated, parts, ask, reckoned=reckoned, settle=settle, foresee=False)
+            return searched(stated, parts, ask, settle=settle, foresee=False)
         if fleet is None:
             return OVER if is_over(ask) else explained(search, refused)
         found = Found(wish, fleet, {}, bound, rounds, prices=prices, served=served, search=each, unsettled=search)
@@ -290,7 +291,7 @@ def _from(search: Search, each: Search, like: Search) -> tuple[Search, Search, R
     return None if relaxed.missing > FEW else (every, some, relaxed)
 
 
-def _foreseen(search: Search, each: Search) -> Wish:
+def foreseen(search: Search, each: Search) -> Wish:
     """The wish with as much room as pools need whose cheapest machines have too little, at the prices found."""
     wish, menus, room = search.wish, each.menus, dict(search.wish.room)
     for number, app in enumerate(wish.apps):
@@ -419,7 +420,7 @@ def settled_by(
                 Event(
                     "fleet",
                     detail=f"plans of applications, {number // len(wish.apps)} of {wish.periods} periods",
-                    bound=search.bound or None,
+                    bound=search.hourly_bound,
                 )
             )
         choice = fleet.choices[app.name, p]

@@ -131,7 +131,7 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
     for group in [[*range(each.wish.periods)]] if together else [[n] for n in range(each.wish.periods)]:
         if is_over(search.ask):
             break
-        search.ask.note(Event("fleet", detail=f"shared machines of {len(group)} hours", bound=search.bound or None))
+        search.ask.note(Event("fleet", detail=f"shared machines of {len(group)} hours", bound=search.hourly_bound))
         with suppress(Cancelled):
             how: dict[str, Any] = {"committed": fleet.committed, "only": used} if fleet and not together else {}
             found = asked_of(each, group, gap=wish.options.gap / 3 if together else HOUR_GAP, **how).fleet
@@ -163,7 +163,7 @@ def polished(search: Search, each: Search, committed: Floats, turns: int = POLIS
     """Fleets by descent from what is committed, each time with choices that fit what was committed before."""
     place = {p: number for number, periods in enumerate(search.same) for p in periods}
     for turn in range(turns):
-        search.ask.note(Event("fleet", detail=f"whole machines, pass {turn + 1}", bound=each.bound, done=each.done))
+        search.ask.note(Event("fleet", detail=f"whole machines, pass {turn + 1}", bound=each.hourly_bound))
         down = Descent(each, each.hourly())
         found = down.found(committed)
         if found is None:

@@ -425,8 +425,8 @@ class _Search:
 
     def _played(self, room: _Room, made: Draft, *, is_dealt: bool = False) -> _Seen:
         made, seed = replace(made, searched=True), self.ask.limits.seed
-        if self.best is None:
-            self.ask.keep(lambda: _bounded(self.p, self.ask, made))
+        if not self.seen:
+            self.ask.keep(lambda: _bounded(self.p, self.ask, made), rank=(0, -inf))
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
         self.turns += alike is None
         if alike is not None:
@@ -437,8 +437,11 @@ class _Search:
                 played, waiting = _play(self.p, made, self.effort.chosen, seed=seed)
         one = _Seen(room, made, _worth(self.p, made), played, waiting, is_dealt)
         self.seen.append(one)
-        if one is self.best:
-            self.ask.keep(lambda: _bounded(self.p, self.ask, made))
+        # Those that keep the wish by their objective; the others by how near they come to it.
+        how_good = (1, *(-value for value in one.worth)) if one.good else (0, -played.worst)
+        self.ask.keep(
+            lambda: _bounded(self.p, self.ask, made), rank=how_good, value=abs(one.worth[0]) if one.worth else None
+        )
         share = self.turns / self.p.options.evaluations
         self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one

@@ -81,21 +81,20 @@ class Policy:
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
         from hetplan.problems.policy.bench import Bench
-        from hetplan.problems.policy.ways import fewest_workers
         from hetplan.problems.policy.why import too_tight
 
         bench = Bench(ask, self.asked.options, self.tools)
         if (reason := too_tight(self.asked, bench)) is not None:
             return reason
-        if self.asked.fewest:
-            return fewest_workers(self.asked, bench)
-        if bench.can_simulate:
+        if bench.can_simulate or self.asked.fewest:
             ask.keep(lambda: self._unplayed(ask))
         return self._answered(self.asked, bench)
 
     def _answered(self, asked: Asked, bench: Bench) -> Draft | Infeasible:
-        from hetplan.problems.policy.ways import best_policies, divided
+        from hetplan.problems.policy.ways import best_policies, divided, fewest_workers
 
+        if asked.fewest:
+            return fewest_workers(asked, bench)
         groups = divided(asked, bench)
         if self.formulation in _RULES:
             from hetplan.problems.policy.baselines import by_rule

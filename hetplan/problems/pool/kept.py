@@ -17,8 +17,9 @@ first. What is handed out is confirmed by seeds that chose nothing. Plans and qu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice, Promise
 
-__all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "kept", "kept_use", "looked_at"]
+__all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "keep_first", "kept", "kept_use", "looked_at"]
 
 MOST_USED = 0.98
 """Nobody plans for all of a fluid rate."""
@@ -171,7 +172,7 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     if not is_playable(pool, chosen.rated):
         return _unplayed(pool, chosen)
     # The formula's best rate is no bound of those that simulation shows to be kept.
-    ask.keep(lambda: without_bound(_by_formula(pool, chosen)))
+    ask.keep(lambda: without_bound(_by_formula(pool, chosen)), rank=(0,))
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
         return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
@@ -350,7 +351,6 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     """The cheapest pool found that keeps the stated rate; None where not even the fluid program reaches it."""
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
     rate = pool.wish.rate_qps or 0.0
-    _keep_first(pool, ask, rate)
     bound = lower_bound(pool, ask)
     if bound is None:
         return None
@@ -367,7 +367,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         if nearest is None or (again and _is_far(pool, nearest, bound)):
             break
         if good and not again:
-            good = _cheaper(pool, ask, trial, rate, good)
+            good = _cheaper(pool, ask, trial, rate, good, bound)
         elif not good and trial.at(nearest, rate).worst < 1.0:
             good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
         good = sorted(good, key=lambda one: pool.cost(one.counts))
@@ -391,22 +391,26 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
 
 
-def _keep_first(pool: Pool, ask: Ask, rate: float) -> None:
-    """Keep a plan for the rate that no engine is needed for: the first word, until a program has one."""
-    use = 0.8
-    for _ in range(2):
-        found = start(pool, rate / use)
+def keep_first(pool: Pool, ask: Ask) -> None:
+    """Keep a plan that no engine is needed for: the first word, until a program has one."""
+    rate, use = pool.wish.rate_qps, 0.8
+    for _ in range(1 if rate is None else 2):
+        found = start(pool, None if rate is None else rate / use)
         if found is None:
             return
         rated = Rated(found.counts, found.lam, found.share, Answer(Status.NO_ANSWER))
-        _keep(pool, ask, rated, Reported("cost_per_hour", "min", "none"))
         use = min(max(estimated_use(pool, rated), 0.2), MOST_USED)
+        if rate is None:
+            _keep(pool, ask, rated, Reported("rate_qps", "max", "none", value=use * rated.lam))
+        else:
+            _keep(pool, ask, rated, Reported("cost_per_hour", "min", "none"))
 
 
-def _keep(pool: Pool, ask: Ask, rated: Rated, bound: Reported) -> None:
-    """Keep the plan that the formula makes of a pool."""
+def _keep(pool: Pool, ask: Ask, rated: Rated, bound: Reported, *, good: bool = False) -> None:
+    """Keep the plan that the formula makes of a pool; of those that look `good` in simulation the cheapest."""
     cost = pool.cost(rated.counts) / NANO
-    ask.keep(lambda: _by_formula(pool, Chosen(rated, (replace(bound, value=cost),))))
+    claim = replace(bound, value=cost) if bound.about == "cost_per_hour" else bound
+    ask.keep(lambda: _by_formula(pool, Chosen(rated, (claim,))), rank=(1, -cost) if good else (0,), value=claim.value)
 
 
 def _kept_at(pool: Pool, rated: Rated, bound: Reported) -> Reported:
@@ -461,6 +465,7 @@ def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tu
             return [], before if before is not None and _is_far(pool, last, bound) else last
         shown = trial.at(last, rate)
         if shown.good:
+            _keep(pool, ask, last, bound, good=True)
             return [last], last
         raised = min(max(shown.worst**0.2, LEAST_RAISED), MOST_RAISED)
         want = max(want * raised, last.lam * LEAST_RAISED)
@@ -489,7 +494,7 @@ def _is_far(pool: Pool, rated: Rated, bound: Reported) -> bool:
     return least is not None and pool.cost(rated.counts) / NANO > FAR * least
 
 
-def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]) -> list[Rated]:
+def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated], bound: Reported) -> list[Rated]:
     """Cheaper pools that keep the rate too: one machine less, or one in the place of one or two others.
 
     The formula has all machines in one queue. Where few of one type are late, it says too much of all pools that have
@@ -500,8 +505,7 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
     least, were_late = hopeful, np.zeros(len(best.counts), dtype=np.int64)
     almost: list[np.ndarray] = []
     while trial.left:
-        near = [row for row in _neighbours(pool, best.counts) if tuple(row.tolist()) not in tried]
-        near = sorted(near, key=pool.cost)[:MOST_CHEAPER]
+        near = list(islice(_neighbours(pool, best.counts, tried), MOST_CHEAPER))
         if not near:
             break
         loose = tolerant(pool)
@@ -523,6 +527,7 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
             shown = trial.at(rated, rate)
             if shown.good:
                 following = rated
+                _keep(pool, ask, rated, bound, good=True)
                 break
             almost += [row] if shown.worst < 1.0 else []
             least = max(least, carries * min(shown.worst, WORST_TAUGHT) ** TAUGHT)
@@ -534,21 +539,33 @@ def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated]
     return good
 
 
-def _neighbours(pool: Pool, counts: np.ndarray) -> list[np.ndarray]:
-    """Cheaper counts: up to two machines fewer, and up to two others in their place."""
-    cost, size = pool.cost(counts), len(counts)
-    units = [np.eye(size, dtype=np.int64)[o] for o in range(size)]
-    fewer = [counts - a - b for i, a in enumerate(units) for b in [0 * a, *units[i:]]]
-    found: dict[tuple[int, ...], np.ndarray] = {}
-    for less in fewer:
-        if (less < 0).any():
-            continue
-        for i, a in enumerate([0 * units[0], *units]):
-            for b in [0 * units[0], *units[max(i - 1, 0) :]]:
-                row = less + a + b
-                if pool.cost(row) < cost and row.any() and _may_be_rented(pool, row):
-                    found[tuple(row.tolist())] = row
-    return list(found.values())
+def _neighbours(pool: Pool, counts: np.ndarray, tried: Set[tuple[int, ...]]) -> Iterator[np.ndarray]:
+    """Cheaper counts, the cheapest first: up to two machines fewer, and up to two others in their place.
+
+    Of many types there are millions of them: each is made only when its turn comes.
+    """
+    size, none = len(counts), -1
+    price = np.append(np.asarray(pool.c, dtype=np.int64), 0)  # the last one is that of no machine
+    owned = [int(o) for o in np.flatnonzero(counts)]
+    less = [(a, b) for a in owned for b in (none, *owned) if b == none or (b >= a and (b > a or counts[a] > 1))]
+    first, second = np.triu_indices(size)
+    none_of = np.full(size, none)
+    more = np.vstack([[none, none], np.column_stack([none_of, np.arange(size)]), np.column_stack([first, second])])
+    saved = np.array([int(price[a] + price[b]) for a, b in less], dtype=np.int64)
+    change = price[more].sum(axis=1)[None, :] - saved[:, None]
+    seen = set(tried)
+    for place in np.argsort(change, axis=None, kind="stable"):
+        fewer, other = divmod(int(place), len(more))
+        if change[fewer, other] >= 0:
+            return
+        row = counts.copy()
+        for o, step in ((less[fewer][0], -1), (less[fewer][1], -1), (more[other][0], 1), (more[other][1], 1)):
+            if o != none:
+                row[o] += step
+        key = tuple(row.tolist())
+        if key not in seen and row.any() and _may_be_rented(pool, row):
+            yield row
+        seen.add(key)
 
 
 def _may_be_rented(pool: Pool, row: np.ndarray) -> bool:

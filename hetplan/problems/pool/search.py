@@ -8,7 +8,7 @@ Where the order does not depend on values, the simulation of a pool ends as soon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -62,28 +62,47 @@ def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
         return nothing_served(pool, ask, np.zeros(len(pool.offers), dtype=np.int64))
     found, bound = found.where(bound > 0), bound[at]
     tried: dict[int, Simulated] = {}
-    form = catalog(pool, found, bound, _evaluator(pool, ask, found, bound, tried))
+
+    def keep(at: int) -> None:
+        """Keep the best of those that were tried."""
+        from hetplan.problems.pool.ways import drafted
+
+        if tried[at].median > 0:
+            ask.keep(
+                lambda: drafted(pool, ask, _chosen(pool, ask, found, at, tried, None)),
+                simulated=True,
+                rank=(tried[at].median,),
+            )
+
+    form = catalog(pool, found, bound, _evaluator(pool, ask, found, bound, tried, keep))
     answer = ask(form, about=f"search by {pool.formulation}", solver=ENGINES[pool.formulation])
     if answer.point is None:
         return Infeasible(why=(f"no pool was tried: {answer.stop}",), proved=False)
-    value = tried[answer.point]
-    if value.median <= 0:
+    if tried[answer.point].median <= 0:
         why = f"none of the {len(tried)} pools tried carries any rate within the target"
         return Infeasible(why=(why,), proved=False)
-    rated = rate_at(pool, ask, pool.by_offer(found.row(answer.point)))
-    value = replace(value, at_most=rated.lam)
     proved = options.bound == "lp" and not options.prune_sub
-    top = form.upper_bound() if proved else np.inf
-    note = (
-        f"{len(tried)} of {len(found)} pools tried, the best as number {int(answer.work.get('evaluations_to_best', 0))}"
-    )
+    best = int(answer.work.get("evaluations_to_best", 0))
+    return _chosen(pool, ask, found, answer.point, tried, form.upper_bound() if proved else None, best=best)
+
+
+def _chosen(
+    pool: Pool, ask: Ask, found: Configurations, at: int, tried: Mapping[int, Simulated], top: float | None,
+    best: int | None = None,
+) -> Chosen:  # fmt: skip
+    """A pool that was tried, with the rate that it is worth and the most that any is."""
+    options, value = cast(SearchOptions, pool.options), tried[at]
+    rated = rate_at(pool, ask, pool.by_offer(found.row(at)))
+    value = replace(value, at_most=rated.lam)
+    note = f"{len(tried)} of {len(found)} pools tried" + (f", the best as number {best}" if best is not None else "")
+    is_bounded = top is not None and np.isfinite(top)
     claim = Reported(
         "rate_qps",
         "max",
-        "relaxation" if np.isfinite(top) else "none",
+        "relaxation" if is_bounded else "none",
         value=value.promised,
-        bound=top if np.isfinite(top) else None,
-        vouched="claimed" if np.isfinite(top) else None,
+        bound=top if is_bounded else None,
+        vouched="claimed" if is_bounded else None,
         note=note,
     )
     warnings: tuple[Notice, ...] = ()
@@ -138,6 +157,7 @@ def _evaluator(
     found: Configurations,
     bound: Vector,
     tried: dict[int, Simulated],
+    keep: Callable[[int], None],
 ) -> Callable[[int], float]:
     """What a candidate is worth: the median rate over seeds; `tried` keeps the whole of it."""
     measure = pool.tools.evaluate
@@ -154,6 +174,7 @@ def _evaluator(
         def measured(i: int) -> float:
             point = {"counts": dict(zip((t.hardware for t in pool.types), found.row(i).tolist(), strict=True))}
             tried[i] = Simulated((float(measure(point)),), model="measured")
+            keep(i)
             return tried[i].median
 
         return measured
@@ -163,6 +184,7 @@ def _evaluator(
     def simulated(i: int) -> float:
         best = max((value.median for value in tried.values()), default=0.0) if to_beat else 0.0
         tried[i] = simulate(pool, found.row(i), float(bound[i]), first_seed=ask.limits.seed, above=best)
+        keep(i)
         return tried[i].median
 
     return simulated

@@ -197,8 +197,19 @@ class _Trial:
         if key not in self.tried:
             found = simulate(self.pool, per_type, rated.lam, first_seed=self.ask.limits.seed)
             self.tried[key] = replace(found, at_most=rated.lam)
+            self._keep(rated, self.tried[key])
             self.ask.note(Event("simulated", f"{key}", value=self.tried[key].promised))
         return self.tried[key]
+
+    def _keep(self, rated: Rated, shown: Simulated) -> None:
+        """Keep the cheapest pool so far that carries the rate."""
+        from hetplan.problems.pool.ways import drafted
+
+        if shown.promised >= (self.pool.wish.rate_qps or 0.0):
+            cost = self.pool.cost(rated.counts) / NANO
+            chosen = Chosen(rated, (Reported("cost_per_hour", "min", "none", value=cost),), simulated=shown)
+            made = replace(chosen, searched=True)
+            self.ask.keep(lambda: drafted(self.pool, self.ask, made), simulated=True, rank=(-cost,), value=cost)
 
     def enough(self, rated: Rated) -> bool:
         """Whether a pool carries the rate."""

@@ -20,7 +20,7 @@ from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, holds, point_of, rate_at, start
 from hetplan.problems.pool.repairs import SHOWN, cover_costs, let_in, looser_target, more_tolerance
 
-__all__ = ["chosen_by", "impossible", "planned", "worth_merging"]
+__all__ = ["chosen_by", "drafted", "impossible", "planned", "worth_merging"]
 
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Way = Callable[[Pool, Ask], Chosen | Infeasible | Draft]
 
 
+SEARCHES = ("kairos-plus", "exhaustive", "rand", "gene", "anneal", "bo")
+"""Formulations that try out pools, whatever their size."""
 SLIPS = (0.0, 2e-6, 2e-5)
 """By how much budget and rate are tightened, in turn, until whole counts keep them exactly; the first is the rule."""
 
@@ -43,7 +45,7 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
     if pool.wish.rate_qps == 0.0 and pool.formulation != "fluid-lp":
         from hetplan.problems.pool.idle import idle
 
-        return _drafted(pool, ask, idle(pool, ask))
+        return drafted(pool, ask, idle(pool, ask))
     if pool.options.size == "simulated" or pool.options.dispatch == "threshold":
         from hetplan.problems.pool.size import check_can_simulate
 
@@ -51,18 +53,19 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
     reason = impossible(pool)
     if reason is not None:
         return reason
-    if pool.wish.targets and pool.options.size in ("auto", "estimated"):
+    if pool.wish.targets and (pool.formulation in SEARCHES or pool.options.size != "planned"):
         from hetplan.problems.pool import kept
 
+        if pool.formulation in ("fluid-milp", *SEARCHES):
+            kept.keep_first(pool, ask)
+
         if pool.options.size == "estimated":
-            return kept.estimated(
-                pool, ask, lambda tried: _drafted(tried, ask, chosen_by(pool.formulation)(tried, ask))
-            )
-        if pool.fluid_target is not None and pool.formulation == "fluid-milp":
+            return kept.estimated(pool, ask, lambda tried: drafted(tried, ask, chosen_by(pool.formulation)(tried, ask)))
+        if pool.options.size == "auto" and pool.fluid_target is not None and pool.formulation == "fluid-milp":
             sized = kept.cheapest_kept(pool, ask)
             if sized is not None:
                 return sized
-    return _drafted(pool, ask, chosen_by(pool.formulation)(pool, ask))
+    return drafted(pool, ask, chosen_by(pool.formulation)(pool, ask))
 
 
 def chosen_by(formulation: str) -> Way:
@@ -135,7 +138,7 @@ def worth_merging(pool: Pool, most: int) -> bool:
     return pool.p.size > most and all(share <= 0 for _, share in pool.limits) and not pool.wish.then_cheapest
 
 
-def _drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft | Infeasible:
+def drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft | Infeasible:
     """The plan of a chosen pool, with what the answers say about it."""
     if not isinstance(found, Chosen):
         return found

@@ -228,7 +228,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     if isinstance(made, Infeasible) or isinstance(first, Infeasible) or not made.routing:
         return made
     tries.bounding = first
-    ask.keep(lambda: _so_far(v, first))
+    ask.keep(lambda: _so_far(v, first), value=_cost(first))
     best: tuple[Draft, Shown] | None = None
     while tries.may_go_on():
         shown = tries.shown(made)
@@ -330,7 +330,7 @@ class _Tries:
         if first is not None and _cost(made) < self.cheapest:
             self.cheapest = _cost(made)
             said = partial(_said, v, (made, shown), turns)
-            self.ask.keep(lambda: _so_far(v, _bounded_by(first, said())), simulated=True)
+            self.ask.keep(lambda: _so_far(v, _bounded_by(first, said())), simulated=True, value=_cost(made))
 
     def shown(self, made: Draft, *, settled: bool = True) -> Shown:
         """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more.
