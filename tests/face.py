@@ -55,6 +55,7 @@ __all__ = [
     "Ran",
     "Refused",
     "Replica",
+    "Robust",
     "Simulated",
     "Stopped",
     "Verdict",
@@ -76,6 +77,7 @@ __all__ = [
     "planner",
     "rendered",
     "retold",
+    "robust",
     "sent_by",
     "served_late",
     "simulate",
@@ -313,6 +315,17 @@ class Simulated:
     """Application -> percentile -> response time in ms."""
     cost: float | None
     verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True)
+class Robust:
+    """The cheapest machines that hold while demand and times are off by some parts, as `whatif` says them."""
+
+    cost: float
+    machines: Mapping[str, int]
+    """By offer."""
+    is_confirmed: bool | None
+    """Whether `solve` finds a plan with them wherever they are said to hold; None: it needs none beyond the program."""
 
 
 @dataclass(frozen=True)
@@ -1113,6 +1126,17 @@ def vary(wish: Files, folder: Path, what: str, ends: str) -> Ran:
     names = {"cost": "budget", "rate": "rate", "price": "prices", "time": "latency", "demand": "demand"}
     few = ("--most", "5", "--no-confirm", *FLUID)
     return command("whatif", *wish.write(folder), "--vary", f"{names[what]}={ends}", *few)
+
+
+def robust(wish: Files, *, demand: float = 0.0, latency: float = 0.0) -> Robust | None:
+    """The machines that hold while numbers are off by these parts; None where there are none."""
+    import hetplan as hp
+    from hetplan.studies.robust import Box
+
+    box = hp.robust(
+        wish.profile, wish.slo, measured=wish.measured, box=Box(demand=demand, latency=latency), numbers=()
+    ).box
+    return None if box is None else Robust(box.value, box.fleet, box.confirmed)
 
 
 def planner(*arguments: Any, **named: Any) -> Any:
