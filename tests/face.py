@@ -178,6 +178,8 @@ class Claim:
     bound: float | None
     gap: float | None
     is_certified: bool
+    is_of_all: bool
+    """Whether the bound is one of all plans, and not only of those that were looked among."""
 
 
 @dataclass(frozen=True)
@@ -999,7 +1001,15 @@ def _answer(outcome: Any) -> Answer:
         machines=() if plan is None else _machines(plan),
         promises=() if plan is None else tuple(map(_promise, plan.get("promises", ()))),
         claims=tuple(
-            Claim(one.about, one.sense, one.value, one.bound, one.gap, one.vouched == "certified")
+            Claim(
+                one.about,
+                one.sense,
+                one.value,
+                one.bound,
+                one.gap,
+                one.vouched == "certified",
+                one.scope in ("problem", "relaxation"),
+            )
             for one in outcome.claims
         ),
         warnings=tuple((one.code, one.text) for one in outcome.warnings or (outcome.plan.warnings if plan else ())),
