@@ -37,6 +37,7 @@ __all__ = [
     "many_applications",
     "model",
     "pipeline",
+    "policy_fleet",
     "random_files",
     "relisted",
     "shuffled",
@@ -663,6 +664,21 @@ def many_applications(count: int) -> Files:
         apps[f"{name}-{number}"] = {**one, "demand": {**one["demand"], "series": series}}
     slo = {**wish.slo, "apps": apps, "horizon": {**wish.slo["horizon"], "periods": 24}}
     return replace(wish, slo=slo).stocked(dict.fromkeys(wish.profile["offers"], 40 * count))
+
+
+def policy_fleet(rates: Sequence[float], *, beside: bool = False) -> Files:
+    """A policy over hours at these rates, on two machine types of which there are few; a pool `beside` it."""
+    machines = {"m0": machine(0.279, stock=4, startup_s=60), "m1": machine(0.463, stock=3, startup_s=60)}
+    models = {
+        name: model({"m0": {1: ms, 2: 1.5 * ms}, "m1": {1: 0.5 * ms, 2: 0.75 * ms}}, task="classify", quality=quality)
+        for name, ms, quality in (("quick", 9.0, 0.6), ("good", 15.0, 0.75))
+    }
+    wanted = app("classify", rate=list(rates), limits={95: 70.0}, by="task", quality=0.63)
+    apps = {"images": wanted | {"question": "policy", "balancing": "round_robin"}}
+    if beside:
+        models["ranker"] = model({"m0": {1: 6, 8: 30}, "m1": {1: 3, 8: 12}})
+        apps["ranking"] = app("ranker", rate=[40.0] * len(rates), limits={99: 90}, sizes={1: 0.6, 8: 0.4})
+    return files(machines=machines, models=models, apps=apps, periods=len(rates), problem="fleet")
 
 
 _TINY: Mapping[str, Callable[[random.Random], Files]] = {

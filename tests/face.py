@@ -56,6 +56,7 @@ __all__ = [
     "Refused",
     "Repair",
     "Replica",
+    "Robust",
     "Simulated",
     "Stopped",
     "Verdict",
@@ -81,6 +82,7 @@ __all__ = [
     "proved_by",
     "rendered",
     "retold",
+    "robust",
     "sent_by",
     "served_late",
     "simulate",
@@ -184,6 +186,8 @@ class Claim:
     bound: float | None
     gap: float | None
     is_certified: bool
+    is_of_all: bool
+    """Whether the bound is one of all plans, and not only of those that were looked among."""
 
 
 @dataclass(frozen=True)
@@ -388,6 +392,17 @@ class Simulated:
     """Application -> percentile -> response time in ms."""
     cost: float | None
     verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True)
+class Robust:
+    """The cheapest machines that hold while demand and times are off by some parts, as `whatif` says them."""
+
+    cost: float
+    machines: Mapping[str, int]
+    """By offer."""
+    is_confirmed: bool | None
+    """Whether `solve` finds a plan with them wherever they are said to hold; None: it needs none beyond the program."""
 
 
 @dataclass(frozen=True)
@@ -1177,7 +1192,15 @@ def _answer(outcome: Any) -> Answer:
         machines=() if plan is None else _machines(plan),
         promises=() if plan is None else tuple(map(_promise, plan.get("promises", ()))),
         claims=tuple(
-            Claim(one.about, one.sense, one.value, one.bound, one.gap, one.vouched == "certified")
+            Claim(
+                one.about,
+                one.sense,
+                one.value,
+                one.bound,
+                one.gap,
+                one.vouched == "certified",
+                one.scope in ("problem", "relaxation"),
+            )
             for one in outcome.claims
         ),
         warnings=tuple((one.code, one.text) for one in outcome.warnings or (outcome.plan.warnings if plan else ())),
@@ -1307,6 +1330,17 @@ def vary(wish: Files, folder: Path, what: str, ends: str) -> Ran:
     names = {"cost": "budget", "rate": "rate", "price": "prices", "time": "latency", "demand": "demand"}
     few = ("--most", "5", "--no-confirm", *FLUID)
     return command("whatif", *wish.write(folder), "--vary", f"{names[what]}={ends}", *few)
+
+
+def robust(wish: Files, *, demand: float = 0.0, latency: float = 0.0) -> Robust | None:
+    """The machines that hold while numbers are off by these parts; None where there are none."""
+    import hetplan as hp
+    from hetplan.studies.robust import Box
+
+    box = hp.robust(
+        wish.profile, wish.slo, measured=wish.measured, box=Box(demand=demand, latency=latency), numbers=()
+    ).box
+    return None if box is None else Robust(box.value, box.fleet, box.confirmed)
 
 
 def planner(*arguments: Any, **named: Any) -> Any:

@@ -1,18 +1,20 @@
 """How sure a plan is: how far numbers may be off before its machines fail or are too dear, and machines for a box.
 
-**Margins.** The machines of a plan are held; the files are asked again with all demand, all measured times, or the
-price of one offer multiplied by a factor. Going up and down, two places are looked for by halving: where the machines
-no longer carry the wish (of a wish for the most: where they bring 5% less, or are above the budget), and where they
-cost 5% more (bring 5% less) than the best plan for the changed files. Queries may take new ways; machines may not be
-added.
+**Margins.** The machines of a plan (the one that `solve` makes where none is given) are held; the files are asked again
+with all demand, all measured times, or the price of one offer multiplied by a factor. Going up and down, two places are
+looked for by halving: where the machines no longer carry the wish (of a wish for the most: where they bring 5% less, or
+are above the budget), and where they cost 5% more (bring 5% less) than the best plan for the changed files. Queries may
+take new ways; machines may not be added.
 
 **A box.** Each rate and each hardware's times may be off by a part, at most `gamma` of them at once (budgeted
 uncertainty, Bertsimas and Sim 2004). More demand and longer times are never easier, so the corners with `gamma` of them
 at their worst are all that matters. A fleet holds in the box if it carries the wish in every corner; queries may take
 other ways in each. Tried are the best fleets of the corners and those that grow from them: a fleet that fails in a
-corner gets what that corner needs on top. The certified bound of the dearest corner is a bound for every fleet that
-holds, so it is said how far from the best the found one may be. With errors of prices too, fleets are compared by their
-bills with the `gamma` worst of these errors.
+corner gets what that corner needs on top. Where `solve` sizes plans beyond their program, its own plans of the files as
+they are and of the dearest corner are tried, too, and the first fleet is taken with which it finds a plan in every
+corner: without errors that is what `solve` says. The certified bound of the dearest corner is a bound for every fleet
+that holds, so it is said how far from the best the found one may be. With errors of prices too, fleets are compared by
+their bills with the `gamma` worst of these errors.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ FARTHEST = 4.0
 NEAR = 0.005
 MOST_CORNERS = 64
 MOST_GROWN = 20
+MOST_CONFIRMED = 4
+"""So many fleets are looked at in full: the program's, one that grew from it, and the two of `solve`."""
 
 Machines = dict[tuple[str | None, str], int]
 Found = Mapping[str, Any]
@@ -181,6 +185,8 @@ class _Study:
     fleet: dict[str, int] = field(default_factory=dict, init=False)
     base: Found = field(default_factory=dict, init=False)
     notes: list[str] = field(default_factory=list, init=False)
+    sizing: float = field(default=1.0, init=False)
+    """What `solve` pays beside its program alone, as a factor: so much is taken to come on top of every program."""
 
     @property
     def inputs(self) -> Inputs:
@@ -218,13 +224,23 @@ class _Study:
                 file="slo", why=f"there is no plan to look at: {free['why'].rstrip('.')}", remedy="Run solve."
             )
         self.base, self.machines, self.fleet = free, _read(free), dict(free["fleet"])
-        if plan is not None:
-            own = machines_of(plan)
+        own, fleet = (machines_of(plan), fleet_of(plan)) if plan is not None else self._solved()
+        if own is not None:
             (as_given,) = self._tried([{"edits": held(self.inputs, own)}])
             if as_given["ok"] and as_given["value"] is not None:
-                self.base, self.machines, self.fleet = as_given, own, fleet_of(plan)
+                self.base, self.machines, self.fleet = as_given, own, fleet
+                if plan is None and free["value"]:
+                    self.sizing = float(as_given["value"]) / float(free["value"])
             elif own != self.machines:
                 self.notes.append("the program alone does not do with the plan's machines: looked at are its own")
+
+    def _solved(self, corner: Sequence[Any] = ()) -> tuple[Machines | None, dict[str, int]]:
+        """The machines of the plan that `solve` makes of the files with these factors; None where it says no more."""
+        if self.asked.sizes:
+            (whole,) = self._tried([{"factors": list(corner), "sized": True}])
+            if whole["ok"]:
+                return _read(whole), dict(whole["fleet"])
+        return None, {}
 
     def _tried(self, tasks: Sequence[Task], about: str = "plans") -> list[dict[str, Any]]:
         return self.spread.all(tried, self.asked, tasks, about=about)
@@ -274,10 +290,11 @@ class _Study:
             return least or bool(kept["value"] >= (1 - TOO_DEAR) * self.base["value"])
         if not free["ok"]:
             return True
+        best = free["value"] * self.sizing
         if self.base["about"] == "cost_per_hour":
-            return bool(bill <= (1 + TOO_DEAR) * free["value"] + 1e-9)
-        worse = kept["value"] - free["value"] if least else free["value"] - kept["value"]
-        return bool(worse <= TOO_DEAR * abs(free["value"]) + 1e-9)
+            return bool(bill <= (1 + TOO_DEAR) * best + 1e-9)
+        worse = kept["value"] - best if least else best - kept["value"]
+        return bool(worse <= TOO_DEAR * abs(best) + 1e-9)
 
     def _bill(self, fleet: Machines, name: str = "", by: float = 1.0) -> float:
         """What machines cost, used or not, with one price multiplied."""
@@ -305,13 +322,20 @@ class _Study:
         least = self.base["sense"] == "min"
         values = [(self._rated(one, corners), one) for one in _once(candidates)]
         rated = [(value, one) for value, one in values if value is not None]
+        if self.base["about"] == "cost_per_hour":
+            # What is sized by simulation may do with less than the program's headroom asks for.
+            dearest = max(range(len(corners)), key=lambda place: float(free[place]["value"]))
+            solved = [one for one, _ in map(self._solved, ([], corners[dearest])) if one is not None]
+            rated += [(self._bill(one), one) for one in _once(solved) if one not in [other for _, other in rated]]
         if not rated:
             self.notes.append("no machines were found that hold in every corner of the box")
             return None
         at_worst = {id(one): self._at_worst(one, box) for _, one in rated}
-        value, best = min(
-            rated, key=lambda pair: at_worst[id(pair[1])] if box.prices and least else pair[0] if least else -pair[0]
-        )
+        rated.sort(key=lambda pair: at_worst[id(pair[1])] if box.prices and least else pair[0] if least else -pair[0])
+        confirmed, (value, best) = None, rated[0]
+        if self.asked.sizes:
+            whole = next((pair for pair in rated[:MOST_CONFIRMED] if self._confirmed(pair[1], corners)), None)
+            confirmed, (value, best) = whole is not None, whole or rated[0]
         nominal = float(self.base["value"])
         bounds = [one["bound"] for one in free]
         bound = None if None in bounds else max(bounds) if least else min(bounds)
@@ -325,7 +349,7 @@ class _Study:
             corners=len(corners),
             bill_at_worst=self._at_worst(best, box) if box.prices else None,
             nominal_bill_at_worst=self._at_worst(self.machines, box) if box.prices else None,
-            confirmed=self._confirmed(best, corners),
+            confirmed=confirmed,
         )
 
     def _corners(self, box: Box) -> Iterator[list[list[Any]]]:
@@ -382,9 +406,7 @@ class _Study:
         bills = sorted((self._price(offer) * count for (offer, _), count in fleet.items()), reverse=True)
         return sum(bills) + box.prices * sum(bills[: box.gamma if box.gamma is not None else len(bills)])
 
-    def _confirmed(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> bool | None:
-        if not self.asked.sizes:
-            return None
+    def _confirmed(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> bool:
         edits = held(self.inputs, fleet)
         tasks = [{"factors": corner, "edits": edits, "sized": True} for corner in corners]
         return all(one["ok"] for one in self._tried(tasks, about="corners confirmed"))

@@ -174,11 +174,17 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
         )
     if found.formula:
         note = f"{note}; of fleets that leave {', '.join(found.formula)} the room that a formula asks for"
-    scope = "restriction" if found.formula or _counts_full(found.bounded or found.wish) else scope
+    if policies := [app.name for app in found.wish.apps if app.question == "policy"]:
+        note = (
+            f"{note}; of fleets in which each machine type of {', '.join(policies)} takes its share by capacity and "
+            "keeps the limits by itself, by policies on the grid of slacks that was asked for"
+        )
+    narrow = bool(found.formula or policies) or _counts_full(found.bounded or found.wish)
+    scope = "restriction" if narrow else scope
     cost = Reported("cost_per_hour", "min", scope, value=mean, bound=bound, vouched="claimed", note=note)
     if found.goal is None:
         return (cost,)
-    goal = replace(found.goal, scope="restriction") if found.formula else found.goal
+    goal = replace(found.goal, scope="restriction") if found.formula or policies else found.goal
     return (goal, replace(cost, scope="restriction", note="of the machines for that goal alone"))
 
 

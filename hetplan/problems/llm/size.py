@@ -51,9 +51,9 @@ __all__ = [
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 SEQUENCES = (16, 32, 64, 128, 256, 512)
 THETAS = (1.0, 0.5, 0.25)
-HOPELESS, NEAR, MOST_WAYS = 4.0, 2.0, 8
-MORE_DRAWS = (1, 2)
-"""The draw by which a way to run a fleet is chosen may be a lucky or an unlucky one: these are looked at, too."""
+HOPELESS, NEAR = 4.0, 2.0
+DRAWS = (0, 1, 2)
+"""The draws on which ways to run a fleet are compared: one may be lucky for one of them, and unlucky for another."""
 MOST_CONFIRMED = 3
 MOST_LARGER = 4
 """A fleet that is scaled up is tried in so many sizes, from the first that one draw does not rule out."""
@@ -242,14 +242,7 @@ def tried_fleet(
 ) -> Sized | None:
     """A fleet with several chunks and limits of the router: the first way that surely keeps every limit."""
     tried.simulated += 1
-    near = sorted(_ways(wish, judge, counts, price, best), key=lambda one: one[0])[:MOST_WAYS]
-    hoped: list[tuple[float, Sized]] = []
-    for first, way in near:
-        if first <= NEAR:
-            fleet = fleet_of(wish, counts, way.laws, way.theta)
-            more = [judge.excess(judge.once(fleet, seed=seed)) for seed in MORE_DRAWS]
-            hoped.append(((first + sum(more)) / (1 + len(more)), way))
-    for excess, way in sorted(hoped, key=lambda one: one[0])[:MOST_CONFIRMED]:
+    for excess, way in _ways(wish, judge, counts, price, best)[:MOST_CONFIRMED]:
         if tried.nearest is None or excess < tried.nearest[0]:
             tried.nearest = (excess, way)
         # Of limits of minutes a run may see nothing, while more comes than can ever be served.
@@ -270,46 +263,60 @@ def _carries(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw]) -> boo
 def _ways(
     wish: Wish, judge: Judge, counts: tuple[int, ...], price: int, best: Sequence[Sequence[TokenLaw]]
 ) -> list[tuple[float, Sized]]:
-    """Ways to run a fleet, each with how far it is from the limits.
+    """Ways to run a fleet, the best first, each with how far it is from the limits on the mean of all `DRAWS`.
 
     First the router's limits with each type's own best chunk, on few requests. Unless all are hopeless, on many: one
     type's chunk after the other, and the router's limit, are changed, and what is better is kept, until nothing is.
+
+    One draw favours one way by luck, so all are compared on the same several. No draw takes away from what the others
+    add up to: a way is given up as soon as its first draws exceed the sum of the best so far.
     """
     thetas = THETAS if math.isfinite(wish.limit_ms("ttft")) and sum(1 for n in counts if n) > 1 else THETAS[:1]
-    found = dict[tuple[tuple[int, ...], float], tuple[float, Sized]]()
+    found = dict[tuple[tuple[int, ...], float], list[float]]()
 
-    def tries(places: tuple[int, ...], theta: float, *, few: bool = False) -> float:
-        laws = tuple(mine[place] for mine, place in zip(best, places, strict=True))
-        fleet = fleet_of(wish, counts, laws, theta)
-        if few:
-            return judge.excess(judge.briefly(fleet))
-        if (places, theta) not in found:
-            excess = judge.excess(judge.once(fleet, seed=0))
-            found[places, theta] = (excess, Sized(counts, laws, theta, price))
-        return found[places, theta][0]
+    def laws_of(places: tuple[int, ...]) -> tuple[TokenLaw, ...]:
+        return tuple(mine[place] for mine, place in zip(best, places, strict=True))
 
-    now, theta = tuple(0 for _ in counts), thetas[0]
-    rough = tries(now, thetas[-1], few=True)
-    if rough > 3.0 * HOPELESS or min([rough, *(tries(now, one, few=True) for one in thetas[:-1])]) > HOPELESS:
+    def tries(way: tuple[tuple[int, ...], float], least: float) -> float:
+        """How far a way is from the limits, over all draws; infinite where that is not below `least`."""
+        shown = found.setdefault(way, [])
+        fleet = fleet_of(wish, counts, laws_of(way[0]), way[1])
+        while len(shown) < len(DRAWS) and sum(shown) < least:
+            shown.append(judge.excess(judge.once(fleet, seed=DRAWS[len(shown)])))
+        return sum(shown) if sum(shown) < least else math.inf
+
+    now = tuple(0 for _ in counts)
+    rough = [judge.excess(judge.briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[-1:]]
+    if rough[0] <= 3.0 * HOPELESS:
+        rough += [judge.excess(judge.briefly(fleet_of(wish, counts, laws_of(now), one))) for one in thetas[:-1]]
+    if min(rough) > HOPELESS:
         return []
     # From one chunk for all, too: what is best alone need not be best together.
     starts = [now]
     for size in CHUNKS:
         alike = [next((k for k, law in enumerate(mine) if law.most_tokens == size), 0) for mine in best]
         starts.append(tuple(place if count else 0 for place, count in zip(alike, counts, strict=True)))
-    now, theta = min(((start, one) for start in dict.fromkeys(starts) for one in thetas), key=lambda way: tries(*way))
-    better = tries(now, theta) <= HOPELESS
+    way, least = (now, thetas[0]), len(DRAWS) * HOPELESS
+    for other in ((start, one) for start in dict.fromkeys(starts) for one in thetas):
+        if (excess := tries(other, least)) < least:
+            way, least = other, excess
+    better = least < len(DRAWS) * HOPELESS
     while better:
         better = False
         for number, count in enumerate(counts):
             for place in range(len(best[number]) if count else 0):
-                other = (*now[:number], place, *now[number + 1 :])
-                if tries(other, theta) < tries(now, theta):
-                    now, better = other, True
+                other = ((*way[0][:number], place, *way[0][number + 1 :]), way[1])
+                if (excess := tries(other, least)) < least:
+                    way, least, better = other, excess, True
         for one in thetas:
-            if tries(now, one) < tries(now, theta):
-                theta, better = one, True
-    return list(found.values())
+            if (excess := tries((way[0], one), least)) < least:
+                way, least, better = (way[0], one), excess, True
+    # Ways that act alike show the same on every draw: of each, one is enough.
+    whole = {tuple(shown): way for way, shown in reversed(found.items()) if len(shown) == len(DRAWS)}
+    return [
+        (sum(shown) / len(DRAWS), Sized(counts, laws_of(places), theta, price))
+        for shown, (places, theta) in sorted(whole.items(), key=lambda one: sum(one[0]))
+    ]
 
 
 def _scaled(

@@ -1,0 +1,25 @@
+"""A bound of all plans is above no plan that anybody finds for the same files, however it was made."""
+
+from __future__ import annotations
+
+import pytest
+from build import Files, policy_fleet
+from face import solve, verify
+
+WAYS = ({"grid": "fld{5}", "batching": "max"}, {"grid": "fld{20}", "batching": "max"}, {"grid": "fld{20}"})
+"""How finely policies are made: coarse ones may need a machine more."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "wish",
+    [policy_fleet([140.0]), policy_fleet([70.0, 140.0]), policy_fleet([140.0], beside=True), policy_fleet([200.0])],
+    ids=["one hour", "two hours", "beside a pool", "more queries"],
+)
+def test_no_fleet_with_a_policy_costs_less_than_a_bound_of_all(wish: Files) -> None:
+    answers = [solve(wish, "fluid", options={"levers": False, "parts": {"images": dict(way)}}) for way in WAYS]
+    costs = [one.cost for one in answers if one.plan and verify(one.plan, wish).is_ok]
+    assert costs
+    bounds = [one.claim.bound for one in answers if one.claim and one.claim.is_of_all and one.claim.bound is not None]
+    assert max(bounds, default=0.0) <= min(costs) * (1 + 1e-9)
+    assert all(one.status != "optimal" for one in answers if one.cost > min(costs) * (1 + 1e-9))
