@@ -32,7 +32,6 @@ from urllib.request import urlopen
 from build import Files, example
 
 __all__ = [
-    "ENGINES",
     "EXIT",
     "FLAGS",
     "FLUID",
@@ -42,6 +41,7 @@ __all__ = [
     "Begun",
     "Claim",
     "Counts",
+    "Engine",
     "Estimate",
     "Hosted",
     "Json",
@@ -67,6 +67,7 @@ __all__ = [
     "convert",
     "dispatched",
     "dressed",
+    "engines",
     "forged",
     "importers",
     "interrupted",
@@ -92,9 +93,6 @@ Json = dict[str, Any]
 
 EXIT = {"ok": 0, "fault": 1, "bad input": 2, "infeasible": 3, "gap": 4, "limit": 5, "broken": 6, "interrupted": 130}
 """Exit codes by what they mean."""
-
-ENGINES = ("highs", "scipy", "mathopt-highs", "mathopt-scip", "cp-sat", "cp-sat-scaled", "pyomo", "exchange")
-"""Solvers of mixed-integer programs."""
 
 READING: Mapping[str, tuple[str, ...]] = {
     "verify": ("plan", "profile", "slo"),
@@ -256,6 +254,10 @@ class Answer:
     def models(self, app: str) -> set[str]:
         """The models that run for an application."""
         return {one.model for group in self.machines for one in group.replicas if one.app == app and one.model}
+
+    def solved_by(self) -> set[tuple[str, str]]:
+        """Kinds of programs that were asked, each with the engine that answered it."""
+        return {(one["form"], one["solver"].partition(" ")[0]) for one in (self.plan or {}).get("solves", ())}
 
     def warned(self) -> set[str]:
         """The codes of its warnings."""
@@ -451,6 +453,21 @@ def convert(kind: str, file: Path, folder: Path, **settings: object) -> Begun:
     """Another tool's file as a profile or an SLO."""
     said = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     return _begun(command("import", kind, file, "-o", folder, *said), folder)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A solver of one kind of program; `is_there` says whether what it needs is installed."""
+
+    name: str
+    form: str
+    is_there: bool
+
+
+def engines() -> list[Engine]:
+    """Every solver of every kind of program."""
+    said = [json.loads(line) for line in command("solvers", "--json").out.splitlines()]
+    return [Engine(one["solver"], one["form"], one["version"] is not None) for one in said if "solver" in one]
 
 
 def importers() -> list[str]:
