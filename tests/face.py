@@ -69,6 +69,7 @@ __all__ = [
     "dressed",
     "engines",
     "forged",
+    "groups_of",
     "importers",
     "interrupted",
     "made_for",
@@ -315,6 +316,10 @@ class Simulated:
     """Application -> percentile -> response time in ms."""
     cost: float | None
     verdicts: tuple[Verdict, ...]
+    busy: Mapping[str, float]
+    """Group of machines -> how many of them work, on the mean."""
+    seconds: float
+    """How long each run is."""
 
 
 @dataclass(frozen=True)
@@ -386,10 +391,28 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
     return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried)
 
 
-def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **more: Any) -> Simulated:
-    """Run a plan under its demand."""
+def simulate(
+    plan: Json,
+    wish: Files,
+    *,
+    seeds: int = 3,
+    seed: int = 90_001,
+    at: Sequence[float] | None = None,
+    fails: str | None = None,
+    **more: Any,
+) -> Simulated:
+    """Run a plan under its demand, or under queries `at` given seconds; machines of the group `fails` break at once."""
     import hetplan as hp
 
+    if at is not None:
+        import numpy as np
+
+        more |= {"trace": np.asarray(at), "duration_s": max(at) + 1.0}
+    if fails is not None:
+        from hetplan.simulator.simulate import Failure
+
+        count = next(one["count"] for one in plan["workers"] if one["id"] == fails)
+        more["failures"] = [Failure(0.0, fails, number) for number in range(count)]
     try:
         report = hp.simulate(
             plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
@@ -417,7 +440,14 @@ def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **m
             )
             for one in said["lines"]
         ),
+        busy={name: one["workers"] * one["utilisation"]["value"] for name, one in said["groups"].items()},
+        seconds=said["duration_s"],
     )  # fmt: skip
+
+
+def groups_of(plan: Json) -> dict[str, str]:
+    """The names of a plan's groups of machines, each with its machine type."""
+    return {one["id"]: one["hardware"] for one in plan["workers"]}
 
 
 def command(*arguments: object, stdin: str | None = None) -> Ran:
@@ -658,6 +688,33 @@ class Hosted:
         said = json.loads(body) if body else {}
         path = said.get("path") or [{}]
         return said.get("outcome", head[9:12].decode()), 1e3 * (time.monotonic() - began), path[-1].get("variant")
+
+    def burst(self, app: str, count: int) -> list[tuple[str, str, str]]:
+        """Queries that come at once: of each its outcome, the group and the machine that answered it ("" if none)."""
+        asking = [socket.create_connection(self.address, timeout=60.0) for _ in range(count)]
+        for one in asking:
+            one.sendall(self.query(app, keeps=False))
+        found = []
+        for one in asking:
+            with one:
+                head, _, body = b"".join(iter(lambda one=one: one.recv(65536), b"")).partition(b"\r\n\r\n")
+            said = json.loads(body) if body else {}
+            last = (said.get("path") or [{}])[-1]
+            load, unit = last.get("load", ""), last.get("unit", "")
+            found.append((said.get("outcome", head[9:12].decode()), load.partition(".")[0], unit))
+        return found
+
+    def machines(self) -> dict[str, bool]:
+        """The machines that the router knows, and whether it sends queries there."""
+        with urlopen("http://{}:{}/metrics".format(*self.address), timeout=60) as answer:
+            return {name: one["ready"] for name, one in json.load(answer)["units"].items()}
+
+    def kill(self, group: str) -> None:
+        """End the processes of a group's machines, as a machine ends that fails."""
+        for one in self.processes("worker"):
+            words = Path(f"/proc/{one}/cmdline").read_bytes() + Path(f"/proc/{one}/environ").read_bytes()
+            if f"{group}-".encode() in words:
+                os.kill(one, signal.SIGKILL)
 
     def counts(self, app: str) -> Counts:
         """What became of an application's queries so far."""
