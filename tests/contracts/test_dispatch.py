@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from build import Files, app, files, machine, model, random_files
-from face import RULES, Hosted, Json, forged, groups_of, sent_by, served_late, simulate, solve
+from face import RULES, Json, forged, groups_of, sent_by, served_late, simulate, solve
+from hosts_face import Hosted
 
 QUICK_MS, SLOW_MS, LIMIT_MS = 40.0, 120.0, 500.0
 AT_MACHINES = ("at random", "in turn", "shortest queue")
