@@ -9,7 +9,9 @@ public face does.
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -27,6 +29,7 @@ __all__ = [
     "EXIT",
     "FLAGS",
     "FLUID",
+    "PROVED",
     "READING",
     "RULES",
     "Answer",
@@ -38,11 +41,14 @@ __all__ = [
     "Judgement",
     "MachineGroup",
     "Option",
+    "Page",
     "Pods",
     "Promise",
     "Ran",
     "Refused",
     "Replica",
+    "Report",
+    "Row",
     "Simulated",
     "Stopped",
     "Verdict",
@@ -63,8 +69,12 @@ __all__ = [
     "made_for",
     "options",
     "overstated",
+    "page",
+    "page_of_plan",
     "planner",
+    "read_range",
     "rendered",
+    "report",
     "retold",
     "sent_by",
     "served_late",
@@ -76,6 +86,7 @@ __all__ = [
     "vary",
     "verify",
     "with_option",
+    "written_programs",
 ]
 
 Json = dict[str, Any]
@@ -243,6 +254,15 @@ class Answer:
     def models(self, app: str) -> set[str]:
         """The models that run for an application."""
         return {one.model for group in self.machines for one in group.replicas if one.app == app and one.model}
+
+    def solve_values(self) -> list[float | None]:
+        """What the programs that were asked came to, in order; None where many are told as one."""
+        return [one.get("value") for one in (self.plan or {}).get("solves", ())]
+
+    def limiting(self) -> list[tuple[str, float]]:
+        """What limits it: of what one more is looked at, and what that would bring."""
+        asked = [one for solve in (self.plan or {}).get("solves", ()) for one in solve.get("binding", ())]
+        return [(one["unit"], one["price"]) for one in asked if one.get("unit")]
 
     def solved_by(self) -> set[tuple[str, str]]:
         """Kinds of programs that were asked, each with the engine that answered it."""
@@ -622,6 +642,164 @@ def sent_by(plan: Json, rule: str) -> Json:
         changed["requires"] = sorted({one["rule"] for one in changed["dispatch"].values()})
 
     return forged(plan, change)
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+SECTIONS: Mapping[str, str] = {
+    "machines": "Workers", "routes": "Where queries go", "tables": "Policies", "promises": "Promises",
+    "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings", "steps": "From what runs",
+    "periods": "Machines", "models": "Who answers", "bill": "Bill", "savings": "What each way to buy saves",
+    "changes": "What starts and stops for each period", "verdicts": "Promised and simulated",
+    "figures": "What happened", "cost": "The bill",
+}  # fmt: skip
+"""Parts of a page by what they tell -> their headings."""
+COLUMNS: Mapping[str, str] = {
+    "machine": "hardware", "proved": "bound is", "hour": "USD per hour", "day": "per day", "month": "per month",
+    "hourly": "per hour", "per unit": "brings", "each hour": "USD per hour each", "cost per hour": "cost_per_hour",
+}  # fmt: skip
+"""Columns of these parts by what they tell, where their heads say it otherwise."""
+PROVED = {True: "certified", False: "not proved here"}
+"""What a page says of a bound that is proved again where the plan is made, and of one in a plan that is only shown."""
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What somebody reads: lines above the first part, and each part's rows, or its lines where it is no table."""
+
+    head: str
+    parts: Mapping[str, tuple[Row, ...]]
+    lines: Mapping[str, tuple[str, ...]]
+
+    def rows(self, part: str) -> tuple[Row, ...]:
+        """The rows of one of `SECTIONS`."""
+        return self.parts.get(SECTIONS[part], ())
+
+    def has(self, part: str) -> bool:
+        """Whether there is such a part."""
+        return SECTIONS[part] in self.lines
+
+
+def page(*arguments: object) -> Page:
+    """What a command prints for people."""
+    ran = command(*arguments)
+    assert ran.code in (EXIT["ok"], EXIT["gap"], EXIT["broken"]), ran
+    return _read_page(ran.out)
+
+
+def page_of_plan(plan: Json, wish: Files | None, folder: Path, how: str) -> Page:
+    """A plan as "show" prints it, or "bill"; or as "simulate" and "explain" do, from the files it was made from."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    return page(how, path, *(() if wish is None else wish.write(folder)))
+
+
+def read_range(ran: Ran) -> list[tuple[float, float, float]]:
+    """Of a range that was planned along: from where, to where, what one hour costs there."""
+    found = []
+    for row in _read_page(ran.out).parts[""]:
+        low, _, high = row["rate"].partition(" to ")
+        found.append((float(low), float(high or low), float(row["cost per hour"])))
+    return found
+
+
+def _read_page(text: str) -> Page:
+    """Columns of a table begin where its head's words begin; at least two spaces part them."""
+    blocks = [block.split("\n") for block in text.strip("\n").split("\n\n")]
+    parts, lines = dict[str, tuple[Row, ...]](), dict[str, tuple[str, ...]]()
+    for block in blocks:
+        heading, *rest = ["", *block] if block[0].startswith("  ") else block
+        lines[heading] = tuple(line.strip() for line in rest)
+        if rest and re.search(r"\S  +\S", rest[0]):
+            parts[heading] = tuple(_rows(rest))
+    return Page(blocks[0][0], parts, lines)
+
+
+def _rows(lines: Sequence[str]) -> list[Row]:
+    head, *rest = lines
+    names = [(one.start(), one.end(), one[0]) for one in re.finditer(r"\S+(?: \S+)*", head)]
+    found = []
+    for line in rest:
+        cells: dict[str, str] = {}
+        for one in re.finditer(r"\S+(?: \S+)*", line):
+            # A cell is under the head that it overlaps: numbers end where their head ends, words begin where it begins.
+            near = max(names, key=lambda name: min(one.end(), name[1]) - max(one.start(), name[0]))
+            cells[near[2]] = (cells.get(near[2], "") + " " + one[0]).strip()
+        if names[0][2] not in cells:
+            continue  # a note below the table
+        found.append({told: cells[name] for told, name in _told(cells).items()})
+    return found
+
+
+def _told(cells: Mapping[str, str]) -> dict[str, str]:
+    by_head = {head: told for told, head in COLUMNS.items()}
+    return {by_head.get(head, head): head for head in cells}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page of HTML: its tables by heading, the titles of marks in its charts, and bars as (label, width, title)."""
+
+    tables: Mapping[str, tuple[Row, ...]]
+    marks: tuple[str, ...]
+    bars: tuple[tuple[float, str], ...]
+    points: tuple[tuple[float, str], ...]
+
+    def rows(self, part: str) -> tuple[Row, ...]:
+        """The rows of one of `SECTIONS`."""
+        return self.tables.get(SECTIONS[part], ())
+
+
+def report(plan: Json, wish: Files, folder: Path) -> Report:
+    """The page that is written of a plan."""
+    path, written = folder / "plan.json", folder / "report.html"
+    path.write_text(json.dumps(plan))
+    ran = command("report", path, *wish.write(folder), "-o", written)
+    assert ran.code == EXIT["ok"], ran
+    text = written.read_text()
+    tables: dict[str, tuple[Row, ...]] = {}
+    for part in text.split("<h2>")[1:]:
+        heading, _, rest = part.partition("</h2>")
+        for table in re.findall(r"<table>(.*?)</table>", rest, re.S):
+            heads, *rows = (
+                [_plain(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)]
+                for row in re.findall(r"<tr>(.*?)</tr>", table, re.S)
+            )
+            found = [dict(zip(heads, row, strict=True)) for row in rows]
+            tables.setdefault(heading, tuple({told: row[name] for told, name in _told(row).items()} for row in found))
+    shapes = re.findall(r"<(rect|circle) ([^>]*?)><title>(.*?)</title>", text, re.S)
+    size = {"rect": "width", "circle": "cx"}
+    sized = [
+        (kind, float(re.search(rf'{size[kind]}="([^"]+)"', said)[1]), _plain(title))  # type: ignore[index]
+        for kind, said, title in shapes
+    ]
+    return Report(
+        tables, tuple(title for _, _, title in sized),
+        tuple((width, title) for kind, width, title in sized if kind == "rect"),
+        tuple((place, title) for kind, place, title in sized if kind == "circle"),
+    )  # fmt: skip
+
+
+def _plain(cell: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", cell)).strip()
+
+
+def written_programs(wish: Files, kind: str, formulation: str) -> list[str]:
+    """The programs that planning at fluid rates asks, as text ("lp" or "mps"), in order."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        asked, found = wish.write(Path(folder)), []
+        while len(found) < 20:
+            ran = command(
+                "export", *asked, *FLUID, "--form", kind, "--ask", len(found) + 1, "--formulation", formulation
+            )
+            if ran.code != EXIT["ok"]:
+                break
+            found.append(ran.out)
+        return found
 
 
 # -- forging -----------------------------------------------------------------------------------------------------------
