@@ -48,8 +48,8 @@ class Mutant:
     code: CodeType
 
 
-def mutants(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a module, in the order of its lines."""
+def mutants(path: Path, line: int | None = None) -> Iterator[Mutant]:
+    """Every mutant of a module, or of one statement of it that runs in a function, in the order of lines."""
     tree = ast.parse(path.read_text())
     for number, node in enumerate(ast.walk(tree)):
         node.number = number  # type: ignore[attr-defined]
@@ -57,6 +57,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
         sites = _Sites()
         sites.visit(statement)
         for site in sites.found:
+            if line is not None and line not in site.lines:
+                continue
             # Only the function or class that the fault is in is copied: copies of whole modules take most of the time.
             replace = _Replace(site.node.number, site.change)  # type: ignore[attr-defined]
             spoilt = ast.fix_missing_locations(replace.visit(copy.deepcopy(statement)))

@@ -1,7 +1,7 @@
 """Makes profiles, SLOs and states for the tests of the net, said in the field's words.
 
 A test says machines, models and applications; this file alone knows how the files of the day write them down. With
-`tests/face.py` it is all that changes when the formats do.
+`tests/face.py` and `tests/hosts_face.py` it is all that changes when the formats do.
 
 >>> wish = files(
 ...     machines={"t4": machine(0.526), "a10g": machine(1.006)},

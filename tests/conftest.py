@@ -1,5 +1,7 @@
 """Random cases are the same ones in every run, however slow the machine is; HETPLAN_EXPLORE=1 draws new ones.
 
+Of tests marked `quick_sample(n)` other cases are quick each day. The seed is printed; HETPLAN_SAMPLE sets it.
+
 Tests run side by side. Before a run of all of them begins, kernels that were never compiled are compiled once, so that
 no two processes compile the same.
 """
@@ -9,10 +11,12 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import random
 import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from types import ModuleType
 
 import pytest
@@ -33,26 +37,53 @@ settings.load_profile("any machine")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+SAMPLE = "HETPLAN_SAMPLE"
+
 COMPILE = "import sys; from hetplan.registry_further import compile_ahead; compile_ahead(sys.argv[1])"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `quick_cases(n)` all but the first n cases are slow; of `slow_cases(n)`, the longest."""
+    """Of a test marked `quick_cases(n)` all but the first n cases are slow; of `slow_cases(n)`, the longest.
+
+    Of one marked `quick_sample(n)` all but n cases that the seed draws are slow.
+    """
     met: Counter[str] = Counter()
+    sampled: dict[str, list[pytest.Function]] = {}
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
-        name = f"{item.path}::{item.originalname}"
+        name = f"{item.path.relative_to(item.config.rootpath)}::{item.originalname}"
         met[name] += 1
         for few, rest in (("quick_cases", pytest.mark.slow), ("slow_cases", pytest.mark.longest)):
             mark = item.get_closest_marker(few)
             if mark is not None and met[name] > mark.args[0]:
                 item.add_marker(rest)
+        if item.get_closest_marker("quick_sample") and not item.get_closest_marker("slow"):
+            sampled.setdefault(name, []).append(item)
+    for name, cases in sampled.items():
+        most = cases[0].get_closest_marker("quick_sample").args[0]  # type: ignore[union-attr]
+        cases.sort(key=lambda item: item.name)  # which tests were asked for, and in which order, changes no draw
+        quick = random.Random(f"{os.environ[SAMPLE]} {name}").sample(range(len(cases)), min(most, len(cases)))
+        for place, item in enumerate(cases):
+            if place not in quick and len(cases) > 1:
+                item.add_marker(pytest.mark.slow)
+
+
+def pytest_report_header() -> str:
+    """The seed, so that the same cases can be drawn again."""
+    return f"{SAMPLE}={os.environ[SAMPLE]} draws which cases of sampled tests are quick"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The seed again where quiet runs print no header."""
+    if terminalreporter.verbosity < 0:
+        terminalreporter.write_line(pytest_report_header())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile ahead where all tests run, nothing is compiled yet, and this process is not one of those side by side."""
+    """Draw a seed. Compile ahead where all tests run, nothing is compiled yet, and this process is no worker."""
+    os.environ.setdefault(SAMPLE, f"{datetime.now(UTC):%Y-%m-%d}")  # processes side by side inherit it
     alone = hasattr(config, "workerinput") or config.getoption("collectonly")
     folder = cache_folder()
     if alone or config.args_source is not config.ArgsSource.TESTPATHS or not is_compiled() or folder is None:

@@ -1,25 +1,20 @@
 """The one face that the tests of the net look at: what people type, import and read, as plain records.
 
-This is the only test file that names a command, a flag, an option, an exit code, or a key of a plan, a report or a
-reply. With `tests/build.py` it is all that changes when the public face does.
+This file and `tests/hosts_face.py`, its half about hosts, are the only test files that name a command, a flag, an
+option, an exit code, or a key of a plan, a report or a reply. With `tests/build.py` they are all that changes when the
+public face does.
 
 `solve`, `verify`, `simulate` go by `hetplan.*`; `command` goes by the command line, in this process.
 """
 
 from __future__ import annotations
 
-import asyncio
-import http.client
+import html
 import json
-import os
-import random
 import re
 import shlex
 import signal
-import socket
-import ssl
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -27,36 +22,35 @@ from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 from build import Files, example
 
 __all__ = [
-    "ENGINES",
     "EXIT",
     "FLAGS",
     "FLUID",
+    "PROVED",
     "READING",
     "RULES",
     "Answer",
     "Begun",
     "Claim",
-    "Counts",
+    "Engine",
     "Estimate",
-    "Hosted",
     "Json",
     "Judgement",
-    "Listener",
     "MachineGroup",
-    "Offered",
     "Option",
+    "Page",
     "Pods",
     "Promise",
     "Ran",
     "Refused",
     "Repair",
     "Replica",
+    "Report",
     "Robust",
+    "Row",
     "Simulated",
     "Stopped",
     "Verdict",
@@ -71,16 +65,22 @@ __all__ = [
     "convert",
     "dispatched",
     "dressed",
+    "engines",
     "forged",
+    "groups_of",
     "has_plan",
     "importers",
     "interrupted",
     "made_for",
     "options",
     "overstated",
+    "page",
+    "page_of_plan",
     "planner",
     "proved_by",
+    "read_range",
     "rendered",
+    "report",
     "retold",
     "robust",
     "sent_by",
@@ -96,15 +96,13 @@ __all__ = [
     "vary",
     "verify",
     "with_option",
+    "written_programs",
 ]
 
 Json = dict[str, Any]
 
 EXIT = {"ok": 0, "fault": 1, "bad input": 2, "infeasible": 3, "gap": 4, "limit": 5, "broken": 6, "interrupted": 130}
 """Exit codes by what they mean."""
-
-ENGINES = ("highs", "scipy", "mathopt-highs", "mathopt-scip", "cp-sat", "cp-sat-scaled", "pyomo", "exchange")
-"""Solvers of mixed-integer programs."""
 
 READING: Mapping[str, tuple[str, ...]] = {
     "verify": ("plan", "profile", "slo"),
@@ -334,6 +332,19 @@ class Answer:
         """The models that run for an application."""
         return {one.model for group in self.machines for one in group.replicas if one.app == app and one.model}
 
+    def solve_values(self) -> list[float | None]:
+        """What the programs that were asked came to, in order; None where many are told as one."""
+        return [one.get("value") for one in (self.plan or {}).get("solves", ())]
+
+    def limiting(self) -> list[tuple[str, float]]:
+        """What limits it: of what one more is looked at, and what that would bring."""
+        asked = [one for solve in (self.plan or {}).get("solves", ()) for one in solve.get("binding", ())]
+        return [(one["unit"], one["price"]) for one in asked if one.get("unit")]
+
+    def solved_by(self) -> set[tuple[str, str]]:
+        """Kinds of programs that were asked, each with the engine that answered it."""
+        return {(one["form"], one["solver"].partition(" ")[0]) for one in (self.plan or {}).get("solves", ())}
+
     def warned(self) -> set[str]:
         """The codes of its warnings."""
         return {code for code, _ in self.warnings}
@@ -392,6 +403,10 @@ class Simulated:
     """Application -> percentile -> response time in ms."""
     cost: float | None
     verdicts: tuple[Verdict, ...]
+    busy: Mapping[str, float]
+    """Group of machines -> how many of them work, on the mean."""
+    seconds: float
+    """How long each run is."""
 
 
 @dataclass(frozen=True)
@@ -485,10 +500,28 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
     return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried, bounds)
 
 
-def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **more: Any) -> Simulated:
-    """Run a plan under its demand."""
+def simulate(
+    plan: Json,
+    wish: Files,
+    *,
+    seeds: int = 3,
+    seed: int = 90_001,
+    at: Sequence[float] | None = None,
+    fails: str | None = None,
+    **more: Any,
+) -> Simulated:
+    """Run a plan under its demand, or under queries `at` given seconds; machines of the group `fails` break at once."""
     import hetplan as hp
 
+    if at is not None:
+        import numpy as np
+
+        more |= {"trace": np.asarray(at), "duration_s": max(at) + 1.0}
+    if fails is not None:
+        from hetplan.simulator.simulate import Failure
+
+        count = next(one["count"] for one in plan["workers"] if one["id"] == fails)
+        more["failures"] = [Failure(0.0, fails, number) for number in range(count)]
     try:
         report = hp.simulate(
             plan, wish.profile, wish.slo, state=wish.state, measured=wish.measured, seeds=seeds, seed=seed, **more
@@ -516,7 +549,14 @@ def simulate(plan: Json, wish: Files, *, seeds: int = 3, seed: int = 90_001, **m
             )
             for one in said["lines"]
         ),
+        busy={name: one["workers"] * one["utilisation"]["value"] for name, one in said["groups"].items()},
+        seconds=said["duration_s"],
     )  # fmt: skip
+
+
+def groups_of(plan: Json) -> dict[str, str]:
+    """The names of a plan's groups of machines, each with its machine type."""
+    return {one["id"]: one["hardware"] for one in plan["workers"]}
 
 
 def command(*arguments: object, stdin: str | None = None) -> Ran:
@@ -554,6 +594,21 @@ def convert(kind: str, file: Path, folder: Path, **settings: object) -> Begun:
     return _begun(command("import", kind, file, "-o", folder, *said), folder)
 
 
+@dataclass(frozen=True)
+class Engine:
+    """A solver of one kind of program; `is_there` says whether what it needs is installed."""
+
+    name: str
+    form: str
+    is_there: bool
+
+
+def engines() -> list[Engine]:
+    """Every solver of every kind of program."""
+    said = [json.loads(line) for line in command("solvers", "--json").out.splitlines()]
+    return [Engine(one["solver"], one["form"], one["version"] is not None) for one in said if "solver" in one]
+
+
 def importers() -> list[str]:
     """The kinds of files of other tools that are read."""
     from hetplan.registry_further import importers
@@ -587,8 +642,6 @@ def _begun(ran: Ran, folder: Path) -> Begun:
 def interrupted(wish: Files, folder: Path) -> tuple[Ran, Json | None]:
     """Press Ctrl-C once a command says that a first program is asked: what it did, and the plan that it wrote."""
     import json
-    import signal
-    import subprocess
     import sys
 
     plan = folder / "plan.json"
@@ -681,204 +734,6 @@ def _counted(wish: Files, begins: Callable[[], None]) -> Any:
     return replace(tools, simulate=simulate, extra={**tools.extra, **plays})
 
 
-# -- hosts -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Offered:
-    """What became of queries that came at a rate, whether others were answered or not."""
-
-    seconds: float
-    sent: int
-    in_time: int
-    late: int
-    refused_ms: tuple[float, ...]
-    """After how long queries were refused, each told when to come again."""
-    other: tuple[str, ...]
-
-    @property
-    def goodput(self) -> float:
-        """Queries in time per second."""
-        return self.in_time / self.seconds
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a router counts of an application: queries under way, refused, left by their clients; steps served."""
-
-    under_way: int
-    refused: int
-    left: int
-    steps: int
-
-
-class Hosted:
-    """A deployment on this machine whose models sleep as long as the profile says, taken down at the end.
-
-    `service_ms` is how long they sleep instead, whatever the profile says.
-    """
-
-    def __init__(self, folder: Path, wish: Files, *, machines: int = 8, service_ms: float | None = None) -> None:
-        self.folder, self._hosts, self.address = folder, folder / "hosts.toml", ("", 0)
-        self.profile, self.slo = wish.write(folder)[:2]
-        names = ", ".join(f'"{name}"' for name in wish.machine_types)
-        slept = "" if service_ms is None else f"ms = {service_ms}\n"
-        self._hosts.write_text(
-            f'format = "hetplan/hosts/1.0"\nstate_dir = "state"\nprofiles = ["profile.json"]\nslo = "slo.json"\n'
-            "[limits]\nstart_s = 120.0\ncall_s = 60.0\ndrain_s = 2.0\n"
-            f'[router]\nport = 0\n[targets.here]\nkind = "local"\n[hosts.this]\ntarget = "here"\n'
-            f'hardware = [{names}]\nmachines = {machines}\n[[models]]\nkind = "sleep"\n{slept}'
-        )
-
-    def __enter__(self) -> Hosted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        command("down", "--hosts", self._hosts, "--yes")
-
-    def apply(self, plan: Json) -> Ran:
-        """Bring a plan about."""
-        path = self.folder / "plan.json"
-        path.write_text(json.dumps(plan))
-        ran = command("apply", path, "--hosts", self._hosts, "--yes")
-        found = re.search(r"http://([0-9.]+):([0-9]+)", ran.out)
-        if found:
-            self.address = (found[1], int(found[2]))
-        return ran
-
-    def processes(self, what: str) -> list[int]:
-        """The ids of its "keeper", "router" (with one that waits to take its place) or "worker" processes."""
-        from hetplan.executor.kept_process import marked
-
-        word = {"keeper": "hetplan.executor.keeper"}.get(what, f"hetplan.executor.serving.{what}").encode()
-        mine = marked((self.folder / "state" / "targets" / "here").resolve())
-        return [one for one in mine if word in Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")]
-
-    def query(self, app: str, *, size: int = 1, keeps: bool = True) -> bytes:
-        """A query as bytes for a socket."""
-        body = json.dumps({"at": {"batch": size}}).encode()
-        end = "" if keeps else "connection: close\r\n"
-        head = f"POST /v1/{app} HTTP/1.1\r\nhost: x\r\n{end}content-type: application/json\r\n"
-        return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
-
-    def ask(self, app: str, *, size: int = 1) -> tuple[str, float, str | None]:
-        """What becomes of one query, after how many ms, and which model answered it."""
-        began = time.monotonic()
-        with socket.create_connection(self.address, timeout=60.0) as one:
-            one.sendall(self.query(app, size=size, keeps=False))
-            head, _, body = b"".join(iter(lambda: one.recv(65536), b"")).partition(b"\r\n\r\n")
-        said = json.loads(body) if body else {}
-        path = said.get("path") or [{}]
-        return said.get("outcome", head[9:12].decode()), 1e3 * (time.monotonic() - began), path[-1].get("variant")
-
-    def counts(self, app: str) -> Counts:
-        """What became of an application's queries so far."""
-        with urlopen("http://{}:{}/metrics".format(*self.address), timeout=60) as answer:
-            said = json.load(answer)
-        steps, one = sum(load["served"] for load in said["loads"].values()), said["apps"][app]
-        return Counts(one["under_way"], one["shed"] + one["dropped"], one["left"], int(steps))
-
-    def offer(self, app: str, *phases: tuple[float, float], within_ms: float, size: int = 1) -> list[Offered]:
-        """Queries at random moments: of each phase its rate per second and its seconds. At most 5,000 in all."""
-        assert sum(rate * seconds for rate, seconds in phases) <= 5_000
-        return asyncio.run(self._offered(self.query(app, size=size), phases, within_ms))
-
-    async def _offered(self, query: bytes, phases: Sequence[tuple[float, float]], within_ms: float) -> list[Offered]:
-        rng, loop, idle, asked = random.Random(1), asyncio.get_running_loop(), list[Any](), list[Any]()
-        found: list[list[tuple[str, float]]] = [[] for _ in phases]
-
-        async def one(into: list[tuple[str, float]], due: float) -> None:
-            try:
-                reader, writer = idle.pop() if idle else await asyncio.open_connection(*self.address)
-                writer.write(query)
-                head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60.0)).lower()
-                fields = dict(line.split(b": ", 1) for line in head.strip().split(b"\r\n")[1:])
-                await reader.readexactly(int(fields.get(b"content-length", 0)))
-                idle.append((reader, writer))
-                refused = head[9:12] == b"503" and int(fields[b"retry-after"]) >= within_ms / 1e3
-                what = "refused" if refused else head[9:12].decode()
-            except (OSError, EOFError, TimeoutError, KeyError) as error:
-                what = type(error).__name__
-            into.append((what, 1e3 * (loop.time() - due)))
-
-        due = loop.time()
-        for into, (rate, seconds) in zip(found, phases, strict=True):
-            end = due + seconds
-            while due < end:
-                await asyncio.sleep(max(due - loop.time(), 0.0))
-                asked.append(asyncio.ensure_future(one(into, due)))
-                due += rng.expovariate(rate)
-        await asyncio.wait(asked)
-        return [
-            Offered(
-                seconds, len(into), sum(what == "200" and ms <= within_ms + _NOISE_MS for what, ms in into),
-                sum(what == "200" and ms > within_ms + _NOISE_MS for what, ms in into),
-                tuple(ms for what, ms in into if what == "refused"),
-                tuple(what for what, _ in into if what not in ("200", "refused")),
-            )
-            for into, (_, seconds) in zip(found, phases, strict=True)
-        ]  # fmt: skip
-
-
-class Listener:
-    """A TLS listener with limits of its own and, beside it, the one for the keeper, in a process of their own."""
-
-    def __init__(self, folder: Path, *, connections: int, handshake_s: float) -> None:
-        self._limits, self._key, self._certificate = (connections, handshake_s), folder / "key", folder / "certificate"
-        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-        subprocess.run([*made, "-keyout", self._key, "-out", self._certificate], check=True, capture_output=True)
-        self.port = self._probe = self._child = 0
-
-    def __enter__(self) -> Listener:
-        reads, writes = os.pipe()
-        self._child = os.fork()
-        if self._child == 0:
-            asyncio.run(self._serve(writes))
-            os._exit(0)
-        os.close(writes)
-        with os.fdopen(reads) as said:
-            self.port, self._probe = map(int, said.readline().split())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.kill(self._child, signal.SIGKILL)
-        os.waitpid(self._child, 0)
-
-    async def _serve(self, report: int) -> None:
-        from hetplan.executor.serving.http_server import HttpLimits, listen, listen_for_keeper
-
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._certificate, self._key)
-        limits = HttpLimits(connections=self._limits[0], handshake_s=self._limits[1])
-        server = await listen(lambda one: one.answer(200, b"ok"), "127.0.0.1", 0, limits, tls=context)
-        probe = await listen_for_keeper(lambda one: one.answer(200, str(len(server.connections)).encode()))
-        os.write(report, f"{server.port} {probe.port}\n".encode())
-        await asyncio.sleep(120.0)
-
-    def ask(self, path: str = "/healthz") -> int | str:
-        """The status of an answer to a client, or why there is none."""
-        trust = ssl._create_unverified_context()
-        one = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5.0, context=trust)
-        try:
-            one.request("GET", path)
-            return one.getresponse().status
-        except OSError as error:
-            return type(error).__name__
-        finally:
-            one.close()
-
-    def held(self) -> int:
-        """What the keeper's probe hears: how many connections the listener counts."""
-        one = http.client.HTTPConnection("127.0.0.1", self._probe, timeout=5.0)
-        one.request("GET", "/held")
-        held = int(one.getresponse().read())
-        one.close()
-        return held
-
-
-_NOISE_MS = 100.0
-"""What a busy machine adds between a router and the test that asks it."""
-
 RULES: Mapping[str, Json] = {
     "matched": {}, "matched in parts": {"split_above": 1}, "earliest": {"rule": "earliest/1"},
     "oldest first": {"rule": "fcfs/1"}, "by size": {"rule": "threshold/1", "threshold": 1.0},
@@ -916,6 +771,164 @@ def sent_by(plan: Json, rule: str) -> Json:
         changed["requires"] = sorted({one["rule"] for one in changed["dispatch"].values()})
 
     return forged(plan, change)
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+SECTIONS: Mapping[str, str] = {
+    "machines": "Workers", "routes": "Where queries go", "tables": "Policies", "promises": "Promises",
+    "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings", "steps": "From what runs",
+    "periods": "Machines", "models": "Who answers", "bill": "Bill", "savings": "What each way to buy saves",
+    "changes": "What starts and stops for each period", "verdicts": "Promised and simulated",
+    "figures": "What happened", "cost": "The bill",
+}  # fmt: skip
+"""Parts of a page by what they tell -> their headings."""
+COLUMNS: Mapping[str, str] = {
+    "machine": "hardware", "proved": "bound is", "hour": "USD per hour", "day": "per day", "month": "per month",
+    "hourly": "per hour", "per unit": "brings", "each hour": "USD per hour each", "cost per hour": "cost_per_hour",
+}  # fmt: skip
+"""Columns of these parts by what they tell, where their heads say it otherwise."""
+PROVED = {True: "certified", False: "not proved here"}
+"""What a page says of a bound that is proved again where the plan is made, and of one in a plan that is only shown."""
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What somebody reads: lines above the first part, and each part's rows, or its lines where it is no table."""
+
+    head: str
+    parts: Mapping[str, tuple[Row, ...]]
+    lines: Mapping[str, tuple[str, ...]]
+
+    def rows(self, part: str) -> tuple[Row, ...]:
+        """The rows of one of `SECTIONS`."""
+        return self.parts.get(SECTIONS[part], ())
+
+    def has(self, part: str) -> bool:
+        """Whether there is such a part."""
+        return SECTIONS[part] in self.lines
+
+
+def page(*arguments: object) -> Page:
+    """What a command prints for people."""
+    ran = command(*arguments)
+    assert ran.code in (EXIT["ok"], EXIT["gap"], EXIT["broken"]), ran
+    return _read_page(ran.out)
+
+
+def page_of_plan(plan: Json, wish: Files | None, folder: Path, how: str) -> Page:
+    """A plan as "show" prints it, or "bill"; or as "simulate" and "explain" do, from the files it was made from."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    return page(how, path, *(() if wish is None else wish.write(folder)))
+
+
+def read_range(ran: Ran) -> list[tuple[float, float, float]]:
+    """Of a range that was planned along: from where, to where, what one hour costs there."""
+    found = []
+    for row in _read_page(ran.out).parts[""]:
+        low, _, high = row["rate"].partition(" to ")
+        found.append((float(low), float(high or low), float(row["cost per hour"])))
+    return found
+
+
+def _read_page(text: str) -> Page:
+    """Columns of a table begin where its head's words begin; at least two spaces part them."""
+    blocks = [block.split("\n") for block in text.strip("\n").split("\n\n")]
+    parts, lines = dict[str, tuple[Row, ...]](), dict[str, tuple[str, ...]]()
+    for block in blocks:
+        heading, *rest = ["", *block] if block[0].startswith("  ") else block
+        lines[heading] = tuple(line.strip() for line in rest)
+        if rest and re.search(r"\S  +\S", rest[0]):
+            parts[heading] = tuple(_rows(rest))
+    return Page(blocks[0][0], parts, lines)
+
+
+def _rows(lines: Sequence[str]) -> list[Row]:
+    head, *rest = lines
+    names = [(one.start(), one.end(), one[0]) for one in re.finditer(r"\S+(?: \S+)*", head)]
+    found = []
+    for line in rest:
+        cells: dict[str, str] = {}
+        for one in re.finditer(r"\S+(?: \S+)*", line):
+            # A cell is under the head that it overlaps: numbers end where their head ends, words begin where it begins.
+            near = max(names, key=lambda name: min(one.end(), name[1]) - max(one.start(), name[0]))
+            cells[near[2]] = (cells.get(near[2], "") + " " + one[0]).strip()
+        if names[0][2] not in cells:
+            continue  # a note below the table
+        found.append({told: cells[name] for told, name in _told(cells).items()})
+    return found
+
+
+def _told(cells: Mapping[str, str]) -> dict[str, str]:
+    by_head = {head: told for told, head in COLUMNS.items()}
+    return {by_head.get(head, head): head for head in cells}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page of HTML: its tables by heading, the titles of marks in its charts, and bars as (label, width, title)."""
+
+    tables: Mapping[str, tuple[Row, ...]]
+    marks: tuple[str, ...]
+    bars: tuple[tuple[float, str], ...]
+    points: tuple[tuple[float, str], ...]
+
+    def rows(self, part: str) -> tuple[Row, ...]:
+        """The rows of one of `SECTIONS`."""
+        return self.tables.get(SECTIONS[part], ())
+
+
+def report(plan: Json, wish: Files, folder: Path) -> Report:
+    """The page that is written of a plan."""
+    path, written = folder / "plan.json", folder / "report.html"
+    path.write_text(json.dumps(plan))
+    ran = command("report", path, *wish.write(folder), "-o", written)
+    assert ran.code == EXIT["ok"], ran
+    text = written.read_text()
+    tables: dict[str, tuple[Row, ...]] = {}
+    for part in text.split("<h2>")[1:]:
+        heading, _, rest = part.partition("</h2>")
+        for table in re.findall(r"<table>(.*?)</table>", rest, re.S):
+            heads, *rows = (
+                [_plain(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)]
+                for row in re.findall(r"<tr>(.*?)</tr>", table, re.S)
+            )
+            found = [dict(zip(heads, row, strict=True)) for row in rows]
+            tables.setdefault(heading, tuple({told: row[name] for told, name in _told(row).items()} for row in found))
+    shapes = re.findall(r"<(rect|circle) ([^>]*?)><title>(.*?)</title>", text, re.S)
+    size = {"rect": "width", "circle": "cx"}
+    sized = [
+        (kind, float(re.search(rf'{size[kind]}="([^"]+)"', said)[1]), _plain(title))  # type: ignore[index]
+        for kind, said, title in shapes
+    ]
+    return Report(
+        tables, tuple(title for _, _, title in sized),
+        tuple((width, title) for kind, width, title in sized if kind == "rect"),
+        tuple((place, title) for kind, place, title in sized if kind == "circle"),
+    )  # fmt: skip
+
+
+def _plain(cell: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", cell)).strip()
+
+
+def written_programs(wish: Files, kind: str, formulation: str) -> list[str]:
+    """The programs that planning at fluid rates asks, as text ("lp" or "mps"), in order."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        asked, found = wish.write(Path(folder)), []
+        while len(found) < 20:
+            ran = command(
+                "export", *asked, *FLUID, "--form", kind, "--ask", len(found) + 1, "--formulation", formulation
+            )
+            if ran.code != EXIT["ok"]:
+                break
+            found.append(ran.out)
+        return found
 
 
 # -- forging -----------------------------------------------------------------------------------------------------------

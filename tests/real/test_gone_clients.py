@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from build import app, files, machine, model
 from build import pipeline as steps
-from face import Counts, Hosted, sent_by, solve
+from face import sent_by, solve
+from hosts_face import Counts, Hosted
 
 pytestmark = pytest.mark.slow
 

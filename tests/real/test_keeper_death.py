@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from build import Files, app, files, machine, model
-from face import Hosted, solve
+from face import solve
+from hosts_face import Hosted
 
 pytestmark = pytest.mark.slow
 

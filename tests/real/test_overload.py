@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from build import Files, app, files, machine, model
 from build import pipeline as steps
-from face import Hosted, Json, sent_by, served_late, solve
+from face import Json, sent_by, served_late, solve
+from hosts_face import Hosted
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from face import Listener
+from hosts_face import Listener
 
 pytestmark = pytest.mark.slow
 

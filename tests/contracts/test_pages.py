@@ -1,0 +1,231 @@
+"""What people read says what the plan says: pages of commands, the page of HTML, and programs that are written down.
+
+Figures are compared with the plan's own and with prices of the profile, to the digits that are shown.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from build import PROBLEMS, Files, tiny
+from face import (
+    FLUID,
+    PROVED,
+    Answer,
+    Page,
+    Row,
+    compared,
+    page,
+    page_of_plan,
+    read_range,
+    report,
+    simulate,
+    solve,
+    thinned,
+    vary,
+    written_programs,
+)
+
+DIGITS = 1e-4
+"""Pages show at least four digits."""
+HOURS_A_DAY, HOURS_A_MONTH = 24.0, 730.0
+SINGLE = [problem for problem in PROBLEMS if problem != "fleet"]
+
+
+@cache
+def planned(problem: str) -> tuple[Files, Answer]:
+    wish = tiny(problem)
+    return wish, solve(wish, "fluid")
+
+
+def number(cell: str) -> float:
+    """The first number of a cell: "<= 69.8", "0.537 to 1.074", "61.5%"."""
+    return float(cell.replace("<=", "").replace(">=", "").replace("=", "").split()[0].rstrip("%").replace(",", ""))
+
+
+def check_plan(shown: Page, answer: Answer, problem: str, *, made_here: bool) -> None:
+    assert shown.head.startswith(f"{problem} plan by ")
+    assert shown.head.endswith(answer.status)
+    claims = shown.rows("claims")
+    assert len(claims) == len(answer.claims)
+    for row, claim in zip(claims, answer.claims, strict=True):
+        assert row["claim"] == f"{claim.sense} {claim.objective}"
+        assert number(row["value"]) == pytest.approx(claim.value, rel=DIGITS)
+        assert number(row["bound"]) == pytest.approx(claim.bound, rel=DIGITS)
+        assert number(row["gap"]) == pytest.approx(claim.gap, rel=0.05, abs=1e-9)
+        assert row["proved"] == PROVED[claim.is_certified and made_here]
+    said = "\n".join(shown.lines["Warnings"])
+    assert all(code in said and text in said for code, text in answer.warnings)
+    if problem == "fleet":
+        return
+    counts: dict[str, int] = {}
+    for row in shown.rows("machines"):
+        counts[row["machine"]] = counts.get(row["machine"], 0) + int(row["count"])
+    assert counts == {group.machine: answer.count(group.machine) for group in answer.machines}
+    told = [(row["quantity"].split()[0], number(row["promised"])) for row in shown.rows("promises")]
+    assert told == [(one.quantity, pytest.approx(one.value, rel=DIGITS)) for one in answer.promises]
+    limits = [(row["one more of"], number(row["per unit"])) for row in shown.rows("limits")]
+    assert bool(limits) == bool(answer.limiting())
+    for unit, price in limits:
+        assert any(unit == one and price == pytest.approx(worth, rel=DIGITS) for one, worth in answer.limiting())
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_pages_of_a_plan_say_what_it_says(problem: str, tmp_path: Path) -> None:
+    wish, answer = planned(problem)
+    solved = page("solve", *wish.write(tmp_path), *FLUID)
+    check_plan(solved, answer, problem, made_here=True)
+    shown = page_of_plan(answer.plan, None, tmp_path, "show")
+    check_plan(shown, answer, problem, made_here=False)
+    parts = ("machines", "routes", "tables", "promises", "limits", "periods", "models", "bill", "savings")
+    assert [shown.has(part) for part in parts] == [solved.has(part) for part in parts]
+    assert "verified" in "".join(solved.lines)
+    assert "verified" not in "".join(shown.lines), "nothing was verified"
+    if problem != "llm":  # whose plan has no steps
+        assert shown.has("changes" if problem == "fleet" else "steps")
+
+
+def test_a_bill_adds_up(tmp_path: Path) -> None:
+    _, answer = planned("fleet")
+    rows = {row["of"]: row for row in page_of_plan(answer.plan, None, tmp_path, "bill").rows("bill")}
+    total = number(rows["all"]["hour"])
+    assert total == pytest.approx(answer.cost, rel=1e-3)
+    for kind in ("application", "offer"):
+        assert sum(number(row["hour"]) for of, row in rows.items() if of.startswith(kind)) == pytest.approx(
+            total, abs=2e-4
+        )
+    assert number(rows["while machines start"]["hour"]) == pytest.approx(answer.starts_cost, abs=1e-4)
+    for row in rows.values():
+        assert number(row["day"]) == pytest.approx(HOURS_A_DAY * number(row["hour"]), abs=0.01)
+        assert number(row["month"]) == pytest.approx(HOURS_A_MONTH * number(row["hour"]), abs=0.05)
+
+
+def test_hours_of_a_fleet_have_the_machines_of_its_plan_and_changes_lead_from_one_to_the_next(tmp_path: Path) -> None:
+    _, answer = planned("fleet")
+    shown = page_of_plan(answer.plan, None, tmp_path, "show")
+    rows = shown.rows("periods")
+    names = [row["period"] for row in rows]
+    assert [number(row["from, h"]) for row in rows] == [0.0, 1.0, 2.0]
+    for row in rows:
+        counts = [int(cell) for head, cell in row.items() if head not in ("period", "from, h") and cell != "-"]
+        assert sum(counts) == answer.count(period=row["period"])
+    started: dict[str, int] = dict.fromkeys(names, 0)
+    for row in shown.rows("changes"):
+        started[row["period"]] += int(row["count"]) * (1 if row["do"] == "start" else -1)
+    for before, after in pairwise(names):
+        assert started[after] == answer.count(period=after) - answer.count(period=before)
+    savings = [number(row["hourly"]) for row in shown.rows("savings")]
+    saved = [number(row["saves"]) for row in shown.rows("savings")[1:]]
+    assert savings[-1] == pytest.approx(answer.cost, rel=1e-3)
+    assert saved == pytest.approx([a - b for a, b in pairwise(savings)], abs=2e-4)
+
+
+def test_what_is_simulated_is_shown_beside_what_was_promised(tmp_path: Path) -> None:
+    wish, answer = planned("pool")
+    shown = page_of_plan(answer.plan, wish, tmp_path, "simulate")
+    told = simulate(answer.plan, wish, seeds=5, seed=0)
+    assert len(shown.rows("verdicts")) == len(told.verdicts)
+    for row, verdict in zip(shown.rows("verdicts"), told.verdicts, strict=True):
+        assert row["quantity"].split()[0] == verdict.quantity
+        assert number(row["promised"]) == pytest.approx(verdict.limit, rel=DIGITS)
+        assert row["verdict"] == verdict.verdict
+        if verdict.simulated is None:
+            assert row["simulated"] == "-"
+        else:
+            assert number(row["simulated"]) == pytest.approx(verdict.simulated.value, rel=DIGITS)
+    figures = {row["figure"]: row["value"] for row in shown.rows("figures") if "value" in row}
+    for name, one in told.figures["ranking"].items():
+        assert number(figures[name]) == pytest.approx(one.value, rel=DIGITS)
+    for at, one in told.percentiles["ranking"].items():
+        assert number(figures[f"response p{at:g} ms"]) == pytest.approx(one.value, rel=DIGITS)
+
+
+def bill_of(rows: tuple[Row, ...], wish: Files) -> float:
+    """Each group costs its machines' price; the sum is said below, per month too."""
+    *groups, total = rows
+    for row in groups:
+        each = wish.price(row["offer"])
+        assert number(row["each hour"]) == pytest.approx(each, rel=1e-3)
+        assert number(row["hourly"]) == pytest.approx(int(row["machines"]) * each, rel=1e-3)
+    for row in rows:
+        assert number(row["month"]) == pytest.approx(HOURS_A_MONTH * number(row["hourly"]), rel=1e-3)
+    assert number(total["hourly"]) == pytest.approx(sum(number(row["hourly"]) for row in groups), rel=1e-3)
+    assert int(total["machines"]) == sum(int(row["machines"]) for row in groups)
+    return number(total["hourly"])
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("problem", ["variants", "pool", "llm"])
+def test_the_page_of_a_plan_has_its_bill_its_limits_and_its_charts(problem: str, tmp_path: Path) -> None:
+    wish, answer = planned(problem)
+    made = report(answer.plan, wish, tmp_path)
+    assert bill_of(made.rows("cost"), wish) == pytest.approx(answer.cost, rel=1e-3)
+    limits = [(row["one more of"], number(row["per unit"])) for row in made.rows("limits")]
+    assert limits == [(unit, pytest.approx(price, rel=1e-3)) for unit, price in answer.limiting()]
+    # Bars are as long as what they say; the longest is some hundred pixels long.
+    bars = [(width, number(title.partition(": ")[2])) for width, title in made.bars if title.endswith("/h")]
+    assert bars
+    longest = max(bars)
+    assert longest[0] > 100.0
+    for width, cost in bars:
+        assert width / longest[0] == pytest.approx(cost / longest[1], abs=0.01)
+
+
+def test_a_chart_of_promises_has_each_on_its_side(tmp_path: Path) -> None:
+    """Each row has its own scale about the promise: more is to the right of it, less to the left, the same on it."""
+    wish, answer = planned("pool")
+    points = [one for one in report(answer.plan, wish, tmp_path).points if one[1].startswith("simulated ")]
+    assert len(points) >= 3
+    places = {}
+    for x, title in points:
+        simulated, promised = number(title.split()[1]), number(title.rpartition("promised ")[2])
+        places[x] = simulated / promised
+    middle = next(x for x, ratio in places.items() if ratio == pytest.approx(1.0))
+    for x, ratio in places.items():
+        assert (x > middle) == (ratio > 1.0 + 1e-9)
+        assert (x < middle) == (ratio < 1.0 - 1e-9)
+    below = [(x, ratio) for x, ratio in places.items() if ratio < 1.0 - 1e-9]
+    above = [x for x, ratio in places.items() if ratio >= 2.0]
+    for x, ratio in below:
+        assert (middle - x) / (above[0] - middle) == pytest.approx(1.0 - ratio, abs=0.02)
+
+
+PROGRAMS = {"pool": "fluid-milp", "variants": "milp", "llm": "milp"}
+
+
+@pytest.mark.parametrize("kind", ["lp", "mps"])
+@pytest.mark.parametrize("problem", PROGRAMS)
+def test_a_program_that_is_written_down_has_the_same_value_before_another_reader(
+    problem: str, kind: str, tmp_path: Path
+) -> None:
+    """HiGHS reads the first program of a plan from its file."""
+    import highspy
+
+    wish = tiny(problem)
+    value = solve(wish, "fluid", formulation=PROGRAMS[problem]).solve_values()[0]
+    path = tmp_path / f"program.{kind}"
+    path.write_text(written_programs(wish, kind, PROGRAMS[problem])[0])
+    reader = highspy.Highs()
+    reader.setOptionValue("output_flag", False)
+    assert reader.readModel(str(path)) == highspy.HighsStatus.kOk
+    reader.run()
+    assert reader.getInfo().objective_function_value == pytest.approx(value, rel=DIGITS)
+
+
+def test_a_range_says_what_its_ends_cost(tmp_path: Path) -> None:
+    wish, _ = planned("variants")
+    found = read_range(vary(wish, tmp_path, "rate", "300:600"))
+    assert (found[0][0], found[-1][1]) == (300.0, 600.0)
+    for rate, cost in ((300.0, found[0][2]), (600.0, found[-1][2])):
+        assert cost == pytest.approx(solve(wish.rated(rate), "fluid").cost, rel=DIGITS)
+
+
+def test_a_difference_is_what_changed(tmp_path: Path) -> None:
+    wish, answer = planned("variants")
+    (machine,) = {group.machine for group in answer.machines}
+    stops, keeps = compared(tmp_path, answer.plan, thinned(answer.plan, wish))
+    assert stops.startswith(f"stop 1 x {machine} ")
+    assert keeps.split()[:2] == ["keep", str(answer.count() - 1)]
