@@ -177,8 +177,8 @@ def plan_for(
         from hetplan.planner.repairs import tried
 
         again = partial(plan_for, question=choice.problem.question, formulation=choice.formulation, start=start,
-            solver=solver, tools=replace(handed, trial=True), try_repairs=False)  # fmt: skip
-        outcome = tried(outcome, inputs, choice.options, ask, again)
+            solver=solver, try_repairs=False)  # fmt: skip
+        outcome = tried(outcome, inputs, choice.options, ask, again, replace(handed, trial=True))
     if solver is not None and ask.records and not any(ask.is_of(record, solver) for record in ask.records):
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})

@@ -225,3 +225,20 @@ def test_a_repair_is_written_into_the_slo_file(tmp_path: Path) -> None:
     assert json.loads(changed.read_text())["limits"]["cost_per_hour"] == "3"
     assert run("solve", *files, "--apply-repair", "2", "-o", str(changed)).exit_code == 2
     assert run("solve", *files, "--apply-repair", "1").exit_code == 2
+
+
+@pytest.mark.parametrize(("least", "to", "fails"), [(5, 6.0, 4.0), (3, 4.0, None), (8, 8.0, 6.0)])
+def test_a_total_of_resources_is_raised_by_what_machines_provide(least: float, to: float, fails: float | None) -> None:
+    """Machines provide 2 or 4 each: it said "raise to 5.5", and a step back did as well."""
+    profile, slo = too_fast_and_too_cheap()
+    for name, gpus in (("a", 2), ("b", 4)):
+        profile["hardware"][name]["provides"] = {"gpu": gpus}
+    slo["limits"] = {"resources": {"gpu": 2}}
+
+    def again(inputs: Any, _: Any) -> Any:
+        done = inputs.slo.limits.resources["gpu"] >= least
+        return SimpleNamespace(plan=done or None, exit_code=0 if done else 3, repairs=(), warnings=())
+
+    repair = Repair("slo.limits.resources.gpu", "raise", 3.0, 5.0, "", "more")
+    (said,) = Trials(hp.load_inputs(profile, slo), {}, again).kept([repair])
+    assert (said.to, said.fails_at) == (to, fails), said.text

@@ -22,12 +22,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hetplan.errors import HetplanError, InputError
 from hetplan.planner.ask import Asking
-from hetplan.planner.contract import Event, OnEvent, Options
+from hetplan.planner.contract import Event, OnEvent, Options, Tools
 from hetplan.planner.draft import Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
@@ -245,18 +246,22 @@ def _rounded(value: float, *, up: bool, beside: float | None) -> float:
     return found if found != beside else float(f"{(near + (1 if up else -1)) * unit:.{DIGITS + 1}g}")
 
 
-def tried(outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again: Callable[..., Outcome]) -> Outcome:
-    """The outcome with the repairs that do; `again` answers the same question for other inputs."""
+def tried(
+    outcome: Outcome, inputs: Inputs, options: Options, ask: Asking, again: Callable[..., Outcome], tools: Tools
+) -> Outcome:
+    """The outcome with the repairs that do; `again` answers the same question for other inputs, with these tools."""
 
-    def plan(changed: Inputs, chosen: Mapping[str, Any]) -> Outcome:
+    def plan(changed: Inputs, chosen: Mapping[str, Any], explains: bool = True) -> Outcome:
         seconds = None if math.isinf(ask.remaining) else max(ask.remaining, 1e-3)
-        return again(changed, options=chosen, limits=replace(ask.limits, seconds=seconds))
+        limits = replace(ask.limits, seconds=seconds)
+        return again(changed, options=chosen, limits=limits, tools=replace(tools, explains=explains))
 
     def left() -> bool:
         cancel = ask.limits.cancel
         return ask.remaining > 0 and not (cancel is not None and cancel.is_set())
 
-    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note)
+    briefly = partial(plan, explains=False)
+    trials = Trials(inputs, options.model_dump(exclude_unset=True), plan, left, ask.note, briefly)
     return replace(outcome, repairs=trials.kept(outcome.repairs))
 
 
@@ -337,6 +342,8 @@ class Trials:
     ask: Callable[[Inputs, Mapping[str, Any]], Outcome]
     left: Callable[[], bool] = lambda: True
     note: OnEvent = lambda _: None
+    briefly: Callable[[Inputs, Mapping[str, Any]], Outcome] | None = None
+    """The same where it need not be said what else helps: that may take longer than the answer."""
     count: int = field(default=0, init=False)
     unplayed: bool = field(default=False, init=False)
     """Whether the last plan that was found was planned without simulation, though the question asks for it."""
@@ -394,7 +401,7 @@ class Trials:
                 near, far = (1 - NEAR, 1 - NEAR / 2) if is_first else (0.4, 0.6)
                 middle = tuple(one.at(near, far) for one in ends if one)
                 tried = _merged([does.edits, middle])
-                if self._tried(tried, given) is None:
+                if self._tried(tried, given, ask=self.briefly) is None:
                     does = replace(does, edits=tried, unplayed=self.unplayed, is_guess=True)
                 elif self.left():  # else it may be the end of the time that kept it from a plan
                     does = replace(does, fails={**does.fails, **{_place(edit): edit.value for edit in middle}})
@@ -437,7 +444,12 @@ class Trials:
             tried = next(moved, ())
         return None
 
-    def _tried(self, edits: Sequence[Edit], given: Documents) -> tuple[Repair, ...] | None:
+    def _tried(
+        self,
+        edits: Sequence[Edit],
+        given: Documents,
+        ask: Callable[[Inputs, Mapping[str, Any]], Outcome] | None = None,
+    ) -> tuple[Repair, ...] | None:
         """None where a plan is found with these edits; else what is said to help then."""
         self.count += 1
         words = _all_said(edits[:1], given) + (f", and {len(edits) - 1} more" if len(edits) > 1 else "")
@@ -450,7 +462,7 @@ class Trials:
                 inputs = replace(inputs, slo=Slo.model_validate(changed["slo"]))
             if any(edit.file == "profile" for edit in edits):
                 inputs = replace(inputs, profile=Profile.model_validate(changed["profile"]))
-            outcome = self.ask(inputs, changed["options"])
+            outcome = (ask or self.ask)(inputs, changed["options"])
         except (HetplanError, ValueError):
             return ()
         if outcome.plan is not None and outcome.exit_code in (0, 4):

@@ -98,7 +98,8 @@ class Tools:
     """What the front door hands to a problem that may not import it: callables, all optional.
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` simulate and measure; `extra`: for one question alone.
-    `repairs`: also those that take simulations. `trial`: is there a plan, or what is missing? `known`: for the next.
+    `repairs`: also those that take simulations. `trial`: is there a plan, or, where it `explains`, what is missing?
+    `known`: for the next.
     """
 
     simulate: Callable[..., Any] | None = None
@@ -106,4 +107,10 @@ class Tools:
     extra: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     repairs: bool = True
     trial: bool = False
+    explains: bool = True
     known: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def says_what_helps(self) -> bool:
+        """Whether it is looked for what would help where there is no plan; in trials too, as two changes may do."""
+        return self.repairs or (self.trial and self.explains)

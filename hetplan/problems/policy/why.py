@@ -85,8 +85,8 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
 
 
 def _sought(bench: Bench) -> bool:
-    """Whether repairs are looked for: also of a repair that is tried, since two together may do."""
-    return bench.tools.repairs or bench.tools.trial
+    """Whether repairs are looked for."""
+    return bench.tools.says_what_helps
 
 
 def _kept(bench: Bench, group: Group, load_qps: float, slo_s: float | None = None) -> bool:

@@ -385,8 +385,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         return None
     share = trial.at(nearest, rate).worst
     why = f"not kept: the last of {len(trial.played)} pools, at {rate:g} qps, {_in_words(share)}"
-    wanted = pool.tools.repairs or pool.tools.trial
-    carried = trial.narrowed(nearest) if trial.left and wanted else 0.0
+    carried = trial.narrowed(nearest) if trial.left and pool.tools.says_what_helps else 0.0
     repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
 

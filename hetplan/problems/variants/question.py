@@ -63,7 +63,7 @@ class Variants:
         from hetplan.problems.variants.wish import read_snapshot
 
         del start
-        snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.repairs or tools.trial)
+        snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.says_what_helps)
         return cls(snapshot, formulation, tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
