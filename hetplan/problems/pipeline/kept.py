@@ -437,14 +437,22 @@ class _Search:
                 played, waiting = _play(self.p, made, self.effort.chosen, seed=seed)
         one = _Seen(room, made, _worth(self.p, made), played, waiting, is_dealt)
         self.seen.append(one)
-        # Those that keep the wish by their objective; the others by how near they come to it.
-        how_good = (1, *(-value for value in one.worth)) if one.good else (0, -played.worst)
-        self.ask.keep(
-            lambda: _bounded(self.p, self.ask, made), rank=how_good, value=abs(one.worth[0]) if one.worth else None
-        )
+        self._keep(one)
         share = self.turns / self.p.options.evaluations
         self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one
+
+    def _keep(self, one: _Seen) -> None:
+        """Keep a plan that was played: those that meet the SLO by their objective, the others by how near they come."""
+
+        def made() -> Draft | Infeasible:
+            if one in self.refused:
+                return Infeasible(why=("fresh seeds did not confirm it",), proved=False)
+            return _bounded(self.p, self.ask, one.draft)
+
+        meets, objective = one.played.worst <= 1.0, [-value for value in one.worth]
+        rank = (1, *objective) if meets else (0, -one.played.worst)
+        self.ask.keep(made, rank=rank, value=abs(one.worth[0]) if one.worth else None)
 
     def _as_known(self) -> Draft | None:
         """A plan with the servers that came nearest before a repair was tried, if they keep the wish with it."""
