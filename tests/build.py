@@ -184,6 +184,10 @@ class Files:
             said.get("network_ms_per_hop", 0.0), stages, then, said["demand"].get("arrivals", {}).get("shape", 1.0),
         )  # fmt: skip
 
+    def limits_ms(self, of: str) -> dict[float, float]:
+        """The limits on the latency of an application: percentile -> milliseconds."""
+        return {one["percentile"]: one["max_ms"] for one in self.slo["apps"][of]["latency"]}
+
     def fanout(self, of: str) -> dict[str, float]:
         """Queries of each stage that follows, per query of a stage."""
         return {

@@ -85,6 +85,7 @@ __all__ = [
     "robust",
     "sent_by",
     "served_late",
+    "silent",
     "simulate",
     "simulated_violation",
     "solve",
@@ -1157,6 +1158,15 @@ def retold(plan: Json, quantity: str, factor: float) -> Json:
             if one["quantity"] == quantity and one["model"].startswith("simulation"):
                 one["value"] *= factor
                 one["interval"] = [end * factor for end in one["interval"]]
+
+    return forged(plan, change)
+
+
+def silent(plan: Json) -> Json:
+    """The plan without the percentiles that it promises itself; its parts go on promising theirs."""
+
+    def change(forgery: Json) -> None:
+        forgery["promises"] = [one for one in forgery["promises"] if "percentile" not in one]
 
     return forged(plan, change)
 

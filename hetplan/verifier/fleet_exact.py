@@ -162,7 +162,7 @@ def _actions(fleet: Fleet) -> Iterator[Violation]:
 
 
 def _promises(fleet: Fleet) -> Iterator[Violation]:
-    """Rates of applications in periods, by the model of the part, and one cost: each said once."""
+    """Rates of applications in periods, by the model of the part, one cost, and the parts' percentiles: each once."""
     models = {
         (app, period.id): _model_of(fleet, name)
         for period in fleet.plan.periods
@@ -172,6 +172,8 @@ def _promises(fleet: Fleet) -> Iterator[Violation]:
     seen: set[tuple[object, ...]] = set()
     for number, one in enumerate(fleet.plan.promises):
         at, key = f"promises[{number}]", (one.quantity, one.app, one.period, one.situation)
+        if one.percentile is not None:
+            continue
         relation, model = {
             "rate_qps": (">=", models.get((one.app or "", one.period or ""), "no-queueing")),
             "cost_per_hour": ("=", "no-queueing"),
@@ -187,6 +189,24 @@ def _promises(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("promise-exact", at, "the cost is that of all, over all periods")
     if ("cost_per_hour", None, None, None) not in seen:
         yield Violation("promise-exact", "promises", "nothing is said of the cost")
+    yield from _percentiles(fleet)
+
+
+def _percentiles(fleet: Fleet) -> Iterator[Violation]:
+    """Each percentile that a part promises is promised in the periods that it runs in, word for word, and no other."""
+    said = [one for one in fleet.plan.promises if one.percentile is not None]
+    due = [
+        promise.model_copy(update={"period": period.id})
+        for period in fleet.plan.periods
+        for name in period.parts or ()
+        for promise in fleet.parts[name].promises
+        if promise.percentile is not None
+    ]
+    for lists, others, text in ((due, said, "is not promised"), (said, due, "is promised, and not by its part")):
+        for one in lists:
+            if lists.count(one) > others.count(one):
+                what = f"p{one.percentile:g} of {one.quantity} of {one.app} in {one.period}"
+                yield Violation("promise-exact", "promises", f"{what} {text}")
 
 
 def _model_of(fleet: Fleet, part: str) -> str:

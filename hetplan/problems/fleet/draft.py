@@ -245,6 +245,9 @@ def _promises(found: Found, app: str, p: int) -> Iterator[Promise]:
         name = situation.name if situation.name != found.wish.situations[0].name else None
         yield Promise(app=app, period=f"p{p}", situation=name, quantity="rate_qps", relation=">=",
                       value=rate * situation.keep, model=model)  # fmt: skip
+    for one in part.promises if part is not None else ():
+        if one.app == app and one.percentile is not None:
+            yield one.model_copy(update={"period": f"p{p}"})
 
 
 def _most(wish: Wish, p: int, after: Mapping[str, Sequence[PlanPart]]) -> dict[str, float]:

@@ -196,10 +196,18 @@ def _is_text(wish: Wish, part: Cone) -> bool:
 
 
 def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tuple[Found, Mapping[str, Part]]:
-    """The fleet with the plans that were played in place of those of the formulas."""
+    """The fleet with the plans that were played in place of those of the formulas.
+
+    A pool was not played where it has no fewer machines than another that was: here it is, in each period, so that what
+    it promises rests on its own machines. After failures such pools stay with the plans of their formula.
+    """
     own, settling = dict(found.parts), _settling(found.wish, parts, answers)
     for name, p in own:
-        part = _any_batch(found.wish, _app(found, name), settling[name])
+        app = _app(found, name)
+        part = _any_batch(found.wish, app, settling[name])
+        careful = _careful(found.wish, app, parts[name], answers) if app.question == "pool" else None
+        if careful is not None and found.wish.options.size == "auto":
+            part = replace(careful, otherwise=settling[name])  # type: ignore[arg-type]
         if part is not parts[name]:
             offers = left_of(found.wish, part, found.fleet.choices[name, p].machines, found.wish.situations[0])
             own[name, p] = part.settle(offers, found.wish.settled_at(_app(found, name), p)).part or own[name, p]
