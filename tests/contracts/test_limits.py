@@ -19,6 +19,7 @@ def wish_of(problem: str) -> Files:
     return example(problem) if problem == "compound-rate" else tiny(problem)
 
 
+@pytest.mark.quick_sample(5)
 @pytest.mark.parametrize("after", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("by", ["limit", "cancel"])
 @pytest.mark.parametrize("problem", PROBLEMS)

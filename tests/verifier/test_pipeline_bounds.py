@@ -34,6 +34,7 @@ def solve_of(document: dict[str, Any], claim: int) -> dict[str, Any]:
     return next(one for one in document["solves"] if one["id"] == wanted)
 
 
+@pytest.mark.slow
 def test_every_bound_of_the_shipped_pipeline_is_proved_again(honest: dict[str, Any]) -> None:
     report = hp.verify(honest, PROFILE, SLO)
     assert report.ok

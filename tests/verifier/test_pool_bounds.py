@@ -32,6 +32,7 @@ def words(report: Report) -> list[Word]:
     return [one.word for one in report.claims]
 
 
+@pytest.mark.quick_cases(1)
 def test_every_bound_of_a_shipped_pool_is_proved_again(shipped: tuple[Any, Any, dict[str, Any]]) -> None:
     profile, slo, document = shipped
     report = verified(document, profile, slo)
@@ -76,6 +77,7 @@ def test_what_its_proof_does_not_show_is_the_writers_word_and_a_fault(
     assert ("proof", "claims[0]") in {(one.code, one.at) for one in report.violations}
 
 
+@pytest.mark.quick_cases(1)
 def test_a_claim_of_an_engine_alone_is_no_fault_and_its_writers_word(shipped: tuple[Any, Any, dict[str, Any]]) -> None:
     profile, slo, honest = shipped
     document = copy.deepcopy(honest)
