@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from build import Files, example
+from once import once
 
 __all__ = [
     "EXIT",
@@ -385,8 +386,8 @@ def solve(
 
 @cache
 def solved_example(name: str, sizing: str = "simulation") -> Answer:
-    """The plan of a shipped example, made once per process."""
-    return solve(example(name), sizing)
+    """The plan of a shipped example, made once per test run."""
+    return once(f"{name} {sizing}", lambda: solve(example(name), sizing))
 
 
 def verify(plan: Json, wish: Files, **more: Any) -> Judgement:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from once import once
 
 import hetplan as hp
 from benchmarks.forged_plans import EXAMPLES as EXAMPLES_OF_ALL
@@ -34,7 +35,8 @@ def inputs_of(name: str) -> hp.Inputs:
 @cache
 def plan_of(name: str) -> hp.Plan:
     profile, slo, state = FILES[name]
-    return hp.solve(EXAMPLES / profile, EXAMPLES / slo, state=state and EXAMPLES / state).require()
+    files = (EXAMPLES / profile, EXAMPLES / slo)
+    return once(f"to be proved {name}", lambda: hp.solve(*files, state=state and EXAMPLES / state).require())
 
 
 def document_of(name: str) -> dict[str, Any]:
