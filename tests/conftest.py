@@ -12,8 +12,10 @@ import gc
 import importlib
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
+from once import FOLDER
 
 from hetplan.compiled import cache_folder, is_compiled
 from hetplan.registry_further import KERNELS
@@ -83,7 +86,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Draw a seed. Compile ahead where all tests run, nothing is compiled yet, and this process is no worker."""
-    os.environ.setdefault(SAMPLE, f"{datetime.now(UTC):%Y-%m-%d}")  # processes side by side inherit it
+    # Processes side by side inherit both.
+    os.environ.setdefault(SAMPLE, f"{datetime.now(UTC):%Y-%m-%d}")
+    if FOLDER not in os.environ:
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="hetplan-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(FOLDER), ignore_errors=True))
     alone = hasattr(config, "workerinput") or config.getoption("collectonly")
     folder = cache_folder()
     if alone or config.args_source is not config.ArgsSource.TESTPATHS or not is_compiled() or folder is None:

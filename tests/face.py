@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from build import Files, example
+from once import once
 
 __all__ = [
     "EXIT",
@@ -486,8 +487,8 @@ def has_plan(wish: Files, sizing: str = "simulation") -> bool:
 
 @cache
 def solved_example(name: str, sizing: str = "simulation") -> Answer:
-    """The plan of a shipped example, made once per process."""
-    return solve(example(name), sizing)
+    """The plan of a shipped example, made once per test run."""
+    return once(f"{name} {sizing}", lambda: solve(example(name), sizing))
 
 
 def verify(plan: Json, wish: Files, **more: Any) -> Judgement:

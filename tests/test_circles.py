@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).resolve().parents[1] / "hetplan"
 
 
@@ -74,6 +76,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_file_imports_a_file_that_imports_it() -> None:
     assert circles(imported(PACKAGE)) == []
 

@@ -76,6 +76,7 @@ def test_an_exit_code_of_its_own_is_kept() -> None:
     assert pickle.loads(pickle.dumps(hp.NoPlan("time is up", exit_code=5))).exit_code == 5
 
 
+@pytest.mark.slow
 def test_errors_and_planners_cross_a_process_pool() -> None:
     planner = hp.Planner(FILES[0])
     here = plan_in_another_process(planner, FILES[1])
@@ -132,6 +133,7 @@ def test_every_public_type_survives_pickling_and_copying() -> None:
     assert pickle.loads(pickle.dumps(values["Outcome"])).require() == values["Plan"]
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) -> None:
     """By file descriptor: engines write from C++."""
     for room, options in (("pool", PLANNED), ("variants", {}), ("pipeline", PLANNED)):
@@ -140,6 +142,7 @@ def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("seed", "engine"),
     [

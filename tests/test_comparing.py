@@ -73,6 +73,7 @@ def test_every_way_reaches_what_is_asked_at_its_cheapest_setting(compared: Any) 
     assert len({row.nearest.queries for row in compared.rows}) == 1, "the same queries"
 
 
+@pytest.mark.slow
 def test_a_chosen_setting_is_reported_under_queries_that_it_was_not_tuned_on(case: tuple[Any, Any]) -> None:
     what = Compared({"ranking": (40.0, 160.0)}, 100.0, attain=0.95, ways=("HPA",), seed=3)
     (row,) = compare_ways(*case, what).rows
@@ -109,6 +110,7 @@ def csv_says_every_setting(compared: Any, ways: int) -> None:
     assert compared.as_dict()["ways"][0]["way"] == "plan"
 
 
+@pytest.mark.slow
 def test_csv_and_json_say_every_setting(two: Any) -> None:
     csv_says_every_setting(two, 2)
 
@@ -172,6 +174,7 @@ FLEET_SERIES = {name: tuple(app["demand"]["series"]) for name, app in FLEET_SLO[
 FLEET_WAYS = ("static, one type", "static, best mix", "HPA", "perfect foresight")
 
 
+@pytest.mark.slow
 def test_a_plan_with_periods_is_played_hour_by_hour_and_costs_its_bill(fleet: tuple[Any, Any]) -> None:
     plan, inputs = fleet
     what = Compared(FLEET_SERIES, 200.0, attain=0.9, ways=("plan",))

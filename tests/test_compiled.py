@@ -148,6 +148,7 @@ def test_a_kernel_is_ready_once_it_was_compiled(tmp_path: Path) -> None:
         assert ran.stdout.strip() == expected
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("what", KERNELS)
 def test_everything_that_is_compiled_ahead_compiles(what: str) -> None:
     compile_ahead(what)

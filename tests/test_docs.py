@@ -210,6 +210,7 @@ def shown() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "started"), shown())
 def test_what_a_page_shows_runs(page: Path, started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "$ curl " in page.read_text() and shutil.which("curl") is None:
@@ -380,6 +381,7 @@ def wrong_in(line: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_commands_that_are_shown_without_being_run_exist_with_their_options() -> None:
     """A command for which a page has no files, or no cluster, is at least spelled as the command line takes it."""
     named = [(page.name, line) for page in PAGES for line in [*only_shown(page), *spoken_of(page)]]

@@ -75,6 +75,7 @@ def test_help_loads_neither_pydantic_nor_the_planner() -> None:
     assert "pydantic" not in loaded_by(RUN_CLI.format(argument="--help"))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("room", ROOMS, ids=ids)
 def test_every_public_module_says_what_it_offers(room: Path) -> None:
     for file in sorted(room.glob("*.py")):
@@ -89,6 +90,7 @@ def test_every_public_module_says_what_it_offers(room: Path) -> None:
         assert len(set(module.__all__)) == len(module.__all__), file
 
 
+@pytest.mark.quick_sample(40)
 @pytest.mark.parametrize("file", [file for file in FILES if ">>> " in file.read_text()], ids=ids)
 def test_examples_in_docstrings_hold(file: Path) -> None:
     module = importlib.import_module(module_name(file))

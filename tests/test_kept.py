@@ -31,6 +31,7 @@ def test_the_same_is_asked_once_and_another_wish_or_price_again():
     assert (kept.asked, kept.known) == (4, 1)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("section", ["tables", "hardware", "zones"])
 def test_a_profile_with_another_section_is_another_though_they_share_the_rest(section):
     kept, files = Kept(), inputs()

@@ -120,6 +120,7 @@ def machines(fleet: Any) -> int:
     return sum(crew.count for crew in fleet.texts["chat"].crews)
 
 
+@pytest.mark.slow
 def test_baselines_are_one_type_each_and_the_scaled_one_follows() -> None:
     inputs = load_inputs(PROFILE, wish([8.0, 40.0, 40.0, 8.0, 8.0, 8.0]))
     plan = planned(8.0)

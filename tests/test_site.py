@@ -31,6 +31,7 @@ def site(maker: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_public_name_has_its_section_and_its_words(maker: ModuleType, site: Path) -> None:
     assert "hetplan" in maker.modules()
     for name in maker.modules():
@@ -44,6 +45,7 @@ def test_every_public_name_has_its_section_and_its_words(maker: ModuleType, site
     assert "require" in top
 
 
+@pytest.mark.slow
 def test_versions_lie_beside_one_another(maker: ModuleType, tmp_path: Path) -> None:
     older = ("0.0.9", "0.0.10", "0.1.0rc1", "notes")
     for name in older:

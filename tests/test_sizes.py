@@ -90,6 +90,7 @@ def _marks(question: str, size: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if slow else []
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     ("question", "size"),
     [pytest.param(question, size, marks=_marks(question, size)) for question in QUESTIONS for size in SIZES],

@@ -99,6 +99,7 @@ def test_the_ladder_has_every_question() -> None:
         assert tuple(registry.problem(name).fits(inputs)) == registry.obstacles(name, inputs)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("example", "question"), SHIPPED.items())
 def test_a_glance_rules_out_only_what_has_obstacles(example: str, question: str) -> None:
     profile, slo = files(example)
@@ -112,6 +113,7 @@ def test_a_glance_rules_out_only_what_has_obstacles(example: str, question: str)
             assert LADDER[name](inputs) or not is_ruled_out(name, inputs), (place, name)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("example", SHIPPED)
 def test_one_field_taken_out_is_named_where_no_question_is_left(example: str) -> None:
     profile, slo = files(example)
@@ -253,6 +255,7 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
     assert outcome.exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_solve_imports_the_question_and_the_engine_that_it_asks() -> None:
     code = (
         "import sys, hetplan as hp;"

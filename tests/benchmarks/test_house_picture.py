@@ -31,6 +31,7 @@ def tree_of(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_picture_in_the_page_is_that_of_the_code(house: ModuleType) -> None:
     page = (ROOT / "docs" / "design.md").read_text()
     assert house.picture() in page, "write what `python benchmarks/house.py --picture` prints into docs/design.md"

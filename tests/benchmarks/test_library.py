@@ -75,6 +75,7 @@ def solved(program: dict[str, Any]) -> float:
     return float(sign * found.fun + program["offset"])
 
 
+@pytest.mark.slow
 def test_exported_programs_have_the_known_value(tmp_path: Path) -> None:
     names = ["pool-02", "pool-04"]
     assert library("export", *names, "-o", str(tmp_path)).returncode == 0

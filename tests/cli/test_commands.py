@@ -321,6 +321,7 @@ def test_a_terminal_gets_rich_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[2J" not in said
 
 
+@pytest.mark.slow
 def test_the_shell_completes_commands_and_engines(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any]) -> None:
     def complete(words: str) -> set[str]:
         monkeypatch.setenv("_HETPLAN_COMPLETE", "complete_bash")

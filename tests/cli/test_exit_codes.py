@@ -16,6 +16,7 @@ from hetplan.cli.output import Exit
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_0_a_verified_plan(files: Any, run: Callable[..., Any]) -> None:
     ran = run("solve", files.profile, files.slo, "-o", files.plan)
     assert ran.code == 0
@@ -62,6 +63,7 @@ def test_3_infeasible_says_why_and_what_would_help(files: Any, run: Callable[...
     assert not files.plan.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("odd_engines")
 def test_4_a_proof_that_is_not_there(files: Any, run: Callable[..., Any]) -> None:
     assert run("solve", files.profile, files.slo, "--require-proof", "-o", files.plan).code == 0
@@ -88,6 +90,7 @@ def test_6_a_plan_that_breaks_its_promise(files: Any, run: Callable[..., Any]) -
     assert "edited since it was made" in ran.err
 
 
+@pytest.mark.slow
 def test_8_plans_that_differ(files: Any, run: Callable[..., Any]) -> None:
     other = files.folder / "other.json"
     assert run(*files.solve, "-o", files.plan).code == 0

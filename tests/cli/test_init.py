@@ -24,6 +24,7 @@ large,t4,8,50,55,0.80,0.526
 """
 
 
+@pytest.mark.slow
 def test_what_it_writes_is_solved_with_the_batches_that_were_measured(run: Callable[..., Any], tmp_path: Path) -> None:
     ran = run("init", *SAID, "-o", str(tmp_path / "mine"))
     assert ran.code == 0, ran.err

@@ -42,6 +42,7 @@ def test_there_are_at_least_two_hundred() -> None:
     assert len(ALL) >= 200
 
 
+@pytest.mark.quick_sample(100)
 @pytest.mark.parametrize("name", ALL)
 def test_a_malformed_file_is_reported_with_its_remedy(name: str, tmp_path: Path, run: Callable[..., Any]) -> None:
     for file, content in zip(("profile.json", "slo.json"), ALL[name], strict=True):

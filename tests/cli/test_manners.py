@@ -31,7 +31,7 @@ def test_show_as_json_is_the_plan(run: Callable[..., Any], tmp_path: Path) -> No
     assert last["plan"]["workers"] == json.loads(plan.read_text())["workers"]
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&- <&-"])
 @pytest.mark.parametrize("command", ["questions", f"solve {' '.join(FILES)}"])
 def test_closed_streams_are_no_fault(closed: str, command: str) -> None:
@@ -41,6 +41,7 @@ def test_closed_streams_are_no_fault(closed: str, command: str) -> None:
     assert b"Traceback" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_fault() -> None:
     line = f'"{sys.executable}" -m hetplan solve {" ".join(FILES)} | head -c 1'
     ran = subprocess.run(["sh", "-c", line], capture_output=True, check=False)
@@ -48,6 +49,7 @@ def test_a_reader_that_leaves_is_no_fault() -> None:
     assert b"fault of hetplan" not in ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_names_the_file() -> None:
     ran = hetplan("solve", *FILES, "-o", "/dev/full")
@@ -56,6 +58,7 @@ def test_a_full_disk_names_the_file() -> None:
     assert b"fault of hetplan" not in ran.stderr
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize("after_s", [0.12, 0.2, 0.3, 0.45])
 def test_an_interrupt_while_it_begins_leaves_no_traceback(after_s: float) -> None:
@@ -80,6 +83,7 @@ def test_help_on_a_full_disk_leaves_no_traceback() -> None:
     assert ran.stderr == b"error: standard output: No space left on device\n"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("asked", ["check {files}", "check {files} --json", "show --help"])
 def test_an_output_that_cannot_be_written_is_named(asked: str) -> None:

@@ -214,6 +214,7 @@ def test_a_kill_of_several_at_once_loses_nothing_and_the_journal_becomes_the_sam
     assert not waiting.exists()
 
 
+@pytest.mark.slow
 def test_several_at_once_say_how_far_they_are(asked: Callable[..., list[object]], run: Callable[..., Any]) -> None:
     from hetplan.cli.pace import Pace
     from hetplan.planner.contract import Event
@@ -283,6 +284,7 @@ def test_what_raises_hangs_or_makes_no_sense_is_set_aside_with_its_reason(
     assert plan["dispatch"]["gate"]["knobs"]["size"] != 640
 
 
+@pytest.mark.slow
 def test_a_command_that_never_answers_right_ends_the_search_soon(
     asked: Callable[..., list[object]], run: Callable[..., Any]
 ) -> None:
@@ -292,7 +294,7 @@ def test_a_command_that_never_answers_right_ends_the_search_soon(
     assert "remarks belong on standard error" in ran.err
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("end", ["steps=3", "deadline_s=20", "gpu_s=0.001", "search=random"])
 def test_a_broken_command_exits_alike_whatever_ends_first(
     asked: Callable[..., list[object]], run: Callable[..., Any], end: str

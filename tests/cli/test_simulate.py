@@ -31,6 +31,7 @@ def last(output: str) -> dict[str, Any]:
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_plan_that_keeps_its_promises(plan: str, tmp_path: Path) -> None:
     svg = tmp_path / "timeline.svg"
     result = run("simulate", plan, PROFILE, SLO, "--seeds", "2", "--duration", "45", "--svg", str(svg))
@@ -76,6 +77,7 @@ def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tm
     assert "slo" in [line["by"] for line in broken]
 
 
+@pytest.mark.slow
 def test_solve_and_simulate_in_one(tmp_path: Path) -> None:
     target = tmp_path / "plan.json"
     result = run("solve", PROFILE, SLO, "--set", "size=planned", "--simulate", "-o", str(target))

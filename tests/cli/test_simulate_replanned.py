@@ -52,6 +52,7 @@ def test_who_plans_anew_follows_the_load(files: tuple[str, str]) -> None:
     assert {line["by"] for line in follows["lines"]} == {"slo"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [("--duration", "5"), ("--arrivals", "poisson"), ("--learn",)])
 def test_what_is_not_played_together_is_refused(files: tuple[str, str], more: tuple[str, ...]) -> None:
     result = run("simulate", files[0], PROFILE, files[1], "--replan", "2", *more)

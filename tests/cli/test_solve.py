@@ -32,6 +32,7 @@ def test_the_plan_is_the_one_worked_out_by_hand(files: Any, run: Callable[..., A
     assert promises["cost_per_hour"] == pytest.approx(3)
 
 
+@pytest.mark.slow
 def test_the_page_tells_what_runs_what_is_promised_and_how_good_it_is(files: Any, run: Callable[..., Any]) -> None:
     out = run("solve", files.profile, files.slo).out
     for said in ("Workers", "Promises", "How good it is", "base-od", "fluid", "verified", "optimal"):
@@ -40,11 +41,13 @@ def test_the_page_tells_what_runs_what_is_promised_and_how_good_it_is(files: Any
     assert all(line == line.rstrip() for line in out.splitlines())
 
 
+@pytest.mark.slow
 def test_without_a_file_nothing_is_written(files: Any, run: Callable[..., Any]) -> None:
     assert run("solve", files.profile, files.slo).code == 0
     assert {path.name for path in files.folder.iterdir()} == {"profile.json", "slo.json"}
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_bytes(files: Any) -> None:
     first = process(*files.solve, "-o", "-")
     second = process(*files.solve, "-o", files.plan)
@@ -52,6 +55,7 @@ def test_the_same_inputs_give_the_same_bytes(files: Any) -> None:
     assert first.stdout == files.plan.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_plan_on_standard_output_is_nothing_but_the_plan(
     files: Any, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -61,6 +65,7 @@ def test_a_plan_on_standard_output_is_nothing_but_the_plan(
     assert json.loads(out)["format"].startswith("hetplan/plan/")
 
 
+@pytest.mark.slow
 def test_the_json_stream_parses_line_by_line_and_ends_with_exit(
     files: Any, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -88,6 +93,7 @@ def test_the_json_stream_tells_faults(files: Any, run: Callable[..., Any]) -> No
     assert "latency" in json.dumps(last["faults"])
 
 
+@pytest.mark.slow
 def test_the_json_stream_tells_repairs(files: Any, run: Callable[..., Any]) -> None:
     files.slo_with(lambda slo: slo["limits"].update(cost_per_hour="0.75"))
     last = run("solve", files.profile, files.slo, "--json", "-o", files.plan).lines[-1]
@@ -157,6 +163,7 @@ def test_a_disk_that_fails_while_writing_leaves_no_half_file(
     assert {path.name for path in files.folder.iterdir()} == {"profile.json", "slo.json"}
 
 
+@pytest.mark.slow
 def test_settings_reach_the_plan_and_win_over_the_method_file(
     files: Any, run: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -212,6 +219,7 @@ def test_a_wrong_method_file_is_bad_input(method: str, files: Any, run: Callable
     assert "method.json" in ran.err
 
 
+@pytest.mark.slow
 def test_a_second_engine_agrees(files: Any, run: Callable[..., Any]) -> None:
     ran = run("solve", files.profile, files.slo, "--recheck", "scipy", "-o", files.plan)
     assert ran.code == 0, ran.err

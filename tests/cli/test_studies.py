@@ -76,6 +76,7 @@ def test_whatif_writes_a_table_a_csv_and_a_picture(run: Callable[..., Any], file
     assert picture.read_text().startswith("<svg ")
 
 
+@pytest.mark.slow
 def test_whatif_for_machines_is_json_and_a_csv_goes_to_standard_output(run: Callable[..., Any], files: Any) -> None:
     ran = run("whatif", files.profile, files.slo, "--vary", "budget=2.9,3", "--json", "--no-confirm")
     last = ran.lines[-1]
@@ -136,6 +137,7 @@ def test_every_question_is_asked_along_two_axes(question: str, run: Callable[...
             assert fleet_text(fleet_of(plan)) in ran.out
 
 
+@pytest.mark.slow
 def test_the_report_of_a_plan_takes_its_curves(run: Callable[..., Any], files: Any) -> None:
     ran = run("whatif", files.profile, files.slo, "--vary", "budget=2:3:3", "--json", "--no-confirm")
     (files.folder / "whatif.jsonl").write_text(ran.out)

@@ -58,6 +58,7 @@ def test_colours_are_for_terminals_that_want_them(plan: str) -> None:
     assert not COLOURS.search(on_terminal("show", plan, columns=100, NO_COLOR="1"))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("columns", [40, 60])
 def test_lines_fit_a_narrow_terminal(plan: str, columns: int) -> None:
     shown = CODES.sub("", on_terminal("show", plan, columns=columns)).replace("\r", "\n")
@@ -65,6 +66,7 @@ def test_lines_fit_a_narrow_terminal(plan: str, columns: int) -> None:
     assert [line for line in shown.split("\n") if len(line) > columns] == []
 
 
+@pytest.mark.slow
 def test_the_next_command_is_in_one_piece_and_quoted(tmp_path: Path) -> None:
     folder = tmp_path / "my files"
     said = ("--model", "m", "--gpu", "t4=1", "--ms", "t4:1=6", "--rate", "5", "--p99", "60", "-o", str(folder))

@@ -83,6 +83,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
     return ["watch", *files, "--hosts", str(folder / "hosts.toml"), *more]
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_what_it_would_start_and_starts_nothing(folder: Path, run: Callable[..., Any]) -> None:
     ran = run(*arguments(folder, "--once", "--dry-run", "--json"))
     assert ran.code == Exit.OK, ran.err
@@ -124,6 +125,7 @@ def test_no_plan_ends_with_its_own_code_and_keeps_what_runs(folder: Path, run: C
     assert "what runs is kept" in ran.lines[-2]["event"]["text"]
 
 
+@pytest.mark.slow
 def test_hosts_without_room_are_reported_and_nothing_is_touched(folder: Path, run: Callable[..., Any]) -> None:
     hosts = (folder / "hosts.toml").read_text()
     (folder / "hosts.toml").write_text(hosts.replace("machines = 24", "machines = 0"))

@@ -33,6 +33,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"plan": str(plan), "profile": profile, "slo": slo}
 
 
+@pytest.mark.quick_sample(48)
 @pytest.mark.parametrize("spoilt", SPOILT)
 @pytest.mark.parametrize("name", READING)
 def test_a_spoilt_file_is_named(name: str, spoilt: str, sound: dict[str, str], tmp_path: Path) -> None:

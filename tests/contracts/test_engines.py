@@ -14,6 +14,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick_sample(16)
 @pytest.mark.parametrize(("engine", "problem", "seed"), CASES)
 def test_an_engine_agrees_with_the_default_or_refuses_by_name(engine: str, problem: str, seed: int) -> None:
     wish = random_files(problem, seed)

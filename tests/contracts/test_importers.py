@@ -156,6 +156,7 @@ def _spoilt(text: str, number: int, value: str) -> str:
     return text[: place.start()] + value + text[place.end() :]
 
 
+@pytest.mark.quick_sample(24)
 @pytest.mark.parametrize("value", ["1e999", "-7", "NaN", '"x"', ""])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "inference-perf"])
 def test_no_number_that_is_none_comes_through(kind: str, value: str, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ OF_PARTS = ("fleet", "policy", "compound")
 """What promises without a play: rates of parts that were simulated, figures of a policy, what was measured."""
 
 
+@pytest.mark.quick_sample(5)
 @pytest.mark.parametrize("after", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("by", ["limit", "cancel"])
 @pytest.mark.parametrize("name", EVERY)

@@ -16,6 +16,7 @@ def test_what_simulation_says_of_money_is_what_the_plan_says(problem: str) -> No
     assert (shown.cost is None) == (problem == "pipeline")
 
 
+@pytest.mark.slow
 def test_the_shipped_pipeline_without_prices_costs_nothing_that_is_shown() -> None:
     wish = example("pipeline")
     assert simulate(solve(wish, "fluid").plan, wish, seeds=1, duration_s=2.0).cost is None

@@ -78,6 +78,7 @@ def test_a_plan_of_rates_alone_says_that_queries_wait(problem: str, limit: float
     assert not any(one.is_simulated for one in answer.promises)
 
 
+@pytest.mark.quick_sample(3)
 @pytest.mark.parametrize(
     ("percentile", "times", "warning"),
     [

@@ -272,6 +272,7 @@ def test_a_bound_within_a_restriction_is_no_gap_to_the_best() -> None:
         assert _within(outcome) == 0.1
 
 
+@pytest.mark.slow
 def test_a_fleet_is_drawn_with_its_machines_over_time_and_its_bill() -> None:
     folder = EXAMPLES.parent / "fleet"
     profile, slo = (json.loads((folder / f"{name}.json").read_text()) for name in ("profile", "slo"))
@@ -382,6 +383,7 @@ def test_who_waits_for_a_look_may_leave_and_hears_of_its_faults() -> None:
             look(threading.Event())
 
 
+@pytest.mark.slow
 def test_a_page_is_told_what_a_look_is_at(server: Server) -> None:
     answers, heard = Answers(Allowance()), list[str]()
     keep = answers._heard
@@ -402,6 +404,7 @@ def test_a_page_is_told_what_a_look_is_at(server: Server) -> None:
     assert server.ask("/desk/doing/mine", headers={"Authorization": None})[0] == 401
 
 
+@pytest.mark.slow
 def test_what_is_impossible_is_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
     answers, asked, outcome = Answers(Allowance()), list[str](), Answers._outcome
 
@@ -423,6 +426,7 @@ def test_what_is_impossible_is_explained_once(monkeypatch: pytest.MonkeyPatch) -
     assert "plans that are played may need more" in answers.look({**FILES, "slo": slo}, threading.Event())["html"]
 
 
+@pytest.mark.slow
 def test_a_first_plan_that_does_not_stand_its_check_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a part of before handed out with the prices of before, the planned plan is looked for instead."""
     answers, files = Answers(Allowance()), fleet_files()
@@ -440,6 +444,7 @@ def test_a_first_plan_that_does_not_stand_its_check_is_not_shown(monkeypatch: py
     assert (again["stage"], again["plan"]["inputs"]) == ("soon", shown["plan"]["inputs"])
 
 
+@pytest.mark.slow
 def test_a_first_plan_at_a_rate_says_that_there_is_no_bound_yet() -> None:
     folder, answers = EXAMPLES.parent / "compound", Answers(Allowance())
     names = {"profile": "profile", "slo": "rate-slo", "measured": "measured"}

@@ -31,6 +31,7 @@ def total(cost: np.ndarray, columns: np.ndarray) -> float:
     return float(cost[np.arange(cost.shape[0]), columns].sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=st.one_of(COARSE, FINE))))
 def test_no_permutation_is_cheaper(cost: np.ndarray) -> None:

@@ -59,6 +59,7 @@ def test_g10_the_small_query_goes_to_the_weak_type() -> None:
     assert cost_of(rule, snapshot, (Pair(0, 0), Pair(1, 1))) == pytest.approx(210)
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(snapshots(), RULES)
 def test_no_other_pairing_is_cheaper(snapshot: Snapshot, rule: Matching) -> None:
@@ -75,6 +76,7 @@ def test_no_other_pairing_is_cheaper(snapshot: Snapshot, rule: Matching) -> None
     assert cost_of(rule, snapshot, pairs) == pytest.approx(best, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(snapshots(), RULES)
 def test_only_pairs_with_idle_instances_are_sent(snapshot: Snapshot, rule: Matching) -> None:
@@ -217,6 +219,7 @@ def queue(rng: np.random.Generator, queries: int, counts: list[int]) -> tuple[Se
     return Seen(100.0, order, queries, arrived, rng.integers(sizes, size=queries), service, first, kind, ends), costs
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("most", [3, 8, 30])
 def test_the_quick_way_decides_as_the_plain_one(most: int) -> None:
     rng = np.random.default_rng(most)

@@ -56,6 +56,7 @@ def test_outputs_and_children_are_handed_on(tmp_path: Path) -> None:
     assert counted == Result(SERVED, b'{"next": 2}', b"3")
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -27,6 +27,7 @@ def worker(folder: Path, **config: object) -> KeptProcess:
     return KeptProcess(UNIT.name, "hetplan.executor.serving.worker", said, folder)
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_process, "_PROBE_EVERY_S", 0.05)
     monkeypatch.setattr(kept_process, "_PROBE_LIMIT_S", 20.0)

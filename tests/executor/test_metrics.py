@@ -52,6 +52,7 @@ def total(found: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: str
     return sum(v for (n, pairs), v in found.items() if n == name and labels.items() <= dict(pairs).items())
 
 
+@pytest.mark.slow
 def test_router_and_workers_count_by_application_worker_and_model(deploy: Callable[..., Deployment]) -> None:
     deployment = deploy(models=[{"kind": "sleep", "ms": 3.0}])
     endpoint = deployment.apply(make_plan(make_worker("w1", 2))).endpoint
@@ -95,6 +96,7 @@ def test_prometheus_is_known_by_what_it_accepts(accept: str, text: bool) -> None
     assert wants_prometheus("", accept) is text
 
 
+@pytest.mark.slow
 def test_the_dashboard_asks_for_metrics_and_labels_that_there_are(deploy: Callable[..., Deployment]) -> None:
     board = json.loads((Path(__file__).resolve().parents[2] / "examples" / "grafana.json").read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]

@@ -54,6 +54,7 @@ def applied(deploy: Callable[..., Deployment]) -> Deployment:
     return deployment
 
 
+@pytest.mark.slow
 def test_without_its_keeper_all_goes_on_and_the_next_apply_goes_on_with_it(applied: Deployment) -> None:
     endpoint, workers = applied.endpoint(), processes(applied, WORKER)
     kill_keeper(applied)
@@ -220,6 +221,7 @@ def test_what_may_not_be_tried_twice_is_given_back(deploy: Callable[..., Deploym
     assert {answer[1].get("why") for answer in answers if answer[0] == 503} == {"the worker died or froze"}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_on_a_disk_without_room_comes_back(
     applied: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +234,7 @@ def test_a_worker_that_is_killed_on_a_disk_without_room_comes_back(
     assert {path: path.read_bytes() for path in folder_of(applied).glob("*.json")} == before
 
 
+@pytest.mark.slow
 def test_units_for_systemd_say_all_that_a_keeper_needs(applied: Deployment, tmp_path: Path) -> None:
     target = applied.targets["here"]
     assert isinstance(target, Local)

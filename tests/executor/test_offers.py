@@ -178,6 +178,7 @@ def test_hosts_of_a_cluster_may_be_of_a_zone_too(tmp_path: Path) -> None:
     assert [made[name]["nodeSelector"]["pool"] for name in ("w-gpu-a", "w-gpu-b")] == ["east", "west"]
 
 
+@pytest.mark.slow
 def test_an_export_says_of_which_spot_machines_no_nodes_are_known(tmp_path: Path) -> None:
     where = hosts(tmp_path, "kubernetes", IMAGE, pool={"machines": 9})
     notes = export_folder(plan(gpu_b_spot=1, gpu_a=1), where, version="1.32").notes

@@ -47,6 +47,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             deployment.down(wait_s=60.0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("tritonclient") is None, reason="needs tritonclient[http]")
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("place", [0, 1])

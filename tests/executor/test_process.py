@@ -37,6 +37,7 @@ assert started == [usual] != [100_000]
 CALLS = {"x86_64": 315, "aarch64": 275}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine not in CALLS, reason="Linux alone has this")
 def test_a_thread_gets_short_turns_and_those_that_it_starts_the_usual_ones() -> None:
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) < (6, 12):

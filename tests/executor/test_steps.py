@@ -163,6 +163,7 @@ groups = st.dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(groups, groups, st.integers(0, 3))
 def test_any_change_ends_where_it_should_within_the_room(

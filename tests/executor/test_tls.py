@@ -75,6 +75,7 @@ def test_queries_state_and_streams_go_through_router_and_workers_under_tls(
     assert worker.getresponse().status == 200
 
 
+@pytest.mark.slow
 def test_keys_are_made_again_by_the_same_authority_and_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
     assert make_keys(tmp_path / "tls", ["localhost"])
     before = {name: (tmp_path / "tls" / name).read_bytes() for name in ("ca.pem", "cert.pem")}

@@ -13,7 +13,6 @@ import pytest
 from golden.record import FIGURES, figures, wishes
 
 RECORDED: dict[str, Any] = json.loads(FIGURES.read_text())
-WISHES = wishes()
 WORSE = {"fluid": 1e-6, "simulation": 0.02}
 """How much worse a value may be, as a share of it: a fluid program has one value; a search by simulation has luck."""
 FLEET_GAP = 0.003
@@ -46,7 +45,7 @@ def loss(sense: str, now: float, before: float) -> float:
 
 @pytest.mark.parametrize(("name", "sizing"), cases())
 def test_no_figure_is_worse(name: str, sizing: str) -> None:
-    before, now = RECORDED[name][sizing], figures(WISHES[name], sizing)
+    before, now = RECORDED[name][sizing], figures(name, sizing)
     assert set(now["claims"]) == set(before["claims"])
     assert now.get("meets") or not before.get("meets"), now["violations"]
     allowed = max(WORSE[sizing], FLEET_GAP if "fleet" in name else 0.0)
@@ -62,4 +61,4 @@ def test_no_figure_is_worse(name: str, sizing: str) -> None:
 
 
 def test_every_wish_is_recorded() -> None:
-    assert set(RECORDED) == set(WISHES)
+    assert set(RECORDED) == set(wishes())

@@ -241,6 +241,7 @@ def test_what_is_no_address_is_bad_input(url: str) -> None:
         send_load([nowhere], timeout_s=1.0)
 
 
+@pytest.mark.slow
 def test_bodies_are_kept_where_that_is_asked_for() -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nsaid"
     with serving(lambda _number, _request: [(0.0, answer[:-2]), (0.001, answer[-2:])]) as (url, _):

@@ -60,6 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_profile_and_the_same_again_from_its_journal(folder: Path) -> None:
     profile = folder / "p.json"
     code, _, lines = run("profile", folder / "measure.toml", "-o", profile, "--json")

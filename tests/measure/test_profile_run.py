@@ -275,6 +275,7 @@ def test_a_command_that_times_itself(folder: Path) -> None:
     assert [where for where, _ in found.failed] == ["c on cpu-1 at batch 4"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("variant", "said"),
     [
@@ -313,6 +314,7 @@ class Stops(threading.Event):
         return self.looks < 0
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_where_it_was(folder: Path) -> None:
     journal = CellJournal(folder / "j")
     wish, first = measured(folder, ONNX, journal=journal, cancel=Stops(10))
@@ -336,6 +338,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(folder: Path) -> None:
     assert profile_document(wish, third) == profile_document(wish, second)
 
 
+@pytest.mark.slow
 def test_a_changed_model_is_measured_anew(folder: Path) -> None:
     for width in (8, 16):
         write_model(folder / "tiny.onnx", width=width)
@@ -427,6 +430,7 @@ def test_on_a_busy_machine_nothing_is_written_as_if_it_were_measured(folder: Pat
             other.wait()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("most", "refused"), [(1, False), (0.99, True)])
 def test_a_wish_that_takes_any_machine_refuses_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch, most: float, refused: bool

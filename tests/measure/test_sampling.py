@@ -95,6 +95,7 @@ def test_rare_failures_are_not_passed_over(share: float, usual: float, target: f
     assert passed["t"] >= 5
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mean", [0.02, 0.5, 0.985])
 def test_the_interval_holds_the_mean(mean: float):
     rng, missed, widths = np.random.default_rng(3), 0, []

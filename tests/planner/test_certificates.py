@@ -98,6 +98,7 @@ def test_no_duals_means_the_bound_is_claimed(reference) -> None:
     assert verdict.vouched is Vouched.CLAIMED
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.lists(st.floats(-3, 3), min_size=5, max_size=5))
 def test_any_multipliers_give_a_bound_in_exact_arithmetic(seed: int, duals: list[float]) -> None:

@@ -428,6 +428,7 @@ def test_each_field_of_an_slo_is_kept_played_or_refused(question: str, name: str
         assert after == before
 
 
+@pytest.mark.quick_sample(4)
 @pytest.mark.parametrize("size", ["planned", "estimated", pytest.param("auto", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("question", "name"),

@@ -151,6 +151,7 @@ def test_every_field_is_declared_and_tried(file: str) -> None:
     assert fields - UNTRIED == set(OF_PROFILE if file == "profile" else OF_STATE), "and a way to set it"
 
 
+@pytest.mark.quick_sample(40)
 @pytest.mark.parametrize(("file", "question", "field"), cases("kept"))
 def test_what_is_kept_changes_the_plan_or_is_named(file: str, question: str, field: str) -> None:
     files = files_for(file, question, field)
@@ -175,6 +176,7 @@ def test_what_is_refused_is_an_error_that_names_it(file: str, question: str, fie
     assert names(after, question, field)
 
 
+@pytest.mark.quick_sample(25)
 @pytest.mark.parametrize(("file", "question", "field"), cases("played"))
 def test_what_is_played_moves_no_plan_and_changes_what_is_played(file: str, question: str, field: str) -> None:
     files = files_for(file, question, field)
@@ -186,6 +188,7 @@ def test_what_is_played_moves_no_plan_and_changes_what_is_played(file: str, ques
     assert (played(files, plan) == played(calm, plan)) is False, "it changes nothing"
 
 
+@pytest.mark.quick_sample(12)
 @pytest.mark.parametrize(("file", "question", "field"), cases("warned"))
 def test_what_is_warned_of_moves_no_plan_and_is_named(file: str, question: str, field: str) -> None:
     files = files_for(file, question, field)
@@ -199,6 +202,7 @@ def test_what_is_warned_of_moves_no_plan_and_is_named(file: str, question: str, 
     assert any(at.startswith(f"{section}.") and code in ("W-commit", "W-unused") for code, at in notices)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("file", MODELS)
 def test_what_says_nothing_to_a_question_changes_no_plan(file: str, question: str) -> None:

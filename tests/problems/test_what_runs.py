@@ -34,6 +34,7 @@ def left_by(plan: Plan) -> Json:
     return {"format": "hetplan/state/1.1", **document}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("question", ONE_STEP)
 def test_what_runs_as_it_is_wanted_is_left_alone(question: str) -> None:
     files = files_of(question)
@@ -43,6 +44,7 @@ def test_what_runs_as_it_is_wanted_is_left_alone(question: str) -> None:
     assert again.workers == first.workers
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("question", ["policy", "llm"])
 def test_more_machines_of_a_group_are_started_and_the_rest_goes_on(question: str) -> None:
     files = files_of(question)
@@ -53,6 +55,7 @@ def test_more_machines_of_a_group_are_started_and_the_rest_goes_on(question: str
     assert [(one.do, one.worker, one.count) for one in again.actions] == [("start", name, 1)]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("question", ["policy", "llm"])
 def test_a_group_with_another_batch_gives_way_to_one_that_is_wanted(question: str) -> None:
     files = files_of(question)
@@ -70,6 +73,7 @@ def test_a_group_with_another_batch_gives_way_to_one_that_is_wanted(question: st
     assert sum(one.count or 0 for one in again.actions if one.do == "stop") == running["count"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("question", ["policy", "llm"])
 def test_a_state_in_which_nothing_runs_is_a_start_from_nothing(question: str) -> None:
     files = files_of(question)
@@ -94,6 +98,7 @@ def with_artifacts(files: Files) -> Files:
     return files
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("question", ["pool", "pipeline", "variants", "policy", "llm"])
 def test_every_load_names_the_file_that_its_variant_is(question: str) -> None:
     files = with_artifacts(files_of(question))
@@ -107,6 +112,7 @@ def test_every_load_names_the_file_that_its_variant_is(question: str) -> None:
     assert {"artifact"} & {one.code for one in verified(silent, inputs).violations}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("question", ONE_STEP)
 def test_what_runs_is_of_the_file_of_the_profile_unless_the_state_says_another(question: str) -> None:
     files = with_artifacts(files_of(question))
@@ -122,6 +128,7 @@ def test_what_runs_is_of_the_file_of_the_profile_unless_the_state_says_another(q
     assert {one.do for one in solved(files, other).actions} == {"start", "load", "stop"}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("question", ["pool", "llm", "fleet"])
 def test_a_wish_that_names_no_currency_is_in_that_of_the_offers(question: str) -> None:
     files = files_of(question)

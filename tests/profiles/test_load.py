@@ -68,6 +68,7 @@ def test_models_round_trip(profile: dict[str, Any], slo: dict[str, Any]) -> None
         assert kind.model_validate(json.loads(text)) == model
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_however_a_profile_is_split_it_merges_back(data: st.DataObject) -> None:

@@ -39,6 +39,7 @@ def test_the_unspoilt_pair_loads(folder: Path) -> None:
     load_inputs(folder / "profile.json", folder / "slo.json")
 
 
+@pytest.mark.quick_sample(300)
 @pytest.mark.parametrize("name", ALL)
 def test_malformed(name: str, folder: Path) -> None:
     profile, slo = ALL[name]
@@ -177,6 +178,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

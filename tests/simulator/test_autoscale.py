@@ -65,6 +65,7 @@ def test_who_loads_quickly_waits_for_nobody():
     assert late(report, "slow") > 2 * late(report, "quick")
 
 
+@pytest.mark.slow
 def test_loading_is_felt_and_paid_for():
     rising = {"a": [40.0, 250.0, 250.0]}
     instant, slow = played({"a": 0.0}, rising), played({"a": 8.0}, rising)
@@ -126,12 +127,14 @@ def test_a_machine_that_runs_only_loads_what_it_has_not():
     assert {line.by for line in follows.lines} == {"slo"}
 
 
+@pytest.mark.slow
 def test_what_a_machine_had_before_is_not_started_anew():
     """One instance, three for a while, and one again: nobody waits for the machine, nor pays for both."""
     report = on_one_machine({"a": [40.0, 250.0, 40.0, 40.0, 40.0, 40.0]})
     assert 1.2 < report.cost_per_hour.value < 2.0
 
 
+@pytest.mark.slow
 def test_what_is_loading_goes_on_loading_while_more_is_asked_for():
     """Of `a` one more comes, which takes 14 s; `b` asks for one more meanwhile, which takes one: neither is misled."""
     rising = [40.0, 115.0, 115.0, 115.0]

@@ -46,6 +46,7 @@ def test_static_peak_is_sized_for_the_peak_of_the_day(plans: Any) -> None:
     assert (flat, day) == (5, 10)
 
 
+@pytest.mark.slow
 def test_the_autoscaler_follows_a_day_and_costs_less_than_the_peak(plans: Any) -> None:
     plan, inputs = plans.pool(rate=120.0)
     demands = demands_of(plan, inputs, arrivals="diurnal:2,3600")

@@ -83,6 +83,7 @@ def unknown_path(plan: dict[str, Any]) -> None:
     first(plan["routing"])[-1]["prefix"] = ["nope"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "edit", "at", "value"),
     [

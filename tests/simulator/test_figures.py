@@ -105,6 +105,7 @@ def test_a_single_seed_is_cut_into_stretches(queues: Any) -> None:
     assert several.high - several.low < single.high - single.low
 
 
+@pytest.mark.slow
 def test_intervals_over_seeds_hold_the_truth(queues: Any) -> None:
     """M/M/1 at 0.7: of twenty reports most intervals hold the mean of 33.3 ms."""
     demand = AppDemand("ask", 0, 70.0, Arrivals(), 100.0, 99.0)
@@ -195,6 +196,7 @@ def test_runs_hold_long_queues_enough_for_their_percentile_or_say_that_they_do_n
     assert is_settled(99.9, replace(demand, from_start=True), 999.0, runs(0.9))
 
 
+@pytest.mark.slow
 def test_a_percentile_of_too_few_long_queues_is_only_known_not_to_be_lower(queues: Any) -> None:
     strict = AppDemand("ask", 0, 97.0, Arrivals(), 100.0, 99.9)
     how: dict[str, Any] = {"noise": "exponential", "percentiles": (50.0, 99.0, 99.9)}

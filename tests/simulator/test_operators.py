@@ -69,6 +69,7 @@ def test_without_measurements_it_says_where_the_times_are() -> None:
         hp.simulate(plan, *FILES)
 
 
+@pytest.mark.slow
 def test_queries_that_live_longer_or_come_more_often_find_less_room() -> None:
     admitted = []
     for streams in (1, 4):

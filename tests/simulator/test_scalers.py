@@ -64,6 +64,7 @@ def test_concurrency_panics_up_and_comes_down_by_halves() -> None:
     assert [keda.wanted(seen(now, 0.0, 4, jobs=jobs)) for now, jobs in ((2.0, 8.0), (4.0, 40.0))] == [4, 12]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("scaler", "highest"), [(Hpa(0.7), 29), (Concurrency(0.7), 1000)])
 def test_a_slow_start_under_a_constant_load_is_not_answered_with_ever_more(
     queues: Any, scaler: Scaler, highest: int

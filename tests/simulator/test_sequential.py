@@ -16,6 +16,7 @@ KEPT = {
 """Shares of late queries with a mean of 1%, which is what may be."""
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", KEPT)
 def test_a_kept_promise_is_refused_as_seldom_as_is_said(name: str) -> None:
     rng, alpha, refused = np.random.default_rng(5), 0.05, 0

@@ -50,6 +50,7 @@ def test_a_broken_percentile_fails_the_plan_though_its_promise_was_fluid(plans: 
     assert "broken" in str(report.broken[0])
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("promise", "verdict"),
     [

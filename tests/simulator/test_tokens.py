@@ -90,6 +90,7 @@ def crommelin(load: float, at: float) -> float:
     return high
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("load", [0.5, 0.7])
 def test_requests_alike_one_at_a_time_wait_as_in_crommelins_formula(load: float) -> None:
     """p50 and p95 of TTFT; a time per token that is the law's."""
@@ -115,6 +116,7 @@ def test_sequences_that_share_a_machine_take_longer_by_its_load_alone() -> None:
         assert found.tpot_ms[outputs == output].mean() == pytest.approx(0.5 / 0.4, rel=0.03)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_it_agrees_with_a_simulation_written_apart(seed: int) -> None:
     """Chunks, prefill first, reserved KV, preemption, caches, unlike machines and all rules, at random."""

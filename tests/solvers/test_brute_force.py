@@ -70,6 +70,7 @@ def _interval(form: Milp, dense: np.ndarray, point: np.ndarray) -> list[float]:
     return [low, high] if low <= high + 1e-9 else []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mixed", [False, True], ids=["integer", "mixed"])
 @pytest.mark.parametrize("engine", EXACT, ids=lambda engine: engine.name)
 def test_agrees_with_enumeration(engine: Solver, mixed: bool) -> None:
@@ -99,6 +100,7 @@ def test_a_point_that_presolve_takes_out_of_its_bounds_is_no_answer(engine: Solv
     assert engine.solve(form, Limits()).status is Status.INFEASIBLE
 
 
+@pytest.mark.slow
 @QUICK
 @given(forms=st.lists(programs(mixed=True), min_size=2, max_size=5))
 def test_a_warm_family_of_anything_agrees_with_enumeration(forms: list[Milp]) -> None:

@@ -20,6 +20,7 @@ def marks_of(engine: Solver, check: Check) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if longer or engine.name.endswith("-botorch") else []
 
 
+@pytest.mark.quick_sample(400)
 @pytest.mark.parametrize(
     ("engine", "check"),
     [

@@ -61,6 +61,7 @@ def mixed(draw: st.DrawFn) -> Milp:
     return m.build()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(mixed(), st.integers(0, 2**32 - 1))
 def test_a_point_of_the_grid_is_a_point_of_the_form(form: Milp, seed: int) -> None:

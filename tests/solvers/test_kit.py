@@ -84,6 +84,7 @@ def _quietly(tell, event) -> None:
         return
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("habit", "check"),
     [

@@ -49,6 +49,7 @@ def test_the_second_best_fleet_is_that_of_all_fleets(small: Files) -> None:
     assert [one.worse_by or 0.0 for one in found.others] == sorted(one.worse_by or 0.0 for one in found.others)
 
 
+@pytest.mark.slow
 def test_what_is_left_out_comes_in_at_the_price_and_speed_that_are_said(small: Files) -> None:
     profile, slo = small
     found = hp.explain(made(*small), *small)
@@ -93,6 +94,7 @@ def test_what_one_more_of_a_limit_brings(small: Files) -> None:
     assert {one.limit for one in found.bounds} >= {"least big", "web: response p99", "web: rate"}
 
 
+@pytest.mark.slow
 def test_an_explanation_costs_queries_and_months(small: Files) -> None:
     found = hp.explain(made(*small), *small)
     assert found.cost_per_hour is not None
@@ -102,6 +104,7 @@ def test_an_explanation_costs_queries_and_months(small: Files) -> None:
     assert json.loads(json.dumps(found.as_dict()))["fleet"] == found.fleet
 
 
+@pytest.mark.slow
 def test_what_the_time_does_not_allow_is_named_and_a_longer_time_goes_on(small: Files, tmp_path: Path) -> None:
     small[1]["apps"]["web"]["demand"]["rate_qps"] = 120
     plan, journal = made(*small), tmp_path / "explain.jsonl"

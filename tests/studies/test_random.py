@@ -32,6 +32,7 @@ def sold_at(profile: Json, offer: str, price: float) -> Json:
     return found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "seed", [3, 10, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 5, 9, 11, 13, 15))]
 )

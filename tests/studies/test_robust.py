@@ -103,6 +103,7 @@ def test_errors_of_prices_choose_machines_by_their_worst_bill(small: Files) -> N
     assert found.box.bill_at_worst <= found.box.nominal_bill_at_worst + 1e-9  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_a_wish_for_the_most_loses_in_the_worst_corner(small: Files) -> None:
     profile, slo = small
     slo["objective"] = [{"max": "rate"}]

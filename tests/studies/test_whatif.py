@@ -83,6 +83,7 @@ def test_along_a_price_every_best_fleet_is_found_and_each_place_is_exact() -> No
     assert "every fleet" in answer.notes[-1]
 
 
+@pytest.mark.slow
 def test_along_a_rate_the_bill_steps_where_it_is_said_to() -> None:
     answer = found("rate=100:130:2")
     assert answer.breakpoints
@@ -144,6 +145,7 @@ def test_what_is_written_can_be_read() -> None:
     assert [line.get("class", "")[:5] for line in picture.findall("{*}polyline")].count("curve") == 2
 
 
+@pytest.mark.slow
 def test_results_are_in_the_order_of_tasks_whoever_is_first() -> None:
     tasks = [{"of": number} for number in (5, 1, 5, 3)]
     with Spread(jobs=2) as spread:
@@ -321,6 +323,7 @@ def test_a_cluster_that_does_not_answer_as_ray_does_is_refused_before_ray_waits_
     Spread(on="ray:auto")
 
 
+@pytest.mark.slow
 def test_of_a_fleet_only_the_values_named_are_tried_and_robustness_is_refused() -> None:
     web: Any = SLO["apps"]["web"]  # type: ignore[index]
     app = {**web, "question": "pool", "demand": {**web["demand"], "rate_qps": 60}}

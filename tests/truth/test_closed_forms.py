@@ -63,6 +63,7 @@ def test_one_server(noise: str, load: float, central: bool) -> None:
         assert_near(shown.violation_rate["ask"], late)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("servers", [2, 5])
 @pytest.mark.parametrize("load", [0.6, 0.8])
 def test_several_servers_before_one_queue(servers: int, load: float) -> None:
@@ -79,6 +80,7 @@ def test_several_servers_before_one_queue(servers: int, load: float) -> None:
     )
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("rate", [0.12, pytest.param(0.05, marks=SLOW), pytest.param(0.2, marks=SLOW)])
 @pytest.mark.parametrize("times", [{1: 10.0, 2: 12.0, 3: 15.0, 4: 17.0}, {1: 9.0, 4: 15.0}, {1: 4.0, 8: 32.0}])
 def test_batches_of_one_server(times: Mapping[int, float], rate: float) -> None:

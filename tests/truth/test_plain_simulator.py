@@ -33,6 +33,7 @@ def test_one_server(load: float) -> None:
     assert_near(varied, known.mean_mg1(load / 10.0, 10.0, 149.0))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("servers", [2, 4])
 @pytest.mark.parametrize("rule", ["matching", "earliest"])
 def test_several_servers(servers: int, rule: str) -> None:

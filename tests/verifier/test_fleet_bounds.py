@@ -94,6 +94,7 @@ def judged(plan: Json, wish: Json) -> Report:
     return hp.verify(hp.read_plan(plan, trust_digest=True), PROFILE, wish)
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_fleet_is_certified_and_proved_again(sound: tuple[Json, Json]) -> None:
     assert [claim["vouched"] for claim in sound[0]["claims"]] == ["certified"]
     report = judged(*sound)
@@ -136,6 +137,7 @@ def priced(plan: Json, by: float) -> None:
         one["machines"] = {name: price * by for name, price in one["machines"].items()}
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_bounds_are_refused_as_certified_and_else_their_writers_word(
     name: str, sound: tuple[Json, Json]

@@ -41,6 +41,7 @@ def test_an_honest_plan_is_not_called_forged(example: str) -> None:
     assert codes(plan_of(example), example) == set()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("example", sorted(QUICK))
 def test_of_small_forgeries_99_in_100_are_noticed(example: str) -> None:
     honest, inputs = hp.read_plan(plan_of(example), trust_digest=True), inputs_of(example)
@@ -54,6 +55,7 @@ def test_of_small_forgeries_99_in_100_are_noticed(example: str) -> None:
     assert len(passed) <= 0.02 * tried, passed
 
 
+@pytest.mark.slow
 def test_an_action_with_another_word_is_noticed() -> None:
     """But for the words of bringing something up, which differ in what they replace and not in what they do."""
     honest = plan_of("variants-state")
@@ -121,6 +123,7 @@ FORGED: list[tuple[str, str, Callable[[Document], Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("example", "words", "forge", "code"), FORGED, ids=[f"{e}: {w}" for e, w, *_ in FORGED])
 def test_a_forged_plan_is_caught_and_named(
     example: str, words: str, forge: Callable[[Document], Any], code: str
@@ -130,6 +133,7 @@ def test_a_forged_plan_is_caught_and_named(
     assert code in codes(document, example)
 
 
+@pytest.mark.slow
 def test_a_warning_of_the_files_that_is_left_out_or_reworded_is_noticed() -> None:
     profile = plan_profile()
     slo = {

@@ -42,6 +42,7 @@ def test_every_figure_is_recomputed(name: str, figure: str) -> None:
         assert (named(spoilt, inputs) == []) is right
 
 
+@pytest.mark.quick_cases(11)
 @pytest.mark.parametrize(
     "name", ["late are served", "late are dropped", "as the paper", "the shortest queue, and drops"]
 )
@@ -110,6 +111,7 @@ def test_where_nothing_is_in_time_its_accuracy_means_nothing() -> None:
     assert named(promised(plan, "quality", value=0.9), inputs) == []
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("quantity", ["goodput", "quality", "violations", "utilisation"])
 @pytest.mark.parametrize("name", ["late are served", "over a range"])
 def test_every_promise_is_recomputed(name: str, quantity: str) -> None:

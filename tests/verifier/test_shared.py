@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def mixes(draw: st.DrawFn) -> Mix:
     return Mix(axes=("batch", "tokens")[:axes], bins=tuple(bins), observed=tuple(observed))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(mix=mixes())
 def test_sizes_are_counted_into_the_same_bins_by_reader_and_verifier(mix: Mix) -> None:

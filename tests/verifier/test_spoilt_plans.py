@@ -24,6 +24,7 @@ def test_a_correct_plan_passes(case: str):
     assert violations(case, {}) == []
 
 
+@pytest.mark.quick_sample(300)
 @pytest.mark.parametrize(
     ("case", "words", "edits", "expected"), ALL, ids=[f"{case}: {words}" for case, words, *_ in ALL]
 )

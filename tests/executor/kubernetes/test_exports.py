@@ -24,6 +24,7 @@ from hetplan.profiles.plan_sections import Route
 from hetplan.profiles.workers import Load, Serve, Worker
 
 
+@pytest.mark.slow
 def test_autoscalers_have_the_planned_bounds_and_the_rate_per_pod() -> None:
     hpa = of_kind(objects(one_period(), "hpa"), "HorizontalPodAutoscaler")["prod-w1"]
     assert (hpa["minReplicas"], hpa["maxReplicas"]) == (3, 9)
@@ -40,6 +41,7 @@ def test_autoscalers_have_the_planned_bounds_and_the_rate_per_pod() -> None:
     assert of_kind(objects(one_period(), "none"), "Deployment")["prod-w1"]["replicas"] == 3
 
 
+@pytest.mark.slow
 def test_a_schedule_grows_ahead_of_the_hour_turns_the_routes_and_shrinks() -> None:
     found = objects(a_day(), "none")
     deployments = of_kind(found, "Deployment")
@@ -63,6 +65,7 @@ def test_a_schedule_grows_ahead_of_the_hour_turns_the_routes_and_shrinks() -> No
     assert {unit["address"] for table in routes.values() for unit in table["units"]} < services
 
 
+@pytest.mark.slow
 def test_keda_and_bounds_follow_the_day_too() -> None:
     keda = of_kind(objects(a_day(), "keda"), "ScaledObject")
     crons = [one["metadata"] for scaled in keda.values() for one in scaled["triggers"] if one["type"] == "cron"]
@@ -125,6 +128,7 @@ def test_a_server_that_makes_text_has_its_gpus_its_numbers_and_is_ready_once_it_
     assert {"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3"} in pod["env"]
 
 
+@pytest.mark.slow
 def test_engines_of_two_applications_on_one_machine_are_a_pod_with_the_gpus_of_both(tmp_path: Path) -> None:
     """As a fleet plans it: a load is an engine, one of four GPUs and one of two, on a node of eight."""
     engine = {"pieces": [{"base_ms": 8.0, "token_ms": 0.05}], "kv_tokens": 100_000, "most_seqs": 64}
@@ -179,6 +183,7 @@ def test_engines_of_two_applications_on_one_machine_are_a_pod_with_the_gpus_of_b
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stated", [{}, {"gpu": 4}])
 def test_a_pool_and_text_on_one_machine_are_one_pod_with_the_gpus_of_both(tmp_path: Path, stated: Any) -> None:
     """A worker of two parts: one Deployment, one load of each, and the engine has the last GPUs for itself."""

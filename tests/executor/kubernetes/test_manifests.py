@@ -73,6 +73,7 @@ def policy() -> dict[str, Any]:
 EVERY_QUESTION = {**CASES, "policy": policy}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", sorted(EVERY_QUESTION))
 def test_the_manifests_of_every_question_are_valid(case: str) -> None:
     documents = EVERY_QUESTION[case]()
@@ -297,6 +298,7 @@ def test_more_than_a_config_map_holds_is_refused_by_its_size() -> None:
 IDS = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,62}", fullmatch=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(first=IDS, second=IDS, other=IDS)
 def test_names_are_labels_and_different_for_different_ids(first: str, second: str, other: str) -> None:

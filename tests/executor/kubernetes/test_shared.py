@@ -42,6 +42,7 @@ def elsewhere(kubernetes: Kubernetes, folder: Path) -> Kubernetes:
     return Kubernetes(Setting("cluster", kubernetes.hosts, folder, settings))
 
 
+@pytest.mark.slow
 def test_the_second_of_two_commands_is_refused_and_reads_who_holds_it(
     target: Make, cluster: Any, tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_second_of_two_commands_is_refused_and_reads_who_holds_it(
     assert "Lease" not in cluster.kinds(), "nothing is left of it"
 
 
+@pytest.mark.slow
 def test_a_killed_command_keeps_nobody_out_for_long(
     target: Make, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +103,7 @@ def test_who_has_lost_the_lease_changes_nothing_any_more(
     assert cluster.kinds() == ["Lease"], "that of somebody else stays"
 
 
+@pytest.mark.slow
 def test_configs_that_a_replica_set_mounts_stay(target: Make, cluster: Any) -> None:
     kubernetes = target()
     kubernetes.start(units(1), limit_s=60)
@@ -177,6 +180,7 @@ def test_how_many_pods_there_are_is_left_to_an_autoscaler(target: Make, cluster:
         kubernetes.load(two, limit_s=60)
 
 
+@pytest.mark.slow
 def test_what_somebody_else_owns_is_refused_before_anything_is_touched_and_looking_never_is(
     target: Make, cluster: Any
 ) -> None:
@@ -194,6 +198,7 @@ def test_what_somebody_else_owns_is_refused_before_anything_is_touched_and_looki
     target(take_over=True).load(units(1, "other"), limit_s=60)
 
 
+@pytest.mark.slow
 def test_a_deployment_that_changed_since_it_was_read_is_refused(target: Make, cluster: Any) -> None:
     kubernetes = target()
     kubernetes.start(units(1), limit_s=60)

@@ -119,6 +119,7 @@ def test_a_changed_load_rolls_and_leaves_no_old_config(target: Make, cluster: An
     assert cluster.kinds() == ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("trouble", "said"),
     [
@@ -138,6 +139,7 @@ def test_pods_that_do_not_come_are_named_with_their_reason(
     assert failed.value.about.startswith("prod-w2")
 
 
+@pytest.mark.slow
 def test_a_failed_start_leaves_nothing_of_what_it_began(target: Make, cluster: Any) -> None:
     kubernetes = target()
     kubernetes.start(units(1), limit_s=60)
@@ -209,6 +211,7 @@ def test_health_reads_the_counters_of_each_pod(target: Make, cluster: Any) -> No
     assert all(path.endswith(":8080/proxy/metrics") for path in paths)
 
 
+@pytest.mark.slow
 def test_routes_are_followed_without_a_new_router_pod_where_it_says_what_it_follows(target: Make, cluster: Any) -> None:
     def template() -> Any:
         return next(one for one in cluster.objects.values() if one["kind"] == "Deployment")["spec"]["template"]
@@ -223,6 +226,7 @@ def test_routes_are_followed_without_a_new_router_pod_where_it_says_what_it_foll
     assert target().routed()["revision"] == "2"
 
 
+@pytest.mark.slow
 def test_a_router_pod_that_ends_while_it_is_marked_is_no_fault(target: Make, cluster: Any) -> None:
     """In a roll of the router old pods go while the new routes are made known."""
     kubernetes = target()
@@ -253,6 +257,7 @@ def test_what_the_server_gave_a_service_is_not_applied_when_going_back(target: M
     assert service["spec"] == made
 
 
+@pytest.mark.slow
 def test_a_router_that_cannot_be_asked_is_rolled(target: Make, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hetplan.executor.kubernetes.target._FOLLOW_S", 0.0)
     kubernetes = target()
@@ -264,6 +269,7 @@ def test_a_router_that_cannot_be_asked_is_rolled(target: Make, cluster: Any, mon
     assert cluster.verbs.count("rollout") == 1, "the second time at once"
 
 
+@pytest.mark.slow
 def test_routes_are_written_and_read_back(target: Make, cluster: Any) -> None:
     kubernetes = target()
     assert kubernetes.routed() is None
@@ -320,6 +326,7 @@ def test_diff_shows_what_kubectl_shows(target: Make, cluster: Any) -> None:
     cluster.play(fail={"diff": "the server is down"})
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("verb", ["get", "apply", "rollout"])
 def test_what_kubectl_says_is_in_the_failure(target: Make, cluster: Any, verb: str) -> None:
     cluster.play(fail={verb: "The connection to the server 10.0.0.1:6443 was refused"})
@@ -357,6 +364,7 @@ def test_ready_pods_of_an_older_template_are_not_the_new_ones(target: Make, clus
     assert not any(one.ready for one in kubernetes.health(names(units(2))).values())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "other",
     [{"image": "registry.example/hetplan:2"}, {"hardware": {"t4": {"cpu_cores": 2}}}, {"environment": {"A": "b"}}],
@@ -377,6 +385,7 @@ def test_routes_of_another_manifest_are_not_what_is_wanted(target: Make) -> None
     assert target(image="registry.example/hetplan:2").routed()["revision"] != "1"
 
 
+@pytest.mark.slow
 def test_replicas_that_somebody_changed_are_a_difference(target: Make, cluster: Any) -> None:
     kubernetes, two = target(), units(2)
     kubernetes.start(two, limit_s=60)
@@ -390,6 +399,7 @@ def test_replicas_that_somebody_changed_are_a_difference(target: Make, cluster: 
     assert contents(kubernetes, two) == [True, True]
 
 
+@pytest.mark.slow
 def test_going_back_brings_the_former_image_too(target: Make, cluster: Any) -> None:
     target().start(units(2), limit_s=60)
     before = cluster.objects

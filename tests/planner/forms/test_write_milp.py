@@ -79,6 +79,7 @@ def _rows(matrix: np.ndarray | None, lower, upper) -> set[tuple[tuple[float, ...
     return sides
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["mps", "lp"])
 def test_the_optimum_is_the_same(kind: str, tmp_path: Path) -> None:
     for case in CASES:

@@ -91,6 +91,7 @@ def test_streams_have_operators_for_themselves():
     assert hp.verify(found, profile(), wish(0, streams=2), measured=MEASURED).ok
 
 
+@pytest.mark.slow
 def test_the_verifier_counts_batches_and_waits_again(plan: hp.Plan):
     slo = wish(60)
     assert hp.verify(plan, profile(), slo, measured=MEASURED).ok

@@ -228,6 +228,7 @@ def test_calls_wait_for_their_turn_in_simulation() -> None:
     assert 0.03 < found[2] < 0.1 < found[3] < 0.6 < found[4]
 
 
+@pytest.mark.slow
 def test_tokens_space_calls_as_calls_do() -> None:
     """Each call has 1,050 tokens, so that so many tokens a second are 14 calls a second."""
     wish = at_a_rate()

@@ -269,6 +269,7 @@ def test_few_queries_are_passed_on_by_calls_and_many_to_replicas(measured: dict[
     assert found[10].placement["large"] == "pool"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_an_operator_that_no_query_reaches_needs_no_replica_for_the_rate(measured: dict[str, Any]) -> None:
     document = json.loads(json.dumps(measured))
@@ -336,6 +337,7 @@ def test_operators_with_outcomes_serve_batches_and_are_shared(measured: dict[str
     assert "route-target" in {one.code for one in found.violations}
 
 
+@pytest.mark.slow
 def test_branches_that_meet_again_share_the_step_that_follows_both(measured: dict[str, Any]) -> None:
     profile, document = json.loads(json.dumps(PROFILE)), json.loads(json.dumps(measured))
     pipeline = profile["pipelines"]["ask"]

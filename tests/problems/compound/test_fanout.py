@@ -289,6 +289,7 @@ def test_a_call_is_paid_and_counts_against_limits_as_often_as_it_is_made() -> No
     assert "api-limit" in {found.code for found in tight.violations}
 
 
+@pytest.mark.slow
 def test_more_calls_are_never_answered_and_more_queries_fail_once() -> None:
     """Calls of 300 ms, and 200 ms more for each failure: shares beyond a time are those of the slowest of three."""
     known = measured(spread=0.0)
@@ -317,6 +318,7 @@ def test_single_calls_find_what_erlang_says(servers: int, load: float) -> None:
     assert 1.0 - upto[servers - 1] == pytest.approx(all_busy(servers, load), abs=1e-6)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("servers", "several", "use"),
     [(1, (0.0, 0.0, 1.0), 0.6), (3, (0.0, 0.0, 1.0), 0.5), (4, (0.5, 0.5), 0.8), (6, (0.0, 0.5, 0.0, 0.5), 0.7)],

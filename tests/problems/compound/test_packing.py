@@ -231,6 +231,7 @@ def test_what_takes_nothing_of_a_machine_still_needs_one(seed: int):
     assert value(Exact(), light(seed, "max")) == value(Dual(), light(seed, "max"))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("emptied", [False, True])
 @pytest.mark.parametrize("sense", ["max", "min"])
 def test_light_items_and_groups_without_options_break_no_packer(sense: str, emptied: bool):

@@ -77,6 +77,7 @@ def test_devices_of_which_there_is_a_stock_are_no_more_than_that(level: str) -> 
     assert promised(outcome, "served") == 2.0
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("how", ["shares", "whole", "device", "device by share", "nothing offered"])
 @pytest.mark.parametrize("objective", [[{"max": "goodput"}, {"min": "cost"}], [{"min": "cost"}]])
 def test_what_is_packed_at_least_cost_is_what_the_plan_costs(how: str, objective: list[dict[str, str]]) -> None:
@@ -144,6 +145,7 @@ def test_wishes_of_other_questions_are_refused(key: str, value: object, path: st
     assert path in {fault.path for fault in caught.value.faults}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("kind", "total"), [("gpu", 0.5), ("gpu_mem_gib", 8), ("cpu_cores", 4)])
 def test_totals_count_what_operators_need(kind: str, total: float) -> None:
     profile = document("profile.json")
@@ -173,6 +175,7 @@ def test_only_listed_hardware_is_used() -> None:
     assert {worker.hardware for worker in outcome.plan.workers} == {"a100"}
 
 
+@pytest.mark.slow
 def test_a_search_passes_over_tiers_without_machines() -> None:
     query = draw("VT", 500)
     slo = query.slo()

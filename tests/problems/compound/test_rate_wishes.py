@@ -309,6 +309,7 @@ def test_what_the_formula_alone_promises_of_the_last_in_a_thousand_is_so(
     assert promised(outcome.require()).percentile == 99.9
 
 
+@pytest.mark.slow
 def test_of_hundreds_of_replicas_each_has_its_machine_named() -> None:
     of = files(1, COST, rate=3000, latency=[{"percentile": 95, "max_ms": 900}])
     outcome = solve(of, options=FORMULA)

@@ -65,6 +65,7 @@ def a_form(random: np.random.Generator, *, batches: bool) -> Rated:
     return form_of(profile, slo, {"format": "hetplan/measured/1.0", "apps": {"gate": [entry]}})
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_sizes_are_the_cheapest_that_brute_force_finds(seed: int, batches: bool):

@@ -328,6 +328,7 @@ def test_nobody_to_measure_is_reported():
         hp.solve(query.profile(), query.slo())
 
 
+@pytest.mark.slow
 def test_memory_counts_beside_the_share():
     query = draw("ACG", 0)
     profile = query.profile()
@@ -472,6 +473,7 @@ def test_measurements_that_cannot_be_are_refused(change):
         hp.solve(query.profile(), query.slo(), measured=document)
 
 
+@pytest.mark.slow
 def test_a_history_of_something_else_is_reported():
     query = draw("VT", 100)
     past = {"apps": {"other": [{"knobs": {"size": 1}, "verdict": "pass"}]}}
@@ -503,6 +505,7 @@ def test_confirming_measures_nothing_that_is_too_slow():
     assert not any(asked)
 
 
+@pytest.mark.slow
 def test_a_plan_that_time_left_unconfirmed_says_so():
     query = draw("VT", 100)
     begin = measuring(query)

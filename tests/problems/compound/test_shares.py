@@ -51,6 +51,7 @@ def by_hand(form: BlackBox, measured: Measured, placement: int) -> set[tuple[flo
     return {tuple(row) for row in rows.tolist() if ((rows <= row).all(axis=1)).sum() == 1}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_antichain_is_that_of_trying_all(seed: int) -> None:
     form, measured = drawn(seed)

@@ -93,6 +93,7 @@ def test_what_shares_waits_for_the_same_replicas_in_a_simulation(several: tuple[
     assert late(plan, (of[0], more, of[2]))["gate"] > 0.5, "gate waits behind what comes to dock"
 
 
+@pytest.mark.slow
 def test_the_verifier_counts_all_who_come(several: tuple[Files, hp.Plan]) -> None:
     of, plan = several
 
@@ -114,6 +115,7 @@ def test_the_verifier_counts_all_who_come(several: tuple[Files, hp.Plan]) -> Non
     assert "route-target" in found(plan, apart)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_replicas_together_are_the_cheapest_that_brute_force_finds(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -94,6 +94,7 @@ def test_a_front_is_every_plan_that_no_other_beats_and_each_point_is_a_verified_
         assert costs == [pytest.approx(figures["cost_per_hour"])]
 
 
+@pytest.mark.slow
 def test_of_several_applications_no_point_is_beaten_and_the_ends_are_the_best_of_each():
     apps = ("gate", "yard", "dock", "lobby")
     outcome = solved(wish([{"front": ["quality", "cost"]}], apps))

@@ -118,6 +118,7 @@ def test_the_most_rate_beside_another_application_is_that_of_brute_force(budget:
     assert "claim" in {found.code for found in hp.verify(spoilt, PROFILE, slo).violations}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("budget", [1.6, 2.4, 2.9, 4.5])
 def test_the_most_quality_for_a_budget_is_that_of_brute_force(budget: float) -> None:
     task = {"task": "rank"}
@@ -201,6 +202,7 @@ def running(*counts: int) -> Json:
     return {"format": "hetplan/state/1.1", "workers": workers}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("runs", [(1, 0, 2, 0), (0, 2, 0, 1), (0, 0, 5, 0)])
 def test_fewest_moves_from_what_runs_are_those_of_brute_force(runs: tuple[int, ...]) -> None:
     slo, counts = wish(one(150.0)), list(itertools.product(range(5), range(4), range(7), range(4)))

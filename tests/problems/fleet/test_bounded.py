@@ -43,6 +43,7 @@ def test_one_application_costs_what_its_own_question_says(number):
     assert hp.verify(outcome.plan, profile, fleet).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["estimated", "auto"])
 def test_the_bound_rules_out_no_plan_that_simulation_keeps(size):
     profile, own, fleet = files_of_one(1)
@@ -53,6 +54,7 @@ def test_the_bound_rules_out_no_plan_that_simulation_keeps(size):
     assert claim.scope == "relaxation"
 
 
+@pytest.mark.slow
 def test_a_wide_gap_is_warned_of_where_parts_are_played_too():
     """What was played was taken for a plan whose gap no search could close."""
     fleet = wish(app([40.0, 200.0]), periods=2)
@@ -65,6 +67,7 @@ def test_a_wide_gap_is_warned_of_where_parts_are_played_too():
     assert {one.code for one in hp.verify(with_digest(silent), PROFILE, fleet).violations} == {"unwarned"}
 
 
+@pytest.mark.slow
 def test_a_bound_of_what_a_formula_asks_for_says_so():
     """No other bound is looked for where a wish of one period is answered, as of the most rate."""
     profile, _, fleet = files_of_one(1)

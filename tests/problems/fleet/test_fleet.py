@@ -126,6 +126,7 @@ def _rate(big: int, small: int, share: float, x: float, busy_small: float, busy_
     return min(limits)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("rates", "survive"), [((90.0, 140.0, 60.0), False), ((70.0, 40.0, 90.0), True)])
 def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
     rates: tuple[float, ...], survive: bool
@@ -151,6 +152,7 @@ def test_two_applications_on_two_types_over_three_periods_as_by_brute_force(
     assert cost(outcome) == pytest.approx(total / 3)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("zones", ["ab", "abc"])
 @pytest.mark.parametrize("stock", [1, 2])
 @pytest.mark.parametrize("rates", [(90.0, 90.0), (150.0, 60.0, 40.0), (210.0, 120.0)])
@@ -183,6 +185,7 @@ def state(**counts: int) -> Json:
     return {"format": "hetplan/state/1.1", "workers": workers}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("repeats", "moves"), [(1, None), (1, 2), (4, None), (4, 2)])
 @pytest.mark.parametrize("runs", [{}, {"big-a": 2}, {"small-b": 3}])
 def test_the_first_period_follows_what_runs_as_by_brute_force(
@@ -237,6 +240,7 @@ def test_too_few_moves_from_what_runs_are_explained_and_repaired() -> None:
     assert hp.solve(PROFILE, slo, state=state(), question="fleet", options=options).plan is not None
 
 
+@pytest.mark.slow
 def test_twice_the_repeats_are_twice_the_bill_and_no_more_per_hour() -> None:
     once, twice = (solved(wish(app([90.0, 40.0]), periods=2, repeats=repeats)).require().bill for repeats in (1, 2))
     assert once is not None
@@ -287,6 +291,7 @@ def test_applications_and_hours_in_another_order_cost_the_same() -> None:
     assert cost(solved(slo)) == pytest.approx(cost(solved(turned))) == pytest.approx(cost(solved(backwards)))
 
 
+@pytest.mark.slow
 def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = copy.deepcopy(PROFILE)
     for name in ("a", "b"):
@@ -311,6 +316,7 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     assert 0.8 * cost(least) < lifted / 4 <= last / 4 <= cost(least) + 1e-9
 
 
+@pytest.mark.slow
 def test_commitments_pay_where_machines_run_all_day() -> None:
     profile = copy.deepcopy(PROFILE)
     profile["offers"]["big-a"]["commit"] = {"term_s": 86400, "discount": 0.5, "upfront": "1.2"}
@@ -353,6 +359,7 @@ def test_applications_that_want_the_same_stock_are_explained_together() -> None:
     assert any(repair.field.startswith("profile.offers.big") for repair in outcome.repairs)
 
 
+@pytest.mark.slow
 def test_limits_that_contradict_one_another_are_the_fewest_and_one_changed_is_enough() -> None:
     """A floor of spot machines, their share, and few on demand: the quota beside them is not to blame."""
     profile = copy.deepcopy(PROFILE)
@@ -379,6 +386,7 @@ def test_limits_that_contradict_one_another_are_the_fewest_and_one_changed_is_en
         assert solved(wish(app([20.0, 30.0]), periods=2, limits=less), profile).plan is not None
 
 
+@pytest.mark.slow
 def test_the_verifier_sees_what_was_changed_by_hand() -> None:
     slo = wish(app([90.0, 40.0]), periods=2, limits={"survive": {"zones": 1}})
     plan = solved(slo).require()

@@ -55,6 +55,7 @@ def test_each_way_to_buy_is_a_plan_that_is_played_and_verified() -> None:
     assert bill.levers[-1].cost_per_hour == bill.cost_per_hour
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("size", ["planned", "estimated"])
 def test_what_is_not_played_says_so(size: str) -> None:
     bill = bill_of(solved(wish(app(RATES), periods=3), sold(), levers=True, size=size))
@@ -73,6 +74,7 @@ def test_of_many_periods_ways_by_the_hour_are_played_where_that_is_asked(
     assert all(one.verified for one in bill.levers)
 
 
+@pytest.mark.slow
 def test_what_the_verifier_refuses_is_not_called_verified() -> None:
     """The ways to buy are handed to it as plans of these very files, with machines in all periods."""
     seen: list[hp.Plan] = []
@@ -111,6 +113,7 @@ def test_a_way_that_is_not_kept_or_not_there_says_so() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_bill_as_a_table_has_lines_totals_and_ways() -> None:
     bill = bill_of(solved(wish(app(RATES), periods=3), sold(), levers=True, size="planned"))
     rows = list(csv.DictReader(io.StringIO(bill_csv(bill))))

@@ -72,6 +72,7 @@ def menus_of(profile: dict[str, Any], slo: dict[str, Any]) -> tuple[Wish, Menus,
     return wish, Menus(wish, parts_of(wish, registry.tools_of("fleet"))), Asking(registry.Engines())
 
 
+@pytest.mark.slow
 def test_lists_say_what_the_program_says() -> None:
     looked = 0
     for seed in range(9):

@@ -59,6 +59,7 @@ def _loads_s(plan: Plan, files: tuple[Json, Json]) -> float:
     return max(loaded_anew_s(profile, parts[name], one) for one in after)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("zones", ["ab", "abc"])
 def test_after_a_failure_machines_go_on_with_what_they_hold(zones: str) -> None:
     files = _files(40.0, zones=zones)
@@ -72,6 +73,7 @@ def test_after_a_failure_machines_go_on_with_what_they_hold(zones: str) -> None:
     assert plan.bill.cost_per_hour == quick.bill.cost_per_hour, "it costs nothing here: machines are only dealt out"
 
 
+@pytest.mark.slow
 def test_that_is_kept_where_it_is_played_and_broken_without(monkeypatch: pytest.MonkeyPatch) -> None:
     files = _files(200.0)
     how = HowPlayed(seeds=2, seed=5, queries=2e4)

@@ -155,6 +155,7 @@ class Faulty:
         return getattr(self.part, name)
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("fault", [None, *FAULTS])
 def test_a_part_that_breaks_its_contract_is_caught(fault: str | None) -> None:
     profile, slo, name, _ = _files("pool")
@@ -173,6 +174,7 @@ def test_a_part_that_breaks_its_contract_is_caught(fault: str | None) -> None:
     assert bool(failed) is (fault is not None), failed
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_pool_has_room_where_its_formula_finds_a_plan(seed: int) -> None:
     """`room` asks the formula of the machines of each hardware, without a plan."""

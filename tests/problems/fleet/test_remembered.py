@@ -116,6 +116,7 @@ def test_parts_that_a_movement_leaves_alone_are_not_planned_again(move, asked):
     assert ((kept.asked - kept.known) > before) == bool(asked)
 
 
+@pytest.mark.slow
 def test_a_part_that_stays_says_the_price_and_the_limit_of_now(warm):
     files = moved(small(), "slo", ["apps", "ranking", "latency", 0, "max_ms"], lambda _: 62.5)
     files = moved(files, "profile", ["offers", "t4-east", "price_per_hour"], lambda _: "0.63")

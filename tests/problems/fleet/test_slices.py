@@ -80,6 +80,7 @@ def _slices(rate: float) -> int:
     return math.ceil(rate / (CARRIES * DERATE) - 1e-9)
 
 
+@pytest.mark.slow
 def test_two_pools_of_half_a_card_each_rent_one_card_and_the_bill_says_what_that_saves() -> None:
     files = _files(TWO)
     assert cost(solved(files, share=False)) == pytest.approx(2.0)
@@ -119,6 +120,7 @@ def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
     assert plan.claims[0].bound <= cards
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_unlike_needs_share_where_places_say_what_fits(seed: int) -> None:
     """A card, a half and a quarter: as few cards as all of it comes to; by hand again."""
@@ -136,6 +138,7 @@ def test_unlike_needs_share_where_places_say_what_fits(seed: int) -> None:
             assert sum(needs[load.app or ""] for load in worker.loads) <= 1.0 + 1e-9
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_exactly_is_not_shared() -> None:
     """Two of .4 leave room for .2, but not for a second one of .3."""
     files = _files(TWO, {"faces": 0.4, "plates": 0.3})
@@ -226,6 +229,7 @@ def test_nothing_is_shared_beside_limits_on_moves() -> None:
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
 
 
+@pytest.mark.slow
 def test_another_pool_takes_whole_cards_beside_those_that_share() -> None:
     """Its instance says nothing of what it needs: nobody is on its card, and nobody shares this hardware."""
     profile, slo = _files({**TWO, "words": [30.0, 30.0]})
@@ -290,6 +294,7 @@ def _shared(plan: Json) -> Json:
     return part
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("forge", [_fuller, _without, _raised])
 def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
     files = _files(TWO)
@@ -341,6 +346,7 @@ def test_five_long_names_have_parts_of_their_own() -> None:
     assert len({name for period in plan.periods for name in period.parts or ()}) == 3
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "limits",
     [{"offers": {"on-demand": {"most": 2}}}, {"instances": {"card": [0, 2]}}, {"resources": {"gpu": 2}}],
@@ -351,6 +357,7 @@ def test_a_limit_that_leaves_just_enough_machines_leaves_a_plan(limits: Json) ->
     assert cost(solved(files, levers=False)) == pytest.approx(2.0)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("order", ["xyz", "yzx", "zxy"])
 def test_the_order_of_applications_does_not_say_who_shares(order: str) -> None:
     """One is asked with an option of its own: the other two share, whatever the order."""

@@ -130,6 +130,7 @@ def test_a_card_of_a_pool_and_one_of_text_rent_one_node_of_two() -> None:
     assert "shared by chat, faces alone" in (plan.claims[0].note or "")
 
 
+@pytest.mark.slow
 def test_the_same_files_give_the_same_bytes() -> None:
     assert text(_solved(_files(FACES, CHAT))) == _text()
 
@@ -148,7 +149,7 @@ def _engines(rate: float) -> int:
     return round(cost(_solved(_files({}, {"alone": [rate]}, node=1))))
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(10))
 def test_nodes_are_as_few_as_hold_the_fewest_instances_of_all(seed: int) -> None:
     """By hand: the fewest instances of each application alone, and all ways to put them on nodes."""
@@ -236,6 +237,7 @@ def test_an_hour_without_queries_of_one_question_is_planned_and_played() -> None
     assert min(found.value for found in day.in_time.values()) > 0.95
 
 
+@pytest.mark.slow
 def test_a_lost_node_takes_what_it_holds_of_both() -> None:
     """Any node may be full of one of the two, so there are three of both; apart there are two of each."""
     files = _files({"faces": [30.0]}, {"chat": [2.0]}, survive={"hosts": 1, "keep": 1.0})
@@ -258,12 +260,14 @@ def test_nothing_is_shared_beside_limits_on_moves() -> None:
 # What runs already
 
 
+@pytest.mark.slow
 def test_machines_of_both_go_on() -> None:
     files = _files(FACES, CHAT)
     plan = hp.Plan.model_validate(json.loads(_text()))
     assert goes_on(files, plan)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("whose", "started"), [(("chat", "faces"), 0), (("chat",), 1), (("faces",), 1), ((), 1)])
 def test_a_machine_of_both_starts_once_where_none_of_both_runs(whose: tuple[str, ...], started: int) -> None:
     files = _files({"faces": [30.0]}, {"chat": [2.0]})
@@ -358,6 +362,7 @@ def _of_one_question(plan: Json) -> None:
     _part_of(plan, "pool")["question"] = "llm"
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("forge", "code"),
     [
@@ -382,6 +387,7 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None], code: str) -> No
     assert code in {one.code for one in found}
 
 
+@pytest.mark.slow
 def test_a_bound_that_no_slices_show_is_not_believed() -> None:
     """Three cards of nodes of two: a node and a half is shown, and no more."""
     files = _files({"faces": [70.0]}, {"chat": [2.0]})
@@ -396,6 +402,7 @@ def test_a_bound_that_no_slices_show_is_not_believed() -> None:
     assert [one.word for one in shown.claims] != [Word.PROVED]
 
 
+@pytest.mark.slow
 def test_machines_that_no_part_says_the_fit_of_are_refused() -> None:
     """Two cards and three do fit on a node of eight; bounds are of what fits by parts, and such a plan is not."""
     data = json.loads(text(_solved(_files(FACES, CHAT, 4, node=8))))

@@ -161,6 +161,7 @@ def test_sharing_is_never_dearer_and_always_verified(seed: int) -> None:
             assert sum(load.instances * cards[load.app or ""] for load in worker.loads) <= NODE
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_exactly_is_not_shared() -> None:
     """Two engines of three cards leave room for one of two, and parts of a machine do not say so."""
     files = _files(TWO, {"chat": 3, "code": 2})
@@ -236,6 +237,7 @@ def test_nothing_is_shared_beside(change: Callable[[Json], None]) -> None:
     assert all(len(part.rate_qps) == 1 for part in (plan.parts or {}).values())
 
 
+@pytest.mark.slow
 def test_hardware_with_engines_of_two_sizes_for_one_application_is_not_shared_by_it() -> None:
     """It has whole machines, of which the two others have one together; nothing of its own engines is lost."""
     profile, slo = _files({**TWO, "tools": [3.0, 3.0]})
@@ -248,6 +250,7 @@ def test_hardware_with_engines_of_two_sizes_for_one_application_is_not_shared_by
     assert {frozenset(part.rate_qps) for part in (plan.parts or {}).values()} == {frozenset(TWO), frozenset({"tools"})}
 
 
+@pytest.mark.slow
 def test_pools_share_with_pools_and_text_with_text() -> None:
     """A machine is shared by one of the two questions: nodes by text, cards by pools."""
     profile, slo = _files(TWO)
@@ -322,6 +325,7 @@ def _mute(plan: Json) -> None:
     part["warnings"] = [one for one in part["warnings"] if one["code"] != "W-queueing"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("forge", [_fuller, _twice, _without, _unpaid, _by_the_card, _mute])
 def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
     data = json.loads(_text())
@@ -330,6 +334,7 @@ def test_a_forged_plan_is_caught(forge: Callable[[Json], None]) -> None:
     assert not hp.verify(forged, *_files(TWO)).ok
 
 
+@pytest.mark.slow
 def test_a_bound_that_no_slices_show_is_not_believed() -> None:
     """Three engines of half a node: a node and a half is shown, and no more."""
     files = _files({"chat": [20.0], "code": [2.0]})
@@ -345,11 +350,13 @@ def test_a_bound_that_no_slices_show_is_not_believed() -> None:
     assert [one.word for one in shown.claims] != [Word.PROVED]
 
 
+@pytest.mark.slow
 def test_engines_that_change_places_after_a_failure_are_refused() -> None:
     files = _files({"chat": [20.0], "code": [2.0]}, zones="ab", survive={"zones": 1, "keep": 0.5})
     assert is_refused_with_places_changed(files, text(_solved(files)), "zone a lost", "chat", "code")
 
 
+@pytest.mark.slow
 def test_a_machine_that_has_most_of_an_application_may_be_the_one_that_is_lost() -> None:
     """Three engines of `chat`, of which two are kept: one node has two of them, and the plan has another one lost."""
     files = _files({"chat": [20.0], "code": [2.0]}, survive={"hosts": 1, "keep": 1.0})
@@ -403,6 +410,7 @@ def test_plans_of_those_who_share_are_as_many_as_machines_can_be_alike() -> None
     assert set(held) == {4}
 
 
+@pytest.mark.slow
 def test_a_comparison_adds_no_bounds_of_those_who_share() -> None:
     """Alone each costs two a node of its own; together they have one."""
     profile, slo = _files(TWO)

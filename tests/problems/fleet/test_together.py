@@ -47,6 +47,7 @@ SLACK = 1.05
 FACES = {"faces": [90.0, 90.0], "plates": [80.0, 10.0]}
 
 
+@pytest.mark.slow
 def test_loads_that_fit_together_share_a_machine_and_the_bill_says_what_that_saves() -> None:
     """Either needs a part of a card: one of the cards is left out, in every hour."""
     files = _files(FACES)
@@ -66,6 +67,7 @@ def test_loads_that_fit_together_share_a_machine_and_the_bill_says_what_that_sav
     assert [one.word for one in hp.verify(plan, *files).claims] == [Word.PROVED]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_cards_are_as_few_as_all_instances_fill(seed: int) -> None:
     """Three instances fill a card, whosever they are."""
@@ -131,6 +133,7 @@ def test_a_machine_for_a_failure_holds_ahead_what_it_serves_then() -> None:
     assert min(one.after["faces"].value for one in day.failures) > 0.99
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("load_s", "cards"), [(5.0, 3), (40.0, 4)])
 def test_a_machine_goes_over_to_another_application_only_where_that_is_soon(load_s: float, cards: int) -> None:
     """Two need a card each, whichever of three zones is lost: a third card for either of them has to load."""
@@ -162,6 +165,7 @@ def _forged(plan: Json, what: str) -> None:
         plan["bill"]["shared"] = plan["bill"]["shared"].split(";")[0]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("what", ["load", "bill", "bound", "words"])
 def test_the_verifier_sees_what_is_wrong_of_machines_that_are_shared(what: str) -> None:
     files = _files(FACES)
@@ -200,6 +204,7 @@ def _pipelines(rates: Sequence[float]) -> Files:
     return profile, {"format": "hetplan/slo/1.2", "horizon": horizon, "apps": apps, "limits": limits}
 
 
+@pytest.mark.slow
 def test_pipelines_share_nodes_and_are_played_so() -> None:
     """One node carries all four steps, where each pipeline alone has a node of its own."""
     files = _pipelines([60.0, 120.0])

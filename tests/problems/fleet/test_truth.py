@@ -209,6 +209,7 @@ def test_what_helps_a_fleet_of_text_was_played(seed: int) -> None:
     assert money.to == pytest.approx(cost, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_what_was_not_played_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more machines, or in larger fleets, what may help is tried by programs alone."""
     case = kept_text.case(7)

@@ -68,6 +68,7 @@ def _actions(plan: hp.Plan) -> list[tuple[str, str | None, int | None]]:
 TWO = {"faces": [40.0, 40.0], "plates": [40.0, 40.0]}
 
 
+@pytest.mark.slow
 def test_machines_that_are_shared_go_on_and_start_where_none_run() -> None:
     files = _files({"a": 1.0}, TWO)
     runs = _state(("card-a", 1, ("faces", "plates")))
@@ -92,6 +93,7 @@ def test_machines_of_each_alone_make_way_for_one_that_is_shared() -> None:
     assert hp.verify(plan, *files, state=runs).ok
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("spoil", ["left out", "as many of others", "too few"])
 def test_actions_that_lead_elsewhere_are_seen(spoil: str) -> None:
     files = _files({"a": 1.0}, {"faces": [80.0, 80.0], "plates": [80.0, 80.0]})
@@ -108,6 +110,7 @@ def test_actions_that_lead_elsewhere_are_seen(spoil: str) -> None:
     assert "actions" in {one.code for one in hp.verify(spoilt, *files, state=runs).violations}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("repeats", [1, 4])
 @pytest.mark.parametrize("runs", [{}, {"a": 1}, {"b": 2}, {"a": 1, "b": 1}])
 def test_what_runs_is_counted_as_by_brute_force(runs: dict[str, int], repeats: int) -> None:
@@ -176,6 +179,7 @@ def test_without_a_state_nothing_of_this_is_said() -> None:
     assert _actions(solved(_files({"a": 1.0}, TWO), levers=False).require()) == []
 
 
+@pytest.mark.slow
 def test_replanning_with_few_moves_shares_no_machines() -> None:
     """Moves are counted by application, so a plan that shares machines could not be followed by another."""
     files = _files({"a": 1.0}, {"faces": [40.0], "plates": [40.0]}, moves=1)

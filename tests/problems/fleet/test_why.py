@@ -125,6 +125,7 @@ def test_no_commitments_and_moves_are_blamed_where_none_are_stated(keep: float) 
     assert followed(outcome.repairs[0], slo, SPOT).exit_code == 0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("least", "most"), [(40, 50), (40, None), (16, 16)])
 def test_what_a_repair_of_a_floor_says_is_what_it_changes(least: int, most: int | None) -> None:
     """Its number was that of the ceiling, which stays as it is."""
@@ -198,6 +199,7 @@ def test_so_few_queries_that_no_engine_sees_them_are_refused(rates: list[float],
         solved(wish(app(rates), periods=2, limits=limits), SPOT, size="planned")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("spot", ["none", "zone", "all"])
 def test_spot_machines_are_warned_of_where_nothing_is_kept_for_their_loss(spot: str) -> None:
     """The plans of other questions say so; fleets did not, and promised the same without a word."""

@@ -122,6 +122,7 @@ def test_one_unlucky_draw_rules_out_no_fleet(monkeypatch: pytest.MonkeyPatch) ->
     assert tried_fleet(wish, judge, (2, 2), 1, best, Tried()) is not None
 
 
+@pytest.mark.slow
 def test_a_search_that_would_take_too_long_scales_mixes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """No walk upward in price at all: the plan keeps everything, says what was not looked at, and is hardly dearer."""
     profile, slo = texts.profile(), texts.slo(30.0)
@@ -160,6 +161,7 @@ def parts_of_busy(profile: dict[str, Any], slo: dict[str, Any]) -> float:
     return min(wish.busy(kind) for kind in wish.kinds)
 
 
+@pytest.mark.slow
 def test_a_rate_for_thousands_of_machines_has_a_plan() -> None:
     """The program ended at 1000 machines of a type, and called the rate impossible."""
     profile, slo = texts.profile(), texts.slo(20_000.0)
@@ -169,6 +171,7 @@ def test_a_rate_for_thousands_of_machines_has_a_plan() -> None:
     assert few.plan is None
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("rate", "price", "stock", "fleet"),
     [(1e-6, "4", None, {"small": 1}), (20.0, "0", None, {"big": 1}), (60.0, "0", 1, {"big": 1, "small": 2})],
@@ -205,6 +208,7 @@ def merged(profile: dict[str, Any]) -> dict[str, Any]:
     return profile
 
 
+@pytest.mark.slow
 def test_alike_classes_merged_and_a_type_split_in_two_change_nothing() -> None:
     slo = texts.slo(30.0)
     cost = cost_of(solved(texts.profile(), slo))
@@ -264,6 +268,7 @@ def test_planned_says_that_no_queue_was_played() -> None:
     assert cost_of(more) > cost_of(outcome)
 
 
+@pytest.mark.slow
 def test_a_law_with_an_error_is_taken_slower() -> None:
     profile = texts.profile()
     for engine in profile["engines"].values():
@@ -282,6 +287,7 @@ def test_two_gpus_of_a_node_make_one_instance() -> None:
     assert [load.instances for worker in big for load in worker.loads] == [4]
 
 
+@pytest.mark.slow
 def test_a_cache_saves_money_and_a_quality_floor_chooses_the_variant() -> None:
     slo = texts.slo(60.0)
     plain = cost_of(solved(texts.profile(), slo))
@@ -412,6 +418,7 @@ def disaggregated() -> dict[str, Any]:
     return profile
 
 
+@pytest.mark.slow
 def test_prefill_and_decoding_apart_pay_where_parts_add_up_and_tokens_are_urgent() -> None:
     slo, profile = texts.slo(60.0, ttft_ms=600.0, tpot_ms=14.0), disaggregated()
     outcome = solved(profile, slo)

@@ -36,6 +36,7 @@ def solved(files, share_of, waiting_at="", **options):
     return outcome, len(dealt)
 
 
+@pytest.mark.slow
 def test_what_no_room_keeps_is_kept_by_the_deal_that_carries_most():
     """Case 202: all 19 servers, and a fast one at the third step, which had five slow ones in the nearest plan."""
     files = fair(202)
@@ -56,6 +57,7 @@ def test_what_no_room_keeps_is_kept_by_the_deal_that_carries_most():
     assert outcome.plan.status == "best-of-measured"
 
 
+@pytest.mark.slow
 def test_a_plan_that_barely_keeps_the_wish_is_handed_out_if_fresh_seeds_confirm_it():
     """Case 212 loses .9 of what it may, and was refused for being near it."""
     options = {"slo_divisor": 1.4, "evaluations": 5}
@@ -66,6 +68,7 @@ def test_a_plan_that_barely_keeps_the_wish_is_handed_out_if_fresh_seeds_confirm_
     assert outcome.exit_code == 3, "the upper end of its interval is above what is allowed"
 
 
+@pytest.mark.slow
 def test_a_plan_that_barely_keeps_the_wish_keeps_it_on_other_seeds():
     files = fair(212)
     outcome = hp.solve(*files, options={"slo_divisor": 1.4, "evaluations": 5})
@@ -114,6 +117,7 @@ def test_a_deal_is_read_from_a_plan_and_its_moves_change_one_or_two_servers(pose
     assert all(counts.min() >= 0 for move in deal.moves({}) for counts in move.counts)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_needed_is_taken_away():
     """Case 233: spare servers are whole in both groups or in none, 7 or 9; 8 keep the wish."""
     files = fair(233)
@@ -123,6 +127,7 @@ def test_a_server_that_is_not_needed_is_taken_away():
     assert lost_by(outcome.plan, files, seeds=2) <= 0.01
 
 
+@pytest.mark.slow
 def test_shorter_paths_are_tried_where_they_may_better_a_plan():
     def share(plan):
         least = 8 if plan.method.options["slo_divisor"] == 2.2 else 9

@@ -45,6 +45,7 @@ def test_no_repair_that_serves_nothing_is_proposed():
     assert not any("rate_qps" in one.field for one in outcome.repairs)
 
 
+@pytest.mark.slow
 def test_branches_that_join_have_repairs_too():
     """Eight servers, two per step at 100/s each: 200/s; and 20 servers for 500/s."""
     outcome = fluid(*diamond(500, 120))

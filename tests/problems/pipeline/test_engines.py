@@ -38,6 +38,7 @@ def test_a_constraint_solver_on_a_grid_keeps_shares_whole():
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
+@pytest.mark.slow
 def test_a_constraint_solver_that_is_named_answers_the_shipped_pool_and_the_bound_is_proved():
     pytest.importorskip("ortools")
     files = (EXAMPLES / "pool" / "profile.json", EXAMPLES / "pool" / "slo.json")

@@ -31,6 +31,7 @@ def check(outcome, accuracy, count):
         assert servers(outcome) == count
 
 
+@pytest.mark.quick_sample(30)
 @pytest.mark.parametrize("engine", ["highs", "mathopt-scip"])
 @pytest.mark.parametrize(("name", "arguments", "accuracy", "count"), HAND)
 def test_hand_sized_cases(name, arguments, accuracy, count, engine):
@@ -43,6 +44,7 @@ def test_hand_sized_cases(name, arguments, accuracy, count, engine):
         assert outcome.status == "optimal"
 
 
+@pytest.mark.quick_sample(15)
 @pytest.mark.parametrize(("name", "arguments", "accuracy", "count"), HAND)
 def test_the_papers_own_program_finds_the_same(name, arguments, accuracy, count):
     check(fluid(*getattr(loki_by_hand, name)(*arguments), formulation="paper"), accuracy, count)

@@ -31,6 +31,7 @@ def test_tiny():
     assert repair(outcome, "latency") is None
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("hair", [1e-5, 1e-6, 1e-7, 1e-9])
 def test_beyond_capacity_by_a_hair_is_infeasible_and_repaired(hair):
     """Less than engines tell apart: some call it feasible, some not."""
@@ -78,6 +79,7 @@ def test_beyond_the_chain():
     assert any("however long it may take" in line for line in outcome.why)
 
 
+@pytest.mark.slow
 @published
 def test_beyond_the_top_variants():
     outcome = fluid(*loki.traffic_chain(208), options={"variants": "top"})
@@ -222,6 +224,7 @@ def levelled(demand: float) -> tuple[dict, dict]:
     return profile, slo
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("demand", "status"), [(158, "not-found"), (400, "infeasible")])
 def test_levels_that_fail_prove_nothing_but_what_beats_every_batch_does(monkeypatch, demand, status):
     monkeypatch.setattr(levels, "SMALL", 0)

@@ -49,6 +49,7 @@ def shipped(request):
     return request.param, by_default(request.param)
 
 
+@pytest.mark.quick_cases(1)
 def test_the_default_plan_of_a_shipped_example_keeps_its_wish_on_fresh_seeds(shipped):
     app, outcome = shipped
     assert outcome.exit_code == 0, outcome.why
@@ -359,6 +360,7 @@ def tried(share_of, **known):
     return outcome, [seeds for *_, seeds, _, _ in asked]
 
 
+@pytest.mark.slow
 def test_a_trial_ends_with_the_first_plan_that_is_confirmed():
     """It asks whether there is one: less room, or other lengths of paths, would be asked about in vain."""
     outcome, seeds = tried(lambda *_: 0.001)
@@ -375,6 +377,7 @@ def test_a_trial_plays_the_servers_first_that_came_nearest_without_the_repair():
     assert seeds == [1, 2, 5]
 
 
+@pytest.mark.slow
 def test_what_is_refused_leaves_its_nearest_servers_for_trials():
     room = kept._Room(0.0, 0.0, 1.8)
     known = {kept.NEAREST_DEALS: [(room, ()), (room, ())]}

@@ -45,6 +45,7 @@ def by_path(plan: Plan, files: Any) -> tuple[Route, ...]:
     return tuple(found)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_route_loses_no_more_than_one_for_each_way(seed: int) -> None:
     files, plan = planned(seed)
@@ -54,6 +55,7 @@ def test_one_route_loses_no_more_than_one_for_each_way(seed: int) -> None:
     assert one <= each * 1.02 + 1e-4
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_route_without_a_path_beside_others_is_refused(seed: int) -> None:
     """Alone it is for all; beside one with a path nobody knows whose it is."""

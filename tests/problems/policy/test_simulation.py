@@ -128,6 +128,7 @@ FRESH = secrets.randbelow(10**6) if os.environ.get("HETPLAN_EXPLORE") == "1" els
 """The first of some seeds that nothing was tuned on; others at every run where new cases are asked for."""
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("late", ["serve", "drop"])
 @pytest.mark.parametrize("shape", [1.0, 2.0])
 @pytest.mark.parametrize("objective", ["per_query", "per_decision"])

@@ -55,6 +55,7 @@ def test_the_rate_of_a_budget_is_kept_under_the_arrivals_stated(arrivals: Json) 
     assert shown["violations"].interval[1] <= 0.01
 
 
+@pytest.mark.slow
 def test_a_rate_is_not_promised_at_the_edge_of_queues_that_never_end() -> None:
     """A little above the highest rate that plays show to be kept, they do not end: the promise is some way below."""
     heard = list[Event]()
@@ -63,6 +64,7 @@ def test_a_rate_is_not_promised_at_the_edge_of_queues_that_never_end() -> None:
     assert promised(plan) <= 0.99 * max(rate for rate, worst in played if worst is not None and worst <= FULL)
 
 
+@pytest.mark.slow
 def test_the_pool_for_a_rate_keeps_it_and_says_how_far_from_the_bound_it_is() -> None:
     case = small(rate_qps=90.0)
     outcome = hp.solve(*case)
@@ -106,6 +108,7 @@ def test_a_pool_too_large_to_play_says_so() -> None:
     assert promised(plan) < next(one.value for one in plan.promises if one.quantity == "fluid_rate_qps")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("rate_qps", [2e7, 1e9])
 def test_millions_of_machines_are_planned_in_seconds(rate_qps: float) -> None:
     """The formula took a step for each machine, sixty times: minutes without a word."""
@@ -116,6 +119,7 @@ def test_millions_of_machines_are_planned_in_seconds(rate_qps: float) -> None:
     assert "W-unconfirmed" in {notice.code for notice in outcome.require().warnings}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("percentile", [99.9999999, 99.99999, 33.3333333333])
 def test_a_percentile_of_many_digits_is_promised_as_it_is(percentile: float) -> None:
     """1 less a percentile of a hundred has fewer digits than the percentile."""

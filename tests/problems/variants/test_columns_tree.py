@@ -82,6 +82,7 @@ def test_what_is_proved_is_true_and_the_best_is_found(form):
     assert best * (1 - 2e-6) - 1e-9 <= certificate.bound <= best + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(forms(), st.tuples(st.sampled_from([0.0, 0.4, 2.0]), st.sampled_from([0.0, 0.7])), st.sampled_from([0.5, 3.0]))
 def test_every_column_that_is_not_near_is_too_dear_or_takes_more_than_it_needs(form, prices, slack):

@@ -98,6 +98,7 @@ def test_what_the_formula_asks_in_vain_is_saved_where_simulation_allows():
     assert [str(one.word) for one in report.claims] == ["proved again"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("per_hour", "status"), [("0.9", "best-of-measured"), ("0.5", "optimal")])
 def test_no_plan_is_optimal_where_a_cheaper_one_is_only_late_in_simulation(per_hour, status):
     """Two small machines carry 40 a second, and are in time by a hair: some simulations find them late."""
@@ -354,6 +355,7 @@ def test_a_batch_that_is_not_full_takes_less():
     assert "was measured with 1, 8, 32" in str(hp.verify(forged, profile, wish).violations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "machines"), [(400, 1), (600, 1), (720, 2)])
 def test_capacity_is_work_at_full_batches_not_busy_time(rate, machines):
     # A server that takes whatever waits is busy nearly all the time at half of its 727 queries a second.

@@ -108,6 +108,7 @@ def test_a_card_holds_what_its_memory_does_unless_its_time_is_a_resource():
     assert shared.exit_code == 3
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("count", "seed", "tight", "cost"),
     [

@@ -70,6 +70,7 @@ def whole_machines(rng):
     return (profile, slo, state), best, bool(workers)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("first", [0, 15, 30])
 def test_no_counts_cost_less(first):
     seen = set()

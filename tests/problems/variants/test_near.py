@@ -169,6 +169,7 @@ def running(variant, count):
     return {"id": variant, "hardware": "gpu", "offer": "gpu", "count": count, "loads": loads}
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("moves", [0, 1, 2, 4])
 def test_of_few_plans_within_the_moves_the_cheapest_is_found(moves):
     """Of six small and two large that run, what is new is loaded, and paid for so long."""
@@ -190,6 +191,7 @@ def test_of_few_plans_within_the_moves_the_cheapest_is_found(moves):
     assert near.cost(found[0]) == pytest.approx(min(near.cost(one) for one in allowed if use(near, one, 0.6) <= 1.0))
 
 
+@pytest.mark.slow
 def test_a_cheaper_plan_within_the_moves_is_found_from_what_runs(monkeypatch):
     """Instances that pay for themselves run, now there is less load."""
     drawn = variants(3)
@@ -250,6 +252,7 @@ def use(near, units, part: float):
     return float(answer.point[0]) if answer.point is not None else float("inf")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("max_ms", [(40, 90), (25, 300), (40, 90, 60), (300, 25, 60)])
 def test_what_ties_carry_is_what_the_program_spreads(max_ms):
     near = together(sharing(max_ms), lambda units, apps: {})
@@ -265,6 +268,7 @@ def test_what_ties_carry_is_what_the_program_spreads(max_ms):
             assert use(near, units, part) <= 1.0 + 1e-5 < use(near, units, part - 0.01)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("max_ms", [(40, 90), (25, 300), (40, 90, 60)])
 @pytest.mark.parametrize("in_time", [0.3, 0.6, 0.9])
 def test_of_few_plans_the_cheapest_in_time_is_found(max_ms, in_time):
@@ -316,6 +320,7 @@ def test_one_of_whom_hardly_any_query_comes_is_not_played():
     assert (outcome.exit_code, outcome.violations) == (0, ())
 
 
+@pytest.mark.slow
 def test_where_no_longer_run_may_be_played_the_short_one_decides():
     outcome = hp.solve(*files(rates={"a": 3000.0, "b": 1.0}), options={"evaluations": 2})
     assert (outcome.exit_code, outcome.violations) == (0, ())

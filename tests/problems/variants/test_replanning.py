@@ -84,6 +84,7 @@ def replanned(seed, formulation, rounds=3):
         assert found.exit_code in (0, 3), (seed, formulation, found.violations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formulation", ["columns", "greedy", "replicate-only"])
 def test_plans_over_plans_are_verified(formulation):
     for seed in range(12):

@@ -27,6 +27,7 @@ def share_late(use, batch, ratio, *, times=None, queries=40_000, seed=0):
     return late / queries
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("batch", "ratio"), [(1, 2.0), (1, 5.0), (4, 1.5), (4, 2.5), (16, 2.2), (32, 1.95)])
 def test_at_the_limit_as_many_are_late_as_may_be(batch, ratio):
     use = busy_limit(time_ms=1.0, batch=batch, slo_ms=ratio, percentile=95)

@@ -61,6 +61,7 @@ def test_columns_in_any_order_and_a_cloud_without_zones(tmp_path: Path) -> None:
     assert "gpu_mem_gib" not in profile["hardware"]["gpu-h100-sxm_1gpu"]["provides"]
 
 
+@pytest.mark.slow
 def test_prices_merge_with_what_was_measured(tmp_path: Path) -> None:
     prices, _ = convert(write(tmp_path, AWS), region="us-east-1", only="c5,g4dn.xlarge", spot=False)
     measured = {

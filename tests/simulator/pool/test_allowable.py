@@ -98,6 +98,7 @@ def test_runs_are_long_enough_for_their_queue() -> None:
     assert queries_needed(2001, 100, least=1) == 40_020
 
 
+@pytest.mark.slow
 def test_no_rate_at_all_is_said() -> None:
     """Every query of the second bin is late wherever it runs."""
     found = allowable_rate([[10, 400]], (1,), [0.9, 0.1], 100, lp_qps=20.0, least_queries=1000)
@@ -107,6 +108,7 @@ def test_no_rate_at_all_is_said() -> None:
     assert allowable_rate([[10, 40]], (1,), [0.9, 0.1], 100, least_queries=1000).why == ""
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_late_at_a_trickle_but_not_in_a_stream() -> None:
     """Noise makes the auxiliary type late too often; only a stream keeps queries away from it."""
     found = allowable_rate(
@@ -121,6 +123,7 @@ def test_a_pool_that_is_late_at_a_trickle_but_not_in_a_stream() -> None:
     assert not found.feasible
 
 
+@pytest.mark.slow
 def test_seeds_threads_and_order_change_nothing() -> None:
     pool = Pool.of(LATENCY, COUNTS, 100)
     searches = [Search(pool, PMF, rule, (0, 1, 2), least_queries=3000) for rule in ("kairos", "fcfs", "drs", "clkwrk")]
@@ -135,6 +138,7 @@ def test_seeds_threads_and_order_change_nothing() -> None:
     assert one[0].evaluations > 3
 
 
+@pytest.mark.slow
 def test_the_order_of_the_rules_is_that_of_the_paper() -> None:
     assert rate(rule="fcfs") < rate(rule="clkwrk") < rate(rule="kairos") < rate(rule="oracle")
 
@@ -169,6 +173,7 @@ def test_permuting_the_other_types_changes_nothing() -> None:
     assert other == one
 
 
+@pytest.mark.slow
 def test_more_of_anything_is_no_worse() -> None:
     here = rate()
     assert rate(counts=(3, 4)) > here
@@ -176,6 +181,7 @@ def test_more_of_anything_is_no_worse() -> None:
     assert rate(most_late=0.05) > here
 
 
+@pytest.mark.slow
 def test_overheads_and_wrong_predictions_cost_rate() -> None:
     here = rate()
     assert rate(conditions=Conditions(overheads=Overheads(controller_ms=1.0, network_ms=2.0))) < here
@@ -224,6 +230,7 @@ def test_noise_has_the_mean_and_deviation_asked_for_and_is_cut() -> None:
     assert queries.actual_ms.max(axis=0).tolist() == [12.0, 31.0]
 
 
+@pytest.mark.slow
 def test_noise_may_be_given_directly() -> None:
     deviations = [[2.0, 4.0, 8.0], [3.0, 12.0, 40.0]]
     noisy = rate(noise="lognormal", std_ms=deviations)

@@ -54,6 +54,7 @@ def test_where_types_stand_does_not_matter() -> None:
         assert mine.served_by.tolist() == (1 - other.served_by).tolist()
 
 
+@pytest.mark.slow
 def test_an_overhead_occupies_instances_that_fetch_and_only_delays_at_queues() -> None:
     over = Overheads(controller_ms=1, network_ms=2)
     fetching = replay(G1, FOUR, "kairos", overheads=over)
@@ -62,6 +63,7 @@ def test_an_overhead_occupies_instances_that_fetch_and_only_delays_at_queues() -
     assert queueing.response_ms.tolist() == [15, 54, 25, 65]
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("rule", ["kairos", "fcfs", "clkwrk"])
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_one_instance_waits_as_m_d_1(rule: str, load: float) -> None:

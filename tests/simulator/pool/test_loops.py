@@ -82,6 +82,7 @@ def queued_by_decisions(pool: Pool, queries: Queries, rule: Rule) -> list[float]
     return response
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=60, deadline=None)
 @given(case=cases())
@@ -184,6 +185,7 @@ def test_the_oracle_without_numba(interpreted: dict[str, ModuleType]) -> None:
         assert plain == run_oracle(rows, tables, tables, kind, 1, 110.0)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=40, deadline=None)
 @given(case=cases())

@@ -26,7 +26,7 @@ def rate(service: Any, counts: tuple[int, ...], **options: Any) -> float:
     return allowable_rate(pool, pmf=service.pmf, **{"seeds": range(5), **options}).median
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("model", sorted(RATES))
 @pytest.mark.parametrize("rule", sorted(TOLERANCE))
 def test_g12(published: Callable[..., Any], model: str, rule: str) -> None:

@@ -44,6 +44,7 @@ def codes(document: Document, inputs: hp.Inputs) -> set[str]:
     return {one.code for one in verified(hp.read_plan(document, trust_digest=True), inputs).violations}
 
 
+@pytest.mark.quick_sample(20)
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -114,6 +115,7 @@ SPOILT: list[tuple[str, Callable[[Document], None], str]] = [
 ]
 
 
+@pytest.mark.quick_sample(15)
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize(("spoil", "code"), [one[1:] for one in SPOILT], ids=[words for words, *_ in SPOILT])
 def test_what_is_spoilt_is_named(spoil: Callable[[Document], None], code: str, formulation: str) -> None:
