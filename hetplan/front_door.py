@@ -195,8 +195,7 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
     plan = outcome.plan
-    # A plan that misses its target is not handed out: it only says what came nearest.
-    report = verified(plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed)
+    report = verified(plan, inputs, proofs=proofs)
     again = zip(outcome.plan.claims, report.claims, strict=False)
     words = {one.word for claim, one in again if claim.bound is not None}
     if words == {"proved again"}:
@@ -208,7 +207,7 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
 
 
 @unprinted()
-def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = True) -> Report:
+def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     """What the verifier, which never saw how a plan was made, says of it."""
     from hetplan.verifier.check import verify_plan
     from hetplan.verifier.report import Violation
@@ -216,10 +215,8 @@ def verified(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = T
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
-        return verify_fleet(plan, inputs, proofs=proofs, exact=exact)
-    # A pool that nobody played is planned in 30 ms: reading the code of the exact checks would take half as long.
-    exact &= proofs or plan.question != "pool" or any(one.model == "simulation/1" for one in plan.promises)
-    report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs, exact=exact)
+        return verify_fleet(plan, inputs, proofs=proofs)
+    report = verify_plan(plan, inputs, registry.check_of(plan.question), proofs=proofs)
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
         report = replace(report, violations=(*report.violations, Violation("question", "question", text)))

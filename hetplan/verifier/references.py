@@ -208,7 +208,9 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
             yield Violation("knob", at, text)
     yield from _run(profile, worker, load, at)
     sha256 = variant.artifact.sha256 if variant.artifact is not None else None
-    if load.artifact is not None and load.artifact.removeprefix("sha256:") != sha256:
+    if load.artifact is None and sha256 is not None:
+        yield Violation("artifact", at, f"names no artifact, and the profile says which file {load.variant} is")
+    elif load.artifact is not None and load.artifact.removeprefix("sha256:") != sha256:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
 
 

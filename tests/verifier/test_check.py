@@ -22,9 +22,7 @@ def texts(case: dict, edits: dict) -> list[str]:
     plan, inputs = read(spoil(case, edits))
     return [
         str(found)
-        for found in verify_plan(
-            plan, inputs, check if plan.question == "pool" else None, proofs=False, exact=False
-        ).violations
+        for found in verify_plan(plan, inputs, check if plan.question == "pool" else None, proofs=False).violations
     ]
 
 
@@ -42,16 +40,16 @@ def test_a_report_says_what_was_checked():
         "claims",
         "actions",
     )
-    assert verify_plan(plan, inputs, check, proofs=False, exact=False) == Report(checked=(*generic, "pool"))
-    assert verify_plan(plan, inputs, proofs=False, exact=False) == Report(checked=generic, unchecked=True)
+    assert verify_plan(plan, inputs, check, proofs=False) == Report(checked=(*generic, "pool"))
+    assert verify_plan(plan, inputs, proofs=False) == Report(checked=generic, unchecked=True)
     proved = verify_plan(plan, inputs)
-    assert proved.checked == (*generic, "proofs", "exact")
+    assert proved.checked == (*generic, "proofs")
     assert [one.word for one in proved.claims] == [Word.OPEN] * len(plan.claims)
 
 
 def test_broken_references_end_the_check():
     plan, inputs = read(spoil(pool(), {"plan/workers/0/hardware": "tpu", "plan/inputs/slo": "sha256:00"}))
-    report = verify_plan(plan, inputs, check, proofs=False, exact=False)
+    report = verify_plan(plan, inputs, check, proofs=False)
     assert report.checked == ("inputs", "references")
     assert not report.unchecked
     assert not report.ok
@@ -87,12 +85,12 @@ def test_a_report_says_what_nobody_can_recompute():
     assert verify_plan(*read(spoil(variants(), unlimited))).skipped == expected
     unpriced = {"profile/offers/g1-gib/per": None, "plan/workers/0/offer": None, "profile/offers/g1-gib/hardware": "g2"}
     unpriced |= {"profile/hardware/g2": {"kind": "gpu"}, "slo/limits": {}}
-    report = verify_plan(*read(spoil(chat(), unpriced)), check, proofs=False, exact=False)
+    report = verify_plan(*read(spoil(chat(), unpriced)), check, proofs=False)
     unsaid = "chat: no measurement of r says whether tpot p99 <= 50 ms"
     assert report.skipped == ("promises[2]: not every price is known", unsaid)
     assert report.ok
     own = {"plan/question": "chatting", "plan/promises/3": {"quantity": "joules", "value": 3, "model": "fluid"}}
-    report = verify_plan(*read(spoil(chat(), own)), proofs=False, exact=False)
+    report = verify_plan(*read(spoil(chat(), own)), proofs=False)
     assert report.skipped == ("promises[3]: joules is a quantity of the question chatting", unsaid)
     assert report.ok
 
