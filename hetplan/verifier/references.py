@@ -142,7 +142,7 @@ def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]
     elif offer is not None and offer.hardware != worker.hardware:
         text = f"offer {worker.offer} is for {offer.hardware}, not {worker.hardware}"
         yield Violation("offer-hardware", at, text)
-    elif offer is None and not _priced(profile, worker) and worker.hardware in offered:
+    elif offer is None and worker.hardware in offered and (plan.question == "variants" or not _priced(profile, worker)):
         yield Violation("offer-missing", at, f"{worker.hardware} is to be had under offers, and none is named")
     if worker.host is not None:
         host = profile.hosts.get(worker.host)

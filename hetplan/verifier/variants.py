@@ -519,8 +519,8 @@ def _way(reading: Reading) -> Iterator[Violation]:
     gap = min((one.id for one in reading.plan.actions if f"actions.{one.id}" in swaps), default=math.inf)
     for action in reading.plan.actions:
         at, there = f"actions.{action.id}", walk.count.get(action.load or "", 0)
-        if action.do == "keep" and (action.count or 0) > there:
-            yield Violation("variants-end", at, f"{action.count} instances of {action.load} stay, {there} are there")
+        if action.do in ("keep", "move") and (action.count or 0) > there:
+            yield Violation("variants-end", at, f"{action.do} {action.count} of {action.load}, {there} are there")
         walk.follow(action)
         for host, resource in sorted(walk.touched, key=str):
             taken = walk.use[host, resource]
