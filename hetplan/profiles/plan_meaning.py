@@ -2,8 +2,9 @@
 
 What `runs` changes what `hetplan apply` starts or how queries are served. What `claims` is a figure or a name that
 `hetplan show` prints as a promise or a claim, or that says how far those hold. A `remark` is neither: a plan without
-it, or with another one, is served alike and promises the same. All texts that a plan gives of itself are remarks. The table is reviewed by hand; a test holds it against
-the schema of plans, leaf by leaf, so that a new field has to be put somewhere.
+it, or with another one, is served alike and promises the same. All texts that a plan gives are remarks. The table is
+reviewed by hand; a test holds it against the schema of plans, leaf by leaf, so that a new field has to be put
+somewhere.
 """
 
 from __future__ import annotations

@@ -79,6 +79,7 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     found += _machines(fleet)
     found += _money(fleet)
     found += check_bill(fleet)
+    found += _taken_back(fleet)
     found += _wished(fleet)
     found += _failures(fleet)
     found += _promises(fleet)
@@ -334,6 +335,16 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
     for number, claim in enumerate(plan.claims):
         if claim.about == "cost_per_hour" and not same(claim.value, mean):
             yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
+
+
+def _taken_back(fleet: Fleet) -> Iterator[Violation]:
+    """Machines that may be taken back are warned of, where nothing is kept for that."""
+    said = {notice.at for notice in fleet.plan.warnings if notice.code == "W-interruptions"}
+    rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
+    for name in sorted(rented) if fleet.inputs.slo.limits.survive.spot == "none" else ():
+        if fleet.inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+            text = f"machines of {name} may be taken back, and no W-interruptions says so"
+            yield Violation("interruptions", "warnings", text)
 
 
 def _wished(fleet: Fleet) -> Iterator[Violation]:
