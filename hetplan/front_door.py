@@ -200,9 +200,8 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
     plan = outcome.plan
-    # A plan that misses its target is not handed out: it only says what came nearest.
     # What was certified a moment ago by the same engine is not solved anew.
-    report = verified(plan, inputs, proofs=proofs, exact=proofs or not outcome.finding.target_missed, prove=False)
+    report = verified(plan, inputs, proofs=proofs, prove=False)
     again = zip(outcome.plan.claims, report.claims, strict=False)
     words = {one.word for claim, one in again if claim.bound is not None}
     if words == {"proved again"}:
@@ -219,7 +218,6 @@ def verified(
     inputs: Inputs,
     *,
     proofs: bool = True,
-    exact: bool = True,
     prove: bool | None = None,
     solver: str | None = None,
     limits: Limits | None = None,
@@ -239,10 +237,8 @@ def verified(
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
-        return verify_fleet(plan, inputs, proofs=proofs, exact=exact)
-    # A pool that nobody played is planned in 30 ms: reading the code of the exact checks would take half as long.
-    exact &= proofs or plan.question != "pool" or any(one.model == "simulation/1" for one in plan.promises)
-    report = verify_plan(plan, inputs, registry.check_of(plan.question), exact=exact)
+        return verify_fleet(plan, inputs, proofs=proofs)
+    report = verify_plan(plan, inputs, registry.check_of(plan.question))
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
         report = replace(report, violations=(*report.violations, Violation("question", "question", text)))

@@ -184,10 +184,11 @@ def test_a_plan_of_another_question_does_not_verify(slo: dict) -> None:
         assert report.violations or report.unchecked
 
 
-def oddly_warned(plan: Plan) -> Plan:
-    """The plan of a maker whose warnings are not those of the files."""
+def overstated(plan: Plan) -> Plan:
+    """The plan of a maker who says that it holds for any rate. Its warning in other words is no fault."""
     odd = Notice(code="W-odd", at="workers", text="nothing")
-    return with_digest(plan.model_copy(update={"warnings": (*plan.warnings, odd)}))
+    valid = plan.valid.model_copy(update={"rate_qps": dict.fromkeys(plan.valid.rate_qps, (0.0, 1e9))})
+    return with_digest(plan.model_copy(update={"warnings": (*plan.warnings, odd), "valid": valid}))
 
 
 @pytest.mark.quick_cases(1)
@@ -198,13 +199,12 @@ def oddly_warned(plan: Plan) -> Plan:
 def test_what_verify_would_refuse_is_refused_by_the_solve(
     question: str, options: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Words and warnings too, which a plan can have in one way only."""
     files = [str(EXAMPLE.parent / question / name) for name in ("profile.json", "slo.json")]
     sound = hp.solve(*files, options=options)
     assert not sound.violations
-    made = replace(sound, plan=oddly_warned(sound.require()))
+    made = replace(sound, plan=overstated(sound.require()))
     monkeypatch.setattr("hetplan.front_door.make_plan", lambda *_, **__: made)
     refused = hp.solve(*files, options=options)
     again = hp.verify(refused.plan, *files, prove=False).violations
-    assert {one.split(" at ")[0] for one in refused.violations} == {one.code for one in again} == {"warning"}
+    assert {one.split(" at ")[0] for one in refused.violations} == {one.code for one in again} == {"valid"}
     assert refused.exit_code == 6

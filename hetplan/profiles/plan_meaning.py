@@ -1,9 +1,10 @@
 """What every leaf of a plan is: it `runs`, it `claims`, or it is a `remark`.
 
-What `runs` changes what `hetplan apply` starts or how queries are served. What `claims` is a word that `hetplan show`
-prints as a promise, a claim or a warning, or that says how far those hold. A `remark` is neither: a plan without it, or
-with another one, is served alike and says the same of itself. The table is reviewed by hand; a test holds it against
-the schema of plans, leaf by leaf, so that a new field has to be put somewhere.
+What `runs` changes what `hetplan apply` starts or how queries are served. What `claims` is a figure or a name that
+`hetplan show` prints as a promise or a claim, or that says how far those hold. A `remark` is neither: a plan without
+it, or with another one, is served alike and promises the same. All texts that a plan gives are remarks. The table is
+reviewed by hand; a test holds it against the schema of plans, leaf by leaf, so that a new field has to be put
+somewhere.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ policies.*[].simulated.* policies.*[].objective policies.*[].batching policies.*
 promises[].app promises[].period promises[].situation promises[].quantity promises[].percentile promises[].relation
 promises[].value promises[].model promises[].extrapolated
 claims[].about claims[].sense claims[].value claims[].bound claims[].gap claims[].scope claims[].vouched claims[].solve
-unserved[].app unserved[].rate_qps unserved[].why
-warnings[].code warnings[].at warnings[].text
+unserved[].app unserved[].rate_qps
 commitments[].upfront commitments[].price_per_hour parts.*.rate_qps.*
 bill.currency bill.hours bill.repeats bill.cost_per_hour bill.cost_per_day bill.cost_per_month bill.total bill.apps.*
 bill.offers.* bill.idle_per_hour bill.starts_per_hour bill.lines[].period bill.lines[].offer bill.lines[].app
-bill.lines[].committed bill.lines[].rented bill.lines[].cost_per_hour bill.lines[].starts_per_hour bill.shared
+bill.lines[].committed bill.lines[].rented bill.lines[].cost_per_hour bill.lines[].starts_per_hour
 bill.levers[].name bill.levers[].about bill.levers[].cost_per_hour bill.levers[].saves_per_hour bill.levers[].verified
 bill.levers[].kept
 inputs.profile inputs.slo inputs.state inputs.measured inputs.traces.*
 """
-"""Leaves that promise, claim or warn, or say of which files and within which limits that holds."""
+"""Leaves that promise or claim, or say of which files and within which limits that holds."""
 
 REMARKS = """
-format digest method.formulation method.like method.options.*
+format digest method.formulation method.like method.options.* unserved[].why warnings[].code warnings[].at
+warnings[].text bill.shared
 promises[].basis promises[].interval[] promises[].seeds claims[].note policies.*[].sweeps
 tables.*.samples tables.*.samples[] tables.*.source tables.*.given.* tables.*.interval
 tables.*.points[].at.* tables.*.points[].rate_qps tables.*.points[].given.*

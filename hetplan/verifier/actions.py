@@ -66,6 +66,10 @@ def _done(scene: Scene, action: Action) -> Iterator[str]:
         if scene.up[home] <= 0:
             yield f"loads {action.load} before any machine of {home} is up"
         scene.active.add(action.load)
+        seat, first = scene.facts.seats.get(action.load), scene.facts.inputs.state is None
+        planned = seat.worker.count * seat.load.instances if seat is not None else 0
+        if action.count is not None and (action.count > planned or (first and action.count != planned)):
+            yield f"loads {action.count} instances of {action.load}, {planned} are planned"
     elif action.do in ("stop", "unload"):
         from hetplan.verifier.taking_down import taken_down
 
@@ -78,10 +82,25 @@ def _end(scene: Scene) -> Iterator[Violation]:
         if scene.up[name] != scene.wanted.get(name, 0):
             text = f"{scene.up[name]} machines of {name} are up in the end, the plan has {scene.wanted.get(name, 0)}"
             yield Violation("actions-end", f"workers.{name}", text)
+    yield from _moved(scene.facts)
     planned = set(scene.facts.seats)
     for name in sorted(scene.active ^ planned):
         text = "is active in the end, but not in the plan" if name in scene.active else "is never loaded"
         yield Violation("actions-end", f"workers.{scene.home[name].id}.loads.{name}", text)
+
+
+def _moved(facts: Facts) -> Iterator[Violation]:
+    """A worker that runs on is the same machines: of this hardware, under this offer, on this host."""
+    running = {worker.id: worker for worker in (facts.inputs.state.workers if facts.inputs.state is not None else ())}
+    begun = {action.worker for action in facts.plan.actions if action.do == "start"}
+    for worker in facts.plan.workers:
+        before = running.get(worker.id)
+        if before is None or worker.id in begun:
+            continue
+        for kind in ("hardware", "offer", "host"):
+            was, now = getattr(before, kind), getattr(worker, kind)
+            if was not in (None, now):
+                yield Violation("actions-end", f"workers.{worker.id}", f"runs on {kind} {was} and goes on, on {now}")
 
 
 def check_actions(facts: Facts) -> list[Violation]:

@@ -20,7 +20,7 @@ from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
-from hetplan.profiles.plan import Plan, Promise
+from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.profile import Hardware
 from hetplan.profiles.slo import App
@@ -261,27 +261,17 @@ def check_found(plan: Plan, inputs: Inputs, name: str, rule: ChosenPlanDispatch)
         if one.quantity == "response_ms" and not is_right:
             what = "queries wait" if queued else "each stream has all operators for itself"
             yield Violation("promise-model", "promises", f"{what}: response_ms of {name} is promised by {one.model}")
-        if one.quantity == "response_ms" and rate_of(app) and not _is_played_or_said(plan, one):
-            text = f"response_ms of {name} is promised by {one.model}, and no warning says that nobody played it"
-            yield Violation("warning", "warnings", text)
         if one.quantity == "response_ms" and one.model.startswith("stationary") and any_fans(pipeline):
             text = f"response_ms of {name} is promised by a formula, which knows no calls that come together"
             yield Violation("promise-model", "promises", text)
         shown = one.quantity == "response_ms" and one.model.startswith("simulation")
         if shown and not is_limit(app, one) and not promises_itself(inputs, app):
             text = f"p{one.percentile or 0:g} of {one.value:g} ms is no limit that is wished for"
-            yield Violation("promise-exact", "promises", text)
+            yield Violation("promise-wish", "promises", text)
     if inputs.measured is not None and not wrong:
         stated = plan.method.options.get("confidence")
         chance = stated if isinstance(stated, float) and 0.5 < stated < 1 else 0.99
         yield from _measured(plan, inputs, name, said, {p: t for p, t in times.items() if p is not None}, chance)
-
-
-def _is_played_or_said(plan: Plan, promise: Promise) -> bool:
-    """Whether a promise rests on simulation, or it is said that nobody saw how long queries wait."""
-    at = ("promises", f"apps.{promise.app}.latency")
-    said = (notice.code == "W-queueing" and notice.at in at for notice in plan.warnings)
-    return promise.model.startswith("simulation/") or any(said)
 
 
 def _operators(
@@ -388,6 +378,8 @@ def _as_chosen(
     share = load.share.gpu if load.share is not None else None
     if rule.share.get(node) != share:
         yield Violation("operator", at, f"{node} has the share {rule.share.get(node)} and runs with {share}")
+    if load.share is not None and share is not None and load.share.enforce != "mps":
+        yield Violation("operator", at, f"{node} has a share of a GPU that {load.share.enforce} enforces, not mps")
     if any(load.knobs.get(knob) != rule.knobs.get(knob) for knob in pipeline.nodes[node].reads):
         yield Violation("operator", at, f"{node} runs with other knobs than the plan's")
 
@@ -426,9 +418,9 @@ def _measured(
         yield Violation("quality", at, f"the measurement of these knobs is no pass but {entry.get('verdict')}")
     doubts = {notice.at for notice in plan.warnings if notice.code == "W-undecided"}
     wished = app.quality is not None and app.quality.min is not None
-    if wished and (entry.get("verdict") == "undecided") != (f"apps.{name}.quality" in doubts):
-        text = f"the accuracy of {name} is {entry.get('verdict')} by its measurements, and the warnings say otherwise"
-        yield Violation("warning", "warnings", text)
+    if wished and entry.get("verdict") == "undecided" and f"apps.{name}.quality" not in doubts:
+        text = f"the accuracy of {name} is undecided by its measurements, and no W-undecided says so"
+        yield Violation("undecided", "warnings", text)
     quality = in_service(inputs, name, pipeline, rule.knobs, entry["mean"])
     if abs(quality - said["quality"]) > VALUE * max(1.0, abs(said["quality"])):
         yield Violation("promise", "promises", f"quality of {name} is {quality:.9g}, not {said['quality']:.9g}")

@@ -22,7 +22,7 @@ from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
-from hetplan.verifier.fleet_exact import exactly
+from hetplan.verifier.fleet_bill import check_bill
 from hetplan.verifier.fleet_parts import (
     Fleet,
     alone,
@@ -63,26 +63,28 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return [] if plan.parts is not None else [Violation("fleet", "parts", "a fleet has parts that run in periods")]
 
 
-def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True, exact: bool = True) -> Report:
+def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     """All that such a plan says, recomputed from the files; with `proofs`, its bounds are proved again."""
     fleet = Fleet(plan, inputs)
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     broken = list(_references(fleet))
     if broken:
         return Report((*found, *broken), ("inputs", "references"))
-    found += check_parts(fleet, exact=exact)
+    found += check_parts(fleet)
     if any(one.code == "unknown-reference" for one in found):
         return Report(tuple(dict.fromkeys(found)), ("inputs", "references", "parts"))
     found += shared_machines(fleet)
     found += _demand(fleet)
     found += _machines(fleet)
     found += _money(fleet)
+    found += check_bill(fleet)
+    found += _taken_back(fleet)
     found += _wished(fleet)
     found += _failures(fleet)
     found += _promises(fleet)
+    found += _valid(fleet)
     found += _changes(fleet)
-    found += exactly(fleet) if exact else ()
-    checked = [*CHECKED.split(), *(["proofs"] if proofs else []), *(["exact"] if exact else [])]
+    checked = [*CHECKED.split(), *(["proofs"] if proofs else [])]
     words = tuple(_words(fleet)) if proofs else ()
     for claim, again in zip(plan.claims, words, strict=False):
         if claim.vouched == "certified" and again.word is not Word.PROVED:
@@ -151,6 +153,8 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
         for names in (period.parts or (), *(period.failures or {}).values()):
             yield from named_twice(fleet, names, at)
     for name, part in fleet.parts.items():
+        if part.claims:
+            yield Violation("claim", f"parts.{name}.claims", "a part claims nothing: its fleet does")
         if part.question not in CHECKS:
             yield Violation("unknown-reference", f"parts.{name}", f"no part may be of the question {part.question}")
         for app in part.rate_qps.keys() - fleet.inputs.slo.apps.keys():
@@ -166,11 +170,7 @@ def _references(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("unknown-reference", "bill.lines", f"{line.offer} in {line.period}")
 
 
-_NOT_OF_PARTS = ("no-claim", "claim", "actions-missing", "unwarned", "period-id")
-"""What a part says otherwise than a plan of its own, or does not say: the fleet claims, warns and has periods."""
-
-
-def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
+def check_parts(fleet: Fleet) -> list[Violation]:
     """Each part by the whole generic check, and by that of its question, against the files for its rates."""
     found, bare = list[Violation](), replace(fleet.inputs, profile=uncommitted(fleet.inputs.profile))
     for name, part in fleet.parts.items():
@@ -179,15 +179,11 @@ def check_parts(fleet: Fleet, *, exact: bool = True) -> list[Violation]:
         if part.question == "pool":
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
-        # Up to which rate it holds in its fleet is another question, which `fleet_exact` asks.
+        # Up to which rate it holds in its fleet is another question (`_valid`).
         own = Valid(rate_qps={app: (0.0, rate) for app, rate in carried(part).items()})
         plan = of_part(fleet.plan, name).model_copy(update={"valid": own})
-        report = verify_plan(plan, files, again, exact=exact)
-        found += [
-            Violation(one.code, f"parts.{name}.{one.at}", one.text)
-            for one in report.violations
-            if one.code not in _NOT_OF_PARTS
-        ]
+        report = verify_plan(plan, files, again)
+        found += [Violation(one.code, f"parts.{name}.{one.at}", one.text) for one in report.violations]
     return found
 
 
@@ -337,6 +333,16 @@ def _money(fleet: Fleet) -> Iterator[Violation]:
     for number, claim in enumerate(plan.claims):
         if claim.about == "cost_per_hour" and not same(claim.value, mean):
             yield Violation("claim", f"claims[{number}]", f"costs {claim.value:.9g} per hour, and it is {mean:.9g}")
+
+
+def _taken_back(fleet: Fleet) -> Iterator[Violation]:
+    """Machines that may be taken back are warned of, where nothing is kept for that."""
+    said = {notice.at for notice in fleet.plan.warnings if notice.code == "W-interruptions"}
+    rented = {offer for had in fleet.totals.values() for offer, count in had.items() if count > 0}
+    for name in sorted(rented) if fleet.inputs.slo.limits.survive.spot == "none" else ():
+        if fleet.inputs.profile.offers[name].interruptions_per_hour and f"offers.{name}" not in said:
+            text = f"machines of {name} may be taken back, and no W-interruptions says so"
+            yield Violation("interruptions", "warnings", text)
 
 
 def _wished(fleet: Fleet) -> Iterator[Violation]:
@@ -491,8 +497,82 @@ def _whichever(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("survive", f"periods.{period.id}.failures.{name}", text)
 
 
+def _model_of(fleet: Fleet, part: str) -> str:
+    said = {promise.quantity: promise.model for promise in fleet.parts[part].promises}
+    return said.get("rate_qps") or said.get("fluid_rate_qps") or "no-queueing"
+
+
+def _promised(fleet: Fleet) -> Iterator[Violation]:
+    """Rates of applications in periods, by the model of the part, and one cost: each once, and nothing else."""
+    models = {
+        (app, period.id): _model_of(fleet, name)
+        for period in fleet.plan.periods
+        for name in period.parts or ()
+        for app in fleet.parts[name].rate_qps
+    }
+    seen: set[tuple[object, ...]] = set()
+    for number, one in enumerate(fleet.plan.promises):
+        at, key = f"promises[{number}]", (one.quantity, one.app, one.period, one.situation)
+        if one.percentile is not None:
+            continue
+        relation, model = {
+            "rate_qps": (">=", models.get((one.app or "", one.period or ""), "no-queueing")),
+            "cost_per_hour": ("=", "no-queueing"),
+        }.get(one.quantity, (None, None))
+        if key in seen:
+            yield Violation("promise-twice", at, f"{one.quantity} is promised twice")
+        seen.add(key)
+        if relation is None:
+            yield Violation("promise-quantity", at, f"a fleet promises no {one.quantity}")
+        elif (one.relation, one.model) != (relation, model):
+            yield Violation("promise-model", at, f"{one.quantity} is promised with {relation}, by the model {model}")
+        if one.quantity == "cost_per_hour" and (one.app or one.period or one.situation):
+            yield Violation("promise-quantity", at, "the cost is that of all, over all periods")
+    yield from _percentiles(fleet)
+
+
+def _percentiles(fleet: Fleet) -> Iterator[Violation]:
+    """Each percentile that a part promises is promised in the periods that it runs in, and no other."""
+    said = [one for one in fleet.plan.promises if one.percentile is not None]
+    due = [
+        promise.model_copy(update={"period": period.id})
+        for period in fleet.plan.periods
+        for name in period.parts or ()
+        for promise in fleet.parts[name].promises
+        if promise.percentile is not None
+    ]
+    for lists, others, text in ((due, said, "is not promised"), (said, due, "is promised, and not by its part")):
+        for one in lists:
+            if lists.count(one) > others.count(one):
+                what = f"p{one.percentile:g} of {one.quantity} of {one.app} in {one.period}"
+                yield Violation("promise-percentile", "promises", f"{what} {text}")
+
+
+def _valid(fleet: Fleet) -> Iterator[Violation]:
+    """The plan holds up to the highest rate of any period, and a part as far as it carries.
+
+    In a period, a part holds as far as what runs after each failure carries what is kept.
+    """
+    for app, (_, high) in fleet.plan.valid.rate_qps.items():
+        most = max(fleet.rates.get(app, (0.0,)))
+        if high is None or high > most * (1.0 + SLIP):
+            yield Violation("valid", f"valid.rate_qps.{app}", f"the plan holds up to {most:.9g} qps, and says {high}")
+    keep = fleet.inputs.slo.limits.survive.keep
+    runs = [(name, period) for period in fleet.plan.periods for name in period.parts or ()]
+    for name, period in [*runs, *((name, None) for name in fleet.parts.keys() - {name for name, _ in runs})]:
+        part, most_of = fleet.parts[name], carried(fleet.parts[name])
+        for left in (period.failures or {}).values() if period is not None and keep > 0 else ():
+            after = {app: rate for one in left for app, rate in carried(fleet.parts[one]).items()}
+            most_of = {app: min(rate, after.get(app, 0.0) / keep) for app, rate in most_of.items()}
+        for app, (_, high) in part.valid.rate_qps.items():
+            most = most_of.get(app, 0.0)
+            if high is None or high > most * (1.0 + SLIP):
+                yield Violation("valid", f"parts.{name}.valid.rate_qps.{app}", f"up to {most:.9g} qps, and says {high}")
+
+
 def _promises(fleet: Fleet) -> Iterator[Violation]:
     """Each rate is promised, as it is asked for, in each period and situation."""
+    yield from _promised(fleet)
     keep = fleet.inputs.slo.limits.survive.keep
     situations: dict[str | None, float] = {None: 1.0, **dict.fromkeys(lost_in(fleet), keep)}
     said = {(one.app, one.period, one.situation): one for one in fleet.plan.promises if one.quantity == "rate_qps"}
@@ -532,6 +612,10 @@ def _changes(fleet: Fleet) -> Iterator[Violation]:
         for action in period.actions or ():
             count = action.count or 0
             before[action.worker or ""] += count if action.do == "start" else -count
+            startup_s = _startup_s(fleet, period, action.worker or "") if action.do == "start" else 0.0
+            if action.do not in ("start", "stop") or (action.ahead_s or 0.0) < startup_s:
+                text = f"{action.do} {action.worker} {action.ahead_s or 0:g} s ahead, and it takes {startup_s:g} s"
+                yield Violation("actions", f"periods.{period.id}.actions", text)
         wrong = [name for name in before.keys() | after.keys() if before[name] != after[name]]
         if wrong:
             yield Violation("actions", f"periods.{period.id}.actions", f"they do not lead to its {', '.join(wrong)}")
@@ -539,6 +623,12 @@ def _changes(fleet: Fleet) -> Iterator[Violation]:
             moved = sum((_counts(fleet, period) - _counts(fleet, periods[number - 1])).values())
             if moved > most:
                 yield Violation("moves", f"periods.{period.id}", f"{moved} machines start, and {most} may")
+
+
+def _startup_s(fleet: Fleet, period: Period, worker: str) -> float:
+    """How long machines of a worker of a period take to start."""
+    workers = (one for name in period.parts or () for one in fleet.parts[name].workers if one.id == worker)
+    return max((fleet.inputs.profile.hardware[one.hardware].startup_s for one in workers), default=0.0)
 
 
 def _first_changes(fleet: Fleet) -> Iterator[Violation]:

@@ -9,27 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Plan, Promise, SharesDispatch
+from hetplan.profiles.plan import Plan, SharesDispatch
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
-from hetplan.verifier.facts import gather
+from hetplan.verifier.facts import Facts, gather
 from hetplan.verifier.report import Violation
-from hetplan.verifier.warned import Said, Words
+from hetplan.verifier.wanted import check_demand
 
 __all__ = ["Seated", "Size", "check", "has_room", "prefill_ms", "row_loads", "sizes_of"]
 
 Size = tuple[int, int, int]
-_TRIED = {"most_tokens": (256, 512, 1024, 2048, 4096, 8192), "most_seqs": (16, 32, 64, 128, 256, 512)}
-"""Chunks and numbers of sequences that fleets are played with, besides the engine's own."""
-_LIMITS = (1.0, 0.5, 0.25)
-"""Shares of the TTFT that routers are played with, one for all loads of a fleet."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +66,9 @@ class Seated:
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """Everything that arithmetic can say of a fleet that makes text."""
     found: list[Violation] = []
-    every = list(_seats(plan, inputs, found))
+    facts = gather(plan, inputs)
+    every = list(_seats(facts, found))
     found += _cards(inputs, every)
-    found += _warned(plan, every, Words.of(plan, inputs))
     for name, app in inputs.slo.apps.items():
         seats = [seat for seat in every if seat.load.app == name]
         if not seats:
@@ -82,7 +77,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
             found += _batches(seat)
             found += _quality(inputs, app, seat)
         found += _rule(plan, name, app, seats)
-        found += _promises(plan, name, app)
+        found += [*_promises(plan, name, app), *check_demand(facts, name)]
         if seats and not found:
             found += _carried(plan, name, app, seats)
         roles = {seat.engine.role for seat in seats}
@@ -94,8 +89,9 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return found
 
 
-def _seats(plan: Plan, inputs: Inputs, found: list[Violation]) -> Iterator[Seated]:
-    for seat in gather(plan, inputs).seats.values():
+def _seats(facts: Facts, found: list[Violation]) -> Iterator[Seated]:
+    inputs = facts.inputs
+    for seat in facts.seats.values():
         if seat.load.app not in inputs.slo.apps:
             text = f"a load of no application, or of another than {', '.join(inputs.slo.apps)}"
             found.append(Violation("llm-load", seat.at, text))
@@ -127,9 +123,6 @@ def _batches(seat: Seated) -> Iterator[Violation]:
             yield Violation("llm-batch", f"{seat.at}.serve.{what}", "the plan does not say it")
         elif mine > most:
             yield Violation("llm-batch", f"{seat.at}.serve.{what}", f"{mine}, and the engine has {most} at most")
-        elif mine not in (*_TRIED[what], most):
-            text = f"{mine} is none of the sizes that fleets are played with"
-            yield Violation("llm-batch", f"{seat.at}.serve.{what}", text)
     serve = seat.load.serve
     if (serve.max_batch, serve.concurrency, serve.max_wait_ms) != (seat.seqs, seat.seqs, 0.0):
         text = f"an engine runs its {seat.seqs} sequences at once, and none waits for others"
@@ -164,8 +157,6 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
     if isinstance(rule, LeastWorkDispatch):
         if set(rule.limit) - ids:
             yield Violation("llm-rule", f"{at}.limit", f"no load has the id {sorted(set(rule.limit) - ids)[0]}")
-        elif set(rule.limit) != ids or len(set(rule.limit.values())) > 1 or set(rule.limit.values()) - {*_LIMITS}:
-            yield Violation("llm-rule", f"{at}.limit", f"one of {_LIMITS} for all loads is what fleets are played with")
         sizes, weights = sizes_of(app)
         mean = math.fsum(size[1] * weight for size, weight in zip(sizes, weights, strict=True)) / math.fsum(weights)
         if not math.isclose(rule.output_tokens, mean, rel_tol=1e-6):
@@ -184,14 +175,8 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
         if one.app == name and timed and not one.model.startswith("simulation/"):
             text = f"{one.quantity} by the model {one.model}: only a simulation shows it"
             yield Violation("llm-promise", f"promises[{number}]", text)
-    if (size := plan.method.options.get("size")) in ("planned", "estimated"):
-        texts = [notice.text for notice in plan.warnings if notice.code == "W-queueing"]
-        more = _at_once(app, mine) if size == "estimated" else plan.method.options.get("rate_headroom", 0.0)
-        room = (f"{more:.6g}",)
-        if not any(Words(frozenset()).figures(text) == room for text in texts):
-            text = f"no percentile was shown, and no warning says so, with the headroom of {room[0]}"
-            yield Violation("llm-promise", "warnings", text)
-        return
+    if plan.method.options.get("size") in ("planned", "estimated"):
+        return  # nothing was played, and no time is promised
     shown = {(one.quantity, one.percentile): one for one in mine}
     for target in app.latency:
         promise = shown.get((f"{target.of}_ms", target.percentile))
@@ -203,54 +188,6 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
         promise = shown.get(("goodput", None))
         if promise is None or promise.value < app.goodput or promise.relation != ">=":
             yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
-
-
-def _at_once(app: App, mine: Sequence[Promise]) -> float:
-    """What is asked for beside the rate, that requests which come at once be served in time: square-root staffing."""
-    sizes, weights = sizes_of(app)
-    tokens, all_of = [float(size[0] + size[1]) for size in sizes], math.fsum(weights)
-    mean = math.fsum(one * weight for one, weight in zip(tokens, weights, strict=True)) / all_of
-    second = math.fsum(one * one * weight for one, weight in zip(tokens, weights, strict=True)) / all_of
-    makes = math.fsum(size[1] * weight for size, weight in zip(sizes, weights, strict=True)) / all_of
-    limit, arrivals = dict[str, float](), app.demand.arrivals
-    for one in app.latency:
-        taken_off = 0.0 if one.of == "tpot" else app.network_ms_per_hop
-        limit[one.of] = min(limit.get(one.of, math.inf), one.max_ms - taken_off)
-    stays = limit.get("response", math.inf), limit.get("ttft", math.inf) + limit.get("tpot", math.inf) * makes
-    peak = max(arrivals.relative_rates) if arrivals.relative_rates else arrivals.peak or 1.0
-    gaps = 0.0 if arrivals.process == "deterministic" else 1.0 / (arrivals.shape or 1.0)
-    rate = next((one.value for one in mine if one.quantity == "rate_qps"), math.nan)
-    there = peak * rate * max(1.0, min(60_000.0, *stays)) / 1000.0
-    share = max([0.5 if app.goodput is None else app.goodput, *(one.percentile / 100.0 for one in app.latency)])
-    sigmas = NormalDist().inv_cdf(min(share, 0.9999))
-    return peak * (1.0 + sigmas * math.sqrt((gaps + second / (mean * mean) - 1.0) / there)) - 1.0
-
-
-def _warned(plan: Plan, seats: Sequence[Seated], words: Words) -> Iterator[Violation]:
-    """Laws whose overlap nobody measured, and those used beyond what they were fitted to; `words` free otherwise."""
-    due = dict[Said, str]()
-    for seat in seats:
-        at = "".join(f",{axis}={value:g}" for axis, value in (seat.load.at or {}).items())
-        name, fitted = f"{seat.load.variant}@{seat.worker.hardware}{at}", seat.engine.fitted
-        if seat.engine.overlap == "assumed":
-            text = "no iteration with prefill beside decodes was measured; how they overlap is an assumption"
-            due[words.said("W-overlap", f"engines.{seat.name}", f"{name}: {text}")] = text
-        used = [
-            f"{what} up to {reached} (fitted to {most})"
-            for what, most, reached in (
-                ("tokens", fitted.tokens, seat.chunk),
-                ("sequences", fitted.sequences, seat.seqs),
-                ("kv_tokens", fitted.kv_tokens, seat.engine.kv_tokens),
-            )
-            if most is not None and reached > most
-        ]
-        if used:
-            text = f"{name}: its law is used beyond what it was fitted to: {', '.join(used)}"
-            due[words.said("W-extrapolated", f"engines.{seat.name}", text)] = text
-    there = {said for said in words.all_of(plan) if said[0] in ("W-overlap", "W-extrapolated")}
-    for said in sorted(due.keys() ^ there, key=str):
-        text = f"not said: {due[said]}" if said in due else f"said with {', '.join(said[2]) or 'no figures'}"
-        yield Violation("warning", said[1] or "warnings", f"{said[0]} is {text}")
 
 
 def sizes_of(app: App) -> tuple[list[Size], list[float]]:
@@ -302,12 +239,8 @@ def has_room(seat: Seated, size: Size) -> bool:
 
 
 def _carried(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
-    """The plan's machines can serve the promised rate by the rows, and that is the rate wanted."""
-    wanted = app.demand.rate_qps
-    promised = min((one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps"), default=None)
-    if promised is None or (isinstance(wanted, int | float) and promised < wanted * (1.0 - FEASIBILITY)):
-        yield Violation("demand", f"promises.{name}", f"{wanted} requests/s are wanted, {promised} are promised")
-        return
+    """The plan's machines can serve the promised rate by the rows."""
+    promised = max((one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps"), default=0.0)
     most = _most(app, seats)
     if most < promised * (1.0 - 1e-6):
         text = f"at most {most:.6g} requests/s fit into the rows of these machines, {promised:.6g} are promised"

@@ -10,9 +10,7 @@
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
 ``dispatch[app]``
-    ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there
-    (the planner writes option ``budget_factor``, or 1.5
-    ``slo_divisor``, times that: `exact`).
+    ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there.
     ``backup`` lists loads with capacity left: no more than machines x capacity - load (headroom is there
     for them), with the table's time.
 ``promises``
@@ -43,8 +41,9 @@ from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.service import service_of
 from hetplan.verifier.slices import parts_of_one
+from hetplan.verifier.wanted import check_demand
 
-__all__ = ["Paths", "apart", "check", "check_joins", "may_be_of", "places_on"]
+__all__ = ["apart", "check", "check_joins", "places_on"]
 
 
 ON_LIMIT = 1e-9
@@ -53,7 +52,7 @@ ON_LIMIT = 1e-9
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What a pipeline plan promises beyond the generic check; to be called on a plan whose references are sound."""
     facts = gather(plan, inputs)
-    found = [*_workers(facts), *_moves(facts)]
+    found = [*_workers(facts), *_moves(facts), *_bounds(facts)]
     for app in plan.routing:
         dispatch = plan.dispatch.get(app)
         if not isinstance(dispatch, PathSharesDispatch | MostAccurateFirstDispatch):
@@ -61,7 +60,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
             found.append(Violation("dispatch", f"dispatch.{app}", text))
             continue
         if why_not_followed(facts, app):
-            found += check_joins(facts, app)
+            found += [*check_demand(facts, app), *check_joins(facts, app)]
             continue
         paths = Paths(facts, app)
         paths.walk()
@@ -113,18 +112,29 @@ def apart(facts: Facts) -> str:
     return found
 
 
-def may_be_of(facts: Facts, scope: str, about: str) -> bool:
-    """Whether a bound by a solve about this may be of this scope.
+def _bounds(facts: Facts) -> Iterator[Violation]:
+    """A bound of plans in which steps have servers of their own says nothing of those in which they share them."""
+    abouts = {solve.id: solve.about or "" for solve in facts.plan.solves}
+    for number, claim in enumerate(facts.plan.claims):
+        about = abouts.get(claim.solve or 0, "")
+        is_of_all = claim.bound is not None and claim.scope in ("problem", "relaxation")
+        if is_of_all and (about or facts.plan.workers) and not _is_of_all(facts, about):
+            text = f"a bound of scope {claim.scope}, by a solve about {about or 'nothing'}"
+            yield Violation("claim", f"claims[{number}]", text)
 
-    Of servers in parts it is a relaxation (but at levels, which others have as they are). Where steps have servers of
-    their own and two would fit on one, only how good anything in time is is a bound of the problem.
+
+def _is_of_all(facts: Facts, about: str) -> bool:
+    """Whether a solve about this bounds every plan.
+
+    By servers in parts it does where parts say what fits. Where steps have servers of their own and two would fit on
+    one, else only how good anything in time is does.
     """
-    alone = apart(facts)
     if about.endswith(", servers in parts") and about != _OF_LEVELS:
-        return scope == ("restriction" if alone == "unlike" else "relaxation")
-    return scope != "relaxation" and (scope != "problem" or not alone or about == _IN_TIME)
+        return apart(facts) != "unlike"
+    return about != _OF_STEPS and (about == _IN_TIME or not apart(facts))
 
 
+_OF_STEPS = "every step on its own"
 _OF_LEVELS = "latency levels, servers in parts"
 _IN_TIME = "best accuracy in time, however many servers"
 

@@ -67,11 +67,11 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         for number, table in enumerate(tables):
             at = f"policies.{app_id}[{number}]"
             found += _table(plan, inputs, app, table, at)
-            found += _overload(plan, app_id, table, at)
             top = table.rate_qps == max(other.rate_qps for other in tables if other.workers == table.workers)
             figures = figures_of(plan, inputs, app_id, table, heads) if not found else None
             if figures is not None:
                 found += _expected(plan, table, figures, at)
+                found += _overload(plan, inputs, app_id, table, figures["over_probability"])
                 expected += [(table.rate_qps, figures)] if top else []
         found += _promised(plan, app_id, expected)
         found += _targets(app_id, app, tables)
@@ -92,8 +92,10 @@ def _claimed(plan: Plan) -> Iterator[Violation]:
     """The value of a claim about a table is what the table is said to gain."""
     for number, claim in enumerate(plan.claims):
         gains = [table.gain for _, table in claimed_tables(plan, claim.about)] if claim.sense == "max" else []
-        if gains and not any(gain is None or math.isclose(claim.value, gain, rel_tol=VALUE) for gain in gains):
-            text = f"claims {claim.about} {claim.value:.9g}, its table gains {gains[0]:.9g}"
+        said = [gain for gain in gains if gain is not None]
+        unsaid = len(said) < len(gains) and claim.bound is None  # what is not bounded need not say its gain
+        if gains and not unsaid and not any(math.isclose(claim.value, gain, rel_tol=VALUE) for gain in said):
+            text = f"claims {claim.about} {claim.value:.9g}, its table gains {gains[0]}"
             yield Violation("claim", f"claims[{number}]", text)
 
 
@@ -114,6 +116,8 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     may = ("shared_fifo",) if one_queue else (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
     if rule.balancing not in may:
         yield Violation("dispatch", at, f"balancing {rule.balancing}, not {' or '.join(may)}")
+    if rule.estimate != QueueSlackDispatch().estimate:
+        yield Violation("dispatch", at, "rates are estimated over another time than is planned with")
 
 
 def strictest_ms(app: App) -> float:
@@ -183,6 +187,9 @@ def _table(plan: Plan, inputs: Inputs, app: App, table: PolicyTable, at: str) ->
         return
     if any(load.serve != Serve(max_batch=table.queue_max + 1) for load in worker.loads):
         yield Violation("policy-models", at, f"{table.workers} takes other batches than {table.queue_max + 1} at most")
+    if worker.queue != "shared" or any(load.app is None or load.instances != 1 for load in worker.loads):
+        text = "has one queue, and holds each model once for one application"
+        yield Violation("policy-models", at, f"a worker of {table.workers} {text}")
     if table.otherwise.batch != "max" and table.otherwise.batch > table.queue_max + 1:
         text = f"takes {table.otherwise.batch} at once where more than {table.queue_max} wait"
         yield Violation("policy-models", at, f"{text}, and {table.queue_max + 1} at most are known")
@@ -208,11 +215,21 @@ def _table(plan: Plan, inputs: Inputs, app: App, table: PolicyTable, at: str) ->
         yield from _choices(app, table, latency, at)
 
 
-def _overload(plan: Plan, app_id: str, table: PolicyTable, at: str) -> Iterator[Violation]:
-    """Of an overload the plan warns, and of no other."""
-    said = f"{in_turn(plan, app_id, table)[1]:g} qps is more than"
-    if table.overload != any(one.code == "W-overload" and one.text.startswith(said) for one in plan.warnings):
-        yield Violation("policy", at, f"overload {table.overload}, and the warnings say otherwise")
+_OVERLOADED = 0.5
+"""More decisions than this share find the table too short: then it is called overloaded."""
+
+
+def _overload(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, over: float) -> Iterator[Violation]:
+    """Whether more comes than the fastest model works off, or most of the queue is beyond the table."""
+    worker = next(worker for worker in plan.workers if worker.id == table.workers)
+    latency = latencies_s(plan, inputs, worker, table)
+    assert latency is not None  # else no figures were recomputed
+    workers, rate_qps = in_turn(plan, app_id, table)
+    most = workers * float((np.arange(1, latency.shape[1] + 1) / latency[0]).max())
+    certain = abs(over - _OVERLOADED) > _SAME and abs(rate_qps - most) > _SAME * most
+    if certain and table.overload != (over > _OVERLOADED or rate_qps > most):
+        text = f"overload {table.overload}: {rate_qps:.6g} qps come, at most {most:.6g} are worked off"
+        yield Violation("policy", f"policies.{app_id}", f"{text}, and {over:.3g} of decisions are beyond the table")
 
 
 def _choices(app: App, table: PolicyTable, latency_s: Floats, at: str) -> Iterator[Violation]:

@@ -27,6 +27,8 @@ def model_faults(facts: Facts, promise: Promise, questions: Collection[str]) -> 
         yield f"a percentile of {promise.quantity}, which is no time"
     if model == "simulation" and (not promise.seeds or promise.interval is None):
         yield f"{promise.quantity} by simulation, without the seeds and the interval that it rests on"
+    if model == "measured" and facts.plan.question in {*questions} - {"compound"}:
+        yield f"{promise.quantity} is said to be measured, and this question measures nothing"
     if model == "stationary" and facts.plan.question in {*questions} - {"policy", "compound"}:
         yield f"{promise.quantity} by the stationary model, which is one of policies and of operators with a rate"
     # Measurements come with the inputs, or are described in words; a search may also have been handed a way to measure.

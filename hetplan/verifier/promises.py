@@ -106,6 +106,8 @@ def sense_of(about: str) -> str | None:
 
 
 ROUNDED = 1e-11
+_DIGITS = 1e-9
+"""A plan has twelve digits of a number."""
 _ARITHMETIC = ("no-queueing", "fluid")
 _COUNTED = ("fluid_rate_qps", "quality", "service_ms")
 """What follows from the routing of an application that can be followed, so that no other model has a say in it."""
@@ -185,6 +187,12 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
         if low > high or short[promise.relation]:
             text = f"{promise.relation} {promise.value:g} is not what the interval {low:g} .. {high:g} shows"
             yield Violation("promise-interval", at, text)
+    worse = {"max": "<=", "min": ">="}.get(_better(promise.quantity), "")
+    if promise.relation == worse:
+        text = f"{promise.quantity} {promise.relation} {promise.value:g} leaves open how bad it is"
+        yield Violation("promise-relation", at, text)
+    if promise.app is not None and _family(promise) == "simulation":
+        yield from (Violation("promise-wish", at, text) for text in _not_wished(facts, promise))
     targets = facts.inputs.slo.apps[promise.app].latency if promise.app is not None else ()
     for target in targets:
         same = promise.quantity == f"{target.of}_ms" and promise.percentile == target.percentile
@@ -192,6 +200,29 @@ def _honest(facts: Facts, promise: Promise, at: str) -> Iterator[Violation]:
         if same and promise.value > target.max_ms * (1.0 + ROUNDED):
             text = f"promises {promise.value:g} ms where {target.max_ms:g} ms are wanted"
             yield Violation("promise-target", at, text)
+
+
+def _better(quantity: str) -> str:
+    """Which way a promised quantity is better, where that is known."""
+    is_least = quantity.endswith("_ms") or quantity == "violations"
+    return "min" if is_least else sense_of(quantity) or ""
+
+
+def _not_wished(facts: Facts, promise: Promise) -> Iterator[str]:
+    """What simulation shows of an application is one of the limits that the SLO states."""
+    question, app = facts.plan.question, facts.inputs.slo.apps[promise.app or ""]
+    if question not in ("pool", "pipeline", "variants", "llm", "compound"):
+        return
+    if promise.quantity.endswith("_ms") and question != "compound":  # which has other limits too (`compound`)
+        said = promise.quantity, promise.percentile
+        limits = [one.max_ms for one in app.latency if (f"{one.of}_ms", one.percentile) == said]
+        if not any(math.isclose(promise.value, one, rel_tol=_DIGITS) for one in limits):
+            yield f"p{promise.percentile or 0:g} of {promise.value:g} ms is no limit that is wished for"
+    elif promise.quantity == "violations":
+        late = [1.0 - one.percentile / 100.0 for one in app.latency if one.of == "response"]
+        allowed = [app.violations.max] if app.violations is not None else late
+        if not any(math.isclose(promise.value, one, rel_tol=_DIGITS, abs_tol=1e-12) for one in allowed):
+            yield f"a share of {promise.value:g} is not what is wished for"
 
 
 def _twice(facts: Facts) -> Iterator[Violation]:
@@ -308,9 +339,10 @@ def bound_faults(claim: Claim) -> Iterator[str]:
     ahead = claim.value - claim.bound if claim.sense == "max" else claim.bound - claim.value
     if ahead > BOUND_SLIP * max(abs(claim.value), abs(claim.bound), 1.0):
         yield f"the value {claim.value:.9g} is better than the bound {claim.bound:.9g}"
-    gap = relative_gap(claim.value, claim.bound)
-    if claim.gap is None or not math.isclose(claim.gap, gap, rel_tol=VALUE, abs_tol=1e-9):
-        yield f"states a gap of {claim.gap}, recomputed it is {gap:.9g}"
+    gaps = [relative_gap(claim.value, claim.bound, floor=floor) for floor in (_DIGITS, 1.0)]
+    stated = math.nan if claim.gap is None else claim.gap
+    if not any(math.isclose(stated, gap, rel_tol=VALUE, abs_tol=ROUNDED) for gap in gaps):
+        yield f"states a gap of {claim.gap}, recomputed it is {gaps[0]:.9g}"
 
 
 def _solve_of(facts: Facts, claim: Claim) -> Solve | None:
@@ -366,6 +398,26 @@ def _same_bound(claim: Claim, bound: float) -> bool:
     return inside and claim.bound == claim.value and relative_gap(bound, claim.value, floor=1.0) <= CLAMPED
 
 
+_OF_THE_CHOSEN = ("shares of the chosen servers", "shares that leave most room", "rate of the chosen pool")
+_OF_ANY_FLEET = "least cost of any schedule"
+
+
+def _reach(facts: Facts, claim: Claim, number: int) -> Iterator[str]:
+    """Who looked at some plans only bounds no others: a bound of those is one of a restriction."""
+    solve, question = _solve_of(facts, claim), facts.plan.question
+    if claim.bound is None or claim.scope not in ("problem", "relaxation"):
+        return
+    about = (solve.about or "") if solve is not None else ""
+    given = facts.plan.method.formulation == "fluid-lp" and claim.about == "fluid_rate_qps"  # there is no other pool
+    chosen = about in _OF_THE_CHOSEN and not given
+    if chosen or (question == "llm" and solve is not None and about != _OF_ANY_FLEET):
+        yield f"a bound of {about}, which says nothing of others"
+    listed = all(app.candidates for app in facts.inputs.slo.apps.values())
+    by_search = any(getattr(rule, "candidate", 0) is None for rule in facts.plan.dispatch.values())
+    if question == "compound" and (number > 0 or (by_search and not listed)):
+        yield f"a bound of scope {claim.scope}, and only what was searched is bounded"
+
+
 def _solves(facts: Facts) -> Iterator[Violation]:
     """No entry of the log contradicts itself."""
     for number, solve in enumerate(facts.plan.solves):
@@ -405,6 +457,11 @@ def check_claims(facts: Facts, whole: Mapping[str, float]) -> list[Violation]:
     found = [
         Violation("claim", f"claims[{number}]", text)
         for number, claim in enumerate(facts.plan.claims)
-        for text in (*_about(facts, claim, whole), *bound_faults(claim), *_backing(facts, claim))
+        for text in (
+            *_about(facts, claim, whole),
+            *bound_faults(claim),
+            *_backing(facts, claim),
+            *_reach(facts, claim, number),
+        )
     ]
     return [*found, *_solves(facts), *status_faults(facts.plan)]

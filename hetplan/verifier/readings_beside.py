@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.verifier.facts import own_table
 
-__all__ = ["along_batches", "measured_batches", "nearest"]
+__all__ = ["along_batches", "nearest"]
 
 _RISING = ("mean", "p50", "p90", "p95", "p99", "max")
 
@@ -57,16 +56,3 @@ def _stacked(first: Table, parts: Mapping[float, Table]) -> Table:
             joined = np.concatenate([np.array(grid, dtype=object) for grid in grids], axis=place)
             data[name] = joined.tolist()
     return Table.model_validate(data)
-
-
-def measured_batches(plan: Plan, profile: Profile, run: Run) -> tuple[float, ...]:
-    """The batches of a run's table whose times were measured, at the run's settings."""
-    table = profile.tables[run.latency or ""]
-    grid = getattr(table, nearest(table, str(plan.method.options.get("percentile", "p95"))))
-    found = []
-    for number, batch in enumerate(table.axes.get("batch", ())):
-        cell = grid
-        for axis, points in table.axes.items():
-            cell = cell[number if axis == "batch" else points.index(run.at[axis]) if run.at.get(axis) in points else 0]
-        found += [batch] * (cell is not None)
-    return tuple(found)

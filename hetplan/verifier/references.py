@@ -142,7 +142,7 @@ def _worker(plan: Plan, profile: Profile, worker: Worker) -> Iterator[Violation]
     elif offer is not None and offer.hardware != worker.hardware:
         text = f"offer {worker.offer} is for {offer.hardware}, not {worker.hardware}"
         yield Violation("offer-hardware", at, text)
-    elif offer is None and not _priced(profile, worker) and worker.hardware in offered:
+    elif offer is None and worker.hardware in offered and (plan.question == "variants" or not _priced(profile, worker)):
         yield Violation("offer-missing", at, f"{worker.hardware} is to be had under offers, and none is named")
     if worker.host is not None:
         host = profile.hosts.get(worker.host)
@@ -208,7 +208,9 @@ def _load(inputs: Inputs, worker: Worker, load: Load) -> Iterator[Violation]:
             yield Violation("knob", at, text)
     yield from _run(profile, worker, load, at)
     sha256 = variant.artifact.sha256 if variant.artifact is not None else None
-    if load.artifact is not None and load.artifact.removeprefix("sha256:") != sha256:
+    if load.artifact is None and sha256 is not None:
+        yield Violation("artifact", at, f"names no artifact, and the profile says which file {load.variant} is")
+    elif load.artifact is not None and load.artifact.removeprefix("sha256:") != sha256:
         yield Violation("artifact", at, f"artifact {load.artifact}, but the profile's {load.variant} is {sha256}")
 
 

@@ -5,7 +5,8 @@ take from (`capacity`): then it counts there. What all machines provide together
 that says nothing at all, nothing is checked, and the report says so.
 
 Loads of a worker take what they need side by side. Where they wait in one queue for one server they run one at a time:
-then they compute with no more than the largest of them needs, while memory is held by all of them all the time.
+then they compute with no more than the largest of them needs, while memory is held by all of them all the time. Of
+hetplan's questions policies alone plan so; the others count on each load at any time.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def instances_on(facts: Facts, run: Run, *, times: float = 1.0) -> int:
 
 def _taken(facts: Facts, worker: Worker) -> dict[str, float]:
     taken: dict[str, float] = defaultdict(float)
-    in_turn = _one_at_a_time(worker)
+    in_turn = _one_at_a_time(facts, worker)
     for load in worker.loads:
         for resource, amount in needs_of(facts, facts.seats[load.id]).items():
             if in_turn and resource in _COMPUTE:
@@ -126,10 +127,15 @@ def _taken(facts: Facts, worker: Worker) -> dict[str, float]:
     return taken
 
 
-def _one_at_a_time(worker: Worker) -> bool:
+_SIDE_BY_SIDE = ("pool", "pipeline", "variants", "compound", "llm")
+
+
+def _one_at_a_time(facts: Facts, worker: Worker) -> bool:
     """Whether a machine never runs two of its loads at once; a share of a device is held even while its load rests."""
-    return worker.queue == "shared" and all(
-        load.share is None and load.instances * load.serve.concurrency == 1 for load in worker.loads
+    return (
+        worker.queue == "shared"
+        and facts.plan.question not in _SIDE_BY_SIDE
+        and all(load.share is None and load.instances * load.serve.concurrency == 1 for load in worker.loads)
     )
 
 

@@ -370,6 +370,11 @@ def _at_once(reading: Reading) -> Iterator[Violation]:
         serve, at = held.load.serve, f"workers.{held.worker.id}.loads.{held.load.id}"
         if serve == running.get(held.load.id):
             continue
+        variant = reading.inputs.profile.variants[held.load.variant or ""]
+        known = batches_of(reading.inputs.profile, reading.inputs.slo, variant, held.run) if held.run else None
+        if known is not None and serve.max_batch not in known:
+            text = f"takes {serve.max_batch} at a time, its run was measured with {', '.join(map(str, known))}"
+            yield Violation("variants-serve", at, text)
         if serve.max_wait_ms > 0:
             yield Violation("variants-serve", at, f"waits {serve.max_wait_ms:g} ms for others to come")
         if serve.concurrency > 1 and held.qps:
@@ -405,6 +410,15 @@ def _slowed(reading: Reading) -> Iterator[Violation]:
                 yield Violation(
                     "variants-slowdown", at, f"{factor:g} times slower beside {beside:g} others: over {limit:g} ms"
                 )
+
+
+def _sent(reading: Reading) -> Iterator[Violation]:
+    """Queries are sent by the shares that the instances were counted for."""
+    for app in reading.plan.routing:
+        rule = reading.plan.dispatch.get(app)
+        if rule is None or rule.rule != "shares/1":
+            said = rule.rule if rule is not None else "no rule"
+            yield Violation("dispatch", f"dispatch.{app}", f"{said} sends its queries, and variants send by shares/1")
 
 
 class _Walk:
@@ -501,10 +515,13 @@ def _way(reading: Reading) -> Iterator[Violation]:
         walk.place[held.worker.id]: reading.inputs.profile.hardware[held.worker.hardware].provides
         for held in (*reading.now, *reading.then)
     }
-    gap = min((_number(n.at) for n in reading.plan.warnings if n.code == "W-swap"), default=math.inf)
+    swaps = {notice.at for notice in reading.plan.warnings if notice.code == "W-swap"}
+    gap = min((one.id for one in reading.plan.actions if f"actions.{one.id}" in swaps), default=math.inf)
     for action in reading.plan.actions:
+        at, there = f"actions.{action.id}", walk.count.get(action.load or "", 0)
+        if action.do in ("keep", "move") and (action.count or 0) > there:
+            yield Violation("variants-end", at, f"{action.do} {action.count} of {action.load}, {there} are there")
         walk.follow(action)
-        at = f"actions.{action.id}"
         for host, resource in sorted(walk.touched, key=str):
             taken = walk.use[host, resource]
             room = (limits if host is None else provides[host]).get(resource, math.inf)
@@ -525,55 +542,11 @@ def _way(reading: Reading) -> Iterator[Violation]:
             yield Violation("variants-end", f"workers.{held.worker.id}.loads.{name}", text)
 
 
-def _words(reading: Reading) -> Iterator[Violation]:
-    """What is loaded is called by what runs now: more of a variant, another one of its architecture, or a new one."""
-    if reading.inputs.state is None:
-        return
-    variants = reading.inputs.profile.variants
-
-    def family(held: Held) -> str:
-        name = held.load.variant or ""
-        return (variants[name].family if name in variants else None) or name
-
-    def counts(held: Held) -> bool:
-        """Whether it surely serves: some application may use it, and it fits the machine that it is said to be on."""
-        room = reading.inputs.profile.hardware[held.worker.hardware].provides
-        return bool(held.qps) and all(held.needs[name] <= room[name] for name in held.needs.keys() & room.keys())
-
-    there = {held.load.variant for held in reading.now}
-    serves = {held.load.variant for held in reading.now if counts(held)}
-    families, serving = {family(held) for held in reading.now}, {family(held) for held in reading.now if counts(held)}
-    prices = [(family(held), price_of(reading, held), counts(held)) for held in reading.now if held.run is not None]
-    new = {held.load.id: held for held in reading.then}
-    for action in reading.plan.actions:
-        held = new.get(action.load or "")
-        if held is None:
-            continue
-        # What runs and serves nobody may or may not have been counted: either word is right then.
-        own, alike = price_of(reading, held), [(price, sure) for name, price, sure in prices if name == family(held)]
-        cheaper = any(sure and own < price * (1 - VALUE) for price, sure in alike)
-        as_dear = all(own >= price * (1 - VALUE) for price, _ in alike)
-        wrong = {
-            "replicate": held.load.variant not in there,
-            "upgrade": held.load.variant in serves or family(held) not in families or cheaper,
-            "downgrade": held.load.variant in serves or family(held) not in families or (bool(alike) and as_dear),
-            "load": held.load.variant in serves or family(held) in serving,
-        }
-        if wrong.get(action.do, False):
-            text = f"{action.load} is to {action.do}: that is not what {held.load.variant} is beside what runs now"
-            yield Violation("variants-word", f"actions.{action.id}", text)
-
-
-def _number(at: str) -> int:
-    tail = at.rpartition(".")[2]
-    return int(tail) if tail.isdigit() else 0
-
-
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     """What variants promise beyond the generic check; to be called on a plan whose references are sound."""
     reading = Reading(plan, inputs)
     found = [*_covered(reading), *_money(reading), *_hosts(reading), *_slowed(reading), *_at_once(reading)]
-    return [*found, *_words(reading), *_way(reading)]
+    return [*found, *_sent(reading), *_way(reading)]
 
 
 def batches_of(profile: Profile, slo: Slo, variant: Variant, run: Run) -> list[int]:

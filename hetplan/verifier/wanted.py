@@ -102,6 +102,10 @@ def declined(facts: Facts, name: str) -> bool:
     return sum(left) >= wanted * (1.0 - FEASIBILITY)
 
 
+_AS_WANTED = ("variants", "llm")
+"""Questions whose plans have room for the rate that is wanted, and were looked at with no other."""
+
+
 def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
     """Something is promised to everyone, and it is what is wanted, less what is said to stay unserved."""
     wanted, promised = wanted_rate(facts.inputs.slo.apps[name]), facts.promised_rate(name)
@@ -113,6 +117,10 @@ def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
     if wanted is not None and served + unserved < wanted * (1.0 - FEASIBILITY):
         text = f"{name} wants {wanted:.6g} queries/s; {served:.6g} are promised and {unserved:.6g} said to be unserved"
         yield Violation("demand", f"routing.{name}", text)
+    as_wanted = unserved > 0.0 or facts.plan.question in _AS_WANTED
+    if wanted is not None and as_wanted and served + unserved > wanted * (1.0 + FEASIBILITY):
+        text = f"{served:.9g} qps of {name} are promised and {unserved:.9g} unserved, wanted are {wanted:.9g}"
+        yield Violation("promise-wish", "promises", text)
     valid = facts.plan.valid.rate_qps.get(name)
     if valid is not None and (valid[1] is None or valid[1] > served * (1.0 + FEASIBILITY)):
         yield Violation("valid", f"valid.rate_qps.{name}", f"holds up to {valid[1]}, promised are {served:.6g}")

@@ -46,7 +46,7 @@ VARIANTS: list[Change] = [
     ("declined within rounding", {"plan/promises/1": DROP, "plan/routing/thumbs": DROP, "plan/unserved": [{"app":
      "thumbs", "rate_qps": 59.99999, "why": "-"}]}, ""),
     ("declined, and promised", {"plan/promises/1/value": 0.1, "plan/routing/thumbs": DROP, "plan/unserved": [{"app":
-     "thumbs", "rate_qps": 60, "why": "-"}]}, "promise @ promises[1]"),
+     "thumbs", "rate_qps": 60, "why": "-"}]}, "promise @ promises[1]; promise-wish @ promises"),
     ("declined, and promised nothing", {"plan/promises/1/value": 0, "plan/routing/thumbs": DROP, "plan/unserved":
      [{"app": "thumbs", "rate_qps": 60, "why": "-"}]}, ""),
     ("declined, and said to hold", {"plan/promises/1": DROP, "plan/routing/thumbs": DROP, "plan/unserved": [{"app":
@@ -95,7 +95,7 @@ VARIANTS: list[Change] = [
 HOSTS: list[Change] = [
     ("instances survive together", {"plan/workers/2/loads/1/instances": 4, "plan/workers/3/loads/1/instances": 4,
      "profile/variants/u/runs/0/needs/gpu_mem_gib": 2, "plan/promises/1/value": 400,
-     "plan/promises/1/interval": [400, 410]}, ""),
+     "plan/promises/1/interval": [400, 410]}, "promise-wish @ promises"),
     ("two machines on one host", {"plan/workers/0/count": 2, "slo/limits/cost_per_hour": DROP,
      "slo/limits/capacity": {}, "plan/promises/3/value": 3.5}, "host @ periods.day"),
     ("one machine more on one host, standing by", {"plan/workers/0/standby": 1, "slo/limits/cost_per_hour": DROP,
@@ -121,9 +121,11 @@ HOSTS: list[Change] = [
     ("what is limited in all", {"slo/limits/capacity/gpu_mem_gib": 27}, "resource-limit @ periods.day"),
     ("as much as is limited", {"slo/limits/capacity/gpu_mem_gib": 28}, ""),
     ("another artifact", {"plan/workers/0/loads/0/artifact": "sha256:9f0d"}, "artifact @ workers.w1.loads.w1.x"),
+    ("no artifact", {"plan/workers/0/loads/0/artifact": None}, "artifact @ workers.w1.loads.w1.x"),
     ("an artifact without its kind", {"plan/workers/0/loads/0/artifact": "9f0c"}, ""),
     ("an artifact that the profile does not know", {"profile/variants/v/artifact": None},
-     "artifact @ workers.w1.loads.w1.x"),
+     "artifact @ workers.n1.loads.n1.x; artifact @ workers.n2.loads.n2.x; artifact @ workers.w1.loads.w1.x; "
+     "artifact @ workers.w2.loads.w2.x"),
     ("a gap between periods", {"plan/periods/1/start_s": 3700}, "periods @ periods.night"),
     ("periods overlap", {"plan/periods/1/start_s": 3500}, "periods @ periods.night"),
     ("a period after the last", {"plan/periods/0/end_s": None}, "periods @ periods.night"),
@@ -189,15 +191,16 @@ HOSTS: list[Change] = [
      "plan/promises/1": promise("rate_qps", ">=", 600, "simulation/1", "y",
      interval=[600, 700], seeds=5), "plan/workers/2/loads/1/instances": 3,
      "plan/workers/3/loads/1/instances": 3, "slo/limits/capacity": {},
-     "profile/variants/u/runs/0/needs/gpu_mem_gib": 2}, ""),
+     "profile/variants/u/runs/0/needs/gpu_mem_gib": 2}, "promise-wish @ promises"),
     ("an instance less, too many queries", {"plan/workers/0/loads/1/instances": 1, "slo/limits/survive": {},
      "plan/promises/1": promise("rate_qps", ">=", 616, "simulation/1", "y",
      interval=[616, 700], seeds=5), "plan/workers/2/loads/1/instances": 4,
      "plan/workers/3/loads/1/instances": 4, "slo/limits/capacity": {},
-     "profile/variants/u/runs/0/needs/gpu_mem_gib": 2}, "capacity @ workers.w1"),
+     "profile/variants/u/runs/0/needs/gpu_mem_gib": 2}, "capacity @ workers.w1; promise-wish @ promises"),
     ("one queue for all", {"plan/workers/2/queue": "shared"}, ""),
     ("one queue for too much", {"plan/workers/2/queue": "shared", "plan/promises/1/value": 120,
-     "slo/limits/survive": {}, "plan/promises/1/interval": [120, 130]}, "capacity @ workers.n1; promise @ promises[0]"),
+     "slo/limits/survive": {}, "plan/promises/1/interval": [120, 130]},
+     "capacity @ workers.n1; promise @ promises[0]; promise-wish @ promises"),
     ("a policy decides", {"plan/question": "policy", "plan/policies": {"y": []}, "plan/promises/2": DROP,
      "plan/warnings": []}, ""),
     ("a policy decides, and claims", {"plan/question": "policy", "plan/policies": {"y": []}, "plan/promises/2": DROP,

@@ -190,7 +190,8 @@ POOL: list[Change] = [
     ("more is wanted", {"slo/apps/rank/demand/rate_qps": 70}, "demand @ routing.rank"),
     ("so much is wanted", {"slo/apps/rank/demand/rate_qps": 0.8 * FLUID * (1 + 5e-07)}, ""),
     ("more is wanted, and said to be unserved", {"slo/apps/rank/demand/rate_qps": 70,
-     "plan/unserved": [{"app": "rank", "rate_qps": 1.5, "why": "-"}]}, "pool-unserved @ unserved"),
+     "plan/unserved": [{"app": "rank", "rate_qps": 1.5, "why": "-"}]},
+     "pool-unserved @ unserved; promise-wish @ promises"),
     ("more is wanted, and too little said to be unserved", {"slo/apps/rank/demand/rate_qps": 70,
      "plan/unserved": [{"app": "rank", "rate_qps": 1.4, "why": "-"}]},
      "demand @ routing.rank; pool-unserved @ unserved"),
@@ -200,7 +201,7 @@ POOL: list[Change] = [
      "rank", "rate_qps": 70, "why": "-"}]}, "pool-unserved @ unserved"),
     ("nothing, and a rate", {**EMPTY, "slo/apps/rank/demand/rate_qps": 70, "plan/unserved": [{"app": "rank",
      "rate_qps": 70, "why": "-"}], "plan/promises/1": promise("rate_qps", ">=", 1, "fluid", "rank")},
-     "pool-unserved @ unserved; promise @ promises[1]"),
+     "pool-unserved @ unserved; promise @ promises[1]; promise-wish @ promises"),
     ("nothing, where little was wanted before", {**EMPTY, "slo/apps/rank/demand": {"history_qps": [2, 0, 1]},
      "plan/unserved": [{"app": "rank", "rate_qps": 0, "why": "-"}]}, ""),
     ("nothing, where nothing is wanted", {**EMPTY, "slo/apps/rank/demand/rate_qps": 0, "plan/unserved": [{"app":

@@ -21,10 +21,7 @@ from hetplan.verifier.resources import same_money
 
 def texts(case: dict, edits: dict) -> list[str]:
     plan, inputs = read(spoil(case, edits))
-    return [
-        str(found)
-        for found in verify_plan(plan, inputs, check if plan.question == "pool" else None, exact=False).violations
-    ]
+    return [str(found) for found in verify_plan(plan, inputs, check if plan.question == "pool" else None).violations]
 
 
 def test_a_report_says_what_was_checked():
@@ -41,17 +38,16 @@ def test_a_report_says_what_was_checked():
         "claims",
         "actions",
     )
-    assert verify_plan(plan, inputs, check, exact=False) == Report(checked=(*generic, "pool"))
-    assert verify_plan(plan, inputs, exact=False) == Report(checked=generic, unchecked=True)
-    assert verify_plan(plan, inputs).checked == (*generic, "exact")
+    assert verify_plan(plan, inputs, check) == Report(checked=(*generic, "pool"))
+    assert verify_plan(plan, inputs) == Report(checked=generic, unchecked=True)
     proved = verified(plan, inputs, prove=False)
-    assert proved.checked == (*generic, "exact", "pool", "proofs")
+    assert proved.checked == (*generic, "pool", "proofs")
     assert [one.word for one in proved.claims] == [Word.OPEN] * len(plan.claims)
 
 
 def test_broken_references_end_the_check():
     plan, inputs = read(spoil(pool(), {"plan/workers/0/hardware": "tpu", "plan/inputs/slo": "sha256:00"}))
-    report = verify_plan(plan, inputs, check, exact=False)
+    report = verify_plan(plan, inputs, check)
     assert report.checked == ("inputs", "references")
     assert not report.unchecked
     assert not report.ok
@@ -87,12 +83,12 @@ def test_a_report_says_what_nobody_can_recompute():
     assert verify_plan(*read(spoil(variants(), unlimited))).skipped == expected
     unpriced = {"profile/offers/g1-gib/per": None, "plan/workers/0/offer": None, "profile/offers/g1-gib/hardware": "g2"}
     unpriced |= {"profile/hardware/g2": {"kind": "gpu"}, "slo/limits": {}}
-    report = verify_plan(*read(spoil(chat(), unpriced)), check, exact=False)
+    report = verify_plan(*read(spoil(chat(), unpriced)), check)
     unsaid = "chat: no measurement of r says whether tpot p99 <= 50 ms"
     assert report.skipped == ("promises[2]: not every price is known", unsaid)
     assert report.ok
     own = {"plan/question": "chatting", "plan/promises/3": {"quantity": "joules", "value": 3, "model": "fluid"}}
-    report = verify_plan(*read(spoil(chat(), own)), exact=False)
+    report = verify_plan(*read(spoil(chat(), own)))
     assert report.skipped == ("promises[3]: joules is a quantity of the question chatting", unsaid)
     assert report.ok
 

@@ -68,8 +68,10 @@ def found() -> Json:
             "method": {"formulation": "by-hand"},
             "workers": [
                 worker("w1", "phone", None, 1, operator("s", knobs={"size": 640}), operator("t")),
-                worker("w2", "mini", None, 1, operator("b", share={"gpu": 0.5})),
-                worker("w3", "a100", None, 1, operator("d", share={"gpu": 0.25}, knobs={"size": 640})),
+                worker("w2", "mini", None, 1, operator("b", share={"gpu": 0.5, "enforce": "mps"})),
+                worker(
+                    "w3", "a100", None, 1, operator("d", share={"gpu": 0.25, "enforce": "mps"}, knobs={"size": 640})
+                ),
             ],
             "routing": {"cam": [{"node": node, "to": {f"cam.{node}": 1}} for node in "sdbt"]},
             "dispatch": {
@@ -135,9 +137,10 @@ SPOILT = [
     ("nothing to run", {"slo/apps/cam/runs": DROP, "slo/apps/cam/candidates": [{"demand": {"net": 1}}]},
      f"chosen-plan @ {AT}"),
     ("no promise of a latency", {"plan/promises/0": DROP}, "chosen-plan @ promises"),
-    ("undecided, and not said", {f"{NOW}/verdict": "undecided"}, "warning @ warnings"),
+    ("undecided, and not said", {f"{NOW}/verdict": "undecided"}, "undecided @ warnings"),
     ("undecided, as is said", {f"{NOW}/verdict": "undecided", "plan/warnings": [DOUBT]}, ""),
-    ("decided, and in doubt", {"plan/warnings": [DOUBT]}, "warning @ warnings"),
+    ("decided, and in doubt", {"plan/warnings": [DOUBT]}, ""),
+    ("a share that nobody enforces", {"plan/workers/2/loads/0/share/enforce": "none"}, f"operator @ {AT}"),
     ("no promise of a quality", {"plan/promises/1": DROP}, "chosen-plan @ promises"),
     ("promises to another", {"plan/promises/0/app": None}, "chosen-plan @ promises"),
     ("a knob that is no level", {"plan/dispatch/cam/knobs/rate": 3}, f"knob @ {AT}"),
@@ -147,7 +150,7 @@ SPOILT = [
     ("a knob that an operator does not read", {"plan/workers/1/loads/0/knobs": {"rate": 1}}, ""),
     ("an operator left out", {"plan/workers/1": DROP}, f"operator @ {AT}"),
     ("an operator twice", {"plan/workers/3": worker("w4", "mini", None, 1, load("x", "cam", None, node="b",
-     share={"gpu": 0.5}))}, f"operator @ {AT}"),
+     share={"gpu": 0.5, "enforce": "mps"}))}, f"operator @ {AT}"),
     ("an operator twice on its machine", {"plan/workers/1/loads/0/instances": 2}, f"operator @ {AT}"),
     ("an operator on two machines", {"plan/workers/1/count": 2}, f"operator @ {AT}"),
     ("an operator in batches", {"plan/workers/1/loads/0/serve": {"max_batch": 2}}, f"operator @ {AT}"),

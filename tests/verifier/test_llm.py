@@ -54,21 +54,10 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no chunk": (lambda p: load(p)["serve"].pop("most_tokens"), "llm-batch"),
     "sequences above the engine's": (lambda p: load(p)["serve"].update(most_seqs=500), "llm-batch"),
     "chunk below sequences": (lambda p: load(p)["serve"].update(most_tokens=8), "llm-batch"),
-    "a chunk that nobody played": (lambda p: load(p)["serve"].update(most_tokens=700), "llm-batch"),
     "a batch that waits": (lambda p: load(p)["serve"].update(max_wait_ms=5.0), "llm-batch"),
     "fewer at once than sequences": (lambda p: load(p)["serve"].update(concurrency=2), "llm-batch"),
-    "no limits of loads": (lambda p: p["dispatch"]["chat"].update(limit={}), "llm-rule"),
-    "another limit": (lambda p: p["dispatch"]["chat"].update(limit={load(p)["id"]: 0.7}), "llm-rule"),
     "a shorter limit": (lambda p: p["dispatch"]["chat"].update(ttft_ms=100.0), "llm-rule"),
     "a better promise than was asked for": (lambda p: promise(p, "tpot_ms").update(value=5.0), "llm-promise"),
-    "no warning of what is assumed": (
-        lambda p: p.update(warnings=[one for one in p["warnings"] if one["code"] != "W-overlap"]),
-        "warning",
-    ),
-    "a gap in other words": (
-        lambda p: p["warnings"].append({"code": "W-gap", "at": "claims", "text": "the gap is small"}),
-        "warning",
-    ),
     "GPUs that are not there": (lambda p: load(p).update(instances=2), "llm-gpus"),
     "another application's load": (lambda p: load(p).pop("app"), "llm-load"),
     "another rule": (lambda p: p["dispatch"].update(chat={"rule": "fcfs/1"}), "llm-rule"),
@@ -89,10 +78,6 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a lower rate": (lambda p: promise(p, "rate_qps").update(value=RATE / 2), "demand"),
     "a cheaper bill": (lambda p: promise(p, "cost_per_hour").update(value=0.5), "promise"),
-    "planned without a warning": (
-        lambda p: (p["method"]["options"].update(size="planned"), p.update(warnings=[])),
-        "llm-promise",
-    ),
 }
 
 

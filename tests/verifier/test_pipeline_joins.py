@@ -96,7 +96,7 @@ TIMES = "profile/tables/t-"
 SPOILT = [
     ("nothing", {}, ""),
     ("nothing promised keeps nothing busy", {"plan/promises": [], f"{TIMES}c/mean/0": 1e6, "slo/apps/x/latency": []},
-     ""),
+     "promise-missing @ promises"),
     ("shares of too little", {"plan/routing/x/2/to/c": 0.99999}, "share-sum @ routing.x"),
     ("shares of too much", {"plan/routing/x/1/to/b1": 0.75001}, "share-sum @ routing.x"),
     ("shares but for rounding", {"plan/routing/x/3/to/d": 0.9999991}, ""),

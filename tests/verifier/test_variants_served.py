@@ -70,6 +70,7 @@ def served() -> Json:
                 worker("w3", "g", None, 1, load("w3.s", "z", "sized")),
             ],
             "routing": {"z": [{"when": {"size": size}, "to": {"w3.s": 1.0}} for size in (1, 2)]},
+            "dispatch": {"z": {"rule": "shares/1"}},
             "promises": [
                 promise("gross_cost_per_hour", "=", 0, "no-queueing"),
                 promise("net_cost_per_hour", "=", 0, "no-queueing"),
@@ -150,9 +151,10 @@ SERVED = [
      "plan/workers/0/loads/0/instances": 2}, X),
     ("two groups of x", {"slo/apps/x/demand/rate_qps": 363, "plan/workers/3": worker("w4", "g", None, 1,
      load("w4.f", "x", "fast", serve={"max_batch": 4}))}, ""),
-    ("a smaller batch is slower", {"plan/workers/0/loads/0/serve/max_batch": 1}, X),
+    ("a smaller batch is slower", {"plan/workers/0/loads/0/serve/max_batch": 1},
+     f"{X}; variants-serve @ workers.w1.loads.w1.f"),
     ("a load of one batch beside one of another", {"slo/apps/x/demand/rate_qps": 272, "plan/workers/3":
-     worker("w4", "g", None, 1, load("w4.f", "x", "fast"))}, ""),
+     worker("w4", "g", None, 1, load("w4.f", "x", "fast"))}, "variants-serve @ workers.w4.loads.w4.f"),
     ("a load for another", {"plan/workers/0/loads/0/app": "y"}, X),
     ("a variant that x may not run", {"slo/apps/x/runs/families": ["o"]}, X),
     ("a variant that y may not run", {"slo/apps/y/runs": {"variants": ["good"]}}, Y),

@@ -6,8 +6,7 @@ import pytest
 
 import hetplan as hp
 from benchmarks import kept_whole
-from hetplan.profiles.plan_file import with_digest
-from tests.problems.fleet.test_fleet import PROFILE, app, solved, wish
+from tests.problems.fleet.test_fleet import app, solved, wish
 
 
 def files_of_one(number):
@@ -63,8 +62,6 @@ def test_a_wide_gap_is_warned_of_where_parts_are_played_too():
     assert any(one.model == "simulation/1" for one in plan.promises)
     warned = [one for one in plan.warnings if one.code == "W-gap"]
     assert len(warned) == 1
-    silent = plan.model_copy(update={"warnings": tuple(one for one in plan.warnings if one not in warned)})
-    assert {one.code for one in hp.verify(with_digest(silent), PROFILE, fleet).violations} == {"unwarned"}
 
 
 @pytest.mark.slow

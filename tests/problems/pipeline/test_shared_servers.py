@@ -253,7 +253,7 @@ def _forged(plan: hp.Plan, change: Any) -> hp.Plan:
     ("change", "code"),
     [
         (lambda plan: plan["workers"][0]["loads"][0].update(instances=7), "resource"),
-        (lambda plan: plan["workers"][0].update(queue="shared"), "queue"),
+        (lambda plan: plan["workers"][0].update(queue="shared"), "pipeline-worker"),
         (lambda plan: plan["method"]["options"].update(machines="whole"), "pipeline-worker"),
         (lambda plan: plan["method"]["options"].pop("machines"), "pipeline-worker"),
         (lambda plan: plan["workers"][0]["loads"][1].update(instances=0), None),

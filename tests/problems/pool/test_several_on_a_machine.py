@@ -111,7 +111,8 @@ def test_a_rate_is_kept_by_simulation_on_one_node_and_not_on_eight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("forge", "code"), [("queue", "queue"), ("more", "resource"), ("unknown", "pool-worker"), ("other", "pool-worker")]
+    ("forge", "code"),
+    [("queue", "capacity"), ("more", "resource"), ("unknown", "pool-worker"), ("other", "pool-worker")],
 )
 def test_forged_machines_are_found(forge: str, code: str) -> None:
     files = documents({"gpu": 1})
