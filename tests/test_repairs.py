@@ -78,7 +78,7 @@ def test_each_trial_is_an_event_and_no_other_begins_once_the_work_is_cancelled()
     heard: list[hp.Event] = []
     whole = hp.solve(profile, slo, question="pipeline", options=options, on_event=heard.append)
     trials = [event.detail for event in heard if event.what == "repairs"]
-    assert trials[0] == "trial 1 of at most 48 of what may help: lower slo.apps.x.quality.min from 0.753 to 0.518"
+    assert trials[0] == "trial 1 of at most 40 of what may help: lower slo.apps.x.quality.min from 0.753 to 0.518"
     assert len(trials) > 2
     assert not any(repair.text.endswith("(not tried)") for repair in whole.repairs)
 

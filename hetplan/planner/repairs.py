@@ -41,7 +41,7 @@ __all__ = ["Trials", "documents", "edited", "edited_files", "edits_of", "steps_o
 
 MOST_TRIALS = 24
 """Questions asked again for one answer to find what does; each may take as long as the first."""
-MOST_HALVED = 24
+MOST_HALVED = 16
 """Questions asked again, after that, to find how much less would do."""
 MOST_JOINED = 4
 NUDGES = (0.0, 1e-4, 1e-2, 0.1, 0.2, 0.5)

@@ -89,7 +89,9 @@ def test_repairs_at_fluid_rates(problem: str, by: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", REQUIREMENTS)
-@pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "policy", "llm", "fleet"])
+@pytest.mark.parametrize(
+    "problem", ["pool", "variants", "pipeline", "llm", "fleet", pytest.param("policy", marks=pytest.mark.longest)]
+)
 def test_repairs_of_default_plans(problem: str, by: str) -> None:
     far, _ = checked(problem, by, "simulation", range(1 if problem == "policy" else 2))
     assert not far
