@@ -27,7 +27,7 @@ def test_no_fleet_with_a_policy_costs_less_than_a_bound_of_all(wish: Files) -> N
 
 @pytest.mark.parametrize("seed", [1, 4])
 def test_a_rate_that_a_formula_says_and_nobody_played_bounds_nothing(seed: int) -> None:
-    """Of a pool too large to be simulated; of smaller ones simulation keeps up to a fifth more than the formula says."""
+    """Of a pool too large to be simulated; of smaller ones simulation may keep more than the formula says."""
     wish = random_files("pool", seed)
     large = wish.stocked(dict.fromkeys(wish.machine_types, 3000)).rated("max").limited(cost=2000.0).aiming("max rate")
     answer = solve(large)
