@@ -339,6 +339,13 @@ class Files:
                 offer["stock"] = stock[offer["hardware"]]
         return replace(self, profile=profile)
 
+    def paid_whole(self) -> Files:
+        """With machines paid whole at the price of a share of theirs."""
+        profile = deepcopy(self.profile)
+        for offer in profile["offers"].values():
+            offer.pop("per", None)
+        return replace(self, profile=profile)
+
     def priced(self, prices: Mapping[str, float]) -> Files:
         """Prices per hour for machine types that have none."""
         made = deepcopy(self)

@@ -77,11 +77,22 @@ def service_of(
         predicted = values(believed, law_believed, answering(law_believed.statistics, statistic))
     return Service(
         mean_ms=values(table, law, statistic),
-        std_ms=values(table, law, "std") if spread else None,
+        std_ms=values(table, law, "std")
+        if noise == "lognormal"
+        else _deviations(law, points, load.serve.max_batch)
+        if spread
+        else None,
         most_ms=values(table, law, "max") if spread and table.max is not None else None,
         pieces=_pieces(law, points, load.serve.max_batch) if stated else None,
         predicted_ms=predicted,
     )
+
+
+def _deviations(law: Law, points: Sequence[dict[str, float]], most: int) -> NDArray[np.float64]:
+    """The deviation of each cell: as of a percentile, one that was not measured is none."""
+    import numpy as np
+
+    return np.array([[law.stated(at, size).get("std", 0.0) for size in range(1, most + 1)] for at in points])
 
 
 def _pieces(law: Law, points: Sequence[dict[str, float]], most: int) -> NDArray[np.float64]:

@@ -123,3 +123,21 @@ def test_a_percentile_that_is_missing_at_one_batch_is_an_assumption_and_no_fault
     answer = solve(made)
     assert (answer.code, answer.findings) == (EXIT["ok"], ()), answer
     assert "W-mean-times" in answer.warned(), answer.warnings
+
+
+@pytest.mark.parametrize("problem", ["variants", "pool"])
+@pytest.mark.parametrize("statistic", ["std", "p50", "p99"])
+def test_a_spread_that_was_not_measured_in_one_cell_is_none_there_and_said(problem: str, statistic: str) -> None:
+    """Whichever statistic it is: the mean is known, and the plan says what it assumes."""
+    times = {"batch": [1, 8], "mean": [6.0, 24.0], statistic: [6.5 if statistic != "std" else 0.5, None]}
+    sizes = {1: 0.5, 8: 0.5} if problem == "pool" else None
+    wish = files(
+        machines={"t4": machine(0.5, stock=20)},
+        models={"net": model({"t4": times})},
+        apps={"images": app("net", rate=100, limits={99: 200}, sizes=sizes)},
+        problem=problem,
+    )
+    answer = solve(wish)
+    assert answer.is_plan, answer.reason
+    assert "W-mean-times" in answer.warned()
+    assert verify(answer.plan, wish).is_ok

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from build import Files, policy_fleet
+from build import Files, policy_fleet, random_files
 from face import solve, verify
 
 WAYS = ({"grid": "fld{5}", "batching": "max"}, {"grid": "fld{20}", "batching": "max"}, {"grid": "fld{20}"})
@@ -23,3 +23,14 @@ def test_no_fleet_with_a_policy_costs_less_than_a_bound_of_all(wish: Files) -> N
     bounds = [one.claim.bound for one in answers if one.claim and one.claim.is_of_all and one.claim.bound is not None]
     assert max(bounds, default=0.0) <= min(costs) * (1 + 1e-9)
     assert all(one.status != "optimal" for one in answers if one.cost > min(costs) * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_rate_that_a_formula_says_and_nobody_played_bounds_nothing(seed: int) -> None:
+    """Of a pool too large to be simulated; of smaller ones simulation may keep more than the formula says."""
+    wish = random_files("pool", seed)
+    large = wish.stocked(dict.fromkeys(wish.machine_types, 3000)).rated("max").limited(cost=2000.0).aiming("max rate")
+    answer = solve(large)
+    assert "W-unconfirmed" in answer.warned()
+    assert answer.status not in ("optimal", "within-gap")
+    assert not any(one.is_certified for one in answer.claims if one.objective == "rate_qps")

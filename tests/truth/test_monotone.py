@@ -124,3 +124,22 @@ def test_one_machine_that_is_enough_is_found_among_others_too(rate: float) -> No
     alone, free = solve(one), solve(wish)
     assert late_shares(alone, one, queries=10_000)["embed"] < 0.005
     assert worth(free) <= worth(alone)
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        30.0,
+        pytest.param(
+            40.0,
+            marks=pytest.mark.xfail(
+                strict=True, raises=AssertionError, reason="ways of each placement (problems/compound menus)"
+            ),
+        ),
+    ],
+)
+def test_more_cards_in_stock_are_never_dearer_for_a_compound_query(rate: float) -> None:
+    """Machines are paid whole: half cards are dearer by their share, and pack better."""
+    wish = example("compound-rate").rated(rate).paid_whole()
+    costs = [worth(solve(wish.stocked({"a100": stock}))) for stock in (2, 3, 4, 6)]
+    assert costs == sorted(costs, reverse=True)

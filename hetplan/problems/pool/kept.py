@@ -201,6 +201,8 @@ def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: i
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
     """The plan by the formula, which says that nothing was simulated."""
     made = _by_formula(pool, chosen)
+    if pool.wish.rate_qps is None:  # the formula's best rate is no bound of those that simulation shows to be kept
+        made = without_bound(made)
     rate = next(one.value for one in made.promises if one.quantity == "rate_qps")
     text = f"{pool.instances(chosen.rated.counts)} instances at {rate:.4g} qps were not simulated"
     warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate comes from a formula")

@@ -15,7 +15,7 @@ from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run
-from hetplan.profiles.tables import Table
+from hetplan.profiles.tables import Statistic, Table
 from hetplan.serving.reading import point_of, settings_of, statistic_of
 from hetplan.serving.runs import instances_on, runs_on
 
@@ -129,8 +129,8 @@ def read_columns(
             judged, unlike_too = statistic_of(table, options.latency_stat, named=named, at=at)
             notices += dict.fromkeys((*unlike, *unlike_too))
             compared[:, j] = read.values if judged == held else table.read(points, judged).values
-            std[:, j] = np.nan if table.std is None else table.read(points, "std").values
-            largest[:, j] = np.nan if table.max is None else table.read(points, "max").values
+            std[:, j] = _where_measured(table, "std", points)
+            largest[:, j] = _where_measured(table, "max", points)
         except InputError as error:
             faults.also(error)
         _check_size(kind, mean[:, j], faults)
@@ -142,6 +142,17 @@ def read_columns(
         times = Times(mean, compared, None, None, extrapolated)
         notices += _doubts(wish, types, options.latency_stat, std, times)
     return Times(mean, compared, _if_known(std), _if_known(largest), extrapolated)
+
+
+def _where_measured(table: Table, statistic: Statistic, points: Sequence[dict[str, float]]) -> list[float]:
+    """A statistic that may be missing, or have gaps; nan where it was not measured."""
+    found = []
+    for point in points:
+        try:
+            found.append(float(table.read([point], statistic).values[0]))
+        except InputError:
+            found.append(np.nan)
+    return found
 
 
 def _if_known(values: Matrix) -> Matrix | None:

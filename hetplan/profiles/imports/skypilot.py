@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
+from hetplan.profiles.imports.words import id_of
 from hetplan.profiles.read_text import read_text
 
 __all__ = ["cheapest", "convert", "is_catalogue"]
@@ -48,10 +49,10 @@ def convert(
     regions = {row["Region"] for _, row in rows}
     hardware, offers = {}, {}
     for _, row in rows:
-        name = _id(row["InstanceType"])
+        name = id_of(row["InstanceType"], "machine")
         hardware[name] = _hardware(row)
-        where = "" if len(regions) == 1 else f"-{_id(row['Region'])}"
-        zone = _id(row.get("AvailabilityZone") or row["Region"])
+        where = "" if len(regions) == 1 else f"-{id_of(row['Region'], 'region')}"
+        zone = id_of(row.get("AvailabilityZone") or row["Region"], "machine")
         if row["Price"]:
             offers[f"{name}{where}"] = _offer(name, row["Price"])
         if spot and row.get("SpotPrice"):
@@ -90,10 +91,10 @@ def cheapest(path: Path, names: Iterable[str], region: str = "") -> dict[str, tu
         fits = [
             row
             for _, row in rows
-            if _id(row["InstanceType"]) == name
+            if id_of(row["InstanceType"], "machine") == name
             or (
                 card is not None
-                and _id(row["AcceleratorName"]) == card[1]
+                and id_of(row["AcceleratorName"], "machine") == card[1]
                 and float(row["AcceleratorCount"] or 0) == float(card[2] or 1)
             )
         ]
@@ -164,7 +165,3 @@ def _gib(info: str) -> float:
 
 def _offer(name: str, price: str) -> dict[str, Any]:
     return {"hardware": name, "price_per_hour": format(Decimal(price).normalize(), "f"), "currency": "USD"}
-
-
-def _id(text: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.strip().lower()).strip("-._")[:48]
