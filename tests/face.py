@@ -1157,7 +1157,9 @@ def planner(*arguments: Any, **named: Any) -> Any:
 
 def simulated_violation(plan: Json, wish: Files, factor: float) -> str:
     """What keeps a plan from being applied at so many times its rate, if planning did not simulate it."""
-    rates = {name: factor * one["demand"]["rate_qps"] for name, one in wish.slo["apps"].items()} if factor != 1.0 else None
+    rates = (
+        {name: factor * one["demand"]["rate_qps"] for name, one in wish.slo["apps"].items()} if factor != 1.0 else None
+    )
     found: str = planner(wish.profile).violation(plan, wish.slo, demand=rates)
     return found
 
