@@ -273,7 +273,7 @@ class Watching:
             return self._kept(Exit.APPLY_FAILED, str(error))
 
     def _violation(self, plan: Plan, look: Look, cancel: threading.Event) -> str:
-        """Why a plan is not applied; empty where it was simulated, or a simulation says now that it meets the SLO."""
+        """Why a plan is not applied; empty where planning, or a simulation now, says that it meets the SLO."""
         if plan.status != PlanStatus.NOT_SIMULATED.value:
             return ""
         if self.simulate is None:

@@ -113,7 +113,9 @@ def test_a_plan_whose_size_is_named_is_what_comes_at_once() -> None:
 def test_a_cancelled_plan_is_an_outcome_not_an_exception(slo: dict) -> None:
     cancel = threading.Event()
     cancel.set()
-    outcome = hp.Planner(PROFILE).plan(slo, cancel=cancel)
+    sized = hp.Planner(PROFILE).plan(slo, cancel=cancel)
+    assert (sized.status, sized.exit_code) == ("not-simulated", 130), "a formula needs no time"
+    outcome = hp.Planner(PROFILE).plan(slo, cancel=cancel, options=PLANNED)
     assert outcome.plan is None
     assert outcome.found is Found.NOTHING
     assert outcome.exit_code == 130

@@ -263,7 +263,11 @@ class Asking:
             return replace(wanted, seconds=None if self.limits.seconds is None else self.remaining)
         if kept.since is None and kept.plans:
             raise Cancelled("the work is over, and there is a plan already")
-        # What was found still has to be rounded, settled and read; or there is nothing yet, and small programs find it.
+        if kept.since is None and not any(answer.has_point for one in self.records for answer in one.answers):
+            if self.deadline.cancelled:
+                raise Cancelled("cancelled before the work was done")
+            return replace(wanted, seconds=0.0)
+        # There is something to save: what was found still has to be rounded, settled and read.
         spent = self.deadline.spent
         kept.since = spent if kept.since is None else kept.since
         kept.programs += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ def test_two_applications_that_change_at_once_rent_the_least_of_all_pairs() -> N
         random = np.random.default_rng(seed)
         down = Descent.__new__(Descent)
         down.cost, down.looks, down.paired = np.round(random.uniform(0.1, 1.0, 4), 2), 0, 0
+        down.search = SimpleNamespace(ask=SimpleNamespace(is_over=lambda _reserved: False))  # type: ignore[assignment]
         down.menus = [[random.integers(0, 4, (12, 4)).astype(float) for _ in range(2)]]
         committed = random.integers(0, 4, 4).astype(float)
 
