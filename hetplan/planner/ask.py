@@ -27,9 +27,8 @@ X = TypeVar("X")
 GRACE_S = 0.5
 """After the deadline, or a cancel, a conversation that holds an answer gets this long in all to make a plan of it."""
 LEAST_S, FEW = 0.1, 8
-"""So long each of the first few programs of that may take even where a busy machine was slow before. What makes a plan
-of known machines asks at most eight, of milliseconds each; ten times what they take is enough for any of them, and all
-of it together is within the second that an answer may come late.
+"""So long each of the first few programs of that may take even where a busy machine was slow before: they are small.
+Together .8 s: an answer is late by less than a second.
 """
 
 

@@ -18,12 +18,13 @@ from hetplan.executor.serving.query_tree import QueryState, Steps, Task
 __all__ = ["Admission"]
 
 _ANEW_S = 0.25
-"""How long what was worked out of a class of query holds. Workers come to be slower or quicker within seconds, and a
-quarter of one is soon beside that; asked for every query it would take longer than the query's own way.
+"""How long what was worked out of a class of query holds. A worker that comes to be slower or quicker is seen so much
+later; in return each class is worked out four times a second at most, however many queries come.
 """
 _MOST_OVER = 0.8
 """Of the time to spare. However slow workers were, a query that comes to idle ones is tried: else none would ever be
-seen to be quick again. Any share below one lets it through; the fifth that is left is for the way there and back.
+seen to be quick again. Any share below one does that; nothing that was
+measured speaks for this one.
 """
 _MOST_CLASSES = 10_000
 
