@@ -786,7 +786,8 @@ SECTIONS: Mapping[str, str] = {
 }  # fmt: skip
 """Parts of a page by what they tell -> their headings."""
 COLUMNS: Mapping[str, str] = {
-    "machine": "hardware", "proved": "bound is", "hour": "USD per hour", "day": "per day", "month": "per month",
+    "machine": "hardware", "runs": "each runs", "proved": "bound is",
+    "hour": "USD per hour", "day": "per day", "month": "per month",
     "hourly": "per hour", "per unit": "brings", "each hour": "USD per hour each", "cost per hour": "cost_per_hour",
 }  # fmt: skip
 """Columns of these parts by what they tell, where their heads say it otherwise."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from build import PROBLEMS, Files, tiny
+from build import PROBLEMS, Files, example, tiny
 from face import (
     FLUID,
     PROVED,
@@ -32,12 +32,11 @@ from face import (
 DIGITS = 1e-4
 """Pages show at least four digits."""
 HOURS_A_DAY, HOURS_A_MONTH = 24.0, 730.0
-SINGLE = [problem for problem in PROBLEMS if problem != "fleet"]
 
 
 @cache
 def planned(problem: str) -> tuple[Files, Answer]:
-    wish = tiny(problem)
+    wish = example("compound-rate") if problem == "compound" else tiny(problem)
     return wish, solve(wish, "fluid")
 
 
@@ -61,10 +60,16 @@ def check_plan(shown: Page, answer: Answer, problem: str, *, made_here: bool) ->
     assert all(code in said and text in said for code, text in answer.warnings)
     if problem == "fleet":
         return
-    counts: dict[str, int] = {}
-    for row in shown.rows("machines"):
-        counts[row["machine"]] = counts.get(row["machine"], 0) + int(row["count"])
-    assert counts == {group.machine: answer.count(group.machine) for group in answer.machines}
+    for row, group in zip(shown.rows("machines"), answer.machines, strict=True):
+        assert (int(row["count"]), row["machine"], row["offer"]) == (group.count, group.machine, group.offer or "-")
+        for part, replica in zip(row["runs"].split("; "), group.replicas, strict=True):
+            times = f"{replica.count} x " if replica.count > 1 else ""
+            assert part.startswith(f"{times}{replica.model or replica.stage}")
+            batch = [f"batch<={replica.max_batch}"] if replica.max_batch > 1 else []
+            assert [word for word in part.split() if word.startswith("batch<=")] == batch
+    for row in shown.rows("routes"):
+        shares = [float(word.rstrip("%,")) for word in row["to"].split() if word.rstrip(",").endswith("%")]
+        assert sum(shares) == pytest.approx(100.0, abs=0.3)
     told = [(row["quantity"].split()[0], number(row["promised"])) for row in shown.rows("promises")]
     assert told == [(one.quantity, pytest.approx(one.value, rel=DIGITS)) for one in answer.promises]
     limits = [(row["one more of"], number(row["per unit"])) for row in shown.rows("limits")]
@@ -73,7 +78,7 @@ def check_plan(shown: Page, answer: Answer, problem: str, *, made_here: bool) ->
         assert any(unit == one and price == pytest.approx(worth, rel=DIGITS) for one, worth in answer.limiting())
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", [*PROBLEMS, "compound"])
 def test_pages_of_a_plan_say_what_it_says(problem: str, tmp_path: Path) -> None:
     wish, answer = planned(problem)
     solved = page("solve", *wish.write(tmp_path), *FLUID)
