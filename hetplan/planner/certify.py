@@ -36,11 +36,15 @@ Bounds = Callable[["Claim"], "Iterable[Bounding] | None"]
 
 @dataclass(frozen=True)
 class Bounding:
-    """What bounds a claim: scale times the optimum of a form; or a bound that was worked out without one."""
+    """What bounds a claim: scale times the optimum of a form; or a bound that was worked out without one.
+
+    A `wider` one has plans that the claim is not about: it may prove the bound, but it refutes nothing.
+    """
 
     form: Form[Any] | None = None
     scale: float = 1.0
     bound: float | None = None
+    wider: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,9 @@ class _Again:
         if claim.vouched != "certified" or said.word is Word.PROVED or _is_left_out(solve):
             return said, False
         untold = solve is not None and solve.form == "milp" and carried is None
-        tried = programs is not None and (carried is not None or (self.ask is not None and ended) or not programs)
-        return said, untold or tried
+        told = programs is not None and not any(one.wider for one in programs)
+        tried = carried is not None or (self.ask is not None and ended) or not programs
+        return said, untold or (told and tried)
 
     def _carried(
         self,
@@ -160,7 +165,7 @@ class _Again:
         ended = answer.status in (Status.OPTIMAL, Status.INFEASIBLE)
         sign = 1.0 if claim.sense == "max" else -1.0
         slip = VALUE * max(abs(claim.bound), abs(value or 0.0), 1e-9)
-        if value is not None and sign * (value - claim.bound) > slip:
+        if value is not None and sign * (value - claim.bound) > slip and not program.wider:
             said = unproved(claim, number, "")
             text = f"bound {claim.bound:.6g}, and its program has a point with {value:.6g}: a better plan exists"
             return ClaimAgain(said.at, said.about, Word.REFUTED, text), True

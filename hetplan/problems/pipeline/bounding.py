@@ -15,10 +15,13 @@ from hetplan.problems.pipeline.joins import in_room, steps_form
 from hetplan.problems.pipeline.kept import without_room
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Goal, Written
-from hetplan.problems.pipeline.tree import prefixes
+from hetplan.problems.pipeline.tree import count_prefixes, prefixes
 from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["bounding"]
+
+MOST_PREFIXES = 600
+"""Up to so many the whole program stands in for one of some configurations: it is solved in seconds."""
 
 
 def bounding(problem: Pipelines, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
@@ -34,9 +37,14 @@ def bounding(problem: Pipelines, claim: Claim, plan: Plan) -> Sequence[Bounding]
     goal = goals[claim.about]
     if claim.sense != ("max" if goal in ("quality", "fairest") else "min"):
         return []
-    reached = _reached(problem, goal, plan)
-    found = [Bounding(form) for form in _forms(problem, goal, reached, claim)]
-    return found if found or problem.form != "budget" else None
+    reached, narrow = _reached(problem, goal, plan), claim.scope == "restriction"
+    whole = problem.form != "budget" and getattr(problem.options, "among", "") != "used"
+    # Of later goals, plans of some configurations are bounded too: those that were chosen for the first.
+    wider = narrow and not (whole and claim.scope == problem.scope and goal == problem.levels[0])
+    if wider and (problem.wish.joins or sum(map(count_prefixes, problem.served)) > MOST_PREFIXES):
+        return None
+    found = [Bounding(form, wider=wider) for form in _forms(problem, goal, reached, claim)]
+    return found if found or (whole and not narrow) else None
 
 
 def _reached(problem: Pipelines, goal: Goal, plan: Plan) -> dict[Goal, float]:
@@ -54,7 +62,7 @@ def _reached(problem: Pipelines, goal: Goal, plan: Plan) -> dict[Goal, float]:
 
 def _forms(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim) -> Iterator[Milp]:
     first, joins, fleet = goal == problem.levels[0], bool(problem.wish.joins), problem.wish.fleet
-    if claim.scope == problem.scope_in_parts and not joins:
+    if claim.scope in (problem.scope_in_parts, "restriction") and not joins:
         yield parts_form(without_room(problem), goal, reached)
         if first:
             served = [(tree, prefixes(tree)) for tree in problem.served]
@@ -65,16 +73,16 @@ def _forms(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim:
         trees = in_room(problem)
         if claim.scope == problem.scope:
             yield from _asked(problem, goal, reached, claim, lambda asked: steps_form(problem, trees, asked))
-    elif problem.form != "budget":
-        forest, write, scope = paper_of(problem) if problem.form == "paper" else exact_of(problem)
-        if claim.scope != scope:
-            return
-        best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest)
-        if not first and problem.levels[0] == "quality" and reached["quality"] >= best - 2 * KEPT:
-            top = at_best(problem, forest)
-            after: dict[Goal, float] = {other: value for other, value in reached.items() if other != "quality"}
-            yield from _asked(problem, goal, after, claim, lambda asked: write(top, asked))
-        yield from _asked(problem, goal, reached, claim, lambda asked: write(forest, asked))
+        return
+    forest, write, scope = paper_of(problem) if problem.form == "paper" else exact_of(problem)
+    if claim.scope != "restriction" and (claim.scope != scope or problem.form == "budget"):
+        return
+    best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest)
+    if not first and problem.levels[0] == "quality" and reached["quality"] >= best - 2 * KEPT:
+        top = at_best(problem, forest)
+        after: dict[Goal, float] = {other: value for other, value in reached.items() if other != "quality"}
+        yield from _asked(problem, goal, after, claim, lambda asked: write(top, asked))
+    yield from _asked(problem, goal, reached, claim, lambda asked: write(forest, asked))
 
 
 def _asked(
