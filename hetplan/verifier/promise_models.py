@@ -27,8 +27,11 @@ def model_faults(facts: Facts, promise: Promise, questions: Collection[str]) -> 
         yield f"a percentile of {promise.quantity}, which is no time"
     if model == "simulation" and (not promise.seeds or promise.interval is None):
         yield f"{promise.quantity} by simulation, without the seeds and the interval that it rests on"
-    if model == "measured" and facts.plan.question in {*questions} - {"compound"}:
-        yield f"{promise.quantity} is said to be measured, and this question measures nothing"
+    # Outside compound a search may measure the rate of a pool, and nothing else is ever measured.
+    by_search = facts.plan.inputs.measured or options.get("evaluator") == "evaluate"
+    is_rate = promise.quantity == "rate_qps" and by_search
+    if model == "measured" and facts.plan.question in {*questions} - {"compound"} and not is_rate:
+        yield f"{promise.quantity} is said to be measured, which plans of this question are not"
     if model == "stationary" and facts.plan.question in {*questions} - {"policy", "compound"}:
         yield f"{promise.quantity} by the stationary model, which is one of policies and of operators with a rate"
     # Measurements come with the inputs, or are described in words; a search may also have been handed a way to measure.
