@@ -285,10 +285,14 @@ class _Trial:
         `further`: what is played in turn as long as it is open.
         """
         last: Played | None = None
+        # The highest rate is where queues that build up seldom and last long begin: a few short runs may miss them all.
+        sought = self.pool.wish.rate_qps is None
         for _ in range(MOST_BACK if rate > 0 else 0):
             last = _played(self.pool, rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
             ends = not last.late and self.is_near_the_end(rated, rate)
-            for number, again in enumerate(further if _is_open(last) else (STEADY,) if ends else ()):
+            for number, again in enumerate(
+                further if _is_open(last) or (sought and not last.late) else (STEADY,) if ends else ()
+            ):
                 if self.ask.remaining > 0 and (not number or _is_open(last)):
                     last = _played(self.pool, rated, rate, again, self.ask.limits.seed + 2 * FRESH)
             if not last.late and last.worst <= ALMOST:
