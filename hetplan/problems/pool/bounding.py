@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hetplan.planner.certify import Bounding
-from hetplan.problems.pool.form import fluid, fluid_at
+from hetplan.problems.pool.form import fluid, fluid_at, minima
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.size import tolerant
 from hetplan.profiles.plan import Claim, Plan
@@ -42,8 +42,6 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
         if rate is None:
             return None if pool.wish.then_cheapest else []  # the least cost of the most rate, which no file says
         if rate == 0.0:
-            from hetplan.problems.pool.form_beside import minima
-
             return [Bounding(minima(pool))] if claim.scope == "problem" else []
         loose = Bounding(fluid(tolerant(pool), rate))
         if simulated:
