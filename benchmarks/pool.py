@@ -28,10 +28,8 @@ from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.form import certify
 from hetplan.problems.pool.baselines.eq15 import estimate, estimate_one, from_pool, most_similar
-from hetplan.problems.pool.configurations import Configurations, configurations
-from hetplan.problems.pool.families import at_counts
-from hetplan.problems.pool.form import fluid, fluid_at
-from hetplan.problems.pool.listed import top
+from hetplan.problems.pool.listing import Configurations, configurations, top
+from hetplan.problems.pool.program import at_counts, fluid, fluid_at
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile

@@ -24,7 +24,7 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.form import certify
-from hetplan.problems.pool.form import fluid
+from hetplan.problems.pool.program import fluid
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs

@@ -17,9 +17,8 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.catalog import Catalog
 from hetplan.problems.pool.baselines.eq15 import estimate, from_pool, most_similar
-from hetplan.problems.pool.configurations import configurations
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.listed import top
+from hetplan.problems.pool.listing import configurations, top
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 

@@ -32,7 +32,7 @@ from hetplan.problems.fleet import wish as fleet
 from hetplan.problems.llm import wish as llm
 from hetplan.problems.pipeline import wish as pipeline
 from hetplan.problems.policy import wish as policy
-from hetplan.problems.pool import wish as pool
+from hetplan.problems.pool import reading as pool
 from hetplan.problems.variants import wish as variants
 from hetplan.profiles.fields import Later
 from hetplan.profiles.slo import Slo

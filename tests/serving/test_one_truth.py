@@ -440,7 +440,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
     "verifier: the run's own table alone": ("hetplan.verifier.readings_beside.along_batches", _own_table),
     "verifier: no share is paid": ("hetplan.verifier.slices._slices", lambda *_: None),
     "solver, pool: the first run": (
-        "hetplan.problems.pool.machines._run_on",
+        "hetplan.problems.pool.reading._run_on",
         lambda profile, variant, hardware, faults: profile.variants[variant].runs[0],
     ),
     "solver, variants: knobs before the run's point": ("hetplan.serving.loads.settings_of", _knobs_first),

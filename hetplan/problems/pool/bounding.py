@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hetplan.planner.certify import Bounding
-from hetplan.problems.pool.form import fluid, fluid_at, minima
 from hetplan.problems.pool.letters import Counts, Pool
+from hetplan.problems.pool.program import fluid, fluid_at, minima
 from hetplan.problems.pool.size import tolerant
 from hetplan.profiles.plan import Claim, Plan
 
@@ -60,8 +60,7 @@ def _machines(pool: Pool, plan: Plan) -> Counts:
 
 def _grouped(pool: Pool) -> Bounding:
     """Groups of alike classes, each as its fastest class; where classes are few, each by itself."""
-    from hetplan.problems.pool.groups import GROUPS, groups_of, merged
-    from hetplan.problems.pool.ways import worth_merging
+    from hetplan.problems.pool.formulations import GROUPS, groups_of, merged, worth_merging
 
     least = pool
     if worth_merging(pool, getattr(pool.options, "classes", pool.p.size)):

@@ -11,7 +11,7 @@ from hetplan.dispatch.parts import SPLIT_ABOVE, parts_of_pool
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.pool.letters import Counts, Matrix, Pool
-from hetplan.problems.pool.rated import Chosen, Rated
+from hetplan.problems.pool.rates import Chosen, Rated
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.profiles.tables import Table
@@ -20,7 +20,7 @@ from hetplan.serving.reading import answering
 from hetplan.serving.runs import at_of
 
 if TYPE_CHECKING:
-    from hetplan.problems.pool.valued import Simulated
+    from hetplan.problems.pool.rates import Simulated
 
 __all__ = ["cost_promise", "draft", "worker_groups"]
 
@@ -92,7 +92,7 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
     wanted = pool.wish.rate_qps
     if wanted is None or planned >= wanted * (1 - MISSED):
         return {}
-    from hetplan.problems.pool.why import less_rate
+    from hetplan.problems.pool.infeasible import less_rate
 
     text = f"{wanted:g} qps are asked for, and the pool carries {planned:.6g} in simulation"
     return {"target_missed": text, "repairs": (less_rate(pool, planned),)}

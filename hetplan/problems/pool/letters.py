@@ -38,7 +38,7 @@ target allows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -48,16 +48,42 @@ from numpy.typing import NDArray
 from hetplan.planner.request import Offer, Request
 from hetplan.planner.terms import Tools
 from hetplan.problems.pool.options import PoolOptions
-from hetplan.problems.pool.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
+from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Worker
+from hetplan.serving.demand import Target
 
-__all__ = ["Counts", "Matrix", "Pool", "Times", "Type", "Vector"]
+__all__ = ["Counts", "Matrix", "Pool", "Times", "Type", "Vector", "Wish"]
 
 
 Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The SLO as the pool reads it.
+
+    `points` are the classes of queries with a positive share `p`; `targets` are the response targets by percentile, the
+    last of which is the one that choosing is about. Exactly one of `budget` (most rate for it) and `rate_qps` (least
+    cost for it) is given; `then_cheapest` asks for the least cost among the pools of the most rate.
+    """
+
+    app_id: str
+    app: App
+    variant: str
+    points: tuple[Mapping[str, float], ...]
+    p: NDArray[np.float64]
+    targets: tuple[Target, ...]
+    budget: int | None
+    rate_qps: float | None
+    then_cheapest: bool
+
+    @property
+    def max_ms(self) -> float | None:
+        """The latency target as the file states it (None where there is none)."""
+        return self.targets[-1].max_ms if self.targets else None
 
 
 @dataclass(frozen=True)

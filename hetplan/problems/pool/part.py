@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Tools
 from hetplan.problems.parts import Asked, AtCapacities, Cone
-from hetplan.problems.pool.form import fluid_at
-from hetplan.problems.pool.kept import is_playable, kept_use, looked_at
 from hetplan.problems.pool.options import FluidOptions
+from hetplan.problems.pool.program import fluid_at
 from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.rated import Rated, rated_by
+from hetplan.problems.pool.rates import Rated, rated_by
 from hetplan.problems.pool.size import tolerant
+from hetplan.problems.pool.sizing import is_playable, kept_use, looked_at
 from hetplan.profiles.validate import validate
 
 __all__ = ["cone"]

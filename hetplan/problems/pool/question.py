@@ -11,9 +11,8 @@ from hetplan.planner.terms import Formulations, Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.machines import read_columns, read_types
 from hetplan.problems.pool.options import FluidOptions, PoolOptions
-from hetplan.problems.pool.wish import read_wish
+from hetplan.problems.pool.reading import read_columns, read_types, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Notice, Plan
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PoolQuestion"]
 
-_FURTHER = "hetplan.problems.pool.options_further:"
+_FURTHER = "hetplan.problems.pool.options:"
 
 _TO_AGREE = {"base_type", "dispatch", "violation_tolerance"}
 """Options that the files may contradict."""
@@ -71,7 +70,7 @@ class PoolQuestion(Pool):
         types, request = read_types(inputs, wish, faults, notices)
         times = read_columns(inputs, wish, types, chosen, faults, notices)
         if wish.rate_qps is not None or inputs.measured is not None or chosen.model_fields_set & _TO_AGREE:
-            from hetplan.problems.pool.refused import check_all
+            from hetplan.problems.pool.reading import check_all
 
             check_all(inputs, wish, types, times, chosen, faults)
         faults.settle()
@@ -85,6 +84,6 @@ class PoolQuestion(Pool):
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Answer by the chosen formulation."""
-        from hetplan.problems.pool.ways import planned
+        from hetplan.problems.pool.formulations import planned
 
         return planned(self, ask)

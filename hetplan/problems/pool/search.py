@@ -18,14 +18,13 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.problems.pool.configurations import Configurations, configurations, covers
-from hetplan.problems.pool.families import MOST_PROGRAMS, rates_of
+from hetplan.problems.pool.infeasible import nothing_served
 from hetplan.problems.pool.letters import Pool, Vector
-from hetplan.problems.pool.options_further import SearchOptions
-from hetplan.problems.pool.rated import Chosen, rate_at
+from hetplan.problems.pool.listing import Configurations, configurations, covers
+from hetplan.problems.pool.options import SearchOptions
+from hetplan.problems.pool.program import MOST_PROGRAMS, rates_of
+from hetplan.problems.pool.rates import Chosen, Simulated, rate_at
 from hetplan.problems.pool.size import check_can_simulate, simulate, tolerant
-from hetplan.problems.pool.valued import Simulated
-from hetplan.problems.pool.why import nothing_served
 from hetplan.profiles.plan import Notice
 
 __all__ = ["ENGINES", "by_search", "catalog"]
@@ -65,7 +64,7 @@ def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
 
     def keep(at: int) -> None:
         """Keep the best of those that were tried."""
-        from hetplan.problems.pool.ways import drafted
+        from hetplan.problems.pool.formulations import drafted
 
         if tried[at].median > 0:
             ask.keep(

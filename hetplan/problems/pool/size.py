@@ -26,14 +26,12 @@ from hetplan.dispatch.matching import Matching
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.problems.pool.configurations import configurations
-from hetplan.problems.pool.families import MOST_PROGRAMS, rates_of
-from hetplan.problems.pool.form import fluid, read_counts
+from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Counts, Pool
+from hetplan.problems.pool.listing import configurations
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, Chosen, Rated, rate_at
-from hetplan.problems.pool.valued import Simulated
-from hetplan.problems.pool.why import less_rate
+from hetplan.problems.pool.program import MOST_PROGRAMS, fluid, rates_of, read_counts
+from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at
 from hetplan.problems.simulated import check_simulator
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
@@ -203,7 +201,7 @@ class _Trial:
 
     def _keep(self, rated: Rated, shown: Simulated) -> None:
         """Keep the cheapest pool so far that carries the rate."""
-        from hetplan.problems.pool.ways import drafted
+        from hetplan.problems.pool.formulations import drafted
 
         if shown.promised >= (self.pool.wish.rate_qps or 0.0):
             cost = self.pool.cost(rated.counts) / NANO

@@ -19,7 +19,7 @@ from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.wish import read_wish
 from hetplan.problems.parts import Cone, Looks
-from hetplan.problems.pool import kept as pool_kept
+from hetplan.problems.pool import sizing as pool_kept
 from hetplan.problems.pool.part import OPEN, cone
 from hetplan.problems.simulated import CONFIRMED, SEARCHED, Played
 from hetplan.profiles.load import load_inputs

@@ -6,8 +6,8 @@ from cases.pool import CASES, G4_COSTS, G4_RATES, RATED, Rated, counts, decide, 
 from hetplan import registry
 from hetplan.errors import SolverFailed
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.form import fluid, fluid_at
-from hetplan.problems.pool.given import given_counts
+from hetplan.problems.pool.formulations import given_counts
+from hetplan.problems.pool.program import fluid, fluid_at
 
 ENGINES = [engine.name for engine in registry.solvers("milp")]
 APPROXIMATE = {

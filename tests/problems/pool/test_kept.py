@@ -15,8 +15,8 @@ from benchmarks.kept import is_kept
 from benchmarks.kept import pool as random_pool
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event
-from hetplan.problems.pool.kept import FULL, estimated_use
-from hetplan.problems.pool.rated import Rated
+from hetplan.problems.pool.rates import Rated
+from hetplan.problems.pool.sizing import FULL, estimated_use
 from hetplan.problems.waiting import all_busy
 
 UNSEEN = 77

@@ -20,9 +20,9 @@ from hetplan import registry
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.form import cover, fluid, fluid_at
+from hetplan.problems.pool.program import cover, fluid, fluid_at
 from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.rated import flows, point_of, start
+from hetplan.problems.pool.rates import flows, point_of, start
 from hetplan.solvers.highs import Highs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "pool"

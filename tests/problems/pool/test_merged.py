@@ -8,8 +8,8 @@ from cases.pool import counts, decide, files, pose, promise
 
 from hetplan.planner.answer import Limits
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool import groups, ways
-from hetplan.problems.pool.form import fluid_at
+from hetplan.problems.pool import formulations
+from hetplan.problems.pool.program import fluid_at
 
 SIZES = np.arange(1, 61)
 
@@ -36,18 +36,18 @@ def drafted(found: Draft | Infeasible) -> Draft:
 
 @pytest.fixture(autouse=True)
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "GROUPS", 12)
+    monkeypatch.setattr(formulations, "GROUPS", 12)
 
 
 def test_groups_are_alike_in_where_they_are_in_time_and_near_in_time() -> None:
     pool = pose(case(budget=4))
-    group = groups.groups_of(pool, 12)
+    group = formulations.groups_of(pool, 12)
     assert 3 < group.max() < 40
     for one in range(group.max() + 1):
         assert len(np.unique(pool.usable[group == one], axis=0)) == 1
         times = pool.L[group == one][:, 0]
         assert times.max() / times.min() < 1.5
-    mean, least = (groups.merged(pool, group, fastest=fastest) for fastest in (False, True))
+    mean, least = (formulations.merged(pool, group, fastest=fastest) for fastest in (False, True))
     assert mean.p.sum() == pytest.approx(1.0)
     assert (least.L <= mean.L + 1e-12).all()
     # The work of all classes on a type is that of their groups.
@@ -103,6 +103,6 @@ def test_a_rate_beyond_the_limits_is_still_proved_to_be() -> None:
 
 def test_few_classes_and_those_that_may_be_late_are_not_merged() -> None:
     pool = pose(case(budget=4))
-    assert not ways.worth_merging(pool, 60)
-    assert ways.worth_merging(pool, 59)
-    assert not ways.worth_merging(pose(case(budget=4), violation_tolerance=0.01), 10)
+    assert not formulations.worth_merging(pool, 60)
+    assert formulations.worth_merging(pool, 59)
+    assert not formulations.worth_merging(pose(case(budget=4), violation_tolerance=0.01), 10)

@@ -17,8 +17,7 @@ from hetplan import registry
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.problems.pool.families import at_counts
-from hetplan.problems.pool.form import fluid_at
+from hetplan.problems.pool.program import at_counts, fluid_at
 from hetplan.problems.pool.question import PoolQuestion
 
 

@@ -15,8 +15,7 @@ import hetplan
 from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.pool.baselines.eq15 import Eq15, estimate, estimate_one, from_pool, most_similar
-from hetplan.problems.pool.configurations import configurations, enumerate_counts, ladder
-from hetplan.problems.pool.listed import top
+from hetplan.problems.pool.listing import configurations, enumerate_counts, ladder, top
 
 needs_data = pytest.mark.skipif(not published.present(), reason="../shared/data/kairos is absent")
 

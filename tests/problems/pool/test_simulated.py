@@ -21,9 +21,8 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Infeasible
 from hetplan.planner.make_plan import make_plan
 from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.rated import rate_at
+from hetplan.problems.pool.rates import Simulated, rate_at
 from hetplan.problems.pool.size import simulate
-from hetplan.problems.pool.valued import Simulated
 from hetplan.profiles.plan import Method
 from hetplan.profiles.plan_dispatch_further import ThresholdDispatch
 from hetplan.verifier.check import verify_plan

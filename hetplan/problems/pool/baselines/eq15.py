@@ -40,9 +40,9 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.request import Request
 from hetplan.problems.pool.letters import Pool, Vector
-from hetplan.problems.pool.listed import best_of, cheapest_enough, listed, top
-from hetplan.problems.pool.options_further import Eq15Options, RerankOptions
-from hetplan.problems.pool.rated import Chosen, Rated, rate_at
+from hetplan.problems.pool.listing import best_of, cheapest_enough, listed, top
+from hetplan.problems.pool.options import Eq15Options, RerankOptions
+from hetplan.problems.pool.rates import Chosen, Rated, rate_at
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 

@@ -7,14 +7,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetplan.planner.answer import Answer
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
 from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, grant, rent
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 
-__all__ = ["cover", "fluid", "fluid_at", "minima", "read_counts", "read_shares"]
+if TYPE_CHECKING:
+    from hetplan.planner.contract import Ask
+
+__all__ = [
+    "MOST_PROGRAMS",
+    "at_counts",
+    "cover",
+    "fluid",
+    "fluid_at",
+    "minima",
+    "rates_of",
+    "read_counts",
+    "read_shares",
+]
 
 Index = Counts
 
@@ -159,3 +174,28 @@ def read_shares(pool: Pool, point: Vector) -> Matrix:
     if point[0] > 0:
         share[s, t] = np.maximum(point[1 : 1 + s.size], 0.0) / point[0]
     return share
+
+
+# -- many counts at once ---------------------------------------------------------------------------------------------
+#
+# The fluid programs of many configurations of a pool, solved by one warm engine.
+
+MOST_PROGRAMS = 100_000
+"""Above this many configurations, solving one program each is the wrong tool."""
+
+
+def at_counts(pool: Pool, family: Counts) -> list[Milp]:
+    """`fluid_at` for each row of counts per type; the forms share all but one vector."""
+    first = fluid_at(pool, np.zeros(len(pool.types)))
+    (capacity,) = [block for block in first.rows if block.name == "capacity"]
+    forms = []
+    for counts in family:
+        upper = first.row_upper.copy()
+        upper[capacity.start : capacity.stop] = counts
+        forms.append(replace(first, row_upper=upper))
+    return forms
+
+
+def rates_of(pool: Pool, ask: Ask, rows: Counts, *, about: str) -> list[Answer[Any]]:
+    """The fluid programs of configurations (rows of counts per type), by one warm engine."""
+    return ask.all(at_counts(pool, rows), about=about)

@@ -29,14 +29,12 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported, without_bound
 from hetplan.planner.request import PLENTY
 from hetplan.problems.pool.draft import draft
-from hetplan.problems.pool.families import rates_of
-from hetplan.problems.pool.form import fluid, read_counts
+from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.rated import GAP, Chosen, Rated, backed, rate_at, start
+from hetplan.problems.pool.program import fluid, rates_of, read_counts
+from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, backed, rate_at, start
 from hetplan.problems.pool.size import lower_bound, tolerant
-from hetplan.problems.pool.valued import Simulated
-from hetplan.problems.pool.why import less_rate
 from hetplan.problems.simulated import (
     CONFIRMED,
     FRESH,

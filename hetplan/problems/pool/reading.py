@@ -1,0 +1,535 @@
+"""What a pool's SLO says: the one application, its variant, its classes of queries, its target, rate and budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetplan.errors import Fault, InputError
+from hetplan.planner.request import PLENTY, Request, read_request
+from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse, refuse_not_provided
+from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
+from hetplan.problems.pool.options import LatencyStat, PoolOptions
+from hetplan.profiles.fields import money_text
+from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.operating_points import Limit, Verdict, judge, limits_of, nearest
+from hetplan.profiles.plan import Notice
+from hetplan.profiles.profile import Hardware, Profile, Run, Variant
+from hetplan.profiles.slo import App, RateRange, Slo
+from hetplan.profiles.tables import Statistic, Table
+from hetplan.serving.demand import Classes, Target, classes_of, response_targets
+from hetplan.serving.reading import point_of, settings_of, statistic_of
+from hetplan.serving.runs import instances_on, runs_on, variants_of
+
+__all__ = [
+    "REFUSED",
+    "check_all",
+    "check_given",
+    "check_types",
+    "rates_under",
+    "read_columns",
+    "read_types",
+    "read_wish",
+]
+
+REFUSED = {
+    **ONE_STEP,
+    **CAPACITY,
+    "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
+    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
+    "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
+    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
+    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
+    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
+    "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
+    "apps.*.balancing": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
+    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
+    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
+    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
+    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
+    "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
+    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
+    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
+}  # fmt: skip
+"""Fields of the SLO that this question does not keep: why, and what to write instead."""
+
+
+def read_wish(inputs: Inputs, faults: Faults) -> Wish:
+    """Read the SLO; raises with every fault when it cannot be read at all."""
+    slo, profile = inputs.slo, inputs.profile
+    if len(slo.apps) != 1:
+        why = f"a pool serves one application, and the file has {len(slo.apps)}"
+        faults.in_slo("$.apps", why, "Give one app per file.")
+        faults.settle()
+    ((app_id, app),) = slo.apps.items()
+    names = variants_of(profile, app.runs)
+    if len(names) != 1 or names[0] not in profile.variants:
+        why, found = "a pool runs one variant of the profile", ", ".join(names) or "none"
+        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(profile.variants)[:8])}.'
+        faults.in_slo(f"$.apps.{app_id}.runs", why, remedy, value=found)
+        faults.settle()
+    classes, p = _coming(app)
+    refuse(inputs.slo, REFUSED, faults)
+    refuse_not_provided(inputs, faults)
+    budget, rate, then_cheapest = _objective(slo, app_id, app, faults)
+    targets = _targets(app_id, app, faults)
+    return Wish(app_id, app, names[0], classes.points, p, targets, budget, rate, then_cheapest)
+
+
+def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
+    """The limits on the response time, the highest percentile last."""
+    found = response_targets(app)
+    for target in found:
+        if target.limit_ms() <= 0:
+            why, remedy = (
+                "the network alone takes the whole latency target",
+                f"Raise latency[{target.place}].max_ms above it.",
+            )
+            faults.in_slo(f"$.apps.{app_id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
+    return found
+
+
+def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | None, float | None, bool]:
+    """(budget, rate, then cheapest) from limits, demand and objective, which must agree."""
+    at = f"$.apps.{app_id}.demand.rate_qps"
+    rate, budget = app.demand.rate_qps, slo.limits.cost_per_hour
+    terms = [term.max or term.min or "" for term in slo.objective]
+    if terms not in ([], ["rate"], ["rate", "cost"], ["cost"]):
+        why = "a pool gives the most rate for a budget, or the least cost for a rate"
+        remedy = 'Write [{"max": "rate"}], [{"max": "rate"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.'
+        faults.in_slo("$.objective", why, remedy, value=", ".join(terms))
+    if isinstance(rate, RateRange):
+        faults.in_slo(at, "a pool is sized for one rate", 'Give a number, or "max".')
+        return budget, None, False
+    if rate is None or rate == "max":
+        if budget is None:
+            remedy = 'Give limits.cost_per_hour with rate_qps "max" for the most rate, or a number for the least cost.'
+            place = "$.limits.cost_per_hour" if rate == "max" else at
+            faults.in_slo(place, "neither a budget nor a rate is given", remedy)
+        if terms == ["cost"]:
+            faults.in_slo("$.objective", "the least cost needs a rate to be served", f"Give a number at {at}.")
+        return budget, None, terms == ["rate", "cost"]
+    if budget is not None:
+        why = f"a budget and a rate ({rate:g} qps) are both given, and a pool is chosen for one of them"
+        remedy = 'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.'
+        faults.in_slo("$.limits.cost_per_hour", why, remedy, value=money_text(budget))
+    if terms[:1] == ["rate"]:
+        why = "the rate is given, so it cannot be maximised"
+        faults.in_slo("$.objective", why, 'Set rate_qps to "max", or minimise cost.')
+    return None, float(rate), False
+
+
+def _coming(app: App) -> tuple[Classes, NDArray[np.float64]]:
+    """The classes of queries that come at all, and their shares (summing to 1)."""
+    found = classes_of(app.demand.mix).coming()
+    p = np.array(found.shares, dtype=float)
+    return found, p / p.sum()
+
+
+# -- machines --------------------------------------------------------------------------------------------------------
+#
+# What a pool can be made of: hardware that runs the variant, its offers, and its service times.
+
+LEAST_MS, MOST_MS = 1e-6, 1e9
+"""Service times from a nanosecond to eleven days are believed."""
+
+NOISY = 0.1
+"""Above this std/mean the mean says too little about the 99th percentile."""
+
+
+def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Type], Request]:
+    """The types that can be rented for the variant, and what they cost."""
+    profile, limits = inputs.profile, inputs.slo.limits
+    variant = profile.variants[wish.variant]
+    types: list[Type] = []
+    own_price: dict[str, int] = {}
+    without: dict[str, str] = {}
+    for name in dict.fromkeys(run.hardware for run in variant.runs):
+        hardware = profile.hardware.get(name)
+        if hardware is None or (limits.only_listed and name not in limits.instances):
+            continue
+        run = _run_on(profile, wish.variant, name, faults)
+        if run is None:
+            continue
+        if _too_small(run, hardware, notices):
+            without[name] = "it is too small for the variant"
+            continue
+        if run.price_per_hour is not None:
+            own_price[name] = run.price_per_hour
+        types.append(Type(run, instances_on(run, hardware)))
+    request = read_request(inputs, (kind.hardware for kind in types), own_price=own_price)
+    offered = {kind.id for kind in request.machines}
+    for kind in types:
+        if kind.hardware not in offered:
+            without[kind.hardware] = "it has no offer"
+            notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no offer"))
+    types = [kind for kind in types if kind.hardware in offered]
+    free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (wish.budget or 0)
+    odd = any(offer.currency != limits.currency for offer in profile.offers.values())
+    if limits.instances or free or odd:
+        check_types(inputs, wish, request, without, faults, notices)
+    return types, request
+
+
+def _too_small(run: Run, hardware: Hardware, notices: list[Notice]) -> bool:
+    """Whether the run needs what its hardware does not provide: hardware that lists anything lists all it has."""
+    provides = hardware.provides
+    if not provides:
+        return False
+    short = [
+        f"{need:g} {resource}, which hardware.{run.hardware}.provides does not list"
+        if resource not in provides
+        else f"{need:g} {resource} of {provides[resource]:g}"
+        for resource, need in run.needs.items()
+        if need > provides.get(resource, 0.0)
+    ]
+    if short:
+        text = f"left out, the variant needs {' and '.join(short)}"
+        notices.append(Notice(code="W-too-small", at=f"hardware.{run.hardware}", text=text))
+    return bool(short)
+
+
+def _run_on(profile: Profile, variant: str, hardware: str, faults: Faults) -> Run | None:
+    """The run on a hardware; of several, the one measured with one query at a time at the variant's own settings."""
+    runs = runs_on(profile, variant, hardware)
+    settings = {**profile.variants[variant].knobs, "batch": 1}
+    fitting = [run for run in runs if all(settings.get(name) == value for name, value in run.at.items())]
+    if len(runs) > 1 and not fitting:
+        why = f"several runs on {hardware}, and none says how long a single query takes"
+        faults.in_profile(f"$.variants.{variant}.runs", why, 'Add one at {"batch": 1}, or keep one without `at`.')
+        return None
+    return max(fitting or runs, key=lambda run: len(run.at))
+
+
+def read_columns(
+    inputs: Inputs, wish: Wish, types: Sequence[Type], options: PoolOptions, faults: Faults, notices: list[Notice]
+) -> Times:
+    """Service times of every class on every type."""
+    shape = (len(wish.points), len(types))
+    mean, compared = np.full(shape, np.inf), np.full(shape, np.inf)
+    std, largest = np.full(shape, np.nan), np.full(shape, np.nan)
+    extrapolated = np.zeros(shape, dtype=bool)
+    knobs = inputs.profile.variants[wish.variant].knobs
+    named = "latency_stat" if "latency_stat" in options.model_fields_set else ""
+    refuted: list[str] = []
+    for j, kind in enumerate(types):
+        table, at = inputs.profile.tables[kind.table_id], f"tables.{kind.table_id}"
+        settings = settings_of(knobs={}, at=kind.run.at, variant_knobs=knobs)
+        if not _covers(table, {**settings, **wish.points[0]}, kind, wish, faults):
+            continue
+        points = [point_of(table.axes, settings, point) for point in wish.points]
+        try:
+            held, unlike = statistic_of(table, "mean", at=at)
+            read = table.read(points, held)
+            extrapolated[:, j] = read.extrapolated
+            if kind.is_rate:
+                rates = rates_under(table, points, read.values, kind, wish, refuted, notices)
+                serves = rates > 0
+                mean[serves, j] = 1000.0 / rates[serves]
+                compared[serves, j] = 0.0
+                check_given(table, kind, wish, faults, notices)
+                _check_size(kind, mean[:, j], faults)
+                continue
+            mean[:, j] = read.values
+            judged, unlike_too = statistic_of(table, options.latency_stat, named=named, at=at)
+            notices += dict.fromkeys((*unlike, *unlike_too))
+            compared[:, j] = read.values if judged == held else table.read(points, judged).values
+            std[:, j] = _where_measured(table, "std", points)
+            largest[:, j] = _where_measured(table, "max", points)
+        except InputError as error:
+            faults.also(error)
+        _check_size(kind, mean[:, j], faults)
+    _check_target(types, wish, faults)
+    if refuted and np.isinf(mean).all(axis=1).any():
+        why = f"no run that was measured keeps it; the nearest: {'; '.join(refuted[:3])}"
+        faults.in_slo(f"$.apps.{wish.app_id}.latency", why, "Relax it, or measure at fewer requests at a time.")
+    if not faults.found:
+        times = Times(mean, compared, None, None, extrapolated)
+        notices += _doubts(wish, types, options.latency_stat, std, times)
+    return Times(mean, compared, _if_known(std), _if_known(largest), extrapolated)
+
+
+def _where_measured(table: Table, statistic: Statistic, points: Sequence[dict[str, float]]) -> list[float]:
+    """A statistic that may be missing, or have gaps; nan where it was not measured."""
+    found = []
+    for point in points:
+        try:
+            found.append(float(table.read([point], statistic).values[0]))
+        except InputError:
+            found.append(np.nan)
+    return found
+
+
+def _if_known(values: Matrix) -> Matrix | None:
+    return None if np.isnan(values).any() else values
+
+
+def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, faults: Faults) -> bool:
+    wanted = "requests_per_s" if kind.is_rate else "latency_ms"
+    if table.quantity != wanted:
+        at = f"$.tables.{kind.table_id}.quantity"
+        faults.in_profile(at, f"{wanted} is needed here", "Name another table.", value=table.quantity)
+        return False
+    missing = [axis for axis in table.axes if axis != "batch" and axis not in point]
+    if missing:
+        why = f"table {kind.table_id} varies with {', '.join(missing)}, which the mix does not name"
+        remedy = "Add the axis to the mix, or fix it in the run's `at`."
+        faults.in_slo(f"$.apps.{wish.app_id}.demand.mix.axes", why, remedy)
+    return not missing
+
+
+def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
+    absurd = mean[np.isfinite(mean) & ((mean < LEAST_MS) | (mean > MOST_MS))]
+    if absurd.size:
+        why, remedy = (
+            f"a query takes a machine from {LEAST_MS:g} to {MOST_MS:g} ms",
+            "Check the table's numbers and their unit.",
+        )
+        faults.in_profile(f"$.tables.{kind.table_id}", why, remedy, value=f"{absurd[0]:g} ms")
+
+
+def _check_target(types: Sequence[Type], wish: Wish, faults: Faults) -> None:
+    if not wish.targets and any(not kind.is_rate for kind in types):
+        why = "tables of latency need a latency target to be compared with"
+        remedy = 'Add {"of": "response", "percentile": 99, "max_ms": ...}.'
+        faults.in_slo(f"$.apps.{wish.app_id}.latency", why, remedy)
+
+
+def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matrix, times: Times) -> Iterator[Notice]:
+    """What is odd about tables that were read without a fault."""
+    one_axis = len(wish.points[0]) == 1
+    by_size = np.argsort([next(iter(point.values()), 0.0) for point in wish.points])
+    for j, kind in enumerate(types):
+        at, mean = f"tables.{kind.table_id}", times.mean_ms[:, j]
+        if times.extrapolated[:, j].any():
+            n = int(times.extrapolated[:, j].sum())
+            yield Notice(code="W-extrapolated", at=at, text=f"{n} of {len(mean)} bins are outside the table")
+        if kind.is_rate or np.isinf(mean).any():
+            continue
+        noise = 0.0 if statistic != "mean" or np.isnan(std[:, j]).any() else float((std[:, j] / mean).max())
+        if noise > NOISY:
+            text = f"std is up to {noise:.0%} of the mean; latency_stat p99 is the safer choice"
+            yield Notice(code="W-noisy", at=at, text=text)
+        if one_axis and bool((np.diff(mean[by_size]) < 0).any()):
+            yield Notice(code="W-not-monotone", at=at, text="a larger bin takes less time than a smaller one")
+
+
+# -- rates within limits ---------------------------------------------------------------------------------------------
+#
+# Rates of machines under limits on times: by the runs of a table, or by the conditions under which it holds.
+
+UNCHECKED = "W-latency-unchecked"
+
+
+def check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
+    """A table of rates without runs holds under conditions; the limits must follow from them."""
+    for i, limit in enumerate(limits_of(wish.app) if not table.points else ()):
+        verdict = judge(table.given, [limit])
+        if verdict is Verdict.UNCHECKED:
+            text = f"its `given` does not say whether its rates hold at {limit}"
+            notices.append(Notice(code=UNCHECKED, at=f"tables.{kind.table_id}", text=text))
+        elif verdict is Verdict.REFUTED:
+            found = ", ".join(f"{name} {value:g}" for name, value in table.given.items())
+            why = f"the rates of {kind.table_id} were measured at {found}, which is looser"
+            at = f"$.apps.{wish.app_id}.latency[{i}].max_ms"
+            faults.in_slo(at, why, "Measure at this target, or relax it.", value=limit.max_ms)
+
+
+def rates_under(
+    table: Table, points: Sequence[Mapping[str, float]], free: Vector, kind: Type, wish: Wish, refuted: list[str],
+    notices: list[Notice],
+) -> Vector:  # fmt: skip
+    """Requests per second of each class (`free`: without limits), 0 where every run of its size breaks a limit.
+
+    What is refuted is added to `refuted`, what no run says to the notices.
+    """
+    limits = limits_of(wish.app)
+    held = table.under(limits)
+    if held is table:
+        return free
+    rates = _read(held, points)
+    if (rates == 0.0).any():
+        which = ", ".join(f"{name} {value:g}" for name, value in points[int(np.argmin(rates))].items())
+        refuted.append(f"{kind.table_id} at {which}: {_nearest(table, points[int(np.argmin(rates))], limits)}")
+    unchecked = int(((rates > 0.0) & (_read(table.under(limits, Verdict.KEPT), points) != rates)).sum())
+    if unchecked:
+        listed = " and ".join(map(str, limits))
+        text = f"of {unchecked} of {len(points)} classes no run says whether {listed}; none that breaks it is counted"
+        notices.append(Notice(code=UNCHECKED, at=f"tables.{kind.table_id}", text=text))
+    return rates
+
+
+def _read(table: Table, points: Sequence[Mapping[str, float]]) -> Vector:
+    """The rate of each class, 0 where there is none."""
+    found = np.zeros(len(points))
+    for place, point in enumerate(points):
+        try:
+            found[place] = table.read([point]).values[0]
+        except InputError:
+            continue
+    return found
+
+
+def _nearest(table: Table, point: Mapping[str, float], limits: Sequence[Limit]) -> str:
+    """The run that comes nearest, of the size that is nearest to a class."""
+
+    def away(at: Mapping[str, float]) -> float:
+        return sum(abs(math.log((1.0 + at[name]) / (1.0 + point[name]))) for name in table.axes)
+
+    least = min(away(one.at) for one in table.points)
+    return nearest([one for one in table.points if away(one.at) == least], limits)
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+#
+# What a pool refuses of files that are sound one by one: machines that are not there, wishes against options.
+
+
+def check_types(
+    inputs: Inputs,
+    wish: Wish,
+    request: Request,
+    without: Mapping[str, str],
+    faults: Faults,
+    notices: Sequence[Notice],
+) -> None:
+    """What is demanded and is not there (`without` says why), what nothing limits; and whether anything is there."""
+    for name, sold in inputs.profile.offers.items():
+        if sold.currency != inputs.slo.limits.currency:
+            why = f"the SLO counts in {inputs.slo.limits.currency}"
+            remedy = "Convert one of them; hetplan knows no exchange rates."
+            faults.in_profile(f"$.offers.{name}.currency", why, remedy, value=sold.currency)
+    for hardware, why in without.items():
+        _absent(inputs, hardware, why, faults)
+    variant: Variant = inputs.profile.variants[wish.variant]
+    known = {run.hardware for run in variant.runs}
+    for hardware, (least, _) in inputs.slo.limits.instances.items():
+        if hardware not in known and least > 0:
+            _absent(inputs, hardware, f"{wish.variant} has no run on it", faults)
+    for kind in request.machines:
+        if kind.least > sum(offer.stock for offer in kind.offers):
+            faults.in_slo(
+                f"$.limits.instances.{kind.id}[0]",
+                f"more than the offers of {kind.id} have in stock",
+                "Lower it, or raise the stock of an offer.",
+                value=kind.least,
+            )
+        if (
+            wish.rate_qps is None
+            and kind.most >= PLENTY
+            and any(offer.nanos == 0 and offer.stock >= PLENTY for offer in kind.offers)
+        ):
+            faults.in_slo(
+                f"$.limits.instances.{kind.id}",
+                f"{kind.id} costs nothing and nothing limits its number",
+                "Give [least, most], or a stock to its offer.",
+            )
+    for offer in request.offers:
+        bought = wish.budget // offer.nanos if wish.budget is not None and offer.nanos > 0 else 0
+        if min(bought, offer.stock, request.of(offer.machine).most) >= PLENTY:
+            faults.in_profile(
+                f"$.offers.{offer.id}.price_per_hour" if offer.id else f"$.variants.{wish.variant}.runs",
+                f"the budget buys {bought:,} of these, and pools of {PLENTY:,} or more are not planned",
+                "Check the price, or give [least, most] in limits.instances.",
+                value=money_text(offer.nanos),
+            )
+    if not request.machines and not faults.found:
+        _nothing_to_rent(wish, faults, notices)
+
+
+def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> None:
+    left_out = [f"{notice.at.removeprefix('hardware.')}: {notice.text}" for notice in notices]
+    why = f" ({'; '.join(left_out)})" if left_out else ""
+    remedy = "Add a run on a hardware with an offer (and list it in limits.instances where only_listed is set)."
+    if any(notice.code == "W-too-small" for notice in notices):
+        remedy = "Say under `provides` all that the hardware has, or lower what the run needs."
+    faults.in_profile(
+        f"$.variants.{wish.variant}.runs", f"no hardware that may be rented runs this variant{why}", remedy
+    )
+
+
+def _absent(inputs: Inputs, hardware: str, why: str, faults: Faults) -> None:
+    least, _ = inputs.slo.limits.instances.get(hardware, (0, None))
+    if least > 0:
+        faults.in_slo(
+            f"$.limits.instances.{hardware}[0]",
+            f"{hardware} is demanded, but {why}",
+            "Set it to 0, or mend the profile.",
+            value=least,
+        )
+
+
+def check_all(
+    inputs: Inputs, wish: Wish, types: Sequence[Type], times: Times, options: PoolOptions, faults: Faults
+) -> None:
+    """What the files, each sound by itself, may not ask for together with the options of a pool.
+
+    The rate is looked at only where all else is sound.
+    """
+    names = [kind.hardware for kind in types]
+    if options.base_type is not None and types and options.base_type not in names:
+        faults.in_options(
+            "base_type", "no type of this pool", f"Name one of {', '.join(names)}.", value=options.base_type
+        )
+    _check_tolerance(wish, options, faults)
+    _check_measured(inputs, faults)
+    _check_dispatch(wish, types, options, faults)
+    if not faults.found:
+        _check_rate(wish, times, options, faults)
+
+
+def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
+    """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
+    if wish.targets and options.violation_tolerance > wish.targets[-1].left + 1e-9:
+        percentile = wish.app.latency[wish.targets[-1].place].percentile
+        faults.in_options(
+            "violation_tolerance",
+            f"the latency target is at percentile {percentile:g}, which leaves {wish.targets[-1].left:.4g}",
+            "Lower the option, or the percentile.",
+            value=options.violation_tolerance,
+        )
+
+
+def _check_dispatch(wish: Wish, types: Sequence[Type], options: PoolOptions, faults: Faults) -> None:
+    """A rule other than matching is for single queries, a threshold for queries of one size."""
+    if options.dispatch == "matching":
+        return
+    why = remedy = ""
+    if any(kind.is_rate for kind in types):
+        why, remedy = "runs that state rates serve several queries at once", "Leave it out: their shares decide."
+    elif options.dispatch == "threshold" and len(wish.points[0]) != 1:
+        why, remedy = "a threshold parts queries of one size, so of one axis", 'Take "earliest", or leave it out.'
+    if why:
+        faults.in_options("dispatch", why, remedy, value=options.dispatch)
+
+
+def _check_measured(inputs: Inputs, faults: Faults) -> None:
+    """Measurements that nobody reads would be hashed into the plan as if they had mattered."""
+    if inputs.measured is not None:
+        name = inputs.files.get("measured", "measured")
+        why = "the question pool reads no measurements beside the profile"
+        remedy = "Leave it out (--measured); what was measured goes into the profile's tables."
+        faults.found.append(Fault(name, "$", "", why, remedy))
+
+
+def _check_rate(wish: Wish, times: Times, options: PoolOptions, faults: Faults) -> None:
+    """A rate for which more instances would be needed than engines can count exactly."""
+    if wish.rate_qps is None:
+        return
+    with np.errstate(over="ignore"):
+        fastest = times.mean_ms.min(axis=1)
+        needed = float(wish.p[np.isfinite(fastest)] @ fastest[np.isfinite(fastest)]) / 1000.0
+        instances = np.float64(needed) * wish.rate_qps / options.derate
+    if instances > PLENTY:
+        faults.in_slo(
+            f"$.apps.{wish.app_id}.demand.rate_qps",
+            f"more than {PLENTY:,} instances would be needed, at derate {options.derate:g}",
+            "Check the number (rates are per second), the unit of the tables and option derate.",
+            value=wish.rate_qps,
+        )
