@@ -61,8 +61,8 @@ def prove_again(
     """Prove every bound by what the plan carries; `bounds` says which programs bound a claim, the loosest first.
 
     None of a claim is a program that its question does not say; no program at all, that its formulation makes no such
-    claim. With `ask`, programs are solved anew: of bounds that are called certified and for which the plan has no proof,
-    of `every` bound that is not shown, or `all_anew`.
+    claim. With `ask`, programs are solved anew: of certified bounds for which the plan has no proof, of `every` bound
+    that is not shown, or `all_anew`.
     """
     one = _Again(plan, bounds, ask, every, all_anew)
     claims, faults = list[ClaimAgain](), list[tuple[str, str]]()
