@@ -132,7 +132,11 @@ class _Again:
         said, unclear = unproved(claim, number, reason or "no program of its formulation bounds it"), False
         for program in programs:
             try:
-                said = compared(claim, _shown(program, carried, claim), number)
+                shown = _shown(program, carried, claim)
+                said = compared(claim, shown, number)
+                # A plan has 12 digits of each multiplier: where large terms cancel, that is what is missing.
+                bound = claim.bound or 0.0
+                unclear = unclear or abs(shown - bound) <= VALUE * max(abs(bound), 1e-9)
             except _NoProof as why:
                 said, unclear = unproved(claim, number, str(why)), unclear or isinstance(why, _Unclear)
             if said.word is Word.PROVED:
