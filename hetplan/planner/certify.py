@@ -61,7 +61,7 @@ def prove_again(
     """Prove every bound by what the plan carries; `bounds` says which programs bound a claim, the loosest first.
 
     None of a claim is a program that its question does not say; no program at all, that its formulation makes no such
-    claim. With `ask`, programs are solved anew: of bounds that are called certified and not shown, of `every` bound
+    claim. With `ask`, programs are solved anew: of certified bounds for which the plan has no proof, of `every` bound
     that is not shown, or `all_anew`.
     """
     one = _Again(plan, bounds, ask, every, all_anew)
@@ -69,13 +69,17 @@ def prove_again(
     for number, claim in enumerate(plan.claims):
         said, fault = one.of(number, claim)
         claims.append(said)
-        if fault:
-            faults.append((said.at, f"called certified, and {said.text}"))
+        if fault is not None:
+            faults.append((said.at, f"called certified, and {fault.text}"))
     return Certified(tuple(claims), tuple(faults))
 
 
 class _NoProof(Exception):
     """What is wrong with a proof."""
+
+
+class _Unclear(_NoProof):
+    """Why nobody can say what a proof shows."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,10 @@ class _Again:
     every: bool
     all_anew: bool
 
-    def of(self, number: int, claim: Claim) -> tuple[ClaimAgain, bool]:
-        """What a claim's bound is now, and whether it is wrong to call it certified."""
+    def of(self, number: int, claim: Claim) -> tuple[ClaimAgain, ClaimAgain | None]:
+        """What a claim's bound is now; and where it is called certified, what is so instead."""
         if claim.bound is None:
-            return unproved(claim, number, ""), False
+            return unproved(claim, number, ""), None
         solve = next((one for one in self.plan.solves if one.id == claim.solve), None)
         carried = None if solve is None else solve.proof
         try:
@@ -99,19 +103,22 @@ class _Again:
         except Exception as error:
             # A plan may say anything, so that anything may go wrong where its question is read by it.
             programs, reason = [], f"its program cannot be written: {error}"
-        said = self._carried(number, claim, programs or (), carried, reason)
-        ended = True
-        wanted = (self.every or claim.vouched == "certified") and said.word is not Word.PROVED
-        wanted |= self.all_anew
+        said, unclear = self._carried(number, claim, programs or (), carried, reason)
+        first, shown, left_out = said, said.word is Word.PROVED, _is_left_out(solve)
+        told = programs is not None and not any(one.wider for one in programs)
+        # A plan whose own proof is none of its bound is wrong, whatever its program has.
+        wrong = told and not (shown or left_out or unclear or carried is None)
+        wanted = self.all_anew or (not shown and (self.every or (claim.vouched == "certified" and not wrong)))
+        ended = False
         if self.ask is not None and programs and wanted and programs[0].form is not None:
             anew, ended = self._anew(number, claim, programs)
-            said = said if said.word is Word.PROVED and anew.word is not Word.REFUTED else anew
-        if claim.vouched != "certified" or said.word is Word.PROVED or _is_left_out(solve):
-            return said, False
+            said = said if shown and anew.word is not Word.REFUTED else anew
+        if claim.vouched != "certified" or shown or left_out:
+            return said, None
+        if wrong or said.word is Word.PROVED:
+            return said, first if wrong else None
         untold = solve is not None and solve.form == "milp" and carried is None
-        told = programs is not None and not any(one.wider for one in programs)
-        tried = carried is not None or (self.ask is not None and ended) or not programs
-        return said, untold or (told and tried)
+        return said, said if untold or (told and (ended or not programs)) else None
 
     def _carried(
         self,
@@ -120,17 +127,21 @@ class _Again:
         programs: Sequence[Bounding],
         carried: Mapping[str, Any] | None,
         reason: str,
-    ) -> ClaimAgain:
-        """By what the plan carries."""
-        said = unproved(claim, number, reason or "no program of its formulation bounds it")
+    ) -> tuple[ClaimAgain, bool]:
+        """By what the plan carries; and whether it is unclear what that shows."""
+        said, unclear = unproved(claim, number, reason or "no program of its formulation bounds it"), False
         for program in programs:
             try:
-                said = compared(claim, _shown(program, carried, claim), number)
+                shown = _shown(program, carried, claim)
+                said = compared(claim, shown, number)
+                # A plan has 12 digits of each multiplier: where large terms cancel, that is what is missing.
+                bound = claim.bound or 0.0
+                unclear = unclear or abs(shown - bound) <= VALUE * max(abs(bound), 1e-9)
             except _NoProof as why:
-                said = unproved(claim, number, str(why))
+                said, unclear = unproved(claim, number, str(why)), unclear or isinstance(why, _Unclear)
             if said.word is Word.PROVED:
                 break
-        return said
+        return said, unclear
 
     def _anew(self, number: int, claim: Claim, programs: Sequence[Bounding]) -> tuple[ClaimAgain, bool]:
         """By solving the programs again, the loosest first; and whether that came to an end.
@@ -252,5 +263,5 @@ def _place(places: Mapping[str, int], name: str) -> int:
     if place is None:
         raise _NoProof(f"it prices {name}, which its program does not have")
     if place < 0:
-        raise _NoProof(f"it prices {name}, of which its program has several")
+        raise _Unclear(f"it prices {name}, of which its program has several")
     return place

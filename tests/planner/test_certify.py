@@ -90,14 +90,19 @@ def test_bounds_of_random_wishes(problem: str, sizing: str, seed: int) -> None:
 @pytest.mark.parametrize("how", ["scaled", "without the largest", "none", "long", "nonsense"])
 @pytest.mark.parametrize(("problem", "seed"), ONE)
 def test_a_proof_that_shows_nothing(problem: str, seed: int | None, how: str) -> None:
-    """It proves no bound. Solved anew, a true bound is proved, and a better one is not."""
+    """It proves no bound, and is refused. Solved anew a true bound is proved, and a better one is not."""
     wish, answer = made(problem, "fluid", seed)
     assert answer.plan is not None
     plan = proved_by(answer.plan, 0, how)
     unsolved = verify(plan, wish, prove=False, simulate=False)
     assert unsolved.bounds[0] == "not proved here"
     assert unsolved.is_ok == (how == "long")
-    assert verify(plan, wish, simulate=False).bounds[0] == PROVED
+    solved = verify(plan, wish, simulate=False)
+    assert (solved.bounds[0], solved.is_ok) == (
+        (PROVED, True) if how in ("none", "long") else ("not proved here", False)
+    )
+    anew = verify(plan, wish, prove=True, simulate=False)
+    assert (anew.bounds[0], anew.is_ok) == (PROVED, how in ("none", "long"))
     better = verify(tightened(plan, 0, 0.01), wish, simulate=False)
     assert not better.is_ok
     assert better.bounds[0] != PROVED

@@ -37,36 +37,42 @@ def bounding(problem: Pipelines, claim: Claim, plan: Plan) -> Sequence[Bounding]
     goal = goals[claim.about]
     if claim.sense != ("max" if goal in ("quality", "fairest") else "min"):
         return []
-    reached, narrow = _reached(problem, goal, plan), claim.scope == "restriction"
+    narrow = claim.scope == "restriction"
     whole = problem.form != "budget" and getattr(problem.options, "among", "") != "used"
     # Of later goals, plans of some configurations are bounded too: those that were chosen for the first.
     wider = narrow and not (whole and claim.scope == problem.scope and goal == problem.levels[0])
     if wider and (problem.wish.joins or sum(map(count_prefixes, problem.served)) > MOST_PREFIXES):
         return None
-    found = [Bounding(form, wider=wider) for form in _forms(problem, goal, reached, claim)]
+    forms = [*_in_parts(problem, goal, plan, claim), *_whole(problem, goal, _reached(problem, goal, plan), claim)]
+    found = [Bounding(form, wider=wider) for form in forms]
     return found if found or (whole and not narrow) else None
 
 
-def _reached(problem: Pipelines, goal: Goal, plan: Plan) -> dict[Goal, float]:
-    """What the plan says that it has of the goals before: as its program has it, or a hair less after rounding."""
+def _reached(problem: Pipelines, goal: Goal, plan: Plan, *, solved: bool = True) -> dict[Goal, float]:
+    """What the plan says that it has of the goals before; as their programs have it, which rounding moves by a hair."""
     before, found = problem.levels[: problem.levels.index(goal)], dict[Goal, float]()
     solves = {one.id: one.value for one in plan.solves}
     for other in before:
         said = next((one for one in plan.claims if one.about == CLAIMED[other]), None)
         if said is None:
             raise ValueError(f"the plan says nothing of its {CLAIMED[other]}")
-        exactly = solves.get(said.solve) if said.solve is not None else None
+        exactly = solves.get(said.solve) if solved and said.solve is not None else None
         found[other] = exactly if exactly is not None and abs(exactly - said.value) <= KEPT else said.value
     return found
 
 
-def _forms(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim) -> Iterator[Milp]:
-    first, joins, fleet = goal == problem.levels[0], bool(problem.wish.joins), problem.wish.fleet
-    if claim.scope in (problem.scope_in_parts, "restriction") and not joins:
-        yield parts_form(without_room(problem), goal, reached)
-        if first:
+def _in_parts(problem: Pipelines, goal: Goal, plan: Plan, claim: Claim) -> Iterator[Milp]:
+    """Servers in parts, at what the plan has of the goals before."""
+    if claim.scope in (problem.scope_in_parts, "restriction") and not problem.wish.joins:
+        yield parts_form(without_room(problem), goal, _reached(problem, goal, plan, solved=False))
+        if goal == problem.levels[0]:
             served = [(tree, prefixes(tree)) for tree in problem.served]
-            yield config_form(served, fleet, problem.asked(goal, whole=False)).form
+            yield config_form(served, problem.wish.fleet, problem.asked(goal, whole=False)).form
+
+
+def _whole(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim) -> Iterator[Milp]:
+    """The best accuracy that any number of servers gives, and whole servers."""
+    first, joins = goal == problem.levels[0], bool(problem.wish.joins)
     if first and goal == "quality" and claim.scope == "problem" and not joins:
         yield best_in_time(problem)
     if joins:
