@@ -64,7 +64,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
             continue
         paths = Paths(facts, app)
         paths.walk()
-        found += paths.faults
+        found += [*paths.faults, *_whose(facts, app)]
         found += _budgets(facts, app, dispatch.budget_ms, paths)
         found += _backups(facts, app, dispatch, paths)
     return found
@@ -223,6 +223,15 @@ def _moves(facts: Facts) -> Iterator[Violation]:
             if moves != promise.value:
                 text = f"promises {promise.value:g} moved servers, counted are {moves}"
                 yield Violation("moves", f"promises[{number}]", text)
+
+
+def _whose(facts: Facts, app: str) -> Iterator[Violation]:
+    """A route without a path is for all that come to its step: beside one with a path nobody knows whose it is."""
+    routes = facts.plan.routing[app]
+    by_path = {route.node for route in routes if route.prefix}
+    for number, route in enumerate(routes):
+        if not route.prefix and route.node in by_path:
+            yield Violation("route-path", f"routing.{app}[{number}]", "names no path, and others of its step do")
 
 
 @dataclass

@@ -419,6 +419,10 @@ def _sent(reading: Reading) -> Iterator[Violation]:
         if rule is None or rule.rule != "shares/1":
             said = rule.rule if rule is not None else "no rule"
             yield Violation("dispatch", f"dispatch.{app}", f"{said} sends its queries, and variants send by shares/1")
+        elif getattr(rule, "balancing", None) != "shortest_queue":  # by chance, more of them are late
+            yield Violation(
+                "dispatch", f"dispatch.{app}", "servers of a group do not get queries by the shortest queue"
+            )
 
 
 class _Walk:

@@ -157,9 +157,10 @@ ROW = [
      "plan/routing/x/2/to": {"w5.c": 1.0}}, ""),
     ("the whole path before the last load", {"plan/routing/x/4": {"node": "c", "prefix": ["w3.b"],
      "to": {"w4.c": 1.0}}}, ""),
-    ("the last load before none", {"plan/routing/x/2/prefix": ["w3.b"], "plan/routing/x/3/prefix": []}, ""),
+    ("the last load before none", {"plan/routing/x/2/prefix": ["w3.b"], "plan/routing/x/3/prefix": []},
+     "route-path @ routing.x[3]"),
     ("no prefix, where there is no other", {"plan/routing/x/3/prefix": [], "plan/routing/x/2/prefix": ["w1.a"]},
-     "slow-path @ routing.x"),
+     "route-path @ routing.x[3]; slow-path @ routing.x"),
     ("no route ends the path", {"plan/routing/x/2": DROP}, ""),
 ]
 # fmt: on

@@ -70,7 +70,7 @@ def served() -> Json:
                 worker("w3", "g", None, 1, load("w3.s", "z", "sized")),
             ],
             "routing": {"z": [{"when": {"size": size}, "to": {"w3.s": 1.0}} for size in (1, 2)]},
-            "dispatch": {"z": {"rule": "shares/1"}},
+            "dispatch": {"z": {"rule": "shares/1", "balancing": "shortest_queue"}},
             "promises": [
                 promise("gross_cost_per_hour", "=", 0, "no-queueing"),
                 promise("net_cost_per_hour", "=", 0, "no-queueing"),

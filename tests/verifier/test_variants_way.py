@@ -143,7 +143,7 @@ WAYS = [
     ("aside, all of them", way(START, UP, STOP, {"do": "move", "load": "g"}, FEWER),
      f"{G_END}; variants-served @ actions.4; variants-served @ actions.5"),
     ("aside, more than there are", way(START, UP, STOP, {"do": "move", "load": "g", "count": 9}, FEWER),
-     f"{G_END}; variants-served @ actions.4; variants-served @ actions.5"),
+     f"{G_END}; variants-end @ actions.4; variants-served @ actions.4; variants-served @ actions.5"),
     ("aside, of none that is there", way(START, UP, {"do": "move", "load": "z"}, STOP, FEWER), ""),
     ("replicated by one", {"state/workers/1/count": 1, **way(START, UP, STOP, {"do": "replicate", "load": "g",
      "count": 1})}, ""),
