@@ -27,12 +27,14 @@ from build import Files, example
 from once import once
 
 __all__ = [
+    "EDITED",
     "EXIT",
     "FLAGS",
     "FLUID",
     "PROVED",
     "READING",
     "RULES",
+    "SECTIONS",
     "Answer",
     "Begun",
     "Claim",
@@ -68,6 +70,7 @@ __all__ = [
     "importers",
     "interrupted",
     "made_for",
+    "misnamed",
     "options",
     "overstated",
     "page",
@@ -652,7 +655,9 @@ SECTIONS: Mapping[str, str] = {
     "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings", "steps": "From what runs",
     "periods": "Machines", "models": "Who answers", "bill": "Bill", "savings": "What each way to buy saves",
     "changes": "What starts and stops for each period", "verdicts": "Promised and simulated",
-    "figures": "What happened", "cost": "The bill",
+    "figures": "What happened", "cost": "The bill", "wish": "What was wished", "fleet": "The fleet",
+    "simulated": "Promised and simulated", "response times": "How long answers take", "over time": "Over time",
+    "proof": "How good it is, and how that is known", "made from": "Made from",
 }  # fmt: skip
 """Parts of a page by what they tell -> their headings."""
 COLUMNS: Mapping[str, str] = {
@@ -661,6 +666,8 @@ COLUMNS: Mapping[str, str] = {
     "hourly": "per hour", "per unit": "brings", "each hour": "USD per hour each", "cost per hour": "cost_per_hour",
 }  # fmt: skip
 """Columns of these parts by what they tell, where their heads say it otherwise."""
+EDITED = "edited since it was made"
+"""What a command says of a plan whose digest is not that of what it says."""
 PROVED = {True: "certified", False: "not proved here"}
 """What a page says of a bound that is proved again where the plan is made, and of one in a plan that is only shown."""
 
@@ -742,10 +749,10 @@ def _told(cells: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Report:
-    """A page of HTML: its tables by heading, the titles of marks in its charts, and bars as (label, width, title)."""
+    """A page of HTML: its parts, their tables, and in its charts bars with their widths, points with their places."""
 
+    headings: tuple[str, ...]
     tables: Mapping[str, tuple[Row, ...]]
-    marks: tuple[str, ...]
     bars: tuple[tuple[float, str], ...]
     points: tuple[tuple[float, str], ...]
 
@@ -778,7 +785,7 @@ def report(plan: Json, wish: Files, folder: Path) -> Report:
         for kind, said, title in shapes
     ]
     return Report(
-        tables, tuple(title for _, _, title in sized),
+        tuple(_plain(one) for one in re.findall(r"<h2>(.*?)</h2>", text)), tables,
         tuple((width, title) for kind, width, title in sized if kind == "rect"),
         tuple((place, title) for kind, place, title in sized if kind == "circle"),
     )  # fmt: skip

@@ -5,6 +5,7 @@ Figures are compared with the plan's own and with prices of the profile, to the 
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,16 @@ from pathlib import Path
 import pytest
 from build import PROBLEMS, Files, example, tiny
 from face import (
+    EDITED,
     FLUID,
     PROVED,
+    SECTIONS,
     Answer,
     Page,
     Row,
+    command,
     compared,
+    misnamed,
     page,
     page_of_plan,
     read_range,
@@ -177,6 +182,38 @@ def test_the_page_of_a_plan_has_its_bill_its_limits_and_its_charts(problem: str,
     assert longest[0] > 100.0
     for width, cost in bars:
         assert width / longest[0] == pytest.approx(cost / longest[1], abs=0.01)
+
+
+REPORT = (
+    "wish", "fleet", "cost", "simulated", "response times", "over time", "proof", "limits", "warnings", "made from",
+)  # fmt: skip
+
+
+def test_the_page_of_a_pool_has_all_its_parts_in_order_and_response_times_as_simulated(tmp_path: Path) -> None:
+    wish, answer = planned("pool")
+    made = report(answer.plan, wish, tmp_path)
+    assert made.headings == tuple(SECTIONS[part] for part in REPORT)
+    told = simulate(answer.plan, wish, seeds=5, seed=0).percentiles["ranking"]
+    shown, places = {}, []
+    for x, title in made.points:
+        at, found, ms = title.removeprefix("ranking: ").partition(" at ")
+        if found:
+            shown[float(at)] = float(ms)
+            places.append((float(ms), x))
+    assert len(shown) > 10
+    for at, one in told.items():
+        assert shown[at] == pytest.approx(one.value, rel=0.02), at
+    assert [x for _, x in sorted(places)] == sorted(x for _, x in places)
+
+
+@pytest.mark.parametrize("how", ["show", "verify", "simulate"])
+def test_a_plan_that_was_edited_is_said_to_be_and_no_other(how: str, tmp_path: Path) -> None:
+    wish, answer = planned("variants")
+    files = () if how == "show" else wish.write(tmp_path)
+    for plan, edited in ((answer.plan, False), (misnamed(answer.plan), True)):
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        ran = command(how, tmp_path / "plan.json", *files)
+        assert (EDITED in ran.err) == edited, ran.err
 
 
 def test_a_chart_of_promises_has_each_on_its_side(tmp_path: Path) -> None:
