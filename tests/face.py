@@ -27,6 +27,7 @@ from build import Files, example
 from once import once
 
 __all__ = [
+    "CHARTS",
     "EDITED",
     "EXIT",
     "FLAGS",
@@ -660,6 +661,11 @@ SECTIONS: Mapping[str, str] = {
     "proof": "How good it is, and how that is known", "made from": "Made from",
 }  # fmt: skip
 """Parts of a page by what they tell -> their headings."""
+CHARTS = (
+    "the fleet and where queries go", "what each group of workers costs per hour", "promises beside simulation",
+    "ranking: response times", "simulated ",
+)  # fmt: skip
+"""How the titles of charts in the report of a pool begin, in order."""
 COLUMNS: Mapping[str, str] = {
     "machine": "hardware", "runs": "each runs", "proved": "bound is",
     "hour": "USD per hour", "day": "per day", "month": "per month",
@@ -752,6 +758,8 @@ class Report:
     """A page of HTML: its parts, their tables, and in its charts bars with their widths, points with their places."""
 
     headings: tuple[str, ...]
+    charts: tuple[str, ...]
+    """What each chart is of."""
     tables: Mapping[str, tuple[Row, ...]]
     bars: tuple[tuple[float, str], ...]
     points: tuple[tuple[float, str], ...]
@@ -785,7 +793,8 @@ def report(plan: Json, wish: Files, folder: Path) -> Report:
         for kind, said, title in shapes
     ]
     return Report(
-        tuple(_plain(one) for one in re.findall(r"<h2>(.*?)</h2>", text)), tables,
+        tuple(_plain(one) for one in re.findall(r"<h2>(.*?)</h2>", text)),
+        tuple(_plain(one) for one in re.findall(r"<svg[^>]*><title>(.*?)</title>", text)), tables,
         tuple((width, title) for kind, width, title in sized if kind == "rect"),
         tuple((place, title) for kind, place, title in sized if kind == "circle"),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from build import PROBLEMS, Files, example, tiny
 from face import (
+    CHARTS,
     EDITED,
     FLUID,
     PROVED,
@@ -193,6 +194,8 @@ def test_the_page_of_a_pool_has_all_its_parts_in_order_and_response_times_as_sim
     wish, answer = planned("pool")
     made = report(answer.plan, wish, tmp_path)
     assert made.headings == tuple(SECTIONS[part] for part in REPORT)
+    assert len(made.charts) == len(CHARTS)
+    assert all(title.startswith(begins) for title, begins in zip(made.charts, CHARTS, strict=True)), made.charts
     told = simulate(answer.plan, wish, seeds=5, seed=0).percentiles["ranking"]
     shown, places = {}, []
     for x, title in made.points:
@@ -238,23 +241,40 @@ def test_a_chart_of_promises_has_each_on_its_side(tmp_path: Path) -> None:
 PROGRAMS = {"pool": "fluid-milp", "variants": "milp", "llm": "milp"}
 
 
+def optimum(program: str, kind: str, folder: Path) -> float | None:
+    """What HiGHS finds that reads a program from its file; None where no point keeps its rows."""
+    import highspy
+
+    path = folder / f"program.{kind}"
+    path.write_text(program)
+    reader = highspy.Highs()
+    reader.setOptionValue("output_flag", False)
+    assert reader.readModel(str(path)) == highspy.HighsStatus.kOk
+    reader.run()
+    if reader.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+        return None
+    assert reader.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return float(reader.getInfo().objective_function_value)
+
+
 @pytest.mark.parametrize("kind", ["lp", "mps"])
 @pytest.mark.parametrize("problem", PROGRAMS)
 def test_a_program_that_is_written_down_has_the_same_value_before_another_reader(
     problem: str, kind: str, tmp_path: Path
 ) -> None:
-    """HiGHS reads the first program of a plan from its file."""
-    import highspy
-
     wish = tiny(problem)
     value = solve(wish, "fluid", formulation=PROGRAMS[problem]).solve_values()[0]
-    path = tmp_path / f"program.{kind}"
-    path.write_text(written_programs(wish, kind, PROGRAMS[problem])[0])
-    reader = highspy.Highs()
-    reader.setOptionValue("output_flag", False)
-    assert reader.readModel(str(path)) == highspy.HighsStatus.kOk
-    reader.run()
-    assert reader.getInfo().objective_function_value == pytest.approx(value, rel=DIGITS)
+    program = written_programs(wish, kind, PROGRAMS[problem])[0]
+    assert optimum(program, kind, tmp_path) == pytest.approx(value, rel=DIGITS)
+
+
+def test_both_ways_to_write_a_program_say_the_same(tmp_path: Path) -> None:
+    """Of a pipeline, whose rows are of every kind: equal, at least, at most."""
+    texts = {kind: written_programs(tiny("pipeline"), kind, "config")[:3] for kind in ("lp", "mps")}
+    values = {kind: [optimum(text, kind, tmp_path) for text in written] for kind, written in texts.items()}
+    assert any(value is not None for value in values["lp"])
+    for written, again in zip(values["lp"], values["mps"], strict=True):
+        assert written == (None if again is None else pytest.approx(again, rel=DIGITS))
 
 
 def test_a_range_says_what_its_ends_cost(tmp_path: Path) -> None:
