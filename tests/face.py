@@ -27,12 +27,15 @@ from build import Files, example
 from once import once
 
 __all__ = [
+    "CHARTS",
+    "EDITED",
     "EXIT",
     "FLAGS",
     "FLUID",
     "PROVED",
     "READING",
     "RULES",
+    "SECTIONS",
     "Answer",
     "Begun",
     "Claim",
@@ -73,6 +76,7 @@ __all__ = [
     "importers",
     "interrupted",
     "made_for",
+    "misnamed",
     "options",
     "overstated",
     "page",
@@ -782,15 +786,24 @@ SECTIONS: Mapping[str, str] = {
     "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings", "steps": "From what runs",
     "periods": "Machines", "models": "Who answers", "bill": "Bill", "savings": "What each way to buy saves",
     "changes": "What starts and stops for each period", "verdicts": "Promised and simulated",
-    "figures": "What happened", "cost": "The bill",
+    "figures": "What happened", "cost": "The bill", "wish": "What was wished", "fleet": "The fleet",
+    "simulated": "Promised and simulated", "response times": "How long answers take", "over time": "Over time",
+    "proof": "How good it is, and how that is known", "made from": "Made from",
 }  # fmt: skip
 """Parts of a page by what they tell -> their headings."""
+CHARTS = (
+    "the fleet and where queries go", "what each group of workers costs per hour", "promises beside simulation",
+    "ranking: response times", "simulated ",
+)  # fmt: skip
+"""How the titles of charts in the report of a pool begin, in order."""
 COLUMNS: Mapping[str, str] = {
     "machine": "hardware", "runs": "each runs", "proved": "bound is",
     "hour": "USD per hour", "day": "per day", "month": "per month",
     "hourly": "per hour", "per unit": "brings", "each hour": "USD per hour each", "cost per hour": "cost_per_hour",
 }  # fmt: skip
 """Columns of these parts by what they tell, where their heads say it otherwise."""
+EDITED = "edited since it was made"
+"""What a command says of a plan whose digest is not that of what it says."""
 PROVED = {True: "certified", False: "not proved here"}
 """What a page says of a bound that is proved again where the plan is made, and of one in a plan that is only shown."""
 
@@ -872,10 +885,12 @@ def _told(cells: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Report:
-    """A page of HTML: its tables by heading, the titles of marks in its charts, and bars as (label, width, title)."""
+    """A page of HTML: its parts, their tables, and in its charts bars with their widths, points with their places."""
 
+    headings: tuple[str, ...]
+    charts: tuple[str, ...]
+    """What each chart is of."""
     tables: Mapping[str, tuple[Row, ...]]
-    marks: tuple[str, ...]
     bars: tuple[tuple[float, str], ...]
     points: tuple[tuple[float, str], ...]
 
@@ -908,7 +923,8 @@ def report(plan: Json, wish: Files, folder: Path) -> Report:
         for kind, said, title in shapes
     ]
     return Report(
-        tables, tuple(title for _, _, title in sized),
+        tuple(_plain(one) for one in re.findall(r"<h2>(.*?)</h2>", text)),
+        tuple(_plain(one) for one in re.findall(r"<svg[^>]*><title>(.*?)</title>", text)), tables,
         tuple((width, title) for kind, width, title in sized if kind == "rect"),
         tuple((place, title) for kind, place, title in sized if kind == "circle"),
     )  # fmt: skip

@@ -5,6 +5,7 @@ Figures are compared with the plan's own and with prices of the profile, to the 
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,17 @@ from pathlib import Path
 import pytest
 from build import PROBLEMS, Files, example, tiny
 from face import (
+    CHARTS,
+    EDITED,
     FLUID,
     PROVED,
+    SECTIONS,
     Answer,
     Page,
     Row,
+    command,
     compared,
+    misnamed,
     page,
     page_of_plan,
     read_range,
@@ -179,6 +185,40 @@ def test_the_page_of_a_plan_has_its_bill_its_limits_and_its_charts(problem: str,
         assert width / longest[0] == pytest.approx(cost / longest[1], abs=0.01)
 
 
+REPORT = (
+    "wish", "fleet", "cost", "simulated", "response times", "over time", "proof", "limits", "warnings", "made from",
+)  # fmt: skip
+
+
+def test_the_page_of_a_pool_has_all_its_parts_in_order_and_response_times_as_simulated(tmp_path: Path) -> None:
+    wish, answer = planned("pool")
+    made = report(answer.plan, wish, tmp_path)
+    assert made.headings == tuple(SECTIONS[part] for part in REPORT)
+    assert len(made.charts) == len(CHARTS)
+    assert all(title.startswith(begins) for title, begins in zip(made.charts, CHARTS, strict=True)), made.charts
+    told = simulate(answer.plan, wish, seeds=5, seed=0).percentiles["ranking"]
+    shown, places = {}, []
+    for x, title in made.points:
+        at, found, ms = title.removeprefix("ranking: ").partition(" at ")
+        if found:
+            shown[float(at)] = float(ms)
+            places.append((float(ms), x))
+    assert len(shown) > 10
+    for at, one in told.items():
+        assert shown[at] == pytest.approx(one.value, rel=0.02), at
+    assert [x for _, x in sorted(places)] == sorted(x for _, x in places)
+
+
+@pytest.mark.parametrize("how", ["show", "verify", "simulate"])
+def test_a_plan_that_was_edited_is_said_to_be_and_no_other(how: str, tmp_path: Path) -> None:
+    wish, answer = planned("variants")
+    files = () if how == "show" else wish.write(tmp_path)
+    for plan, edited in ((answer.plan, False), (misnamed(answer.plan), True)):
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        ran = command(how, tmp_path / "plan.json", *files)
+        assert (EDITED in ran.err) == edited, ran.err
+
+
 def test_a_chart_of_promises_has_each_on_its_side(tmp_path: Path) -> None:
     """Each row has its own scale about the promise: more is to the right of it, less to the left, the same on it."""
     wish, answer = planned("pool")
@@ -201,23 +241,40 @@ def test_a_chart_of_promises_has_each_on_its_side(tmp_path: Path) -> None:
 PROGRAMS = {"pool": "fluid-milp", "variants": "milp", "llm": "milp"}
 
 
+def optimum(program: str, kind: str, folder: Path) -> float | None:
+    """What HiGHS finds that reads a program from its file; None where no point keeps its rows."""
+    import highspy
+
+    path = folder / f"program.{kind}"
+    path.write_text(program)
+    reader = highspy.Highs()
+    reader.setOptionValue("output_flag", False)
+    assert reader.readModel(str(path)) == highspy.HighsStatus.kOk
+    reader.run()
+    if reader.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+        return None
+    assert reader.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return float(reader.getInfo().objective_function_value)
+
+
 @pytest.mark.parametrize("kind", ["lp", "mps"])
 @pytest.mark.parametrize("problem", PROGRAMS)
 def test_a_program_that_is_written_down_has_the_same_value_before_another_reader(
     problem: str, kind: str, tmp_path: Path
 ) -> None:
-    """HiGHS reads the first program of a plan from its file."""
-    import highspy
-
     wish = tiny(problem)
     value = solve(wish, "fluid", formulation=PROGRAMS[problem]).solve_values()[0]
-    path = tmp_path / f"program.{kind}"
-    path.write_text(written_programs(wish, kind, PROGRAMS[problem])[0])
-    reader = highspy.Highs()
-    reader.setOptionValue("output_flag", False)
-    assert reader.readModel(str(path)) == highspy.HighsStatus.kOk
-    reader.run()
-    assert reader.getInfo().objective_function_value == pytest.approx(value, rel=DIGITS)
+    program = written_programs(wish, kind, PROGRAMS[problem])[0]
+    assert optimum(program, kind, tmp_path) == pytest.approx(value, rel=DIGITS)
+
+
+def test_both_ways_to_write_a_program_say_the_same(tmp_path: Path) -> None:
+    """Of a pipeline, whose rows are of every kind: equal, at least, at most."""
+    texts = {kind: written_programs(tiny("pipeline"), kind, "config")[:3] for kind in ("lp", "mps")}
+    values = {kind: [optimum(text, kind, tmp_path) for text in written] for kind, written in texts.items()}
+    assert any(value is not None for value in values["lp"])
+    for written, again in zip(values["lp"], values["mps"], strict=True):
+        assert written == (None if again is None else pytest.approx(again, rel=DIGITS))
 
 
 def test_a_range_says_what_its_ends_cost(tmp_path: Path) -> None:
