@@ -95,9 +95,9 @@ class _Listening:
         del gap
         return self
 
-    def keep(self, make: Any, *, simulated: bool = False) -> None:
+    def keep(self, make: Any, **about: Any) -> None:
         """An export hands out forms, and no plan."""
-        del make, simulated
+        del make, about
 
     @property
     def remaining(self) -> float:

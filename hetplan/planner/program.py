@@ -59,12 +59,14 @@ class Expression:
 class Uses:
     """All that the program sees of a sub-problem: machines in use per type, and of which types it needs some.
 
-    `most` says of a type how many machines can be of use at all; it bounds the program's columns.
+    `most` says of a type how many machines can be of use at all; it bounds the program's columns. Where machines may
+    not stand `idle`, all that are rented are in use: (1) is an equality.
     """
 
     machines: Mapping[str, Expression]
     somebody: tuple[frozenset[str], ...] = ()
     most: Mapping[str, float] = field(default_factory=dict)
+    idle: bool = True
 
 
 def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float = 0.0) -> Columns:
@@ -84,7 +86,8 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
         unit="machines",
     )
     of = {kind.id: n[[offer.machine == kind.id for offer in offers]] for kind in request.machines}
-    rows = m.rows("capacity", list(uses.machines), upper=0.0, unit="machines", equation="(1)")
+    least = -np.inf if uses.idle else 0.0
+    rows = m.rows("capacity", list(uses.machines), lower=least, upper=0.0, unit="machines", equation="(1)")
     for row, (machine, used) in zip(rows, uses.machines.items(), strict=True):
         m.add(row, used.columns, used.coefficients)
         m.add(row, of[machine], -1.0)

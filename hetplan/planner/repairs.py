@@ -679,7 +679,7 @@ def _to(does: _Does, edits: Sequence[Edit], given: Documents) -> float | str | N
     if isinstance(value, list) and len(edits) > 1:
         return ", ".join(f"{edit.value[1]} {edit.path[-1]}" for edit in edits)
     if isinstance(value, list):
-        return float(value[_side(does.edits[0].value, value_at(given[edits[0].file], edits[0].path))])
+        return int(value[_side(does.edits[0].value, value_at(given[edits[0].file], edits[0].path))])
     if isinstance(repair.to, str) and not _is_number(repair.to):
         return repair.to
     return float(value) if isinstance(repair.to, float) and _is_number(value) else value

@@ -135,3 +135,14 @@ def test_what_must_be_there_is_rented_whether_it_is_used_or_not() -> None:
     answer = Asking(registry.solvers("milp"), Limits())(m.build())
     assert answer.point is not None
     assert [int(one) for one in np.rint(answer.point[n])] == [2, 1]
+
+
+def test_where_nothing_may_stand_idle_all_that_is_rented_is_used() -> None:
+    request = replace(FREE, machines=(replace(FREE.machines[0], least=3),))
+    m = Builder("min")
+    used = m.columns("used", ["a"])
+    m.add(m.rows("carried", ["all"], lower=1.0), used, 1.0)
+    rent(m, request, Uses({"a": Expression(used)}, idle=False), priced=True)
+    answer = Asking(registry.solvers("milp"), Limits())(m.build())
+    assert answer.point is not None
+    assert answer.point[used] == pytest.approx(3.0)

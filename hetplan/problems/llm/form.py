@@ -121,7 +121,7 @@ class Program:
         hardware = [kind.hardware for kind in self.wish.kinds]
         used = {name: Expression(machines[[one == name for one in hardware]]) for name in dict.fromkeys(hardware)}
         most = dict.fromkeys(used, float(self.wish.largest))
-        rent(m, self.wish.request, Uses(used, most=most), priced=True)
+        rent(m, self.wish.request, Uses(used, most=most, idle=False), priced=True)
         return m.build()
 
     def flows(self, m: Builder, *, rate: float | None = None) -> NDArray[np.int64]:
