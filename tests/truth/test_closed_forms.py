@@ -117,3 +117,21 @@ def test_shortest_queues_as_the_plain_simulator_plays_them(servers: int) -> None
     shown = simulate(answer.plan, wish, seeds=8, duration_s=100).violation_rate["ask"]
     plain = late_shares(answer, wish, queries=20_000)["ask"]
     assert shown.low * 0.8 < plain < shown.high * 1.25
+
+
+@pytest.mark.parametrize(("may", "cost"), [(0.0, 22.0), (0.125, 22.0), (0.25, 16.0)])
+def test_as_many_are_late_on_purpose_as_may_be(may: float, cost: float) -> None:
+    """400 queries/s, half of them large: 40 ms on a slow machine, where they are late, 10 on a fast one.
+
+    The small ones, 10 ms each, keep two slow machines busy ($1 each). If none may be late two fast ones ($10 each) serve
+    the large. If a quarter of all queries may be, four more slow ones serve half of the large, and one fast machine the
+    rest. With an eighth the rest is still more than one fast machine carries.
+    """
+    net = model({"slow": {1: 10, 8: 40}, "fast": {1: 10, 8: 10}})
+    wish = files(
+        machines={"slow": machine(1.0), "fast": machine(10.0)},
+        models={"net": net},
+        apps={"x": app("net", rate=400.0, limits={75: 30}, sizes={1: 0.5, 8: 0.5})},
+        problem="pool",
+    )
+    assert solve(wish, "fluid", options={"derate": 1.0, "violation_tolerance": may}).cost == pytest.approx(cost)
