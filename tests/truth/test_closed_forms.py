@@ -123,9 +123,9 @@ def test_shortest_queues_as_the_plain_simulator_plays_them(servers: int) -> None
 def test_as_many_are_late_on_purpose_as_may_be(may: float, cost: float) -> None:
     """400 queries/s, half of them large: 40 ms on a slow machine, where they are late, 10 on a fast one.
 
-    The small ones, 10 ms each, keep two slow machines busy ($1 each). If none may be late two fast ones ($10 each) serve
-    the large. If a quarter of all queries may be, four more slow ones serve half of the large, and one fast machine the
-    rest. With an eighth the rest is still more than one fast machine carries.
+    The small ones, 10 ms each, keep two slow machines busy ($1 each). If none may be late two fast ones ($10 each)
+    serve the large. If a quarter of all queries may be, four more slow ones serve half of the large, and one fast
+    machine the rest. With an eighth the rest is still more than one fast machine carries.
     """
     net = model({"slow": {1: 10, 8: 40}, "fast": {1: 10, 8: 10}})
     wish = files(
