@@ -37,7 +37,7 @@ from hetplan.profiles.read_json import read_json
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.yaml_text import edited_yaml, is_yaml, read_yaml
 
-__all__ = ["Trials", "documents", "edited", "edited_files", "edits_of", "steps_of", "tried", "value_at"]
+__all__ = ["ABOUT", "Trials", "documents", "edited", "edited_files", "edits_of", "steps_of", "tried", "value_at"]
 
 MOST_TRIALS = 24
 """Questions asked again for one answer to find what does; each may take as long as the first."""
@@ -497,6 +497,9 @@ class Trials:
             else:
                 now = edited(given, joined)
                 ways = [next(_moved(e, now, up=r.verb == "raise")) for r, e in _ways(more, now) if e]
+                # What was changed least often is next: a guess that is said again and again would hide the others.
+                often = Counter(str(_places(one)) for one in edits)
+                ways.sort(key=lambda one: often[str(_places(one))])
                 before = said
             if not ways:
                 return None

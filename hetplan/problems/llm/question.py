@@ -72,7 +72,7 @@ class LlmQuestion:
             )  # fmt: skip
         judge = judge_of(wish, self.tools, ask.limits.seed) if played else None
         if (reason := impossible(wish)) is not None:
-            return reason if judge is None else reached(wish, judge, ask, reason)
+            return reason if judge is None else reached(reason)
         bounds: dict[str, Answer[np.ndarray]] = {}
         if judge is not None:
             ask.keep(lambda: self._planned(ask, bounds))

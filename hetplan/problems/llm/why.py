@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.repairs import ABOUT
 from hetplan.planner.request import PLENTY
 from hetplan.problems.llm.alike import parts_of, sized_in_parts
 from hetplan.problems.llm.form import classes_of, program
 from hetplan.problems.llm.judge import Judge
-from hetplan.problems.llm.size import GIVE_UP, MOST_CONFIRMED, Sized, Tried, dearest, fleet_of, sized
+from hetplan.problems.llm.size import GIVE_UP, Sized, Tried, dearest, fleet_of, sized
 from hetplan.problems.llm.wish import Wish
+from hetplan.problems.repairs import change
 from hetplan.profiles.fields import NANO
 from hetplan.serving.tokens import TokenFleet
 
 __all__ = ["hopeless", "impossible", "reached", "short_of", "too_dear"]
 
-FACTORS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
-SLOWER = FACTORS[:4]
-"""Where half the rate is too much, it is not the rate that is in the way."""
-TOGETHER = ", together with the others"
+MORE = 1.5
+"""The first guess at what helps, in times of what is stated: trials go on from it, and back (`planner.repairs`)."""
 LIKELY = 1.3
 """Times as many late requests as may be: where all of the largest fleets have more, no fleet is looked for."""
 
@@ -58,40 +58,13 @@ def impossible(wish: Wish) -> Infeasible | None:
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=True) if why else None
 
 
-def reached(wish: Wish, judge: Judge, ask: Ask, said: Infeasible) -> Infeasible:
-    """What is said to be impossible, with limits that a fleet keeps in simulation: an empty machine's time is not one.
+def reached(said: Infeasible) -> Infeasible:
+    """What is said to be impossible, with limits from which to look for those that a fleet keeps in simulation.
 
-    All such limits are loosened at once, by the least of some factors with which a fleet is found; where none is, all
-    limits are.
+    An empty machine's time is not one: queries wait.
     """
-    short = {int(one.field[:-8].rpartition("[")[2]): float(one.to or 0.0)
-             for one in said.repairs if one.field.endswith("].max_ms")}  # fmt: skip
-    every = {one.place: short.get(one.place, wish.wanted.latency[one.place].max_ms) for one in wish.limits}
-    for looser in dict.fromkeys(tuple(one.items()) for one in (short, every)) if short and judge.repairs else ():
-        together = "" if len(looser) == len(short) else TOGETHER
-
-        def loosened(factor: float, looser: Sequence[tuple[int, float]] = looser) -> dict[int, float]:
-            return {place: _rounded(least * factor) for place, least in looser}
-
-        def does(factor: float) -> bool:
-            other = wish.with_limits(loosened(factor))
-            return _does(other, judge, ask, _least(other, ask))
-
-        if (factor := _first(FACTORS, does)) is not None:
-            repairs = [
-                _raise(f"slo.apps.{wish.app}.latency[{k}].max_ms", wish.wanted.latency[k].max_ms, to, "ms")
-                for k, to in loosened(factor).items()
-            ]
-            return replace(said, repairs=tuple(replace(one, text=one.text + together) for one in repairs))
-    in_vain = judge.repairs and _as_many_as_wanted(wish)  # else a larger budget or stock may be what is missing
-    return replace(said, repairs=tuple(one for one in said.repairs if not (in_vain and one.field.endswith("].max_ms"))))
-
-
-def _first(values: Sequence[float], does: Callable[[float], bool]) -> float | None:
-    """The first that does. The last asks least: where it does not, none does."""
-    if not does(values[-1]):
-        return None
-    return next((one for one in values[:-1] if does(one)), values[-1])
+    longer = (replace(one, text=one.text + ABOUT) if one.field.endswith("].max_ms") else one for one in said.repairs)
+    return replace(said, repairs=tuple(longer))
 
 
 def _without_sacrifice(wish: Wish) -> tuple[list[str], list[Repair]]:
@@ -114,7 +87,7 @@ def too_dear(
     `late` is how far the best of the largest fleets is off, where they were all that was looked at.
     """
     why = [_said(wish, tried, late)]
-    repairs = _repairs(wish, judge, ask, bound, tried)
+    repairs = _repairs(wish, judge, ask, bound)
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=False)
 
 
@@ -157,27 +130,6 @@ def _found(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Sized | None:
     return sized(wish, judge.of(wish), ask, bound)[0]
 
 
-def _does(wish: Wish, judge: Judge, ask: Ask, bound: float, near: Sequence[Sized] = ()) -> bool:
-    """Whether some fleet keeps another wish, whatever it costs.
-
-    Those that ought to do are played first: `near`, and the largest of each type alone. Where all are far off, or where
-    neither budget nor stock keeps these small, no other fleet is looked for.
-    """
-    if ask.remaining <= 0 or impossible(wish) is not None:
-        return False
-    if (parts := parts_of(wish)) > 1:
-        return _does(wish.part(parts), judge, ask, bound / parts)
-    other = judge.of(wish)
-    rich = [(_late(other, one), one) for one in (*near, *dearest(wish, bound))]
-    hoped = sorted((one for one in rich if one[0] <= LIKELY), key=lambda one: one[0])
-    for _, one in hoped[:MOST_CONFIRMED]:
-        if other.surely(fleet_of(wish, one.counts, one.laws, one.theta)).kept:
-            return True
-    if (near and not hoped) or (rich and _as_many_as_wanted(wish)):
-        return False
-    return sized(wish, other, ask, bound, cheapest=False)[0] is not None
-
-
 def hopeless(wish: Wish, judge: Judge, bound: float) -> float | None:
     """How many times as many late requests as allowed the best of the largest fleets has, where that is far too many.
 
@@ -206,32 +158,22 @@ def _late(judge: Judge, one: Sized) -> float:
     return judge.excess(judge.briefly(_of(judge, one)))
 
 
-def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float, tried: Tried | None = None) -> Iterator[Repair]:
-    if not judge.repairs:
-        return
-    rich = _unlimited(wish, budget=True, stock=False)
-    if wish.request.budget is not None and (made := _found(rich, judge, ask, bound)) is not None:
-        to = made.cost_nanos / NANO
-        yield _raise("slo.limits.cost_per_hour", wish.request.budget / NANO, to, "per hour")
-    plenty = _unlimited(wish, budget=False, stock=True)
-    if plenty.request != wish.request and (made := _found(plenty, judge, ask, bound)) is not None:
-        yield from _stock(wish, made)
-    near = [tried.nearest[1]] if tried is not None and tried.nearest is not None else []
-    near += dearest(wish, bound) if tried is not None else []
+def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repair]:
+    """What may help, each field alone: money and stock as a search says, limits and the rate as guesses."""
+    if judge.repairs:
+        rich = _unlimited(wish, budget=True, stock=False)
+        if wish.request.budget is not None and (made := _found(rich, judge, ask, bound)) is not None:
+            to = made.cost_nanos / NANO
+            yield _raise("slo.limits.cost_per_hour", wish.request.budget / NANO, to, "per hour")
+        plenty = _unlimited(wish, budget=False, stock=True)
+        if plenty.request != wish.request and (made := _found(plenty, judge, ask, bound)) is not None:
+            yield from _stock(wish, made)
     for limit in wish.limits:
         stated = wish.wanted.latency[limit.place].max_ms
-        longer = [_rounded(stated * factor) for factor in FACTORS]
-
-        def waits(to: float, place: int = limit.place) -> bool:
-            return _does(wish.with_limits({place: to}), judge, ask, bound, near)
-
-        if (most := _first(longer, waits)) is not None:
-            yield _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, most, "ms")
-    slower = [wish.rate_qps / factor for factor in SLOWER]
-    rate = _first(slower, lambda rate: _does(wish.with_rate(rate), judge, ask, bound, near))
-    if rate is not None:
-        less, at = wish.rate_qps - rate, f"slo.apps.{wish.app}.demand.rate_qps"
-        yield Repair(at, "lower", less, rate, "qps", f"lower {at} by {less:.6g} qps to {rate:.6g} qps")
+        guess = _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, _rounded(MORE * stated), "ms")
+        yield replace(guess, text=guess.text + ABOUT)
+    less, at = wish.rate_qps / MORE, f"slo.apps.{wish.app}.demand.rate_qps"
+    yield change(at, wish.rate_qps, less, "qps", more=ABOUT)
 
 
 def _unlimited(wish: Wish, *, budget: bool, stock: bool) -> Wish:

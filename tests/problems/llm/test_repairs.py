@@ -5,27 +5,11 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import hetplan as hp
-from hetplan.problems.llm.why import FACTORS, _first
 from tests.cases import texts
 
 QUICK = {"requests": 1500, "seeds": 5}
-
-
-@given(st.integers(0, len(FACTORS)))
-def test_the_first_factor_that_does_is_found_and_none_is_tried_where_the_last_does_not(place: int) -> None:
-    asked = list[float]()
-
-    def does(factor: float) -> bool:
-        asked.append(factor)
-        return factor in FACTORS[place:]
-
-    assert _first(FACTORS, does) == (FACTORS[place] if place < len(FACTORS) else None)
-    assert asked[0] == FACTORS[-1]
-    assert len(asked) == (1 if place == len(FACTORS) else min(place + 2, len(FACTORS)))
 
 
 @pytest.mark.slow
