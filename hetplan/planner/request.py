@@ -6,13 +6,17 @@ so many" means the same wherever machines are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["PLENTY", "MachineType", "Offer", "Request", "read_request"]
 
@@ -77,6 +81,20 @@ class MachineType:
         """What so many cost per hour, cheapest first."""
         return sum(offer.nanos * n for offer, n in self.taken(count))
 
+    def affordable(self, nanos: int) -> int:
+        """The most that can be had for so much money.
+
+        >>> MachineType("gpu", (Offer("spot", "gpu", 1, stock=2), Offer("gpu", "gpu", 3))).affordable(10)
+        4
+        """
+        count = 0
+        for offer in self.offers:
+            here = min(offer.stock, nanos // offer.nanos if offer.nanos else offer.stock, self.most - count)
+            count, nanos = count + here, nanos - here * offer.nanos
+            if here < offer.stock:
+                break
+        return count
+
 
 @dataclass(frozen=True)
 class Request:
@@ -94,6 +112,21 @@ class Request:
     def offers(self) -> tuple[Offer, ...]:
         """All offers, those of one type after the other."""
         return tuple(offer for kind in self.machines for offer in kind.offers)
+
+    def allows(self, counts: Sequence[int] | NDArray[Any]) -> bool:
+        """Whether so many machines of each offer may be rented; money apart."""
+        of_type = dict.fromkeys(self._by_id, 0)
+        for offer, count in zip(self.offers, counts, strict=True):
+            of_type[offer.machine] += int(count)
+        total = {
+            resource: sum(kind.provides.get(resource, 0.0) * of_type[kind.id] for kind in self.machines)
+            for resource in self.resources
+        }
+        return (
+            all(count <= offer.stock for offer, count in zip(self.offers, counts, strict=True))
+            and all(kind.least <= of_type[kind.id] <= kind.most for kind in self.machines)
+            and all(total[resource] <= limit * (1 + 1e-12) for resource, limit in self.resources.items())
+        )
 
     def of(self, machine: str) -> MachineType:
         """The type of this id."""

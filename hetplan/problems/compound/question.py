@@ -55,11 +55,12 @@ class Compound:
         del plan
         asked = self.asked
         stated = not asked.sought and not any(tier.machine_price for tier in asked.tiers)
-        if claim.about != "goodput" or not stated or asked.wish.sense != "max" or len(asked.wish.of) > 1:
+        wanted = asked.wish.of
+        if claim.about != "goodput" or not stated or asked.wish.sense != "max" or len(wanted) != 1:
             return None
         if claim.scope != "problem":
             return []
-        form = packing(asked.queries, asked.tiers, asked.totals, sense="max", figure=asked.wish.of[0])
+        form = packing(asked.queries, asked.tiers, asked.totals, sense="max", figure=wanted[0])
         return [Bounding(form)]
 
     def decide(self, ask: Ask) -> Draft | Infeasible:

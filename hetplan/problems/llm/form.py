@@ -120,7 +120,7 @@ class Program:
         machines = self.flows(m, rate=rate)
         hardware = [kind.hardware for kind in self.wish.kinds]
         used = {name: Expression(machines[[one == name for one in hardware]]) for name in dict.fromkeys(hardware)}
-        most = dict.fromkeys(used, float(self.wish.largest))
+        most = {name: float(self.wish.largest * hardware.count(name)) for name in used}
         rent(m, self.wish.request, Uses(used, most=most, idle=False), priced=True)
         return m.build()
 

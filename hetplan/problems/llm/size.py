@@ -504,22 +504,10 @@ def _listed(wish: Wish, low: float, high: float) -> tuple[Integers, NDArray[np.i
 def _most_of(wish: Wish, kind: Kind, top: int) -> int:
     """The most machines of a type that so much money buys; of those that cost nothing, several times what is needed."""
     supply = wish.supply(kind)
-    most = min(supply.available, wish.largest, _most_for(supply, top))
+    most = min(supply.available, wish.largest, supply.affordable(top))
     if supply.cost(1) or not most:
         return most
     return min(most, math.ceil(GIVE_UP * wish.busy(kind)) + 1)
-
-
-def _most_for(supply: MachineType, top: int) -> int:
-    """The most machines that so much money buys."""
-    low, high = 0, 1
-    while high <= supply.available and supply.cost(high) <= top and high < 10**6:
-        low, high = high, 2 * high
-    high = min(high, supply.available)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if supply.cost(middle) <= top else (low, middle - 1)
-    return low
 
 
 def _cost(wish: Wish, spent: Integers) -> NDArray[np.int64]:

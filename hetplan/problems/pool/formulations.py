@@ -375,7 +375,7 @@ def given_counts(pool: Pool) -> Counts:
                     "Give option counts, or the same least and most for every hardware.",
                     value=[kind.least, None if kind.most >= PLENTY else kind.most],
                 )
-            stated[kind.id] = kind.least
+            counts += pool.by_offer(np.array([kind.least if one is kind else 0 for one in pool.request.machines]))
     for name, count in stated.items():
         if count < 0 or (name not in offers and name not in per_type):
             faults.in_options(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -209,8 +208,7 @@ def minima_over_budget(pool: Pool) -> Infeasible | None:
     why = f"the least instances alone ({named}) need {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}"
     lower = []
     for kind in machines:
-        cheapest = kind.offers[0].nanos
-        if kind.least and cheapest > 0:
-            fewer = max(0, kind.least - math.ceil((cost - pool.wish.budget) / cheapest))
+        left = pool.wish.budget - (cost - kind.cost(kind.least))
+        if left >= 0 and (fewer := kind.affordable(left)) < kind.least:
             lower.append(change(f"slo.limits.instances.{kind.id}[0]", kind.least, fewer, "instances"))
     return Infeasible(why=(why,), repairs=(more_budget(pool, cost, pool.wish.budget), *lower))

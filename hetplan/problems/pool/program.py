@@ -107,15 +107,16 @@ def _somebody(pool: Pool) -> tuple[frozenset[str], ...]:
 
     Classes alike in where they may go are one set. A class too frequent to be late needs somebody in time.
     """
-    if pool.cover is None:
-        return ()
+    if pool.cover is None and pool.wish.rate_qps is None:
+        return ()  # where nothing is asked for, too many types to look at say no more than a rate of 0
     wanted = [pool.usable]
     for limit, share in pool.limits:
         often = pool.p > share * (1 + 1e-9)
         wanted.append((pool.usable & (limit >= pool.M))[often])
     names = [kind.hardware for kind in pool.types]
     patterns = np.unique(np.concatenate(wanted), axis=0)
-    return tuple(frozenset(name for name, may in zip(names, row, strict=True) if may) for row in patterns.tolist())
+    sets = (frozenset(name for name, may in zip(names, row, strict=True) if may) for row in patterns.tolist())
+    return tuple(one for one in sets if one)
 
 
 def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
@@ -149,7 +150,8 @@ def cover(pool: Pool) -> Milp:
     for k, (_, allowed) in enumerate((limit, share) for limit, share in pool.limits if share > 0):
         row = m.rows(f"late {k}", ["share"], upper=allowed)
         m.add(row, y, np.where(alike[i, width * (k + 1) + t], share[i], 0.0))
-    uses = Uses({name: Expression(w[[number]]) for number, name in enumerate(names)})
+    used = {name: Expression(w[[number]]) for number, name in enumerate(names)}
+    uses = Uses(used, most={kind.id: float(max(1, kind.least)) for kind in pool.request.machines})
     rent(m, replace(pool.request, budget=None), uses, priced=True)
     return m.build()
 
@@ -157,7 +159,8 @@ def cover(pool: Pool) -> Milp:
 def minima(pool: Pool) -> Milp:
     """Least cost of the instances that the limits ask for."""
     m = Builder("min", name=f"pool {pool.wish.app_id} idle")
-    rent(m, replace(pool.request, budget=None), Uses({}), priced=True)
+    least = {kind.id: float(kind.least) for kind in pool.request.machines}
+    rent(m, replace(pool.request, budget=None), Uses({}, most=least), priced=True)
     return m.build()
 
 

@@ -151,7 +151,7 @@ def _given(pool: Pool) -> np.ndarray | None:
     """The only counts that there may be; None where stock and limits leave a choice, or none at all."""
     counts = np.array([offer.stock for offer in pool.offers], dtype=np.int64)
     is_all = bool((counts < PLENTY).all()) and np.array_equal(pool.of_type(counts), pool.least)
-    return counts if is_all and counts.any() and _may_be_rented(pool, counts) else None
+    return counts if is_all and counts.any() and pool.request.allows(counts) else None
 
 
 def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
@@ -479,7 +479,7 @@ def _more_machines(trial: _Trial, bound: Reported, rate: float, last: Rated | No
     """Where no pool has a higher fluid rate: one machine more at a time, whose room the queues may still need."""
     pool = trial.pool
     while trial.left and last is not None and not _is_far(pool, last, bound):
-        rows = [row for row in last.counts + np.eye(len(last.counts), dtype=np.int64) if _may_be_rented(pool, row)]
+        rows = [row for row in last.counts + np.eye(len(last.counts), dtype=np.int64) if pool.request.allows(row)]
         larger = [rate_at(pool, trial.ask, row) for row in rows]
         if not larger:
             break
@@ -566,17 +566,9 @@ def _neighbours(pool: Pool, counts: np.ndarray, tried: Set[tuple[int, ...]]) -> 
             if o != none:
                 row[o] += step
         key = tuple(row.tolist())
-        if key not in seen and row.any() and _may_be_rented(pool, row):
+        if key not in seen and row.any() and pool.request.allows(row):
             yield row
         seen.add(key)
-
-
-def _may_be_rented(pool: Pool, row: np.ndarray) -> bool:
-    """Whether stock and limits allow these counts."""
-    per_type = pool.of_type(row)
-    stock = all(n <= offer.stock for offer, n in zip(pool.offers, row, strict=True))
-    stated = all(kind.least <= n <= kind.most for kind, n in zip(pool.request.machines, per_type, strict=True))
-    return stock and stated and pool.within_resources(per_type)
 
 
 def _shown(played: Played | None) -> str:
