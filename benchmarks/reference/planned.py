@@ -81,9 +81,11 @@ def planned(files: tuple[Json, Json]) -> Json:
 def worse(row: Json, recorded: Json) -> str:
     """How a result is worse than the recorded one; "" where it is not."""
     if "value" not in recorded:
-        return ""
+        return f"a plan, where {recorded['status']} was recorded" if "value" in row else ""
     if "value" not in row:
         return f"no plan ({row['status']}), {recorded['value']:.6g} recorded"
+    if row["about"] != recorded["about"]:
+        return f"{row['about']}, where {recorded['about']} was recorded"
     least = recorded["about"].startswith("min")
     more = (row["value"] - recorded["value"]) * (1 if least else -1)
     if more <= SAME * max(abs(recorded["value"]), 1e-9):
@@ -110,7 +112,8 @@ def main() -> int:
             continue
         then = [known[kind][seed].get("cpu_s", 0.0) for seed in rows]
         faults = {seed: text for seed, row in rows.items() if (text := worse(row, known[kind][seed]))}
-        better = sum("value" in row and bool(worse(known[kind][seed], row)) for seed, row in rows.items())
+        better = sum({"value"} <= row.keys() & known[kind][seed].keys() and bool(worse(known[kind][seed], row))
+                     for seed, row in rows.items())  # fmt: skip
         failed += len(faults)
         print(
             f"{kind}: {len(rows)} instances, {len(faults)} worse, {better} better; CPU s median "

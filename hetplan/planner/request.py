@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PLENTY", "MachineType", "Offer", "Request", "read_request"]
 
 PLENTY = 10**9
-"""Where nothing limits machines there are as many. Above, solvers that compute with doubles count no longer exactly."""
+"""Where nothing limits machines there are as many: more than any plan file may count in one group of machines."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,10 @@ class Request:
             for kind in self.machines
         )
         return replace(self, machines=tuple(free))
+
+    def without_minima(self) -> Request:
+        """The same where nothing has to be there."""
+        return replace(self, machines=tuple(replace(kind, least=0) for kind in self.machines))
 
     def part(self, parts: int) -> Request:
         """What one of so many equal plans side by side may rent; minima are rounded up, all else down."""

@@ -135,3 +135,18 @@ def test_as_many_are_late_on_purpose_as_may_be(may: float, cost: float) -> None:
         problem="pool",
     )
     assert solve(wish, "fluid", options={"derate": 1.0, "violation_tolerance": may}).cost == pytest.approx(cost)
+
+
+@pytest.mark.parametrize("types", [3, 18])
+def test_somebody_serves_a_class_that_hardly_ever_comes(types: int) -> None:
+    """One query in ten million is large, and only the dear machine type serves it: one of it is rented all the same."""
+    times: dict[str, dict[float, float]] = {f"m{number}": {1: 10.0 + number} for number in range(types - 1)}
+    tables = {**{name: {**ms, 8: 500.0} for name, ms in times.items()}, "dear": {1: 10.0, 8: 20.0}}
+    wish = files(
+        machines={**{name: machine(1.0) for name in times}, "dear": machine(9.0)},
+        models={"net": model(tables)},
+        apps={"x": app("net", rate=90.0, limits={100: 100}, sizes={1: 1.0 - 1e-7, 8: 1e-7})},
+        problem="pool",
+    )
+    found = solve(wish, "fluid", options={"derate": 1.0})
+    assert (found.cost, found.count("dear")) == (pytest.approx(9.0), 1)

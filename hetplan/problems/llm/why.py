@@ -168,6 +168,9 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repai
         plenty = _unlimited(wish, budget=False, stock=True)
         if plenty.request != wish.request and (made := _found(plenty, judge, ask, bound)) is not None:
             yield from _stock(wish, made)
+        freed = replace(wish, request=wish.request.without_minima())
+        if freed.request != wish.request and (made := _found(freed, judge, ask, bound)) is not None:
+            yield from _minima(wish, made)
     for limit in wish.limits:
         stated = wish.wanted.latency[limit.place].max_ms
         guess = _raise(f"slo.apps.{wish.app}.latency[{limit.place}].max_ms", stated, _rounded(MORE * stated), "ms")
@@ -191,6 +194,13 @@ def _stock(wish: Wish, made: Sized) -> Iterator[Repair]:
             offer = machine.offers[0]
             to = offer.stock + count - machine.available
             yield _raise(f"profile.offers.{offer.id}.stock", offer.stock, to, "machines")
+
+
+def _minima(wish: Wish, made: Sized) -> Iterator[Repair]:
+    for machine in wish.request.machines:
+        count = sum(n for n, kind in zip(made.counts, wish.kinds, strict=True) if kind.hardware == machine.id)
+        if count < machine.least:
+            yield change(f"slo.limits.instances.{machine.id}[0]", machine.least, count, "machines")
 
 
 def _raise(at: str, stated: float, to: float, unit: str) -> Repair:

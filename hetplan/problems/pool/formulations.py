@@ -19,7 +19,18 @@ from hetplan.planner.request import PLENTY
 from hetplan.planner.transition import transition
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.draft import cost_promise, draft, worker_groups
-from hetplan.problems.pool.infeasible import SHOWN, cover_costs, let_in, looser_target, more_tolerance, unaffordable
+from hetplan.problems.pool.infeasible import (
+    SHOWN,
+    cover_costs,
+    let_in,
+    looser_target,
+    minima_over_budget,
+    more_tolerance,
+    nothing_served,
+    too_poor,
+    too_slow,
+    unaffordable,
+)
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.options import FluidAtOptions, FluidOptions
 from hetplan.problems.pool.program import fluid, minima, read_counts
@@ -135,8 +146,6 @@ def fluid_best(pool: Pool, ask: Ask) -> tuple[Rated, Answer[Any]] | Infeasible:
         about = "least cost for the rate" if target else "most rate for the budget"
         answer = ask(form, start=at, gap=GAP, about=about)
         if answer.status is Status.INFEASIBLE:
-            from hetplan.planner.elastic import explain
-
             return explain(form, ask)
         if answer.point is None:
             return Infeasible(why=(f"no pool was found: {answer.stop}",), proved=False)
@@ -160,8 +169,6 @@ def drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft |
     if rated.lam <= 0:
         if pool.wish.rate_qps == 0.0:
             return waiting(pool, rated.counts)
-        from hetplan.problems.pool.infeasible import nothing_served
-
         return nothing_served(pool, ask, rated.counts)
     if pool.options.size == "auto" and pool.wish.targets and pool.wish.rate_qps != 0.0 and simulated is None:
         from hetplan.problems.pool.sizing import kept
@@ -174,8 +181,6 @@ def drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft |
         simulated = replace(simulated, at_most=rated.lam)
         claims = tuple(size.claims(pool, ask, simulated, claims))
     elif simulated is None and pool.wish.budget is None and not holds(pool, rated):
-        from hetplan.problems.pool.infeasible import too_slow
-
         given = pool.formulation == "fluid-lp" and rated.answer.status is Status.OPTIMAL
         return too_slow(pool, rated.counts, rated.lam, proved=given)
     note = "the most that the chosen pool can carry"
@@ -198,8 +203,6 @@ def impossible(pool: Pool) -> Infeasible | None:
     """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
     if pool.wish.app.quality is None and not pool.least.any():
         return _late_everywhere(pool) or _cover_over_budget(pool)
-    from hetplan.problems.pool.infeasible import minima_over_budget, too_poor
-
     return too_poor(pool) or _late_everywhere(pool) or minima_over_budget(pool) or _cover_over_budget(pool)
 
 
@@ -271,13 +274,11 @@ def then_cheapest(pool: Pool, ask: Ask, best: Rated, answer: Answer[Any]) -> Cho
 #
 # Pools for tens of thousands of classes of queries: alike classes are one while counts are chosen.
 #
-# Classes are alike when the same types serve them in time and their service times differ by little on each. A group
-# g of
-# them has the share ``p_g``, the sum of theirs, and on type t one of two service times::
+# Classes are alike when the same types serve them in time and their service times differ by little on each. A group g
+# of them has the share ``p_g``, the sum of theirs, and on type t one of two service times::
 #
-#     the mean of the classes, by their shares   every x_gt can be kept class by class: a restriction, whose counts do
-#     the least of the classes                   whatever the classes can do the groups can: a relaxation, hence a
-# bound
+#     the mean of the classes, by their shares   every x_gt can be kept class by class: a restriction; its counts do
+#     the least of the classes                   whatever the classes can do the groups can: a relaxation, so a bound
 #
 # So the exact program is between the two, and the gap that is claimed holds for it. The rate of the chosen counts is
 # computed with every class by itself.
@@ -377,10 +378,10 @@ def given_counts(pool: Pool) -> Counts:
                 )
             counts += pool.by_offer(np.array([kind.least if one is kind else 0 for one in pool.request.machines]))
     for name, count in stated.items():
-        if count < 0 or (name not in offers and name not in per_type):
+        if not 0 <= count < PLENTY or (name not in offers and name not in per_type):
             faults.in_options(
                 f"counts.{name}",
-                "counts are of offers or hardware of this pool, none of them negative",
+                "counts are of offers or hardware of this pool, from 0 to some millions",
                 f"Choose from {', '.join([*per_type, *offers])}.",
                 value=count,
             )
@@ -421,8 +422,6 @@ def idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
     form = minima(pool)
     answer = ask(form, gap=0.0, about="the least instances")
     if answer.status is Status.INFEASIBLE:
-        from hetplan.planner.elastic import explain
-
         return explain(form, ask)
     counts = pool.by_offer(pool.least) if answer.point is None else read_counts(pool, answer.point)
     note = "nothing is asked for: the least instances alone"

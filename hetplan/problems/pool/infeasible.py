@@ -50,6 +50,15 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
         elif count > kind.most:
             why.append(f"{count} {kind.id} given, at most {kind.most} allowed")
             repairs.append(change(f"{at}[1]", kind.most, int(count), "instances"))
+    for offer, count in zip(pool.offers, counts.tolist(), strict=True):
+        if count > offer.stock:
+            why.append(f"{count} of offer {offer.name} given, {offer.stock} in stock")
+            repairs.append(change(f"profile.offers.{offer.name}.stock", offer.stock, count, "instances"))
+    for resource, limit in pool.request.resources.items():
+        provided = float(pool.takes(resource) @ pool.of_type(counts))
+        if provided > limit * (1 + 1e-12):
+            why.append(f"the given pool provides {provided:g} {resource}, at most {limit:g} allowed")
+            repairs.append(change(f"slo.limits.resources.{resource}", limit, provided))
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
 
 
@@ -106,8 +115,7 @@ def too_slow(pool: Pool, counts: Counts, lam: float, *, proved: bool) -> Infeasi
 #
 # What would make a pool possible: a longer limit, more tolerance, machines let in, a larger budget.
 #
-# Also demands that need no solver to be impossible (a quality that the variant has not, minima beyond the budget),
-# and
+# Also demands that need no solver to be impossible (a quality that the variant has not, minima beyond the budget), and
 # how money and counts are written in these sentences.
 
 

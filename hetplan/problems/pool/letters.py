@@ -22,7 +22,7 @@ x_st        --                       rate of class s sent to type t
 n_o         --                       machines rented under offer o
 ==========  =======================  ==================================================================================
 
-The exact fluid program (`form`), in place of the paper's Eq. 15, which is no bound::
+The exact fluid program (`program`), in place of the paper's Eq. 15, which is no bound::
 
     max lam
     (1) sum_t x_st = p_s lam                              every class is served, in its share

@@ -1,4 +1,4 @@
-"""What may be set about a pool, and about its default formulation; `options_further.py` has the others'."""
+"""What may be set about a pool: by default, and by the formulations that are asked by name."""
 
 from __future__ import annotations
 

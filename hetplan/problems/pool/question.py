@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.terms import Formulations, Obstacle, Options, Tools
+from hetplan.planner.terms import Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.options import FluidOptions, PoolOptions
+from hetplan.problems.pool.options import (
+    EnumerateOptions,
+    Eq15Options,
+    ExhaustiveOptions,
+    FluidAtOptions,
+    FluidOptions,
+    HomogeneousOptions,
+    PoolOptions,
+    RerankOptions,
+    SearchOptions,
+)
 from hetplan.problems.pool.reading import read_columns, read_types, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Notice, Plan
@@ -21,8 +31,6 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Ask
 
 __all__ = ["PoolQuestion"]
-
-_FURTHER = "hetplan.problems.pool.options:"
 
 _TO_AGREE = {"base_type", "dispatch", "violation_tolerance"}
 """Options that the files may contradict."""
@@ -34,19 +42,17 @@ class PoolQuestion(Pool):
 
     question: ClassVar[str] = "pool"
     aliases: ClassVar[Sequence[str]] = ("kairos",)
-    formulations: ClassVar[Mapping[str, type[Options]]] = Formulations(
-        {
-            "fluid-milp": FluidOptions,
-            "fluid-lp": _FURTHER + "FluidAtOptions",
-            "eq15": _FURTHER + "Eq15Options",
-            "eq15-rerank": _FURTHER + "RerankOptions",
-            "enumerate-lp": _FURTHER + "EnumerateOptions",
-            "homogeneous": _FURTHER + "HomogeneousOptions",
-            "kairos-plus": _FURTHER + "SearchOptions",
-            "exhaustive": _FURTHER + "ExhaustiveOptions",
-            **dict.fromkeys(("rand", "gene", "anneal", "bo"), _FURTHER + "SearchOptions"),
-        }
-    )
+    formulations: ClassVar[Mapping[str, type[Options]]] = {
+        "fluid-milp": FluidOptions,
+        "fluid-lp": FluidAtOptions,
+        "eq15": Eq15Options,
+        "eq15-rerank": RerankOptions,
+        "enumerate-lp": EnumerateOptions,
+        "homogeneous": HomogeneousOptions,
+        "kairos-plus": SearchOptions,
+        "exhaustive": ExhaustiveOptions,
+        **dict.fromkeys(("rand", "gene", "anneal", "bo"), SearchOptions),
+    }
     like: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("fluid-milp", "fluid-lp", "eq15", "eq15-rerank", "enumerate-lp", "homogeneous"), "kairos"),
         "kairos-plus": "kairos+",

@@ -193,7 +193,7 @@ def _had(pool: Pool, per_type: Vector) -> Counts | None:
 
 
 def point_of(pool: Pool, found: Start, *, lam: float, scale: float) -> Vector:
-    """A pool as a point of `form.fluid` with this scale, at a rate that it carries."""
+    """A pool as a point of `program.fluid` with this scale, at a rate that it carries."""
     s, t = np.nonzero(pool.usable)
     rate = lam / scale
     return np.concatenate([[rate], rate * found.share[s, t], found.counts.astype(np.float64)])
