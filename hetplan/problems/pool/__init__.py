@@ -3,10 +3,18 @@
 Decided is how many instances run under which offer, which share of every class of queries goes to which type, and the
 rule by which queries are sent. With a budget the rate is as high as it can be; with a rate, the cost as low.
 
-The letters and the mathematics are in `letters`. To read on, in the order of a solve: `fits` (which files ask it),
-`question`, `reading` (the files, and what they may not say), `letters` (one pool), `formulations` (the conversation
-with engines), `program` (what a pool takes of machines; `planner.program` rents them), `rates` (what given counts carry),
-`sizing` (the default: plans that meet the SLO in simulation), `infeasible` (there is no pool), `draft` (the plan),
-`bounding` (the programs that prove its bounds again), `part` (a pool within a fleet). Only when named: `size` (rates
-found by Kairos' simulation), `listing` and `search` (trying many pools), `baselines`.
+The letters and the mathematics are in `letters`. To read on, in the order of a solve:
+
+`fits`, `question`   which files ask for a pool; its formulations
+`reading`            the files, and what they may not say
+`formulations`       the conversation with engines
+`program`            what a pool takes of machines (`planner.program` rents them)
+`rates`              what given counts carry
+`sizing`             the default: plans that meet the SLO in simulation
+`infeasible`         there is no pool
+`draft`              the plan
+`bounding`           the programs that prove its bounds again
+`part`               a pool within a fleet
+
+Only when named: `size` (rates found by Kairos' simulation), `listing` and `search` (trying many pools), `baselines`.
 """
