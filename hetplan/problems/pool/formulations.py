@@ -381,7 +381,7 @@ def given_counts(pool: Pool) -> Counts:
         if not 0 <= count < PLENTY or (name not in offers and name not in per_type):
             faults.in_options(
                 f"counts.{name}",
-                "counts are of offers or hardware of this pool, from 0 to some millions",
+                f"counts are of offers or hardware of this pool, none of them negative, nor {PLENTY:,} or more",
                 f"Choose from {', '.join([*per_type, *offers])}.",
                 value=count,
             )
