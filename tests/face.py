@@ -60,8 +60,10 @@ __all__ = [
     "Verdict",
     "about",
     "begin",
+    "bounded",
     "carried",
     "checked",
+    "claimed_twice",
     "command",
     "compared",
     "compared_ways",
@@ -75,6 +77,7 @@ __all__ = [
     "has_plan",
     "importers",
     "interrupted",
+    "made_by",
     "made_for",
     "misnamed",
     "options",
@@ -997,7 +1000,7 @@ def proved_by(plan: Json, number: int, how: str | Json) -> Json:
 
     "scaled": every multiplier is another; "without the largest": of each leaf, or of all prices, that is 0; "none":
     there is none; "long": it is said to be too long; "other": the claim names another solve; "nonsense": it cannot be
-    read.
+    read; "renamed": by names of rows and columns that another version gave them.
     """
 
     def scaled(numbers: list[float]) -> list[float]:
@@ -1005,6 +1008,12 @@ def proved_by(plan: Json, number: int, how: str | Json) -> Json:
             return [-3.0 * one for one in numbers]
         largest = max(map(abs, numbers), default=0.0)
         return [0.0 if abs(one) == largest else one for one in numbers]
+
+    def other_names(of: Json) -> Json:
+        if "tree" not in of:
+            return {key: {f"old {name}": price for name, price in prices.items()} for key, prices in of.items()}
+        named = {key: [f"old {name}" for name in of["tree"][key]] for key in ("rows", "columns")}
+        return {"tree": {**of["tree"], **named}}
 
     def another(of: Json) -> Json:
         found: Json = {}
@@ -1030,8 +1039,25 @@ def proved_by(plan: Json, number: int, how: str | Json) -> Json:
             solve["proof"] = {"left_out": "tree: 9000 leaves, 90000 numbers"}
         elif how == "nonsense":
             solve["proof"] = {key: {"x": "y"} for key in solve["proof"]}
+        elif how == "renamed":
+            solve["proof"] = other_names(solve["proof"])
         else:
             solve["proof"] = another(solve["proof"])
+
+    return forged(plan, change)
+
+
+def bounded(plan: Json, number: int, bound: float) -> Json:
+    """The plan with another bound of a claim, and all that its solve and status say adapted to it."""
+    from hetplan.planner.answer import relative_gap
+
+    def change(plan: Json) -> None:
+        claim = plan["claims"][number]
+        claim |= {"bound": bound, "gap": relative_gap(claim["value"], bound)}
+        for solve in (one for one in plan["solves"] if one["id"] == claim.get("solve")):
+            solve |= {"value": bound, "bound": bound, "certified_bound": bound}
+        if number == 0 and claim["gap"] == 0.0:
+            plan["status"] = "optimal"
 
     return forged(plan, change)
 
@@ -1048,6 +1074,21 @@ def about(plan: Json, number: int, **said: Any) -> Json:
                 solve.pop("certified_bound", None)
 
     return forged(plan, change)
+
+
+def made_by(plan: Json, *, formulation: str | None = None, question: str | None = None) -> Json:
+    """The plan, which says that it was made by another formulation, or for another question."""
+
+    def change(plan: Json) -> None:
+        plan["method"]["formulation"] = formulation or plan["method"]["formulation"]
+        plan["question"] = question or plan["question"]
+
+    return forged(plan, change)
+
+
+def claimed_twice(plan: Json, times: int = 2) -> Json:
+    """The plan with its first claim written this many times."""
+    return forged(plan, lambda plan: plan.update(claims=[*plan["claims"], *[plan["claims"][0]] * (times - 1)]))
 
 
 def misnamed(plan: Json) -> Json:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.errors import Cancelled, HetplanError
+from hetplan.errors import Cancelled
 from hetplan.planner.answer import Status
 from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
 from hetplan.planner.forms.program import Program
@@ -38,13 +38,16 @@ Bounds = Callable[["Claim"], "Iterable[Bounding] | None"]
 class Bounding:
     """What bounds a claim: scale times the optimum of a form; or a bound that was worked out without one.
 
-    A `wider` one has plans that the claim is not about: it may prove the bound, but it refutes nothing.
+    A `wider` one has plans that the claim is not about: where it does not prove the bound, nobody can say. The points
+    of one `of_plans` are plans that the claim is about, of the value that the program says: one that beats the bound
+    refutes it. A point of a relaxation is no plan.
     """
 
     form: Form[Any] | None = None
     scale: float = 1.0
     bound: float | None = None
     wider: bool = False
+    of_plans: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,28 @@ def prove_again(
     return Certified(tuple(claims), tuple(faults))
 
 
+@dataclass(frozen=True)
+class _Anew:
+    """What became of a bound by solving its program: whether that came to an end, and whether a point beats the bound.
+
+    Where one does, no proof of this program shows the bound.
+    """
+
+    said: ClaimAgain
+    ended: bool = False
+    beaten: bool = False
+
+
 class _NoProof(Exception):
     """What is wrong with a proof."""
 
 
 class _Unclear(_NoProof):
     """Why nobody can say what a proof shows."""
+
+
+class _Unknown(_NoProof):
+    """A proof has names that its program does not have; an older version may have written it with others."""
 
 
 @dataclass(frozen=True)
@@ -109,16 +128,19 @@ class _Again:
         # A plan whose own proof is none of its bound is wrong, whatever its program has.
         wrong = told and not (shown or left_out or unclear or carried is None)
         wanted = self.all_anew or (not shown and (self.every or (claim.vouched == "certified" and not wrong)))
-        ended = False
+        anew = _Anew(said)
         if self.ask is not None and programs and wanted and programs[0].form is not None:
-            anew, ended = self._anew(number, claim, programs)
-            said = said if shown and anew.word is not Word.REFUTED else anew
-        if claim.vouched != "certified" or shown or left_out:
+            anew = self._anew(number, claim, programs)
+            said = said if shown and anew.said.word is not Word.REFUTED else anew.said
+        if claim.vouched != "certified" or shown:
             return said, None
-        if wrong or said.word is Word.PROVED:
+        if wrong or said.word in (Word.PROVED, Word.FOUND):
             return said, first if wrong else None
+        # What a plan has no room for excuses no bound that its program does not have, and none without a program.
+        if left_out:
+            return said, said if anew.beaten or (told and not programs) else None
         untold = solve is not None and solve.form == "milp" and carried is None
-        return said, said if untold or (told and (ended or not programs)) else None
+        return said, said if untold or (told and (anew.ended or not programs)) else None
 
     def _carried(
         self,
@@ -130,6 +152,7 @@ class _Again:
     ) -> tuple[ClaimAgain, bool]:
         """By what the plan carries; and whether it is unclear what that shows."""
         said, unclear = unproved(claim, number, reason or "no program of its formulation bounds it"), False
+        unknown = 0
         for program in programs:
             try:
                 shown = _shown(program, carried, claim)
@@ -139,23 +162,21 @@ class _Again:
                 unclear = unclear or abs(shown - bound) <= VALUE * max(abs(bound), 1e-9)
             except _NoProof as why:
                 said, unclear = unproved(claim, number, str(why)), unclear or isinstance(why, _Unclear)
+                unknown += isinstance(why, _Unknown)
             if said.word is Word.PROVED:
                 break
-        return said, unclear
+        return said, unclear or 0 < len(programs) == unknown
 
-    def _anew(self, number: int, claim: Claim, programs: Sequence[Bounding]) -> tuple[ClaimAgain, bool]:
-        """By solving the programs again, the loosest first; and whether that came to an end.
-
-        A point of the last, which is the tightest, refutes a bound that it beats.
-        """
-        said, ended = unproved(claim, number, ""), True
-        for last, program in zip([False] * (len(programs) - 1) + [True], programs, strict=True):
-            said, ended = self._solved(number, claim, program)
-            if said.word in (Word.PROVED, Word.FOUND) or (last and said.word is Word.REFUTED):
+    def _anew(self, number: int, claim: Claim, programs: Sequence[Bounding]) -> _Anew:
+        """By solving the programs again, the loosest first: a bound that none shows is held against the tightest."""
+        anew = _Anew(unproved(claim, number, ""))
+        for program in programs:
+            anew = self._solved(number, claim, program)
+            if anew.said.word in (Word.PROVED, Word.FOUND):
                 break
-        return said, ended
+        return anew
 
-    def _solved(self, number: int, claim: Claim, program: Bounding) -> tuple[ClaimAgain, bool]:
+    def _solved(self, number: int, claim: Claim, program: Bounding) -> _Anew:
         assert self.ask is not None
         assert claim.bound is not None
         assert program.form is not None
@@ -164,9 +185,10 @@ class _Again:
         except Cancelled:
             if self.ask.deadline.cancelled:
                 raise
-            return unproved(claim, number, "the time to solve its program was over"), False
-        except HetplanError as error:
-            return unproved(claim, number, f"its program was not solved: {error}"), False
+            return _Anew(unproved(claim, number, "the time to solve its program was over"))
+        except Exception as error:
+            # An engine may be anybody's.
+            return _Anew(unproved(claim, number, f"its program was not solved: {error}"))
         known = self.ask.record_of(answer)
         assert known is not None
         value, proved, bound = (
@@ -177,17 +199,21 @@ class _Again:
         sign = 1.0 if claim.sense == "max" else -1.0
         slip = VALUE * max(abs(claim.bound), abs(value or 0.0), 1e-9)
         if value is not None and sign * (value - claim.bound) > slip and not program.wider:
-            said = unproved(claim, number, "")
-            text = f"bound {claim.bound:.6g}, and its program has a point with {value:.6g}: a better plan exists"
-            return ClaimAgain(said.at, said.about, Word.REFUTED, text), True
+            said = unproved(claim, number, f"its program is of more than plans, and has a point with {value:.9g}")
+            if program.of_plans:
+                text = f"bound {claim.bound:.6g}, and its program has a point with {value:.6g}: a better plan exists"
+                said = ClaimAgain(said.at, said.about, Word.REFUTED, text)
+            return _Anew(said, ended=True, beaten=True)
         if proved is not None and (said := compared(claim, proved, number)).word is Word.PROVED:
-            return said, True
+            return _Anew(said, ended=True)
         if bound is not None and (said := compared(claim, bound, number)).word is Word.PROVED:
             text = f"bound {claim.bound:.6g} was found again by an engine, which is no proof"
-            return ClaimAgain(said.at, said.about, Word.FOUND, text), ended
+            return _Anew(ClaimAgain(said.at, said.about, Word.FOUND, text), ended)
         if bound is None:
-            return unproved(claim, number, f"solved anew there is no bound: {answer.detail or answer.stop}"), ended
-        return unproved(claim, number, f"solved anew {bound:.9g} is as near as the proof comes"), ended
+            why = f"solved anew there is no bound: {answer.detail or answer.stop}"
+        else:
+            why = f"solved anew {bound:.9g} is as near as the proof comes"
+        return _Anew(unproved(claim, number, why), ended)
 
 
 def _is_left_out(solve: Solve | None) -> bool:
@@ -261,7 +287,7 @@ def _places(names: Iterable[str]) -> dict[str, int]:
 def _place(places: Mapping[str, int], name: str) -> int:
     place = places.get(name)
     if place is None:
-        raise _NoProof(f"it prices {name}, which its program does not have")
+        raise _Unknown(f"it prices {name}, which its program does not have")
     if place < 0:
         raise _Unclear(f"it prices {name}, of which its program has several")
     return place

@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build import SHIPPED, Files, example, random_files
+from build import SHIPPED, Files, example, random_files, tiny
 from face import (
     EXIT,
     Answer,
     about,
+    bounded,
     carried,
     command,
+    made_by,
     made_for,
     proved_by,
     solve,
     solved_example,
     tightened,
     verify,
+    with_option,
 )
 
 PROVED = "proved again"
@@ -223,3 +226,77 @@ def test_a_poor_plan_is_not_called_the_best_because_its_proof_is_hidden(how: str
     assert not said.is_ok
     assert said.bounds[0] == "refuted"
     assert verify(sold, rich, prove=False).bounds[0] == "not proved here"
+
+
+@pytest.mark.parametrize("formulation", ["kairos-plus", "rand"])
+def test_no_point_of_a_relaxation_refutes_a_plan(formulation: str) -> None:
+    """Such a pool may say less than the fluid program does: points of that are no plans."""
+    wish = tiny("pool").rated("max").limited(cost=1.0).aiming("max rate")
+    answer = solve(wish, "fluid", formulation=formulation)
+    assert answer.plan is not None
+    for how in ({"prove": True}, {"solver": "highs"}):
+        said = verify(answer.plan, wish, simulate=False, **how)
+        assert said.is_ok, said.findings
+        assert "refuted" not in said.bounds
+
+
+def test_a_word_above_a_relaxation_is_not_refuted_and_no_proof_of_it_is_believed() -> None:
+    wish, answer = made("llm", "fluid", 40)
+    assert answer.plan is not None
+    best = answer.claims[0].value
+    word = about(bounded(answer.plan, 0, 0.9 * best), 0, vouched="claimed")
+    said = verify(word, wish, prove=True, simulate=False)
+    assert said.is_ok, said.findings
+    assert said.bounds[0] == "not proved here"
+    # Certified it is no word: its program cannot show so much, and no proof is too long for that.
+    hidden = bounded(proved_by(answer.plan, 0, "long"), 0, best)
+    assert verify(hidden, wish, prove=False, simulate=False).is_ok
+    assert not verify(hidden, wish, simulate=False).is_ok
+
+
+@pytest.mark.parametrize("problem", ["llm", "variants"])
+@pytest.mark.parametrize("how", ["option", "formulation"])
+def test_no_proof_is_too_long_for_a_question_that_cannot_be_asked(problem: str, how: str) -> None:
+    wish, answer = made(problem, "fluid", 40)
+    assert answer.plan is not None
+    plan = proved_by(answer.plan, 0, "long")
+    assert verify(plan, wish, prove=False, simulate=False).is_ok
+    forgery = with_option(plan, "nonsense", 1) if how == "option" else made_by(plan, formulation="nonsense")
+    for prove in (False, None, True):
+        assert not verify(forgery, wish, prove=prove, simulate=False).is_ok
+
+
+@pytest.mark.parametrize(("problem", "seed"), ONE)
+def test_a_proof_by_names_of_another_version(problem: str, seed: int | None) -> None:
+    """It shows nothing here, nor is it wrong: the program is solved anew, and then judged."""
+    wish, answer = made(problem, "fluid", seed)
+    plan = proved_by(answer.plan, 0, "renamed")
+    unsolved = verify(plan, wish, prove=False, simulate=False)
+    assert (unsolved.bounds[0], unsolved.is_ok) == ("not proved here", True)
+    solved = verify(plan, wish, simulate=False)
+    assert (solved.bounds[0], solved.is_ok) == (PROVED, True)
+    # The claim is that of another wish's plan.
+    worse = about(plan, 0, value=2.0 * answer.claims[0].value)
+    assert not verify(worse, wish, simulate=False).is_ok
+
+
+def test_a_bound_that_an_engine_finds_again_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine has no time left to prove it."""
+    wish, answer = made("pool", "fluid", 40)
+    plan = proved_by(answer.plan, 0, "none")
+    monkeypatch.setattr("hetplan.solvers.milp_engine.MilpEngine.prove", lambda self, form, answer, limits: answer)
+    said = verify(plan, wish, simulate=False)
+    assert said.bounds[0] == "found again by an engine"
+    assert said.is_ok, said.findings
+
+
+def test_an_engine_that_breaks_ends_no_verification(monkeypatch: pytest.MonkeyPatch) -> None:
+    wish, answer = made("pool", "fluid", 40)
+    plan = about(proved_by(answer.plan, 0, "none"), 0, vouched="claimed")
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("no engine today")
+
+    monkeypatch.setattr("hetplan.registry.Engines.of", broken)
+    said = verify(plan, wish, prove=True, simulate=False)
+    assert (said.bounds[0], said.is_ok) == ("not proved here", True)

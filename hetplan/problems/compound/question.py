@@ -61,7 +61,7 @@ class Compound:
         if claim.scope != "problem":
             return []
         form = packing(asked.queries, asked.tiers, asked.totals, sense="max", figure=wanted[0])
-        return [Bounding(form)]
+        return [Bounding(form, of_plans=True)]
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Search where plans are not stated, then pack."""

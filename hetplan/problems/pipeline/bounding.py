@@ -43,8 +43,9 @@ def bounding(problem: Pipelines, claim: Claim, plan: Plan) -> Sequence[Bounding]
     wider = narrow and not (whole and claim.scope == problem.scope and goal == problem.levels[0])
     if wider and (problem.wish.joins or sum(map(count_prefixes, problem.served)) > MOST_PREFIXES):
         return None
-    forms = [*_in_parts(problem, goal, plan, claim), *_whole(problem, goal, _reached(problem, goal, plan), claim)]
-    found = [Bounding(form, wider=wider) for form in forms]
+    found = [Bounding(form, wider=wider) for form in _loose(problem, goal, plan, claim)]
+    for form in _whole(problem, goal, _reached(problem, goal, plan), claim):
+        found.append(Bounding(form, wider=wider, of_plans=not wider))
     return found if found or (whole and not narrow) else None
 
 
@@ -61,20 +62,20 @@ def _reached(problem: Pipelines, goal: Goal, plan: Plan, *, solved: bool = True)
     return found
 
 
-def _in_parts(problem: Pipelines, goal: Goal, plan: Plan, claim: Claim) -> Iterator[Milp]:
-    """Servers in parts, at what the plan has of the goals before."""
+def _loose(problem: Pipelines, goal: Goal, plan: Plan, claim: Claim) -> Iterator[Milp]:
+    """Servers in parts, at what the plan has of the goals before; the best accuracy of any number of servers."""
     if claim.scope in (problem.scope_in_parts, "restriction") and not problem.wish.joins:
         yield parts_form(without_room(problem), goal, _reached(problem, goal, plan, solved=False))
         if goal == problem.levels[0]:
             served = [(tree, prefixes(tree)) for tree in problem.served]
             yield config_form(served, problem.wish.fleet, problem.asked(goal, whole=False)).form
+    if goal == problem.levels[0] == "quality" and claim.scope == "problem" and not problem.wish.joins:
+        yield best_in_time(problem)
 
 
 def _whole(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim) -> Iterator[Milp]:
-    """The best accuracy that any number of servers gives, and whole servers."""
+    """Whole servers."""
     first, joins = goal == problem.levels[0], bool(problem.wish.joins)
-    if first and goal == "quality" and claim.scope == "problem" and not joins:
-        yield best_in_time(problem)
     if joins:
         trees = in_room(problem)
         if claim.scope == problem.scope:

@@ -38,7 +38,7 @@ def bounding(asked: Asked, claim: Claim, plan: Plan) -> Sequence[Bounding] | Non
     wanted = "goodput" if asked.options.objective == "per_query" else "accuracy_per_decision"
     wanted = f"accuracy_of_{form.horizon}_decisions" if form.criterion is Criterion.HORIZON else wanted
     said = f"over all policies of {form.batching} batches on {form.slacks} slacks"
-    return [Bounding(form)] if about == wanted and (claim.note or "").startswith(said) else []
+    return [Bounding(form, of_plans=True)] if about == wanted and (claim.note or "").startswith(said) else []
 
 
 def _group(asked: Asked, plan: Plan, app: str, table: PolicyTable) -> Group:

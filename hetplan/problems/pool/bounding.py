@@ -27,9 +27,9 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     rate, budget, known = pool.wish.rate_qps, pool.wish.budget, (claim.about, claim.sense)
     if known == ("fluid_rate_qps", "max"):
         if claim.scope == "restriction" or (claim.scope == "problem" and pool.formulation == "fluid-lp"):
-            return [Bounding(fluid_at(pool, _machines(pool, plan)))]
+            return [Bounding(fluid_at(pool, _machines(pool, plan)), of_plans=True)]
         whole = claim.scope == "problem" and rate is None and budget is not None
-        return [Bounding(fluid(pool, None))] if whole else []
+        return [Bounding(fluid(pool, None), of_plans=True)] if whole else []
     if known == ("rate_qps", "max"):
         if budget is None or rate is not None:
             return []
@@ -37,18 +37,20 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
             return [Bounding(fluid(tolerant(pool), None))] if claim.scope in LOOSE else []
         if claim.scope == "relaxation":
             return [_grouped(pool)]
-        return [Bounding(fluid(pool, None), scale=pool.options.derate)] if claim.scope == "problem" else []
+        if claim.scope != "problem":
+            return []
+        return [Bounding(fluid(pool, None), scale=pool.options.derate, of_plans=True)]
     if known == ("cost_per_hour", "min"):
         if rate is None:
             return None if pool.wish.then_cheapest else []  # the least cost of the most rate, which no file says
         if rate == 0.0:
-            return [Bounding(minima(pool))] if claim.scope == "problem" else []
+            return [Bounding(minima(pool), of_plans=True)] if claim.scope == "problem" else []
         loose = Bounding(fluid(tolerant(pool), rate))
         if simulated:
             return [loose] if claim.scope in LOOSE else []
         if claim.scope == "relaxation":
             return [loose, _grouped(pool)]
-        return [Bounding(fluid(pool, pool.fluid_target))] if claim.scope == "problem" else []
+        return [Bounding(fluid(pool, pool.fluid_target), of_plans=True)] if claim.scope == "problem" else []
     return []
 
 

@@ -25,13 +25,13 @@ def bounding(v: Snapshot, claim: Claim, plan: Plan) -> Sequence[Bounding] | None
     v = _asked(v, plan.extensions.get(USED, {}))
     solve = next((one for one in plan.solves if one.id == claim.solve), None)
     if solve is not None and solve.form == "columns":
-        return [] if why_no_columns(v) else [Bounding(columns(v))]
+        return [] if why_no_columns(v) else [Bounding(columns(v), of_plans=claim.scope == "problem")]
     if claim.scope == "problem" and solve is not None and solve.about == "least gross cost, machine by machine":
         from hetplan.problems.variants.places import exact
 
         form = exact(v)
-        return None if form is None else [Bounding(form)]
-    return [Bounding(program(v))]
+        return None if form is None else [Bounding(form, of_plans=True)]
+    return [Bounding(program(v), of_plans=claim.scope == "problem")]
 
 
 def _asked(v: Snapshot, said: object) -> Snapshot:
