@@ -262,7 +262,10 @@ def _with_bounds(report: Report, plan: Plan, inputs: Inputs, ask: Asking | None,
             tools=registry.tools_of(plan.question))  # fmt: skip
 
     def bounds(claim: Claim) -> Iterable[Bounding] | None:
-        bounding = getattr(registry.problem(plan.question), "bounding", None)
+        try:
+            bounding = getattr(registry.problem(plan.question), "bounding", None)
+        except InputError:
+            bounding = None  # a question that is not installed
         return None if bounding is None else bounding(posed(), claim, plan)
 
     found = prove_again(plan, bounds, ask, every=prove, all_anew=named)

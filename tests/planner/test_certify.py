@@ -300,3 +300,13 @@ def test_an_engine_that_breaks_ends_no_verification(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("hetplan.registry.Engines.of", broken)
     said = verify(plan, wish, prove=True, simulate=False)
     assert (said.bounds[0], said.is_ok) == ("not proved here", True)
+
+
+def test_a_plan_of_a_question_that_is_not_installed(tmp_path: Path) -> None:
+    """Nobody can say anything of its bounds: that it is unchecked is all that is wrong with it."""
+    wish, answer = made("pool", "fluid", 40)
+    (tmp_path / "plan.json").write_text(json.dumps(made_by(answer.plan, question="elsewhere")))
+    given = ("verify", tmp_path / "plan.json", *wish.write(tmp_path))
+    assert command(*given).code == EXIT["broken"]
+    ran = command(*given, "--allow-unchecked")
+    assert ran.code == EXIT["ok"], ran.out
