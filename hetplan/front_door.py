@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from hetplan import registry
 from hetplan.errors import InputError, NoSolver
-from hetplan.planner.answer import Limits
+from hetplan.planner.answer import Deadline, Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
@@ -40,8 +40,11 @@ __all__ = ["Choice", "choose", "options_again", "options_of", "plan_for", "pose"
 
 Source = str | Path | Mapping[str, Any]
 
+NOT_ANEW = "bounds of fleets by solving anew: they are proved by what the plan carries alone"
+"""What is said of fleets where bounds are to be solved anew."""
+
 ANEW_S = 60.0
-"""So long the programs of a plan's bounds may take, where they are solved anew; what is open then stays so."""
+"""So long all of a plan's bounds may take; what is open then stays so."""
 
 
 @dataclass(frozen=True)
@@ -237,38 +240,59 @@ def verified(
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
-        return verify_fleet(plan, inputs, proofs=proofs)
+        report = verify_fleet(plan, inputs, proofs=proofs)
+        asked = (NOT_ANEW,) if proofs and (prove or solver is not None) else ()
+        return _with_open_bounds(replace(report, skipped=(*report.skipped, *asked)), plan)
     report = verify_plan(plan, inputs, registry.check_of(plan.question))
     if reasons := _in_the_way(plan.question, inputs):
         text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
         report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
     if not proofs or "claims" not in report.checked:
         return report
+    limits = limits or Limits(seconds=ANEW_S)
     ask = None
     if prove is not False and not report.violations:
-        ask = Asking(engines, limits or Limits(seconds=ANEW_S), solver=solver, on_event=logged(on_event))
-    return _with_bounds(report, plan, inputs, ask, prove=bool(prove), named=solver is not None)
+        ask = Asking(engines, limits, solver=solver, on_event=logged(on_event))
+    again: dict[str, Any] = {"every": bool(prove), "all_anew": solver is not None, "deadline": Deadline(limits)}
+    return _with_open_bounds(_with_bounds(report, plan, inputs, ask, again), plan)
 
 
-def _with_bounds(report: Report, plan: Plan, inputs: Inputs, ask: Asking | None, *, prove: bool, named: bool) -> Report:
+def _with_open_bounds(report: Report, plan: Plan) -> Report:
+    """The report, which says so where the plan calls itself as good as a bound that nothing here proves."""
+    bounded = {f"claims[{number}]" for number, claim in enumerate(plan.claims) if claim.bound is not None}
+    is_open = any(one.at in bounded and one.word != "proved again" for one in report.claims)
+    return replace(report, unproved=is_open and plan.status in ("optimal", "within-gap"))
+
+
+def _with_bounds(report: Report, plan: Plan, inputs: Inputs, ask: Asking | None, again: Mapping[str, Any]) -> Report:
     """The report with what the planner's programs say of the bounds."""
     from hetplan.planner.certify import prove_again
     from hetplan.verifier.report import Violation
 
     @cache
-    def posed() -> Any:
+    def posed() -> tuple[Any, InputError | None]:
+        """The problem; else why the question cannot be asked as the plan says that it was."""
         formulation, asked = plan.method.formulation, options_again(plan)
-        return pose(inputs, choose(inputs, question=plan.question, formulation=formulation, options=asked),
-            tools=registry.tools_of(plan.question))  # fmt: skip
+        try:
+            choice = choose(inputs, question=plan.question, formulation=formulation, options=asked)
+            return pose(inputs, choice, tools=registry.tools_of(plan.question)), None
+        except InputError as error:
+            return None, error
 
     def bounds(claim: Claim) -> Iterable[Bounding] | None:
         try:
             bounding = getattr(registry.problem(plan.question), "bounding", None)
         except InputError:
             bounding = None  # a question that is not installed
-        return None if bounding is None else bounding(posed(), claim, plan)
+        if bounding is None:
+            return None
+        problem, why_not = posed()
+        if why_not is not None:
+            raise why_not
+        programs: Iterable[Bounding] | None = bounding(problem, claim, plan)
+        return programs
 
-    found = prove_again(plan, bounds, ask, every=prove, all_anew=named)
+    found = prove_again(plan, bounds, ask, **again)
     faults = (Violation("proof", at, text) for at, text in found.faults)
     return replace(
         report,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetplan.errors import Cancelled
-from hetplan.planner.answer import Status
+from hetplan.planner.answer import Deadline, Limits, Status
 from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
 from hetplan.planner.forms.program import Program
 from hetplan.planner.safe_bound import BoundTree, bound_of_tree, dual_bound
@@ -59,18 +59,35 @@ class Certified:
 
 
 def prove_again(
-    plan: Plan, bounds: Bounds, ask: Asking | None = None, *, every: bool = False, all_anew: bool = False
+    plan: Plan,
+    bounds: Bounds,
+    ask: Asking | None = None,
+    *,
+    every: bool = False,
+    all_anew: bool = False,
+    deadline: Deadline | None = None,
 ) -> Certified:
     """Prove every bound by what the plan carries; `bounds` says which programs bound a claim, the loosest first.
 
     None of a claim is a program that its question does not say; no program at all, that its formulation makes no such
     claim. With `ask`, programs are solved anew: of certified bounds for which the plan has no proof, of `every` bound
-    that is not shown, or `all_anew`.
+    that is not shown, or `all_anew`. What is not begun by the deadline is left open; a cancel ends it all.
     """
     one = _Again(plan, bounds, ask, every, all_anew)
-    claims, faults = list[ClaimAgain](), list[tuple[str, str]]()
+    deadline = deadline or Deadline(Limits())
+    claims, faults, seen = list[ClaimAgain](), list[tuple[str, str]](), set[tuple[str, str, str]]()
     for number, claim in enumerate(plan.claims):
-        said, fault = one.of(number, claim)
+        if deadline.cancelled:
+            raise Cancelled("cancelled before every bound was looked at")
+        what, fault = (claim.about, claim.sense, claim.scope), None
+        if what in seen:
+            said = unproved(claim, number, "it is claimed twice")
+            faults.append((said.at, f"{claim.sense} {claim.about} is claimed twice"))
+        elif deadline.is_set():
+            said = unproved(claim, number, "the time was over before it was looked at")
+        else:
+            said, fault = one.of(number, claim)
+        seen.add(what)
         claims.append(said)
         if fault is not None:
             faults.append((said.at, f"called certified, and {fault.text}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from face import (
     about,
     bounded,
     carried,
+    claimed_twice,
     command,
     made_by,
     made_for,
@@ -266,6 +268,16 @@ def test_no_proof_is_too_long_for_a_question_that_cannot_be_asked(problem: str, 
         assert not verify(forgery, wish, prove=prove, simulate=False).is_ok
 
 
+def test_a_plan_of_a_question_that_is_not_installed(tmp_path: Path) -> None:
+    """Nobody can say anything of its bounds: that it is unchecked is all that is wrong with it."""
+    wish, answer = made("pool", "fluid", 40)
+    (tmp_path / "plan.json").write_text(json.dumps(made_by(answer.plan, question="elsewhere")))
+    given = ("verify", tmp_path / "plan.json", *wish.write(tmp_path))
+    assert command(*given).code == EXIT["broken"]
+    ran = command(*given, "--allow-unchecked")
+    assert ran.code == EXIT["ok"], ran.out
+
+
 @pytest.mark.parametrize(("problem", "seed"), ONE)
 def test_a_proof_by_names_of_another_version(problem: str, seed: int | None) -> None:
     """It shows nothing here, nor is it wrong: the program is solved anew, and then judged."""
@@ -302,11 +314,43 @@ def test_an_engine_that_breaks_ends_no_verification(monkeypatch: pytest.MonkeyPa
     assert (said.bounds[0], said.is_ok) == ("not proved here", True)
 
 
-def test_a_plan_of_a_question_that_is_not_installed(tmp_path: Path) -> None:
-    """Nobody can say anything of its bounds: that it is unchecked is all that is wrong with it."""
+def test_as_good_as_a_bound_that_nobody_proved_is_not_called_verified(tmp_path: Path) -> None:
     wish, answer = made("pool", "fluid", 40)
-    (tmp_path / "plan.json").write_text(json.dumps(made_by(answer.plan, question="elsewhere")))
-    given = ("verify", tmp_path / "plan.json", *wish.write(tmp_path))
-    assert command(*given).code == EXIT["broken"]
-    ran = command(*given, "--allow-unchecked")
-    assert ran.code == EXIT["ok"], ran.out
+    word = about(proved_by(answer.plan, 0, "none"), 0, vouched="claimed")
+    assert verify(word, wish).said == "verified, but for its bound"
+    assert verify(word, wish, prove=True).said == "verified"
+    (tmp_path / "plan.json").write_text(json.dumps(word))
+    ran = command("verify", tmp_path / "plan.json", *wish.write(tmp_path))
+    assert (ran.code, ran.out.splitlines()[0]) == (EXIT["ok"], "verified, but for its bound")
+
+
+def test_that_bounds_of_fleets_are_not_solved_anew_is_said(tmp_path: Path) -> None:
+    wish, answer = made("fleet", "fluid", 40)
+    (tmp_path / "plan.json").write_text(json.dumps(answer.plan))
+    given = ("verify", tmp_path / "plan.json", *wish.write(tmp_path), "--no-simulate")
+    assert "solving anew" not in command(*given).out
+    assert "not checked: bounds of fleets by solving anew" in command(*given, "--prove").out
+
+
+def test_a_claim_is_made_once() -> None:
+    wish, answer = made("pool", "fluid", 40)
+    assert answer.plan is not None
+    said = verify(claimed_twice(answer.plan, 9), wish, simulate=False)
+    assert len([one for one in said.findings if "claimed twice" in one]) == 8
+    assert not said.is_ok
+
+
+def test_bounds_are_looked_at_until_somebody_cancels_or_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hetplan.errors import Cancelled
+
+    wish, answer = made("pool", "fluid", 40)
+    assert answer.plan is not None
+    cancel = threading.Event()
+    cancel.set()
+    for prove in (False, None):
+        with pytest.raises(Cancelled):
+            verify(answer.plan, wish, prove=prove, simulate=False, cancel=cancel)
+    monkeypatch.setattr("hetplan.judging.ANEW_S", 0.0)
+    said = verify(answer.plan, wish, simulate=False)
+    assert set(said.bounds) == {"not proved here"}
+    assert said.is_ok
