@@ -354,3 +354,16 @@ def test_bounds_are_looked_at_until_somebody_cancels_or_the_time_is_over(monkeyp
     said = verify(answer.plan, wish, simulate=False)
     assert set(said.bounds) == {"not proved here"}
     assert said.is_ok
+
+
+@pytest.mark.parametrize("problem", ["pool", "pipeline"])
+def test_a_word_that_a_plan_beats_is_refuted(problem: str) -> None:
+    """The best for twice the load, sold as the best for this one."""
+    wish, answer = made(problem, "fluid", 41)
+    assert answer.plan is not None
+    less, last = wish.scaled_rates(0.5), -1 if problem == "pipeline" else 0
+    number = range(len(answer.claims))[last]
+    word = about(proved_by(answer.plan, number, "none"), number, vouched="claimed")
+    said = verify(made_for(word, less), less, prove=True, simulate=False)
+    assert said.bounds[number] == "refuted"
+    assert not said.is_ok
