@@ -973,6 +973,18 @@ def called_simulated(plan: Json) -> Json:
     return forged(plan, change)
 
 
+def unlimited(plan: Json) -> list[Json]:
+    """The plan without what it says of the rates that it holds for; also one part of a fleet, which says nothing."""
+
+    def silent(name: str | None) -> Json:
+        def change(plan: Json) -> None:
+            (plan if name is None else plan["parts"][name])["valid"]["rate_qps"] = {}
+
+        return forged(plan, change)
+
+    return [silent(None), *(silent(name) for name in list(plan.get("parts") or {})[:1])]
+
+
 def tightened(plan: Json, number: int, part: float) -> Json:
     """The plan with one of its bounds better by this part, as its solve says too."""
 
