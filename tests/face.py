@@ -985,6 +985,17 @@ def unlimited(plan: Json) -> list[Json]:
     return [silent(None), *(silent(name) for name in list(plan.get("parts") or {})[:1])]
 
 
+def starved(plan: Json, of: str) -> Json:
+    """The plan, each of whose loads is held to a hundredth of what a machine has of a resource."""
+
+    def change(plan: Json) -> None:
+        for one in (plan, *(plan.get("parts") or {}).values()):
+            for load in (load for worker in one["workers"] for load in worker["loads"]):
+                load["share"] = {"GPUs": {"gpu": 0.01, "enforce": "mps"}, "cores": {"cpu_cores": 0.01}}[of]
+
+    return forged(plan, change)
+
+
 def tightened(plan: Json, number: int, part: float) -> Json:
     """The plan with one of its bounds better by this part, as its solve says too."""
 

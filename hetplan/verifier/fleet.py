@@ -567,7 +567,9 @@ def _valid(fleet: Fleet) -> Iterator[Violation]:
             yield Violation("valid", f"parts.{name}.valid.rate_qps.{app}", f"up to {most:.9g} qps, and says {high}")
 
 
-def _beyond(valid: Valid, most_of: Mapping[str, float], served: Mapping[str, float]) -> Iterator[tuple[str, float, str]]:
+def _beyond(
+    valid: Valid, most_of: Mapping[str, float], served: Mapping[str, float]
+) -> Iterator[tuple[str, float, str]]:
     """Applications said to be served beyond what is carried; whoever runs a plan takes silence for any rate."""
     silent = {app: (0.0, None) for app, rate in served.items() if rate > 0.0}
     for app, (_, high) in {**silent, **valid.rate_qps}.items():
