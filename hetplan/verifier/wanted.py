@@ -105,7 +105,7 @@ def declined(facts: Facts, name: str) -> bool:
 _AS_WANTED = ("variants", "llm")
 """Questions whose plans have room for the rate that is wanted, and were looked at with no other."""
 _STATING = ("pool", "pipeline", "variants", "llm")
-"""Questions whose plans (as those of policies) say up to which rate they hold: whoever runs a plan takes silence for any rate."""
+"""Questions whose plans say up to which rate they hold (`policy` sees to its own): silence is taken for any rate."""
 
 
 def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
