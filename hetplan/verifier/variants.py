@@ -344,8 +344,8 @@ def _money(reading: Reading) -> Iterator[Violation]:
         said = next((promise for promise in reading.plan.promises if promise.quantity == name), None)
         if said is None:
             yield Violation("variants-cost", "promises", f"no {name} is promised")
-        elif abs(said.value - value) > VALUE * max(gross, paid[-1], VALUE):
-            yield Violation("variants-cost", "promises", f"{name} is {said.value:.9g}, recomputed it is {value:.9g}")
+        elif said.relation != "=" or abs(said.value - value) > VALUE * max(gross, paid[-1], VALUE):
+            yield Violation("variants-cost", "promises", f"{name} {said.relation} {said.value:.9g}, recomputed it is {value:.9g}")
 
 
 def _hosts(reading: Reading) -> Iterator[Violation]:
