@@ -35,6 +35,7 @@ from hetplan.verifier.report import Violation
 
 if TYPE_CHECKING:
     from hetplan.planner.terms import OnEvent
+    from hetplan.profiles.plan_parts import Part
     from hetplan.simulator.report import Line, SimulationReport
     from hetplan.verifier.report import Report
 
@@ -130,15 +131,21 @@ def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **
 
 
 def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
-    """Limits on response times of which a plan that calls itself simulated promises, and warns of, nothing."""
-    sized = plan.question in PLAYED and plan.method.options.get("size") in ("auto", "simulated")
-    if not sized or plan.status == "not-simulated" or any(one.code in UNPLAYED for one in plan.warnings):
+    """Limits on response times of which a plan, or a part, that calls itself simulated promises and warns of nothing."""
+    if plan.status == "not-simulated" or any(one.code in UNPLAYED for one in plan.warnings):
         return
-    promised = {one.app for one in plan.promises if one.percentile is not None}
-    for name in plan.routing:
-        if name not in promised and response_targets(inputs.slo.apps[name]):
-            text = "the plan promises none, though it is said to be sized by simulation"
-            yield Tried(f"routing.{name}", f"{name}: response times", Shown.NOT_SIMULATED, 0, text)
+    every: dict[str, Plan | Part] = {"": plan}
+    if plan.parts is not None:
+        every = {f"parts.{name}.": part for name, part in plan.parts.items()}
+    for at, one in every.items():
+        sized = {plan.method.options.get("size"), one.method.options.get("size")} & {"auto", "simulated"}
+        if one.question not in PLAYED or not sized or any(said.code in UNPLAYED for said in one.warnings):
+            continue
+        promised = {said.app for said in one.promises if said.percentile is not None}
+        for name in one.routing:
+            if name not in promised and response_targets(inputs.slo.apps[name]):
+                text = "the plan promises none, though it is said to be sized by simulation"
+                yield Tried(f"{at}routing.{name}", f"{name}: response times", Shown.NOT_SIMULATED, 0, text)
 
 
 def _units(plan: Plan, inputs: Inputs) -> Iterator[_Unit]:

@@ -970,8 +970,34 @@ def called_simulated(plan: Json) -> Json:
     """A plan of rates alone that says it was sized by simulation, without the warning that it was not."""
 
     def change(plan: Json) -> None:
-        plan["method"]["options"]["size"] = "auto"
-        plan["warnings"] = [one for one in plan["warnings"] if one["code"] != "W-queueing"]
+        for one in (plan, *(plan.get("parts") or {}).values()):
+            one["method"]["options"]["size"] = "auto"
+            one["warnings"] = [said for said in one["warnings"] if said["code"] != "W-queueing"]
+        for claim in plan["claims"] if plan.get("parts") else ():
+            claim["vouched"] = "claimed"  # the program of another size proves another bound
+
+    return forged(plan, change)
+
+
+def unlimited(plan: Json) -> list[Json]:
+    """The plan without what it says of the rates that it holds for; also one part of a fleet, which says nothing."""
+
+    def silent(name: str | None) -> Json:
+        def change(plan: Json) -> None:
+            (plan if name is None else plan["parts"][name])["valid"]["rate_qps"] = {}
+
+        return forged(plan, change)
+
+    return [silent(None), *(silent(name) for name in list(plan.get("parts") or {})[:1])]
+
+
+def starved(plan: Json, of: str) -> Json:
+    """The plan, each of whose loads is held to a hundredth of what a machine has of a resource."""
+
+    def change(plan: Json) -> None:
+        for one in (plan, *(plan.get("parts") or {}).values()):
+            for load in (load for worker in one["workers"] for load in worker["loads"]):
+                load["share"] = {"GPUs": {"gpu": 0.01, "enforce": "mps"}, "cores": {"cpu_cores": 0.01}}[of]
 
     return forged(plan, change)
 

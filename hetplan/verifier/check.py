@@ -111,7 +111,7 @@ def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tu
 
                 found += check_quality(facts, name, flow.work, flow.quality)
             if name in computed:
-                computed[name].append(Computed(_figures(flow, most[name]), frozenset(flow.extrapolated)))
+                computed[name].append(Computed(_figures(facts, flow, most[name]), frozenset(flow.extrapolated)))
         found += check_capacity(facts, flows, period)
         if asked(facts):
             from hetplan.verifier.losses import check_survival  # few wishes ask for it
@@ -127,10 +127,13 @@ def _serving(facts: Facts, found: list[Violation], open_limits: list[str]) -> tu
     return skipped, {name: worst_of(parts) for name, parts in computed.items()}
 
 
-def _figures(flow: Flow, most: float) -> dict[str, float]:
+def _figures(facts: Facts, flow: Flow, most: float) -> dict[str, float]:
     rate = {"rate_qps": most, "fluid_rate_qps": most} if math.isfinite(most) else {}
     quality = {} if math.isnan(flow.quality) else {"quality": flow.quality}
-    return {**rate, **quality, "response_ms": flow.worst_ms, "service_ms": flow.worst_ms}
+    runs = (facts.seats[load].run for load in flow.work)
+    timed = all(run is not None and run.latency is not None for run in runs)  # a table of rates alone has no times
+    times = {"response_ms": flow.worst_ms, "service_ms": flow.worst_ms} if timed else {}
+    return {**rate, **quality, **times}
 
 
 def follow(facts: Facts, name: str, period: str) -> Flow:

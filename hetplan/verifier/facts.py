@@ -26,6 +26,7 @@ __all__ = [
     "machines",
     "needs_of",
     "option",
+    "own_needs",
     "own_table",
     "quality_of",
     "run_of",
@@ -184,13 +185,17 @@ def own_table(profile: Profile, run: Run) -> Table:
     return profile.tables[run.latency if run.latency is not None else run.rate or ""]
 
 
+def own_needs(facts: Facts, seat: Seat) -> dict[str, float]:
+    """What one instance takes by its run, else by its step."""
+    load, app = seat.load, facts.inputs.slo.apps.get(seat.load.app or "")
+    if seat.run is None and load.node is not None and app is not None and app.runs is not None and app.runs.pipeline:
+        return dict(facts.inputs.profile.pipelines[app.runs.pipeline].nodes[load.node].needs)
+    return dict(seat.run.needs) if seat.run is not None else {}
+
+
 def needs_of(facts: Facts, seat: Seat) -> dict[str, float]:
     """What one load of one machine takes: its run's needs or its step's, and no less than its slice of the device."""
-    load = seat.load
-    needs: dict[str, float] = dict(seat.run.needs) if seat.run is not None else {}
-    app = facts.inputs.slo.apps.get(load.app or "")
-    if seat.run is None and load.node is not None and app is not None and app.runs is not None and app.runs.pipeline:
-        needs = dict(facts.inputs.profile.pipelines[app.runs.pipeline].nodes[load.node].needs)
+    load, needs = seat.load, own_needs(facts, seat)
     if load.share is not None and load.share.gpu is not None:
         needs["gpu"] = max(needs.get("gpu", 0.0), load.share.gpu)
     if load.share is not None and load.share.cpu_cores is not None:

@@ -553,10 +553,9 @@ def _valid(fleet: Fleet) -> Iterator[Violation]:
 
     In a period, a part holds as far as what runs after each failure carries what is kept.
     """
-    for app, (_, high) in fleet.plan.valid.rate_qps.items():
-        most = max(fleet.rates.get(app, (0.0,)))
-        if high is None or high > most * (1.0 + SLIP):
-            yield Violation("valid", f"valid.rate_qps.{app}", f"the plan holds up to {most:.9g} qps, and says {high}")
+    tops = {app: max(rates) for app, rates in fleet.rates.items()}
+    for app, most, high in _beyond(fleet.plan.valid, tops, tops):
+        yield Violation("valid", f"valid.rate_qps.{app}", f"the plan holds up to {most:.9g} qps, and says {high}")
     keep = fleet.inputs.slo.limits.survive.keep
     runs = [(name, period) for period in fleet.plan.periods for name in period.parts or ()]
     for name, period in [*runs, *((name, None) for name in fleet.parts.keys() - {name for name, _ in runs})]:
@@ -564,10 +563,19 @@ def _valid(fleet: Fleet) -> Iterator[Violation]:
         for left in (period.failures or {}).values() if period is not None and keep > 0 else ():
             after = {app: rate for one in left for app, rate in carried(fleet.parts[one]).items()}
             most_of = {app: min(rate, after.get(app, 0.0) / keep) for app, rate in most_of.items()}
-        for app, (_, high) in part.valid.rate_qps.items():
-            most = most_of.get(app, 0.0)
-            if high is None or high > most * (1.0 + SLIP):
-                yield Violation("valid", f"parts.{name}.valid.rate_qps.{app}", f"up to {most:.9g} qps, and says {high}")
+        for app, most, high in _beyond(part.valid, most_of, part.rate_qps):
+            yield Violation("valid", f"parts.{name}.valid.rate_qps.{app}", f"up to {most:.9g} qps, and says {high}")
+
+
+def _beyond(
+    valid: Valid, most_of: Mapping[str, float], served: Mapping[str, float]
+) -> Iterator[tuple[str, float, str]]:
+    """Applications said to be served beyond what is carried; whoever runs a plan takes silence for any rate."""
+    silent = {app: (0.0, None) for app, rate in served.items() if rate > 0.0}
+    for app, (_, high) in {**silent, **valid.rate_qps}.items():
+        most = most_of.get(app, 0.0)
+        if high is None or high > most * (1.0 + SLIP):
+            yield app, most, "any rate" if high is None else f"{high:.9g}"
 
 
 def _promises(fleet: Fleet) -> Iterator[Violation]:

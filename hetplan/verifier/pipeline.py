@@ -10,9 +10,9 @@
     Per path so far (``prefix``: the loads visited) and next step (``node``) the shares of loads. Every path with a
     positive share takes no longer than (limit - network) / ``slo_divisor``, by table statistic ``quantile``.
 ``dispatch[app]``
-    ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there.
-    ``backup`` lists loads with capacity left: no more than machines x capacity - load (headroom is there
-    for them), with the table's time.
+    ``path-shares/1`` or ``most-accurate-first/1``. ``budget_ms`` of a step is at least the longest execution there,
+    and at most ``budget_factor`` times it (1.5 ``slo_divisor`` where no option says so). ``backup`` lists loads with
+    capacity left: no more than machines x capacity - load (headroom is there for them), with the table's time.
 ``promises``
     ``rate_qps``, ``quality`` (mean over the last steps, per query at the entrance), ``service_ms`` (longest path) per
     app; ``servers``, ``cost_per_hour``, ``moves`` of the plan.
@@ -47,6 +47,8 @@ __all__ = ["apart", "check", "check_joins", "places_on"]
 
 
 ON_LIMIT = 1e-9
+PATIENCE = 1.5
+"""Requests are late at a step after so much of what its path has room for, where no option says otherwise."""
 
 
 def check(plan: Plan, inputs: Inputs) -> list[Violation]:
@@ -296,10 +298,17 @@ def _capacity(facts: Facts, seat: Seat, app: str) -> float:
 
 
 def _budgets(facts: Facts, app: str, budgets: Mapping[str, float], paths: Paths) -> Iterator[Violation]:
-    longest: dict[str, float] = defaultdict(float)
-    for name in paths.load_qps:
+    longest, slowest = defaultdict[str, float](float), defaultdict[str, float](float)
+    for name, ms in paths.ms.items():
         node = facts.seats[name].load.node or ""
-        longest[node] = max(longest[node], paths.ms[name])
+        slowest[node] = max(slowest[node], ms)
+        if name in paths.load_qps:
+            longest[node] = max(longest[node], ms)
+    factor = option(facts.plan, "budget_factor", PATIENCE * slo_divisor(facts.plan))
+    for node, ms in sorted(slowest.items()):
+        if budgets.get(node, 0.0) > factor * ms * (1.0 + VALUE):
+            text = f"{budgets[node]:g} ms at step {node}, more than {factor:g} times the {ms:.6g} ms of an execution"
+            yield Violation("budget", f"dispatch.{app}.budget_ms", text)
     for node, ms in sorted(longest.items()):
         if budgets.get(node, 0.0) < ms * (1.0 - VALUE):
             text = f"{budgets.get(node, 0.0):g} ms at step {node}, where execution alone takes {ms:.6g} ms"

@@ -223,6 +223,10 @@ def check_resources(facts: Facts) -> list[Violation]:
         for worker in workers:
             taken = _taken(facts, worker)
             found += _machine(facts, worker, taken)
+            if any(load.share is not None for load in worker.loads):
+                from hetplan.verifier.slices import check_shares  # few plans have shares
+
+                found += check_shares(facts, worker)
             for resource, amount in taken.items():
                 in_all[resource] += amount * machines(worker)
             for resource, amount in facts.inputs.profile.hardware[worker.hardware].provides.items():

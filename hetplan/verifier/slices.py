@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import Facts, Seat, needs_of
+from hetplan.verifier.facts import Facts, Seat, needs_of, own_needs
+from hetplan.verifier.promises import QUESTIONS
+from hetplan.verifier.report import Violation
 
-__all__ = ["paid_by_the_unit", "parts_of_one"]
+__all__ = ["check_shares", "paid_by_the_unit", "parts_of_one"]
 
 
 def paid_by_the_unit(facts: Facts, worker: Worker, seats: list[Seat], offer: Offer) -> Decimal | None:
@@ -37,6 +40,37 @@ def _slices(facts: Facts, seats: list[Seat], resource: str) -> Decimal | None:
         elif resource != "gpu" or not _on_processor(facts, seat):
             return None
     return taken
+
+
+def check_shares(facts: Facts, worker: Worker) -> Iterator[Violation]:
+    """No load is held to less than it was measured with: what its run or step needs, else the whole of the device.
+
+    Operators of compound plans take as long as the shares say that their rule of dispatch names (`compound`).
+    """
+    for seat in (facts.seats[load.id] for load in worker.loads):
+        if seat.load.share is None or facts.plan.question == "compound":
+            continue
+        for resource in ("gpu", "cpu_cores"):
+            share, least = getattr(seat.load.share, resource), _measured_with(facts, seat, resource)
+            if share is not None and share < least * (1.0 - VALUE):
+                text = f"a share of {share:g} {resource}, it was measured with {least:g}"
+                yield Violation("share", seat.at, text)
+
+
+def _measured_with(facts: Facts, seat: Seat, resource: str) -> float:
+    """What of a resource one instance had when it was measured; infinite where nobody says how much that was.
+
+    Of what a run says nothing it had the whole; plans of other packages may know better.
+    """
+    engine = facts.inputs.profile.engines.get(seat.run.engine or "") if seat.run is not None else None
+    if resource == "gpu" and engine is not None:
+        return float(engine.tensor * engine.pipeline)
+    needs = own_needs(facts, seat)
+    if resource in needs or facts.plan.question not in QUESTIONS:
+        return needs.get(resource, 0.0)
+    if resource == "gpu":
+        return 1.0
+    return facts.inputs.profile.hardware[seat.worker.hardware].provides.get(resource, math.inf)
 
 
 def _on_processor(facts: Facts, seat: Seat) -> bool:

@@ -12,7 +12,7 @@ from hetplan.verifier.facts import Facts
 from hetplan.verifier.report import Violation
 from hetplan.verifier.scene import Scene
 
-__all__ = ["check_moves", "taken_down"]
+__all__ = ["check_moves", "has_room", "taken_down"]
 
 
 def taken_down(scene: Scene, action: Action) -> Iterator[str]:
@@ -57,10 +57,11 @@ def _replicas(scene: Scene, like: Load, active: Collection[str], counts: Mapping
 def _must_make_room(scene: Scene) -> bool:
     """Whether machines are still missing, and there is no room for any of them."""
     missing = [scene.workers[name] for name, count in scene.wanted.items() if scene.up[name] < count]
-    return bool(missing) and not any(_has_room(scene, worker) for worker in missing)
+    return bool(missing) and not any(has_room(scene, worker) for worker in missing)
 
 
-def _has_room(scene: Scene, worker: Worker) -> bool:
+def has_room(scene: Scene, worker: Worker, more: int = 1) -> bool:
+    """Whether so many more machines of a worker may be up, beside those that are."""
     inputs = scene.facts.inputs
     most = inputs.slo.limits.instances.get(worker.hardware, (0, None))[1]
     stock = inputs.profile.offers[worker.offer].stock if worker.offer is not None else None
@@ -68,7 +69,7 @@ def _has_room(scene: Scene, worker: Worker) -> bool:
     offered = [name for name in alike if scene.workers[name].offer == worker.offer]
     on_host = [name for name, count in scene.up.items() if count and scene.workers[name].host == worker.host]
     full = (
-        limit is not None and sum(scene.up[name] for name in names) >= limit
+        limit is not None and sum(scene.up[name] for name in names) + more > limit
         for limit, names in ((most, alike), (stock, offered))
     )
     return not any(full) and (worker.host is None or not on_host)

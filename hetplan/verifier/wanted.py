@@ -104,6 +104,8 @@ def declined(facts: Facts, name: str) -> bool:
 
 _AS_WANTED = ("variants", "llm")
 """Questions whose plans have room for the rate that is wanted, and were looked at with no other."""
+_STATING = ("pool", "pipeline", "variants", "llm")
+"""Questions whose plans say up to which rate they hold (`policy` sees to its own): silence is taken for any rate."""
 
 
 def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
@@ -121,9 +123,11 @@ def check_demand(facts: Facts, name: str) -> Iterator[Violation]:
     if wanted is not None and as_wanted and served + unserved > wanted * (1.0 + FEASIBILITY):
         text = f"{served:.9g} qps of {name} are promised and {unserved:.9g} unserved, wanted are {wanted:.9g}"
         yield Violation("promise-wish", "promises", text)
-    valid = facts.plan.valid.rate_qps.get(name)
-    if valid is not None and (valid[1] is None or valid[1] > served * (1.0 + FEASIBILITY)):
-        yield Violation("valid", f"valid.rate_qps.{name}", f"holds up to {valid[1]}, promised are {served:.6g}")
+    stated = facts.plan.question in _STATING and served > 0.0
+    valid = facts.plan.valid.rate_qps.get(name, (0.0, None) if stated else (0.0, 0.0))
+    if valid[1] is None or valid[1] > served * (1.0 + FEASIBILITY):
+        text = f"holds up to {valid[1] if valid[1] is not None else 'any rate'}, promised are {served:.6g}"
+        yield Violation("valid", f"valid.rate_qps.{name}", text)
 
 
 # Latency targets; late queries

@@ -79,4 +79,14 @@ def read(case: Json) -> tuple[Plan, Inputs]:
         digests=case["digests"],
         trace_digests=case.get("traces", {}),
     )
-    return Plan.model_validate(case["plan"]), inputs
+    plan = case["plan"]
+    return Plan.model_validate(plan if plan.get("valid") else {**plan, "valid": _as_promised(plan)}), inputs
+
+
+def _as_promised(plan: Json) -> Json:
+    """Up to which rates a plan holds that says nothing of it: as it promises."""
+    rates: dict[str, Any] = {}
+    for one in plan.get("promises", ()):
+        if one["quantity"] == "rate_qps" and one["relation"] != "<=" and one.get("app"):
+            rates.setdefault(one["app"], (0, max(one["value"], 0)))
+    return {"rate_qps": rates}

@@ -117,7 +117,8 @@ HOSTS: list[Change] = [
     ("too much of the GPU", {"plan/workers/0/loads/0/share/gpu": 0.51}, "resource @ workers.w1"),
     ("too many cores", {"plan/workers/0/loads/1/share/cpu_cores": 2.1}, "resource @ workers.w1"),
     ("what it needs without a share", {"profile/variants/v/runs/0/needs/gpu": 1.1},
-     "resource @ workers.w1; resource @ workers.w2; resource @ workers.n1; resource @ workers.n2"),
+     "resource @ workers.w1; resource @ workers.w2; resource @ workers.n1; resource @ workers.n2; "
+     "share @ workers.w1.loads.w1.x"),
     ("what is limited in all", {"slo/limits/capacity/gpu_mem_gib": 27}, "resource-limit @ periods.day"),
     ("as much as is limited", {"slo/limits/capacity/gpu_mem_gib": 28}, ""),
     ("another artifact", {"plan/workers/0/loads/0/artifact": "sha256:9f0d"}, "artifact @ workers.w1.loads.w1.x"),

@@ -260,6 +260,7 @@ POOL: list[Change] = [
      "plan/requires": ["fcfs/1"], "slo/apps/rank/latency": []}, "dispatch @ dispatch.rank"),
     ("valid beyond the promise", {"plan/valid/rate_qps/rank": [0, 69]}, "valid @ valid.rate_qps.rank"),
     ("valid without end", {"plan/valid/rate_qps/rank": [0, None]}, "valid @ valid.rate_qps.rank"),
+    ("valid for any rate, silently", {"plan/valid/rate_qps/rank": DROP}, "valid @ valid.rate_qps.rank"),
     ("valid for less", {"plan/valid/rate_qps/rank": [0, 1]}, ""),
     ("a tighter target", {"slo/apps/rank/latency/0/max_ms": 39, "plan/dispatch/rank/slo_ms": 39},
      "latency @ routing.rank"),

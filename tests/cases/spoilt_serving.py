@@ -27,6 +27,10 @@ SOLVED: Mapping[str, Any] = {
 # fmt: off
 
 CHAT: list[Change] = [
+    ("times, where rates are measured", {
+     "plan/promises/3": promise("response_ms", "<=", 0.001, "no-queueing", "chat"),
+     "plan/promises/4": promise("service_ms", "<=", 0.001, "no-queueing", "chat")},
+     "promise @ promises[3]; promise @ promises[4]"),
     ("matched, where rates are measured", {"plan/dispatch/chat": {"rule": "matching/1", "slo_ms": 500},
      "plan/requires": ["matching/1"]}, "dispatch @ dispatch.chat"),
     ("the oldest first, where rates are measured", {"plan/dispatch/chat": {"rule": "fcfs/1"},

@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 from build import PROBLEMS, example, random_files, tiny
-from face import EXIT, Option, Refused, command, forged, options, solve, with_option
+from face import (
+    EXIT,
+    Option,
+    Refused,
+    command,
+    forged,
+    options,
+    solve,
+    starved,
+    unlimited,
+    verify,
+    with_option,
+)
 
 CLOSED = re.compile(
     r"(integer|number)( (>=|>|<=|<) [-\d.e+]+(, (<=|<) [-\d.e+]+)?)?|none|name|\{name: .*\}|[a-z0-9][a-z0-9/._-]*"
@@ -146,6 +158,32 @@ def test_no_name_in_a_file_that_is_refused_writes_a_line_of_its_own(letters: str
         ran = command("check", *paths)
         assert ran.code == EXIT["bad input"], ran
         check_no_line_is_forged(ran.out + ran.err)
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("problem", ["pool", "llm", "variants", "pipeline", "fleet",
+                                     pytest.param("policy", marks=pytest.mark.slow)])  # fmt: skip
+def test_a_plan_says_up_to_which_rate_it_holds(problem: str) -> None:
+    """Whoever runs a plan takes silence for any rate."""
+    wish = random_files(problem, 1)
+    plan = solve(wish, "fluid").plan
+    assert plan is not None
+    assert verify(plan, wish, simulate=False).is_ok
+    for silent in unlimited(plan):
+        found = verify(silent, wish, simulate=False)
+        assert any("any rate" in one for one in found.findings)
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("problem", ["pool", "llm", "variants", "pipeline", "fleet",
+                                     pytest.param("policy", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize("of", ["GPUs", "cores"])
+def test_no_load_is_held_to_less_than_it_was_measured_with(problem: str, of: str) -> None:
+    wish = random_files(problem, 1)
+    plan = solve(wish, "fluid").plan
+    assert plan is not None
+    found = verify(starved(plan, of), wish, simulate=False)
+    assert any("it was measured with" in one for one in found.findings)
 
 
 def _kind(at: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -134,6 +134,7 @@ RIGHT = [
     ("by a plan without hosts as a whole", {"plan/method/options/level": "aggregate", "plan/workers/0/host": None}),
 ]
 WRONG = [
+    ("at least so much", {"plan/promises/1/relation": ">="}, 1),
     ("more gross", costs(36.56004, 32.56), 1),
     ("more net", costs(36.56, 32.56004), 1),
     ("less of both", costs(36.5, 32.5), 2),
