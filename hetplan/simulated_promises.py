@@ -131,7 +131,7 @@ def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **
 
 
 def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
-    """Limits on response times of which a plan, or a part, that calls itself simulated promises and warns of nothing."""
+    """Limits on response times of which a plan, or a part, that calls itself simulated promises nothing, unwarned."""
     if plan.status == "not-simulated" or any(one.code in UNPLAYED for one in plan.warnings):
         return
     every: dict[str, Plan | Part] = {"": plan}

@@ -54,6 +54,8 @@ def check_shares(facts: Facts, worker: Worker) -> Iterator[Violation]:
             share, least = getattr(seat.load.share, resource), _measured_with(facts, seat, resource)
             if share is not None and share < least * (1.0 - VALUE):
                 text = f"a share of {share:g} {resource}, it was measured with {least:g}"
+                if least == math.inf:
+                    text = f"a share of {share:g} {resource}, nobody says with how much it was measured"
                 yield Violation("share", seat.at, text)
 
 

@@ -345,7 +345,9 @@ def _money(reading: Reading) -> Iterator[Violation]:
         if said is None:
             yield Violation("variants-cost", "promises", f"no {name} is promised")
         elif said.relation != "=" or abs(said.value - value) > VALUE * max(gross, paid[-1], VALUE):
-            yield Violation("variants-cost", "promises", f"{name} {said.relation} {said.value:.9g}, recomputed it is {value:.9g}")
+            yield Violation(
+                "variants-cost", "promises", f"{name} {said.relation} {said.value:.9g}, recomputed it is {value:.9g}"
+            )
 
 
 def _hosts(reading: Reading) -> Iterator[Violation]:
