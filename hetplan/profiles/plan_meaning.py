@@ -110,7 +110,7 @@ def meaning_of(path: str) -> Meaning:
     """The meaning of a place of a plan: of a leaf, or the strongest of the leaves below it.
 
     >>> meaning_of("workers[].count"), meaning_of("warnings"), meaning_of("routing.a[].to.w1"), meaning_of("solves")
-    ('runs', 'claims', 'runs', 'remark')
+    ('runs', 'remark', 'runs', 'remark')
     """
     steps = _steps(path)
     found = {meaning for leaf, meaning in LEAVES.items() if _under(_steps(leaf), steps)}

@@ -41,8 +41,6 @@ def test_a_machine_that_an_operator_leaves_empty_is_warned_of() -> None:
     assert "W-idle-machine" in {notice.code for notice in plan.warnings}
     report = hp.verify(plan, *one.files, measured=one.measured)
     assert report.ok, report.violations
-    silent = plan.model_copy(update={"warnings": ()})
-    assert not hp.verify(silent, *one.files, measured=one.measured).ok
 
 
 @pytest.mark.slow

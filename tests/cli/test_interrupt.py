@@ -99,7 +99,7 @@ def test_work_that_has_nothing_to_hand_over_is_left_after_seconds(
     assert run(*files.solve, "-o", files.plan).code == 0
     ready, plan = tmp_path / "ready", files.plan.read_text()
     vary = ("--vary", "budget=1:3:2", "--csv", tmp_path / "points.csv", "--svg", tmp_path / "curves.svg")
-    asked = vary if command == "whatif" else ("--prove",)
+    asked = vary if command == "whatif" else ("--prove", "--solver", "highs")
     given = (files.profile, files.slo) if command == "whatif" else (files.plan, files.profile, files.slo)
     deaf = "from hetplan import registry as r; odd_engines.Deaf.name = 'highs'; r.SOLVERS['highs'] = r.SOLVERS['deaf']"
     process = spawn(command, *given, *asked, before=deaf, ODD_ENGINE_READY=str(ready))

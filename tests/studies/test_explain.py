@@ -209,8 +209,9 @@ def test_of_a_fleet_limits_that_contradict_one_another_are_named(small: Files) -
     slo = {"format": "hetplan/slo/1.2", "horizon": {"period_s": 3600, "periods": 2}, "apps": {"web": web}}
     outcome = hp.solve(profile, {**slo, "limits": limits}, question="fleet")
     assert outcome.why[0] == "the limits on machines contradict one another"
-    (repair,) = outcome.repairs
-    assert repair.text == "lower slo.limits.instances.big[0] from 3 to 1 machines"
+    assert "lower slo.limits.instances.big[0] from 3 to 1 machines" in [
+        one.text.split(" (")[0] for one in outcome.repairs
+    ]
     limits["instances"]["big"] = [1, None]
     # Without spot machines (a lever of its bill) there is no such fleet: no lever, and no fault.
     assert hp.solve(profile, {**slo, "limits": limits}, question="fleet").plan is not None

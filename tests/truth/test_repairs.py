@@ -24,10 +24,6 @@ BEST = {"variants": 0.82, "pipeline": 0.99, "policy": 0.775}
 
 MARKS = {
     ("policy", ""): [pytest.mark.longest],
-    ("pool", "stock"): [
-        # A joint repair (5 of m0 and 2 of m3) says that 4 of m0 fail; asked directly, 4 and 2 have a plan.
-        pytest.mark.xfail(strict=True, raises=AssertionError, reason="joint repairs from one program (planner/explain)")
-    ],
 }
 
 

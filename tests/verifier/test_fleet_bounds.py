@@ -183,7 +183,7 @@ SAID: dict[str, tuple[Callable[[Json], object], str]] = {
     "a percentile of nobody": (
         lambda p: p["promises"].append(
             {"app": "rank", "quantity": "response_ms", "percentile": 99, "relation": "<=", "value": 1.0,
-             "model": "simulation/1"}), "promise-quantity"),
+             "model": "simulation/1"}), "promise-percentile"),
     "rates as simulated": (lambda p: p["promises"][0].update(model="simulation/1"), "promise-model"),
     "valid for any rate": (lambda p: p["valid"]["rate_qps"].update(rank=[0, 1e9]), "valid"),
     "another gap": (lambda p: p["claims"][0].update(gap=0.0), "claim"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -111,7 +112,7 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     if pool.options.size == "simulated" and pool.fluid_target is not None:
         from hetplan.problems.pool.size import smallest
 
-        sized = smallest(pool, ask)
+        sized = smallest(pool, ask, drafted)
         if sized is not None:
             return sized
         found = fluid_best(pool, ask)  # it says why there is none
@@ -256,7 +257,7 @@ def way_of(formulation: str) -> Way:
         return homogeneous
     from hetplan.problems.pool.search import by_search
 
-    return by_search
+    return partial(by_search, drafted=drafted)
 
 
 def then_cheapest(pool: Pool, ask: Ask, best: Rated, answer: Answer[Any]) -> Chosen:

@@ -16,7 +16,7 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.catalog import Catalog
 from hetplan.problems.pool.infeasible import nothing_served
 from hetplan.problems.pool.letters import Pool, Vector
@@ -43,7 +43,7 @@ FIXED_ORDER = ("kairos-plus", "exhaustive", "rand")
 """Of a pool that is not the best these need not know what it is worth."""
 
 
-def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def by_search(pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]) -> Chosen | Infeasible:
     """The best pool that the search finds."""
     if pool.wish.budget is None:
         raise InputError.one(
@@ -64,8 +64,6 @@ def by_search(pool: Pool, ask: Ask) -> Chosen | Infeasible:
 
     def keep(at: int) -> None:
         """Keep the best of those that were tried."""
-        from hetplan.problems.pool.formulations import drafted
-
         if tried[at].median > 0:
             ask.keep(
                 lambda: drafted(pool, ask, _chosen(pool, ask, found, at, tried, None)),

@@ -16,7 +16,7 @@ name ``threshold/1``, with ``threshold="climb"`` or ``"sweep"`` for how to look 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -25,7 +25,7 @@ import numpy as np
 from hetplan.dispatch.matching import Matching
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.listing import configurations
@@ -144,7 +144,9 @@ def claims(pool: Pool, ask: Ask, simulated: Simulated, backed: Sequence[Reported
     return [Reported("rate_qps", "max", "relaxation", answer, value=simulated.promised, note=note), *kept]
 
 
-def smallest(pool: Pool, ask: Ask) -> Chosen | Infeasible | None:
+def smallest(
+    pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]
+) -> Chosen | Infeasible | None:
     """The cheapest pool found that carries the rate in simulation, searched upward from the fluid optimum.
 
     First pools of the fluid program for growing rates, until one carries the rate; then every cheaper configuration
@@ -155,7 +157,7 @@ def smallest(pool: Pool, ask: Ask) -> Chosen | Infeasible | None:
     bound = lower_bound(pool, ask)
     if bound is None:
         return None
-    trial = _Trial(pool, ask, cast(FluidOptions, pool.options).evaluations)
+    trial = _Trial(pool, ask, drafted, cast(FluidOptions, pool.options).evaluations)
     best = _first_enough(pool, ask, trial)
     if best is None:
         rate = max((one.promised for one in trial.tried.values()), default=0.0)
@@ -180,6 +182,8 @@ class _Trial:
 
     pool: Pool
     ask: Ask
+    drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]
+    """The plan of a pool: what is kept of those that carry the rate."""
     most: int
     tried: dict[tuple[int, ...], Simulated] = field(default_factory=dict)
 
@@ -201,13 +205,11 @@ class _Trial:
 
     def _keep(self, rated: Rated, shown: Simulated) -> None:
         """Keep the cheapest pool so far that carries the rate."""
-        from hetplan.problems.pool.formulations import drafted
-
         if shown.promised >= (self.pool.wish.rate_qps or 0.0):
             cost = self.pool.cost(rated.counts) / NANO
             chosen = Chosen(rated, (Reported("cost_per_hour", "min", "none", value=cost),), simulated=shown)
             made = replace(chosen, searched=True)
-            self.ask.keep(lambda: drafted(self.pool, self.ask, made), simulated=True, rank=(-cost,), value=cost)
+            self.ask.keep(lambda: self.drafted(self.pool, self.ask, made), simulated=True, rank=(-cost,), value=cost)
 
     def enough(self, rated: Rated) -> bool:
         """Whether a pool carries the rate."""
