@@ -120,7 +120,9 @@ def verify(
         how["prove"] = True if prove or require_proof or solver is not None else None
         with quiet_engines(out), progress(out) as show:
             report = interruptible(
-                lambda cancel: check_plan(given, profiles, slo, on_event=show, cancel=cancel, **how), say=out.note
+                lambda cancel: check_plan(given, profiles, slo, on_event=show, cancel=cancel, **how),
+                say=out.note,
+                hurry=True,
             )
         for violation in report.violations:
             out.send({"violation": {"code": violation.code, "at": violation.at, "text": violation.text}})

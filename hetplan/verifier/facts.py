@@ -19,6 +19,7 @@ from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.report import Violation
 
 __all__ = [
+    "QUESTIONS",
     "Facts",
     "Seat",
     "check_options",
@@ -36,6 +37,9 @@ __all__ = [
     "slo_divisor",
     "statistics_of",
 ]
+
+QUESTIONS = frozenset({"pool", "pipeline", "variants", "policy", "compound", "llm"})
+"""hetplan's own questions: of their plans every quantity is known. What a plan of another one says more is its own."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,11 @@ from hetplan.planner.answer import relative_gap
 from hetplan.planner.tolerances import BOUND_SLIP, OPTIMAL_GAP, VALUE
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Claim, Plan, Promise, Solve
-from hetplan.verifier.facts import Facts, machines, option
+from hetplan.verifier.facts import QUESTIONS, Facts, machines, option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import cost_nanos, same_money
 
 __all__ = [
-    "QUESTIONS",
     "RECOMPUTED",
     "Computed",
     "bound_faults",
@@ -41,9 +40,6 @@ __all__ = [
 
 # Quantities
 
-
-QUESTIONS = frozenset({"pool", "pipeline", "variants", "policy", "compound", "llm"})
-"""Questions of which every quantity is listed here."""
 
 RECOMPUTED = frozenset({"rate_qps", "fluid_rate_qps", "quality", "response_ms", "service_ms"})
 """What following the routing of an application gives."""
