@@ -20,6 +20,8 @@ from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["bounding"]
 
+NEAR = 10 * KEPT
+"""So much less than its program a plan may have of an earlier goal: a millionth, where qualities are that small."""
 MOST_PREFIXES = 600
 """Up to so many the whole program stands in for one of some configurations: it is solved in seconds."""
 
@@ -58,7 +60,7 @@ def _reached(problem: Pipelines, goal: Goal, plan: Plan, *, solved: bool = True)
         if said is None:
             raise ValueError(f"the plan says nothing of its {CLAIMED[other]}")
         exactly = solves.get(said.solve) if solved and said.solve is not None else None
-        found[other] = exactly if exactly is not None and abs(exactly - said.value) <= KEPT else said.value
+        found[other] = exactly if exactly is not None and abs(exactly - said.value) <= NEAR else said.value
     return found
 
 
