@@ -95,6 +95,9 @@ class LlmQuestion:
             if parts > MOST_SEARCHED_WHOLE:
                 return too_dear(wish, judge, ask, least, tried)
         found, tried = sized(wish, judge, ask, least, cheapest=not self.tools.trial)  # a trial asks for any fleet
+        if found is None and not self.tools.trial:
+            # Near the edge of what is possible the search for the cheapest may miss the fleet that a trial found.
+            found, tried = sized(wish, judge, ask, least, cheapest=False)
         if found is None:
             return too_dear(wish, judge, ask, least, tried)
         return drafted(wish, found, bounds, tried=tried, shares=judge.shares(found.counts))
