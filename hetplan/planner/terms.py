@@ -6,14 +6,13 @@ To write a problem or an engine, look in `contract.py`: it has them beside the p
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Event", "Formulations", "Obstacle", "OnEvent", "Options", "Size", "Tools", "logged"]
+__all__ = ["Event", "Obstacle", "OnEvent", "Options", "Size", "Tools", "logged"]
 
 Size = Literal["planned", "estimated", "simulated", "auto"]
 """Option `size` of every question."""
@@ -54,27 +53,6 @@ class Options(BaseModel):
     """The ancestor of a question's typed options; every field has a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
-
-
-class Formulations(Mapping[str, type[Options]]):
-    """Formulations and their options, the default first; one given as "module:Class" is loaded when it is asked for."""
-
-    def __init__(self, given: Mapping[str, type[Options] | str]) -> None:
-        self._given = dict(given)
-
-    def __getitem__(self, name: str) -> type[Options]:
-        found = self._given[name]
-        if isinstance(found, str):
-            module, _, attribute = found.partition(":")
-            found = self._given[name] = getattr(import_module(module), attribute)
-        assert not isinstance(found, str)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.planner.program import Expression, Uses, rent
+from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, rent
 from hetplan.problems.llm.wish import Wish
 from hetplan.serving.tokens import TokenLaw, Work
 
@@ -137,7 +137,7 @@ class Program:
         x = m.columns("x", [f"class {s} on {each[t]}" for t, s in zip(of_kind, of_class, strict=True)], unit="qps")
         wanted = wish.rate_qps if rate is None else rate
         at = f"slo.apps.{wish.app}"
-        lower = Elastic(1.0, field=f"{at}.demand.rate_qps", verb="lower")
+        lower = Elastic(PRICE_OF_SLACK, field=f"{at}.demand.rate_qps", verb="lower")
         total = m.columns("rate", ["all"], lower=wanted, upper=wanted, unit="qps", elastic=lower)
         self._capacity(m, n, rounds, x)
         self._served(m, x, total)

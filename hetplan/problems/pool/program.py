@@ -34,7 +34,7 @@ __all__ = [
 Index = Counts
 
 
-def _most_of_use(pool: Pool, target: float) -> dict[str, float]:
+def _useful_machines(pool: Pool, target: float) -> dict[str, float]:
     """How many machines of each type a rate could ever keep busy; the least that is asked for in any case.
 
     One more than the work needs: the last bit of a rounded product must not cut off the answer.
@@ -89,7 +89,7 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0) -> Milp:
     """
     m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app_id}")
     lam, machines = add_flows(pool, m, scale=pool.unit_rate if target is None else target)
-    most = {} if target is None else _most_of_use(pool, target)
+    most = {} if target is None else _useful_machines(pool, target)
     rent(m, pool.request, Uses(machines, _somebody(pool), most), priced=target is not None, slip=slip)
     if target is not None:
         at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
