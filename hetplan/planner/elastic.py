@@ -128,20 +128,23 @@ def _stretched(
     )
 
 
-def explain(form: Milp, ask: Ask) -> Infeasible:
-    """The smallest set of demands that cannot hold together, and the smallest repairs, in the user's units."""
+def explain(form: Milp, ask: Ask, *, gap: float | None = None) -> Infeasible:
+    """The smallest set of demands that cannot hold together, and the smallest repairs, in the user's units.
+
+    `gap` is how far from the smallest they may be: repairs of large forms need no last digit.
+    """
     loose = knobs(form)
     if not loose:
         return Infeasible(why=("no choice satisfies all rows, and none of them may give way",))
     joint, read = stretch(form, loose)
-    answer = ask(joint, about="smallest joint relaxation")
+    answer = ask(joint, gap=gap, about="smallest joint relaxation")
     if answer.point is None:
         return Infeasible(
             why=("even with every demand loosened no choice exists",), proved=answer.status is Status.INFEASIBLE
         )
     slack = read(answer.point)
     giving = [k for k, s in zip(loose, slack, strict=True) if s > FEASIBILITY * _scale(k, form)]
-    alone = _single_repairs(form, ask, loose, giving)
+    alone = _single_repairs(form, ask, loose, giving, gap)
     repairs = list(alone.values())
     if not repairs:
         repairs = [_repair(form, k, float(s)) for k, s in zip(loose, slack, strict=True) if k in giving]
@@ -149,7 +152,9 @@ def explain(form: Milp, ask: Ask) -> Infeasible:
     return Infeasible(why=tuple(names), repairs=tuple(repairs), answer=answer)
 
 
-def _single_repairs(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> dict[Knob, Repair]:
+def _single_repairs(
+    form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob], gap: float | None
+) -> dict[Knob, Repair]:
     """For each knob alone, the least it must give; what cures nothing alone is left out."""
     tried = loose if len(loose) <= MOST_KNOBS else giving[:MOST_KNOBS]
     found = {}
@@ -157,7 +162,7 @@ def _single_repairs(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob])
         if ask.remaining <= 0:
             break
         model, read = stretch(form, [knob])
-        answer: Answer[Vector] = ask(model, about=f"least change of {knob.block.name} {knob.label} alone")
+        answer: Answer[Vector] = ask(model, gap=gap, about=f"least change of {knob.block.name} {knob.label} alone")
         if answer.point is not None:
             found[knob] = _repair(form, knob, float(read(answer.point)[0]))
     return found
@@ -202,7 +207,10 @@ def _scale(knob: Knob, form: Milp) -> float:
 
 def _repair(form: Milp, knob: Knob, slack: float) -> Repair:
     elastic = knob.elastic
-    amount = slack * elastic.per_unit
+    per_unit = elastic.per_unit
+    if isinstance(per_unit, tuple):
+        per_unit = per_unit[knob.index - knob.block.start]
+    amount = slack * per_unit
     if elastic.whole:
         amount = float(math.ceil(amount - 1e-9))
     lower, upper = (
@@ -211,7 +219,7 @@ def _repair(form: Milp, knob: Knob, slack: float) -> Repair:
         else (form.lower[knob.index], form.upper[knob.index])
     )
     stated = upper if elastic.verb == "raise" else lower
-    stated = (stated if math.isfinite(stated) else lower) * elastic.per_unit
+    stated = (stated if math.isfinite(stated) else lower) * per_unit
     to = float(stated + amount if elastic.verb == "raise" else stated - amount)
     to = round(to) if elastic.whole else to
     at = elastic.field.format(label=knob.label)

@@ -17,11 +17,13 @@ a_tr        what a machine of type t provides of resource r
 
     min  sum_o c_o N_o                                or another objective of the sub-problems
     (1)  u_t <= sum_{o of t} N_o                      every type: what is used is rented
-    (2)  N_o <= stock_o
-    (3)  least_t <= sum_{o of t} N_o <= most_t        limits.instances
-    (4)  sum_o c_o N_o <= budget                      limits.cost_per_hour
+    (2)  N_o <= stock_o                               offers of one name draw on one stock
+    (3)  least_h <= sum_{o of h} N_o <= most_h        limits.instances, of each hardware
+    (4)  sum_o c_o N_o + fees <= budget               limits.cost_per_hour
     (5)  sum_o a_tr N_o <= total_r                    limits.resources: of what is rented, used or not
     (6)  sum_{o of T} N_o >= 1                        every set T of types of which a sub-problem needs some machine
+
+Where u_t is a count of whole machines, and nothing says that more must be there, it is N itself: no column, no row (1).
 
 Every row that a user stated is elastic and names its field: from these rows alone a refusal says what contradicts what.
 """
@@ -29,17 +31,17 @@ Every row that a user stated is elastic and names its field: from these rows alo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic
-from hetplan.planner.request import PLENTY, Request
+from hetplan.planner.request import PLENTY, MachineType, Offer, Request
 from hetplan.profiles.fields import NANO
 
-__all__ = ["PRICE_OF_SLACK", "Expression", "Uses", "budget_in_whole_machines", "grant", "rent"]
+__all__ = ["PRICE_OF_SLACK", "Expression", "Uses", "budget_in_whole_machines", "grant", "limit_moves", "rent"]
 
 Columns = NDArray[np.int64]
 
@@ -55,18 +57,28 @@ class Expression:
     coefficients: ArrayLike = 1.0
 
 
+NOTHING = Expression(np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
 @dataclass(frozen=True)
 class Uses:
     """All that the program sees of a sub-problem: machines in use per type, and of which types it needs some.
 
     `most` says of a type how many machines can be of use at all; it bounds the program's columns. Where machines may
-    not stand `idle`, all that are rented are in use: (1) is an equality.
+    not stand `idle`, all that are rented are in use: (1) is an equality. Of the types `counted` the machines in use are
+    whole. `fees` are what is paid per hour beside machines: for runs that have a price of their own.
     """
 
     machines: Mapping[str, Expression]
     somebody: tuple[frozenset[str], ...] = ()
     most: Mapping[str, float] = field(default_factory=dict)
     idle: bool = True
+    counted: frozenset[str] = frozenset()
+    fees: Expression = NOTHING
+
+    def is_rented(self, kind: MachineType) -> bool:
+        """Whether the machines in use are those rented: whole, of one offer, and none must be there beside them."""
+        return kind.id in self.counted and len(kind.offers) == 1 and not kind.least
 
 
 def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float = 0.0) -> Columns:
@@ -76,41 +88,68 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
     solver's tolerance let a plan through that is a hair too dear.
     """
     offers = request.offers
-    price = np.array([offer.price for offer in offers])
+    bought = [place for place, offer in enumerate(offers) if not uses.is_rented(request.of(offer.machine))]
     n = m.columns(
         "n",
-        [offer.name for offer in offers],
-        upper=[_most_of_use(request, uses, place) for place in range(len(offers))],
-        cost=price if priced else 0.0,
+        _names(offers[place] for place in bought),
+        upper=[_most_of_use(request, uses, place) for place in bought],
+        cost=[offers[place].price if priced else 0.0 for place in bought],
         whole=True,
         unit="machines",
     )
-    of = {kind.id: n[[offer.machine == kind.id for offer in offers]] for kind in request.machines}
+    rented = {place: Expression(n[[number]]) for number, place in enumerate(bought)}
+    for place, offer in enumerate(offers):
+        if place not in rented:
+            rented[place] = one = uses.machines.get(offer.machine, NOTHING)
+            if priced:
+                m.pay(one.columns, np.multiply(one.coefficients, offer.price))
+    if priced:
+        m.pay(uses.fees.columns, uses.fees.coefficients)
+
+    def add(row: int, places: Iterable[int], each: Sequence[float] | None = None) -> None:
+        for place in places:
+            one = rented[place]
+            m.add(row, one.columns, one.coefficients if each is None else np.multiply(one.coefficients, each[place]))
+
+    of: dict[str, list[int]] = {kind.id: [] for kind in request.machines}
+    for place, offer in enumerate(offers):
+        of[offer.machine].append(place)
+    used = {name: one for name, one in uses.machines.items() if not uses.is_rented(request.of(name))}
     least = -np.inf if uses.idle else 0.0
-    rows = m.rows("capacity", list(uses.machines), lower=least, upper=0.0, unit="machines", equation="(1)")
-    for row, (machine, used) in zip(rows, uses.machines.items(), strict=True):
-        m.add(row, used.columns, used.coefficients)
-        m.add(row, of[machine], -1.0)
-    _limit_counts(m, request, n, of)
+    rows = m.rows("capacity", list(used), lower=least, upper=0.0, unit="machines", equation="(1)")
+    for row, (machine, one) in zip(rows, used.items(), strict=True):
+        m.add(row, one.columns, one.coefficients)
+        add(row, of[machine], [-1.0] * len(offers))
+    _limit_counts(m, request, add)
     if request.budget is not None:
         elastic = Elastic(PRICE_OF_SLACK, "slo.limits.cost_per_hour", unit=request.currency)
-        upper = budget_in_whole_machines(request) / NANO * (1.0 - slip)
+        fees = np.rint(np.ravel(uses.fees.coefficients) * NANO).astype(np.int64)
+        upper = budget_in_whole_machines(request, int(np.gcd.reduce(fees, initial=np.int64(0)))) / NANO * (1.0 - slip)
         row = m.rows(
             "budget", ["hour"], upper=upper, unit=f"{request.currency}/h", equation="(4)", elastic=elastic
         )  # fmt: skip
-        m.add(row, n, price)
+        add(row[0], rented, [offer.price for offer in offers])
+        m.add(row, uses.fees.columns, uses.fees.coefficients)
     if request.resources:
         elastic = Elastic(PRICE_OF_SLACK, "slo.limits.resources.{label}")
         totals = list(request.resources.values())
         rows = m.rows("resources", list(request.resources), upper=totals, equation="(5)", elastic=elastic)
         for row, resource in zip(rows, request.resources, strict=True):
-            m.add(row, n, [request.of(offer.machine).provides.get(resource, 0.0) for offer in offers])
+            add(row, rented, [request.of(offer.machine).provides.get(resource, 0.0) for offer in offers])
     if uses.somebody:
         sets = [" or ".join(sorted(one)) for one in uses.somebody]
         rows = m.rows("somebody", sets, lower=1.0, unit="machines", equation="(6)")
         for row, wanted in zip(rows, uses.somebody, strict=True):
-            m.add(row, np.concatenate([of[machine] for machine in sorted(wanted)]), 1.0)
+            add(row, [place for machine in sorted(wanted) for place in of[machine]])
     return n
+
+
+def _names(offers: Iterable[Offer]) -> list[str]:
+    """What offers are called; the second of a name by its machine type."""
+    found = dict[str, None]()
+    for offer in offers:
+        found[offer.machine if offer.name in found else offer.name] = None
+    return list(found)
 
 
 def grant(m: Builder, uses: Uses, machines: Mapping[str, float]) -> Columns:
@@ -122,12 +161,28 @@ def grant(m: Builder, uses: Uses, machines: Mapping[str, float]) -> Columns:
     return rows
 
 
-def budget_in_whole_machines(request: Request) -> int:
+def limit_moves(m: Builder, counts: Expression, groups: Columns, running: ArrayLike, most: float) -> Columns:
+    """Add that no more instances are new than may be: those of each group beyond what runs of it; returns the new ones.
+
+    `groups` has the group of each column of `counts`, from 0 on.
+    """
+    now = np.asarray(running, dtype=float)
+    new = m.columns("new", str, size=now.size, unit="instances")
+    elastic = Elastic(PRICE_OF_SLACK, "slo.limits.moves", unit="moves", whole=True)
+    m.add(m.rows("moves", ["all"], upper=most, elastic=elastic), new, 1.0)
+    rows = m.rows("new", str, size=now.size, upper=now)
+    m.add(rows[groups], counts.columns, counts.coefficients)
+    m.add(rows, new, -1.0)
+    return new
+
+
+def budget_in_whole_machines(request: Request, fees: int = 0) -> int:
     """The budget, lowered to what whole machines can cost at all: a multiple of what all prices are multiples of.
 
-    That is far coarser than a solver's tolerance; so no plan that costs a hair too much passes the row.
+    That is far coarser than a solver's tolerance; so no plan that costs a hair too much passes the row. `fees` is what
+    all of these are multiples of.
     """
-    budget, step = request.budget or 0, math.gcd(*(offer.nanos for offer in request.offers))
+    budget, step = request.budget or 0, math.gcd(fees, *(offer.nanos for offer in request.offers))
     return budget // step * step if step else budget
 
 
@@ -144,28 +199,36 @@ def _most_of_use(request: Request, uses: Uses, place: int) -> float:
     return min((float(one) for one in (offer.stock, request.of(offer.machine).most) if one < PLENTY), default=math.inf)
 
 
-def _limit_counts(m: Builder, request: Request, n: Columns, of: Mapping[str, Columns]) -> None:
+def _limit_counts(m: Builder, request: Request, add: Callable[[int, Iterable[int]], None]) -> None:
     """Rows (2) and (3), where they are stated."""
-    stocked = [place for place, offer in enumerate(request.offers) if offer.stock < PLENTY]
-    if stocked:
-        elastic = Elastic(PRICE_OF_SLACK, "profile.offers.{label}.stock", unit="machines", whole=True)
-        names = [request.offers[place].name for place in stocked]
-        stock = [float(request.offers[place].stock) for place in stocked]
-        m.add(m.rows("stock", names, upper=stock, unit="machines", equation="(2)", elastic=elastic), n[stocked], 1.0)
+    for hosts in (False, True):
+        stocked: dict[str, list[int]] = {}
+        for place, offer in enumerate(request.offers):
+            if offer.stock < PLENTY and bool(offer.hosts) == hosts:
+                stocked.setdefault(offer.name, []).append(place)
+        at = "profile.hosts (under {label})" if hosts else "profile.offers.{label}.stock"
+        elastic = Elastic(PRICE_OF_SLACK, at, unit="machines", whole=True)
+        stock = [float(request.offers[places[0]].stock) for places in stocked.values()]
+        rows = m.rows("hosts" if hosts else "stock", list(stocked), upper=stock, unit="machines", equation="(2)",
+                      elastic=elastic) if stocked else ()  # fmt: skip
+        for row, places in zip(rows, stocked.values(), strict=True):
+            add(row, places)
     for name, verb, side in (("least", "lower", 0), ("most", "raise", 1)):
-        stated = [kind for kind in request.machines if (kind.most < PLENTY if side else kind.least > 0)]
+        stated = {kind.hardware: kind for kind in request.machines
+                  if (kind.most < PLENTY if side else kind.least > 0)}  # fmt: skip
         if not stated:
             continue
-        limit = [float(kind.most if side else kind.least) for kind in stated]
+        limit = [float(kind.most if side else kind.least) for kind in stated.values()]
         field_ = f"slo.limits.instances.{{label}}[{side}]"
         rows = m.rows(
             name,
-            [kind.id for kind in stated],
+            list(stated),
             lower=-np.inf if side else limit,
             upper=limit if side else np.inf,
             unit="machines",
             equation="(3)",
             elastic=Elastic(PRICE_OF_SLACK, field_, verb=verb, unit="machines", whole=True),
         )
-        for row, kind in zip(rows, stated, strict=True):
-            m.add(row, of[kind.id], 1.0)
+        hardware = [request.of(offer.machine).hardware for offer in request.offers]
+        for row, one in zip(rows, stated, strict=True):
+            add(row, [place for place, name in enumerate(hardware) if name == one])

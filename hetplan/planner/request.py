@@ -6,6 +6,7 @@ so many" means the same wherever machines are counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,13 +29,15 @@ PLENTY = 10**9
 class Offer:
     """A price at which one machine of a type is had (a count of 1e-9 per hour), and how many there are at it.
 
-    Its id is None where the profile has no offers, or the run on it has a price of its own.
+    Its id is None where the profile has no offers, or the run on it has a price of its own. `hosts` names its machines
+    where they are known one by one. Offers of one id draw on one stock.
     """
 
     id: str | None
     machine: str
     nanos: int
     stock: int = PLENTY
+    hosts: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -49,13 +52,21 @@ class Offer:
 
 @dataclass(frozen=True)
 class MachineType:
-    """Machines alike: their offers, cheapest first, what one provides, the least and the most that may be rented."""
+    """Machines alike: their offers, cheapest first, what one provides, the least and the most that may be rented.
+
+    Types of one `hardware` (by default the id) have these limits together.
+    """
 
     id: str
     offers: tuple[Offer, ...]
     provides: Mapping[str, float] = field(default_factory=dict)
     least: int = 0
     most: int = PLENTY
+    hardware: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.hardware:
+            object.__setattr__(self, "hardware", self.id)
 
     @cached_property
     def available(self) -> int:
@@ -115,16 +126,18 @@ class Request:
 
     def allows(self, counts: Sequence[int] | NDArray[Any]) -> bool:
         """Whether so many machines of each offer may be rented; money apart."""
-        of_type = dict.fromkeys(self._by_id, 0)
+        of_type, of_hardware, of_offer = Counter[str](), Counter[str](), Counter[str]()
         for offer, count in zip(self.offers, counts, strict=True):
             of_type[offer.machine] += int(count)
+            of_hardware[self.of(offer.machine).hardware] += int(count)
+            of_offer[offer.name] += int(count)
         total = {
             resource: sum(kind.provides.get(resource, 0.0) * of_type[kind.id] for kind in self.machines)
             for resource in self.resources
         }
         return (
-            all(count <= offer.stock for offer, count in zip(self.offers, counts, strict=True))
-            and all(kind.least <= of_type[kind.id] <= kind.most for kind in self.machines)
+            all(of_offer[offer.name] <= offer.stock for offer in self.offers)
+            and all(kind.least <= of_hardware[kind.hardware] <= kind.most for kind in self.machines)
             and all(total[resource] <= limit * (1 + 1e-12) for resource, limit in self.resources.items())
         )
 

@@ -58,6 +58,7 @@ class Builder:
     _column_data: list[tuple[Vector, Vector, Vector, NDArray[np.bool_]]] = field(default_factory=list)
     _row_data: list[tuple[Vector, Vector]] = field(default_factory=list)
     _terms: list[tuple[NDArray[np.int64], NDArray[np.int64], Vector]] = field(default_factory=list)
+    _costs: list[tuple[NDArray[np.int64], Vector]] = field(default_factory=list)
 
     def columns(
         self,
@@ -103,6 +104,11 @@ class Builder:
         at = np.full(shape, rows, np.int64).ravel(), np.full(shape, columns, np.int64).ravel()
         self._terms.append((*at, np.full(shape, coefficients, np.float64).ravel()))
 
+    def pay(self, columns: ArrayLike, costs: ArrayLike) -> None:
+        """Add costs to columns that are there."""
+        shape = np.broadcast(columns, costs).shape
+        self._costs.append((np.full(shape, columns, np.int64).ravel(), np.full(shape, costs, np.float64).ravel()))
+
     def build(self) -> Milp:
         """The finished form."""
         from scipy.sparse import coo_array
@@ -115,10 +121,13 @@ class Builder:
         matrix = coo_array((values, (rows, columns)), shape=(n_rows, n_columns)).tocsc()
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
+        cost = _stack(self._column_data, 2)
+        for at, more in self._costs:
+            np.add.at(cost, at, more)
         return Milp(
             sense=self.sense,
             name=self.name,
-            cost=_stack(self._column_data, 2),
+            cost=cost,
             offset=self.offset,
             matrix=matrix,
             row_lower=_stack(self._row_data, 0),

@@ -28,13 +28,14 @@ class Elastic:
 
     `price` weighs one unit of this block against one unit of any other in the smallest joint relaxation.
     `field` is the input that says so (``slo.limits.cost_per_hour``), `verb` what to do with it ("raise", "lower").
-    `per_unit` converts a row's unit to the user's; `whole` rounds a repair up to whole units.
+    `per_unit` converts a row's unit to the user's, of all rows alike or of each; `whole` rounds a repair up to whole
+    units.
     """
 
     price: float
     field: str
     verb: str = "raise"
-    per_unit: float = 1.0
+    per_unit: float | tuple[float, ...] = 1.0
     unit: str = ""
     whole: bool = False
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.draft import Draft, Reported, Scope
+from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.next_state import COUNTERS, USED
+from hetplan.planner.placing import IN_TOTAL, total_of
 from hetplan.problems.variants.actions import steps
-from hetplan.problems.variants.kinds import machine_nanos
+from hetplan.problems.variants.kinds import WHOLE, count_of
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.problems.waiting import MOST_BUSY, waiting_ms
@@ -60,7 +61,7 @@ def draft(
         dispatch={app: SharesDispatch(late=v.inputs.slo.apps[app].late, balancing="shortest_queue") for app in routing},
         actions=tuple(way.actions),
         promises=tuple(_promises(v, x, flows, served, placed, routing)),
-        reported=tuple(_with_idle(v, x, placed, claim) for claim in reported),
+        reported=tuple(_with_value(v, x, placed, claim) for claim in reported),
         unserved=tuple(
             [Unserved(app=v.asked[b].id, rate_qps=rate, why=why) for b, (rate, why) in sorted(missing.items())]
             + [
@@ -88,19 +89,15 @@ def _used(v: Snapshot) -> dict[str, dict[str, float]]:
     return {USED: shares} if shares else {}
 
 
-def _with_idle(v: Snapshot, x: Integers, placed: Placed, claim: Reported) -> Reported:
-    """Machines that stay idle beside packed ones are counted once all is placed: a bound knows nothing of them.
+def _with_value(v: Snapshot, x: Integers, placed: Placed, claim: Reported) -> Reported:
+    """What the plan costs, a hair up (below what a plan file keeps): no gap of it is too small a number for the file.
 
-    Shared machines are counted by the program, which knows more of them than their least number.
+    Nothing costs less than nothing.
     """
-    assumed = sum(v.least_machines(t, x) * machine_nanos(v.inputs, v.types[t]) for t in v.sharing_types)
-    if claim.value is not None:
-        claim = replace(claim, value=claim.value + (placed.shared_nanos - assumed) / NANO)
-    more = placed.idle_nanos / NANO - v.idle_of_whole(x)
-    if more <= 0 or claim.value is None:  # fewer are idle where packed ones are more than their least number
-        return claim if claim.value is None else replace(claim, value=claim.value + more)
-    scope: Scope = "relaxation" if claim.scope == "problem" else claim.scope
-    return replace(claim, value=claim.value + more, scope=scope, note="bounded without the machines that stay idle")
+    value = (steady_nanos(v, placed) / NANO + v.changes(x)) * (1.0 + 1e-13)
+    if value == 0 and claim.scope != "none":
+        return replace(claim, value=value, bound=0.0, vouched="claimed")
+    return replace(claim, value=value)
 
 
 def _late(v: Snapshot, flows: Flows) -> dict[int, tuple[float, str]]:
@@ -186,10 +183,10 @@ def _understated(v: Snapshot, placed: Placed) -> list[Notice]:
     types = [
         v.kinds[v.items[placed.item_of[worker.loads[0].id]].kind].type for worker in placed.workers if worker.loads
     ]
-    if v.level != "machine" or any(v.types[t].offer is None for t in types):
+    if v.level != "machine" or any(v.types[t].offers[0].id is None for t in types):
         return []
     counts = [worker.count for worker in placed.workers if worker.loads]
-    machines = sum(n * machine_nanos(v.inputs, v.types[t]) for t, n in zip(types, counts, strict=True))
+    machines = sum(n * v.types[t].offers[0].nanos for t, n in zip(types, counts, strict=True))
     paid = steady_nanos(v, placed) - placed.idle_nanos
     if paid >= machines:
         return []
@@ -202,9 +199,12 @@ def _understated(v: Snapshot, placed: Placed) -> list[Notice]:
 
 def _unlimited(v: Snapshot) -> list[Notice]:
     """Resources that are taken and of which nobody says how much there is."""
-    limited = {room.resource for room in v.rooms}
+    totals = {room.label for room in v.rooms if room.block == IN_TOTAL}
+    few = [v.types[t] for t in (*v.sharing, *v.whole) if count_of(v.types[t]) is not None]
+    limited = {WHOLE, *v.inputs.slo.limits.capacity, *(resource for kind in few for resource in kind.provides)}
     taken = {resource for item in v.items for resource, amount in v.kinds[item.kind].needs.items() if amount > 0}
-    lacking = sorted(taken - limited)
+    wheres = ["", *(kind.id for kind in v.types)]
+    lacking = sorted(one for one in taken - limited if totals.isdisjoint(total_of(one, where) for where in wheres))
     if not lacking:
         return []
     text = f"nothing limits {', '.join(lacking)}: the plan assumes that there is enough"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +11,28 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.columns import Columns
-from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.problems.variants.kinds import COST, Room, machine_nanos
-from hetplan.problems.variants.shared import add_machines
+from hetplan.planner.forms.milp import Builder, Elastic, Milp
+from hetplan.planner.placing import Sharing, in_total, place
+from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, limit_moves, rent
+from hetplan.planner.request import PLENTY
+from hetplan.problems.variants.kinds import OWN, count_of
 from hetplan.problems.variants.wish import Snapshot
-from hetplan.profiles.fields import NANO
 
 __all__ = [
     "CEILING",
+    "LOAD",
+    "TAKEN",
+    "Room",
     "columns",
-    "cost_part",
     "counts_in_order",
     "counts_of",
     "evenly",
-    "least_use",
     "program",
+    "rooms_of",
     "spread",
     "upper",
     "why_no_columns",
+    "written",
 ]
 
 Vector = NDArray[np.float64]
@@ -36,6 +40,12 @@ Integers = NDArray[np.int64]
 
 SMALL = 1e-3
 """Loads that take less of an instance than this are also asked whether there is one: tolerances would hide them."""
+LOAD, TAKEN = "load", "taken"
+NO_ROOMS = (LOAD, "saturation", "there at all", "loaded", "moves", "new")
+"""Rows that say who serves whom and what is new; all others limit how much there is."""
+PRICE_OF_LOAD = 1000.0 * PRICE_OF_SLACK
+"""Where all may give way a load does last."""
+SLIP = 1e-9
 CEILING = 1e-9
 """Taken off before rounding up: a quotient that is whole but for rounding."""
 
@@ -52,37 +62,23 @@ def upper(v: Snapshot) -> Vector:
     return np.array(found)
 
 
-def program(
-    v: Snapshot,
-    *,
-    grow: Sequence[int] | None = None,
-    may_fall_short: bool = False,
-    shrunk: Mapping[str, float] | None = None,
-) -> Milp:
-    """Least gross cost; or, with `grow`, least growth of these; or, with `may_fall_short`, least load left unserved.
-
-    `shrunk` is taken off the rooms of these names.
-    """
-    costs = grow is None and not may_fall_short
-    m, x = _counts(v, costs=costs)
-    _cover(v, m, x, may_fall_short=may_fall_short)
-    _price_and_room(v, m, x, costs=costs, grow=grow or (), shrunk=shrunk or {})
-    return m.build()
+def program(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> Milp:
+    """Least gross cost; `shrunk` is taken off what machines provide in total, by the names of these rows."""
+    return written(v, shrunk=shrunk)[0].build()
 
 
-def cost_part(v: Snapshot) -> tuple[Builder, Integers]:
-    """The program of least gross cost, still open to more rows, and its x."""
-    m, x = _counts(v, costs=True)
-    _cover(v, m, x, may_fall_short=False)
-    _price_and_room(v, m, x, costs=True, grow=(), shrunk={})
-    return m, x
-
-
-def _counts(v: Snapshot, *, costs: bool) -> tuple[Builder, Integers]:
-    """x, each at C and, where none of its group runs, with its loading."""
-    m = Builder("min", name="variants")
-    cost = v.paid + np.where(_in_use(v), 0.0, v.loading) if costs else 0.0
-    x = m.columns("x", v.item_name, size=len(v.items), upper=upper(v), cost=cost, whole=True, unit="instances")
+def written(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> tuple[Builder, Integers]:
+    """The program, still open to more rows, and its x."""
+    m, most, in_use = Builder("min", name="variants"), upper(v), _in_use(v)
+    cost = np.where(in_use, 0.0, v.loading)
+    x = m.columns("x", v.item_name, size=len(v.items), upper=most, cost=cost, whole=True, unit="instances")
+    _cover(v, m, x)
+    _loading(v, m, x, in_use)
+    _taken(v, m, x)
+    rent(m, v.request, _uses(v, m, x, most, shrunk or {}), priced=True)
+    if v.inputs.slo.limits.moves is not None:
+        kinds, group = np.unique(v.kind_of, return_inverse=True)
+        limit_moves(m, Expression(x), group, v.running[kinds], float(v.inputs.slo.limits.moves))
     return m, x
 
 
@@ -91,13 +87,15 @@ def _in_use(v: Snapshot) -> NDArray[np.bool_]:
     return v.N[v.group] > 0 if len(v.items) else np.zeros(0, dtype=bool)
 
 
-def _cover(v: Snapshot, m: Builder, x: Integers, *, may_fall_short: bool) -> None:
+def _cover(v: Snapshot, m: Builder, x: Integers) -> None:
     """(1) and (2), every load as 1: what is needed may be many orders below what an instance serves.
 
     One instance that serves a whole need alone counts as just that: the same whole counts, a tighter relaxation.
     """
     need = np.where(v.need > 0, v.need, 1.0)
-    row = m.rows("load", [one.id for one in v.asked], lower=np.sign(v.need), unit="loads", equation="(1)")
+    each = tuple(one.load_qps for one in v.asked)
+    less = Elastic(PRICE_OF_LOAD, "slo.apps.{label}.demand.rate_qps", verb="lower", per_unit=each, unit="qps")
+    row = m.rows(LOAD, [one.id for one in v.asked], lower=np.sign(v.need), unit="loads", equation="(1)", elastic=less)
     alone = [(item.serves[0].app, i, item.serves[0].qps) for i, item in enumerate(v.items) if len(item.serves) == 1]
     if alone:
         b, i, q = (np.array(column) for column in zip(*alone, strict=True))
@@ -115,49 +113,10 @@ def _cover(v: Snapshot, m: Builder, x: Integers, *, may_fall_short: bool) -> Non
         there = m.rows("there at all", lambda k: v.item_name(int(i[small[k]])), size=small.size, upper=0.0)
         m.add(there, y[small], 1.0)
         m.add(there, x[i[small]], -1.0)
-    if may_fall_short:
-        short = m.columns("short", [one.id for one in v.asked], cost=1.0, upper=v.need, unit="qps")
-        m.add(row, short, 1.0 / need)
 
 
-def _price_and_room(
-    v: Snapshot, m: Builder, x: Integers, *, costs: bool, grow: Sequence[int], shrunk: Mapping[str, float]
-) -> None:
-    """(4), (3) and the limit on moves; `grow` are the growths that may be bought."""
-    if costs:
-        _loading(v, m, x)
-    wanted = list(v.growths.values())
-    extra = {
-        g: m.columns(f"extra {wanted[g].field}", ["extra"], cost=wanted[g].cost, whole=wanted[g].whole) for g in grow
-    }
-    names = list(v.growths)
-    more = {int(names[g][1]): column for g, column in extra.items() if names[g][0] == "type"}
-    machines = add_machines(v, m, x, upper(v), costs=costs, extra=more)
-    idle = _idle(v, m, x, machines) if costs else []
-    for room in v.rooms:
-        at = np.flatnonzero(room.use)
-        size = room.size - shrunk.get(room.label, 0.0)
-        row = m.rows(room.resource, [room.where or "total"], upper=size, equation="(3)")
-        m.add(row, x[at], room.use[at])
-        if room.resource == COST:
-            for t, columns_of_type in machines.items():
-                m.add(row, columns_of_type, machine_nanos(v.inputs, v.types[t]) / NANO)
-            if idle:
-                m.add(row, [column for column, *_ in idle], [price for _, price, _ in idle])
-        if room.provided:
-            for t, columns_of_type in machines.items():
-                m.add(row, columns_of_type, v.types[t].provides.get(room.provided, 0.0))
-            for column, _, t in idle:
-                m.add(row, column, v.types[t].provides.get(room.provided, 0.0))
-        if room.growth in extra:
-            m.add(row, extra[room.growth], -room.brings)
-    if v.inputs.slo.limits.moves is not None:
-        _moves(v, m, x, more=next((column for g, column in extra.items() if names[g][0] == "moves"), None))
-
-
-def _loading(v: Snapshot, m: Builder, x: Integers) -> None:
+def _loading(v: Snapshot, m: Builder, x: Integers, in_use: NDArray[np.bool_]) -> None:
     """(4), for groups of which instances run; of the others every instance is loaded."""
-    in_use = _in_use(v)
     groups = np.unique(v.group[in_use]) if in_use.any() else np.zeros(0, np.int64)
     if not groups.size:
         return
@@ -167,18 +126,106 @@ def _loading(v: Snapshot, m: Builder, x: Integers) -> None:
     m.add(row[np.searchsorted(groups, v.group[in_use])], x[in_use], 1.0)
 
 
-def _moves(v: Snapshot, m: Builder, x: Integers, *, more: Integers | None) -> None:
-    """At most so many instances that are new where they are, and `more` of them where that is a column."""
-    most = float(v.inputs.slo.limits.moves or 0)
-    new = m.columns("new", v.item_name, size=len(v.items), unit="instances")
-    row = m.rows("moves", ["all"], upper=most)
-    m.add(row, new, 1.0)
-    if more is not None:
-        m.add(row, more, -1.0)
-    kinds, place = np.unique(v.kind_of, return_inverse=True)
-    row = m.rows("new", lambda k: v.kinds[int(kinds[k])].id, size=kinds.size, upper=v.running[kinds])
-    m.add(row[place], x, 1.0)
-    m.add(row[place], new, -1.0)
+def _taken(v: Snapshot, m: Builder, x: Integers) -> None:
+    """(3) The totals of what instances take, where they are stated."""
+    for resource, total in sorted(v.inputs.slo.limits.capacity.items()):
+        needs = np.array([v.kinds[item.kind].needs.get(resource, 0.0) for item in v.items])
+        at, whole = f"slo.limits.capacity.{resource}", bool((needs == np.floor(needs)).all())
+        elastic = Elastic(PRICE_OF_SLACK, at, whole=whole)
+        row = m.rows(TAKEN, [resource], upper=total, equation="(3)", elastic=elastic)
+        m.add(row, x[needs > 0], needs[needs > 0])
+
+
+def _uses(v: Snapshot, m: Builder, x: Integers, most: Vector, shrunk: Mapping[str, float]) -> Uses:
+    """The machines in use of each type, and what instances cost that are paid by themselves."""
+    used = _used_up(v, m, x, shrunk)
+    for t, kind in enumerate(v.types):
+        parts = []
+        if (sharing := v.sharing.get(t)) is not None:
+            things = list(sharing.things)
+            parts.append(place(m, sharing, x[things], most[things], v.item_name, less=shrunk).columns)
+        parts.append(x[list(v.whole.get(t, ()))])
+        used[kind.id] = Expression(np.concatenate(parts))
+    bought = {kind.id: float(most.sum()) + kind.least for kind in v.request.machines}
+    alone = [i for items in v.own.values() for i in items]
+    fees = Expression(x[alone], v.C[alone])
+    there = {kind.id for kind in v.request.machines}
+    return Uses(
+        {name: one for name, one in used.items() if name in there}, most=bought, counted=frozenset(there), fees=fees
+    )
+
+
+def _used_up(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) -> dict[str, Expression]:
+    """Machines that hold what is paid by itself: by what all on them takes together, of each type or of all types."""
+    found = dict[str, Expression]()
+    for t in v.used_up:
+        items, name = list(v.own.get(t, ())), v.types[t].id + OWN
+        if count_of(v.types[t]) is None:
+            found[name] = Expression(x[items])
+            continue
+        machines = m.columns(f"machines {name}", ["all"], whole=True, unit="machines")
+        found[name] = Expression(machines)
+        if v.types[t].least:
+            row = m.rows("in use", [name], upper=0.0)
+            m.add(row, machines, 1.0)
+            m.add(row, x[items], -1.0)
+
+    def limit(where: str, items: Sequence[int], types: Sequence[int], provides: Mapping[str, float]) -> None:
+        needs = [v.kinds[v.items[i].kind].needs for i in items]
+        sharing = Sharing(where, provides, items, needs, [PLENTY] * len(items))
+        machines = [(found[v.types[t].id + OWN], v.types[t].provides) for t in types]
+        in_total(m, sharing, x[list(items)], machines, less=shrunk)
+
+    few = [t for t in v.used_up if count_of(v.types[t]) is not None]
+    if v.typed:
+        for t in few:
+            limit(v.types[t].id, v.own[t], [t], v.types[t].provides)
+        return found
+    plenty = {
+        name for t in v.own if t not in few for i in v.own[t] for name, n in v.kinds[v.items[i].kind].needs.items() if n
+    }
+    every = {name: n for t in few for name, n in v.types[t].provides.items() if name not in plenty}
+    limit("", [i for items in v.own.values() for i in items], few, every)
+    return found
+
+
+@dataclass(frozen=True)
+class Room:
+    """A row of the program over the counts of items alone: how much there is, and what each item takes of it."""
+
+    block: str
+    label: str
+    size: float
+    use: Vector
+    alone: bool
+    """Whether nothing else takes of it."""
+
+
+def rooms_of(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> tuple[Room, ...]:
+    """What limits the counts of items, where as many machines are used up as may be had."""
+    form, found = program(v, shrunk=shrunk), list[Room]()
+    most = np.zeros(form.lower.size)
+    available = {f"machines {v.types[t].id}{OWN}": v.types[t].available for t in v.used_up}
+    for block in form.columns:
+        most[block.start : block.stop] = available.get(block.name, 0)
+        if block.name == "n":
+            labels = map(block.label, range(block.size))
+            most[block.start : block.stop] = [v.request.of(label).available for label in labels]
+    matrix, n = form.matrix.tocsr(), len(v.items)
+    for block in form.rows:
+        if block.name in NO_ROOMS:
+            continue
+        for number in range(block.start, block.stop):
+            row, upper = matrix[[number]].toarray().ravel(), form.row_upper[number]
+            use, others = row[:n], row[n:]
+            if not np.isfinite(upper):
+                continue
+            taken = float(np.maximum(others, 0.0) @ most[n:])
+            fits = not use.any() and taken <= upper * (1 + SLIP)
+            if not fits:
+                size = float(upper - np.minimum(others, 0.0) @ most[n:])
+                found.append(Room(block.name, block.label(number - block.start), size, use, not (others > 0).any()))
+    return tuple(found)
 
 
 def counts_of(v: Snapshot, point: Vector) -> Integers:
@@ -252,44 +299,18 @@ def _even(v: Snapshot, x: Integers, apps: list[int], wanted: Sequence[float]) ->
     return m.build()
 
 
-def _idle(v: Snapshot, m: Builder, x: Integers, machines: Mapping[int, Integers]) -> list[tuple[int, float, int]]:
-    """Idle machines in the program: those in use and these make up the least count, within what may be had.
-
-    Returns their columns, prices and types.
-    """
-    found: list[tuple[int, float, int]] = []
-    kinds = [v.kinds[item.kind] for item in v.items]
-    here = np.array([kind.type if kind.part is None else -1 for kind in kinds], dtype=np.int64)
-    for hardware, least in v.least_of_whole.items():
-        mine = [t for t, kind in enumerate(v.types) if kind.hardware == hardware]
-        prices = [machine_nanos(v.inputs, v.types[t]) / NANO for t in mine]
-        names = [v.types[t].name for t in mine]
-        idle = m.columns(f"idle {hardware}", names, whole=True, upper=float(least), cost=prices, unit="machines")
-        found += zip(idle.tolist(), prices, mine, strict=True)
-        row = m.rows(f"least {hardware}", ["machines"], lower=float(least), unit="machines")
-        m.add(row, idle, 1.0)
-        m.add(row, x[np.isin(here, mine)], 1.0)
-        for t in mine:
-            m.add(row, machines.get(t, []), 1.0)
-        for t, column in zip(mine, idle, strict=True):
-            if (count := v.types[t].count) is not None:
-                full = m.rows(f"machines {hardware}", [v.types[t].name], upper=float(count))
-                m.add(full, column, 1.0)
-                m.add(full, x[here == t], 1.0)
-                m.add(full, machines.get(t, []), 1.0)
-    return found
-
-
 def why_no_columns(v: Snapshot) -> str:
     """Why the program is no set of columns ("" when it is)."""
     if any(len(item.serves) != 1 for item in v.items):
         return "applications share instances"
     if v.inputs.slo.limits.moves is not None:
         return "moves are limited"
-    if v.sharing_types:
+    if v.sharing:
         return "instances share machines"
-    if v.least_of_whole:
+    if any(kind.least for kind in v.types):
         return "some machines must be there, used or not"
+    if not all(room.alone for room in v.rooms):
+        return "machines are limited together that are paid in several ways"
     first: dict[int, tuple[int, float]] = {}
     for item, g in zip(v.items, v.group.tolist(), strict=True):
         mine = (item.serves[0].app, item.serves[0].qps)
@@ -306,9 +327,9 @@ def _order(v: Snapshot) -> NDArray[np.int64]:
 
 def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
     """The program as configuration columns, its items by application."""
-    order, rooms = _order(v), v.rooms
+    order = _order(v)
+    rooms = rooms_of(v, shrunk) if shrunk else v.rooms
     use = np.array([room.use[order] for room in rooms]).reshape(len(rooms), order.size)
-    size = np.array([room.size - (shrunk or {}).get(room.label, 0.0) for room in rooms])
     return Columns(
         block=np.array([v.items[i].serves[0].app for i in order], dtype=np.int64),
         need=v.need,
@@ -319,22 +340,11 @@ def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
         surcharge=v.group_loading,
         upper=upper(v)[order],
         use=use,
-        capacity=size,
-        rows=tuple(room.row for room in rooms),
+        capacity=np.array([room.size for room in rooms]),
+        rows=tuple(f"{room.block} {room.label}" for room in rooms),
         item_name=lambda j: v.item_name(int(order[j])),
         name="variants",
     )
-
-
-def least_use(v: Snapshot, room: Room) -> Columns:
-    """The least that all loads can take of one room, the others kept."""
-    form = columns(v)
-    others = [k for k, label in enumerate(form.rows) if label != room.row]
-    return replace(
-        form, cost=room.use[_order(v)], surcharge=np.zeros_like(form.surcharge), use=form.use[others],
-        capacity=form.capacity[others], rows=tuple(form.rows[k] for k in others), name="variants least use",
-        item_name=None,
-    )  # fmt: skip
 
 
 def counts_in_order(v: Snapshot, point: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hetplan.planner.request import PLENTY, MachineType, Offer, Request
 from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -20,54 +18,36 @@ from hetplan.serving.price import SLICES, Price, price_of
 from hetplan.serving.runs import at_of, machine_price
 
 __all__ = [
-    "COST",
+    "OWN",
     "WHOLE",
-    "Growth",
     "Kind",
-    "MachineType",
-    "Room",
     "Slot",
     "check_least",
-    "growths_of",
-    "machine_nanos",
+    "count_of",
     "part_of",
     "read_kinds",
     "read_slots",
     "read_types",
-    "rooms_of",
+    "request_of",
+    "room_of",
 ]
 
-Vector = NDArray[np.float64]
-
-COST = "cost_per_hour"
-"""The room of the whole plan's price."""
 WHOLE = "machines"
 """The resource of which a machine has one: taken by instances that are priced as a whole machine."""
+OWN = "!"
+"""Ends the name of machines that hold what is paid by itself: they are used up, and cost nothing."""
 
 
-@dataclass(frozen=True)
-class MachineType:
-    """Alike machines: a hardware under one offer (or none). `count` is None where as many as wanted may be had.
+def count_of(kind: MachineType) -> int | None:
+    """How many machines of a type may be had (None: as many as are wanted)."""
+    return kind.available if kind.available < PLENTY else None
 
-    `hosts` names them where they are known one by one. Without `provides` nothing is known of their room.
-    """
 
-    hardware: str
-    offer: str | None
-    count: int | None
-    hosts: tuple[str, ...]
-    provides: Mapping[str, float]
-
-    @property
-    def name(self) -> str:
-        """Its offer, or where nothing is offered its hardware."""
-        return self.offer or self.hardware
-
-    def room(self, resource: str) -> float | None:
-        """How much one machine has of a resource (None: nobody says)."""
-        if resource == WHOLE:
-            return 1.0
-        return self.provides.get(resource, 0.0) if self.provides else None
+def room_of(kind: MachineType, resource: str) -> float | None:
+    """How much one machine has of a resource (None: nobody says)."""
+    if resource == WHOLE:
+        return 1.0
+    return kind.provides.get(resource, 0.0) if kind.provides else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +109,38 @@ class Slot:
 
 
 def read_types(inputs: Inputs) -> tuple[MachineType, ...]:
-    """Every type of machine, in the order of the profile's hardware and of the ids of its offers."""
+    """Every hardware under each of its offers (or none), in the order of hardware and of the ids of offers."""
     profile, limits = inputs.profile, inputs.slo.limits
     found: list[MachineType] = []
     for hardware, about in profile.hardware.items():
-        _, most = limits.instances.get(hardware, (0, 0 if limits.only_listed else None))
-        offers = sorted(name for name, offer in profile.offers.items() if offer.hardware == hardware)
-        left = most
-        choices: list[str | None] = [*offers] if offers else [None]
-        for offer in choices:
-            hosts = tuple(sorted(host for host, at in profile.hosts.items() if offer is not None and at.offer == offer))
-            stock = profile.offers[offer].stock if offer is not None else None
-            known = [n for n in (len(hosts) or None, stock, left) if n is not None]
-            count = min(known) if known else None
-            if left is not None and count is not None:
-                left -= count
-            found.append(MachineType(hardware, offer, count, hosts[:count], about.provides))
+        least, most = limits.instances.get(hardware, (0, 0 if limits.only_listed else None))
+        names = sorted(name for name, offer in profile.offers.items() if offer.hardware == hardware)
+        for name in names or [""]:
+            offer = Offer(None, hardware, 0 if profile.offers else NANO)
+            if name:
+                sold = profile.offers[name]
+                hosts = tuple(sorted(host for host, at in profile.hosts.items() if at.offer == name))
+                known = [n for n in (len(hosts) or None, sold.stock) if n is not None]
+                stock = min(known, default=PLENTY)
+                offer = Offer(name, name, machine_price(sold, about), stock, hosts[:stock])
+            most_here = PLENTY if most is None else most
+            found.append(MachineType(offer.machine, (offer,), about.provides, least, most_here, hardware))
     return tuple(found)
+
+
+def request_of(inputs: Inputs, rented: Iterable[MachineType], used_up: Iterable[MachineType]) -> Request:
+    """What may be rented: machines that are paid whole, and those that are used up by what is paid by itself."""
+    limits, machines = inputs.slo.limits, list(rented)
+    for kind in used_up:
+        name = kind.id + OWN
+        machines.append(replace(kind, id=name, offers=(replace(kind.offers[0], machine=name, nanos=0),), least=0))
+    return Request(tuple(machines), limits.cost_per_hour, limits.currency, limits.resources)
 
 
 @dataclass
 class _Reading:
     inputs: Inputs
-    types: tuple[MachineType, ...]
+    types: Sequence[MachineType]
     faults: Faults
     notices: list[Notice]
     of_hardware: dict[str, list[int]] = field(default_factory=dict)
@@ -223,7 +212,7 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
             part = part_of(run.needs, reading.types[number]) if whole and number in reading.shared else None
             needs = {**run.needs, WHOLE: 1.0} if whole and part is None else run.needs
             nanos = price.nanos if part is None else round(price.nanos * part)
-            none_there = reading.types[number].count == 0 and not (whole or reading.types[number].provides)
+            none_there = count_of(reading.types[number]) == 0 and not (whole or reading.types[number].provides)
             if none_there or not _fits(reading, needs, number, at):
                 continue
             for batch in batches:
@@ -263,17 +252,18 @@ def _slowdown(reading: _Reading, run: Run) -> tuple[float, ...]:
 
 def _price(reading: _Reading, run: Run, kind: MachineType) -> tuple[Price, bool]:
     """The price of an instance, and whether it is that of a whole machine."""
-    if kind.offer is None and run.price_per_hour is None:
+    offer = kind.offers[0].id
+    if offer is None and run.price_per_hour is None:
         reading.unpriced.add(kind.hardware)
         return Price(NANO), True
-    price = price_of(reading.inputs.profile, run, kind.offer)
+    price = price_of(reading.inputs.profile, run, offer)
     return price, run.price_per_hour is None and price.share is None
 
 
 def _paid_whole(inputs: Inputs, kind: MachineType) -> bool:
     """Whether every run on a type of machine pays for the machine: none has a price of its own, or pays a slice."""
-    profile = inputs.profile
-    if kind.offer is not None and profile.offers[kind.offer].per in SLICES:
+    profile, offer = inputs.profile, kind.offers[0].id
+    if offer is not None and profile.offers[offer].per in SLICES:
         return False
     runs = (run for variant in profile.variants.values() for run in variant.runs)
     return all(run.price_per_hour is None for run in runs if run.hardware == kind.hardware)
@@ -290,18 +280,10 @@ def part_of(needs: Mapping[str, float], kind: MachineType) -> float | None:
     return max(taken.values()) if computes - ({"cpu_cores"} if on_card else set()) else None
 
 
-def machine_nanos(inputs: Inputs, kind: MachineType) -> int:
-    """What a whole machine costs, in 1e-9 per hour: 1 where nothing is offered at all."""
-    profile = inputs.profile
-    if kind.offer is None:
-        return 0 if profile.offers else NANO
-    return machine_price(profile.offers[kind.offer], profile.hardware[kind.hardware])
-
-
 def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -> bool:
     kind, totals = reading.types[number], reading.inputs.slo.limits.capacity
     for resource, amount in needs.items():
-        room = kind.room(resource)
+        room = room_of(kind, resource)
         if room is None or (resource in totals and resource not in kind.provides):
             continue
         if amount > room * (1 + 1e-9) + 1e-12:
@@ -326,7 +308,7 @@ def read_slots(inputs: Inputs, kinds: tuple[Kind, ...], notices: list[Notice]) -
             settings = {**load.knobs, "batch": load.serve.max_batch}
             exact = [
                 k for k in by_place.get((load.variant or "", worker.hardware), [])
-                if (offer is None or types[kinds[k].type].offer in (None, offer))
+                if (offer is None or types[kinds[k].type].offers[0].id in (None, offer))
                 and same_point(load.at or {}, kinds[k].at)
                 and all(settings.get(a) == v for a, v in {**kinds[k].knobs, "batch": kinds[k].batch}.items())
             ]  # fmt: skip
@@ -347,120 +329,11 @@ def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Wo
     return _price(reading, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 
-@dataclass(frozen=True)
-class Growth:
-    """Something of which there could be more: where the files say how much, and in what units."""
-
-    field: str
-    unit: str
-    stated: float
-    whole: bool
-    cost: float = 1.0
-
-
-@dataclass(frozen=True)
-class Room:
-    """A row of (3): a resource, how much of it there is, what each item takes, and what one unit of growth brings."""
-
-    resource: str
-    where: str
-    size: float
-    use: Vector
-    brings: float = 1.0
-    growth: int = 0
-    provided: str = ""
-    """The resource that machines provide, where that is limited: those that are shared count in it besides items."""
-
-    @property
-    def label(self) -> str:
-        """In words."""
-        return f"{self.resource} of {self.where}" if self.where else self.resource
-
-    @property
-    def row(self) -> str:
-        """As the row of a program is called."""
-        return f"{self.resource}[{self.where or 'total'}]"
-
-
-def _whole(kind: MachineType, resource: str) -> bool:
-    return float(kind.provides.get(resource, 0.0)).is_integer()
-
-
-def growths_of(
-    inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...]
-) -> dict[tuple[str, str], Growth]:
-    """What there could be more of, by kind and name: resources, the budget, machines of a type, moves."""
-    limits = inputs.slo.limits
-    found: dict[tuple[str, str], Growth] = {}
-    for resource, stated in sorted(limits.resources.items()):
-        field = f"slo.limits.resources.{resource}"
-        found["provided", resource] = Growth(field, "", stated, whole=all(_whole(one, resource) for one in types))
-    for resource in sorted({resource for kind in kinds for resource in kind.needs} | limits.capacity.keys()):
-        whole = all(float(kind.needs.get(resource, 0.0)).is_integer() for kind in kinds)
-        stated = limits.capacity.get(resource, 0.0)
-        found["resource", resource] = Growth(f"slo.limits.capacity.{resource}", "", stated, whole)
-    if limits.cost_per_hour is not None:
-        stated = limits.cost_per_hour / NANO
-        found["cost", ""] = Growth("slo.limits.cost_per_hour", limits.currency, stated, whole=False)
-    for t, kind in enumerate(types):
-        most = limits.instances.get(kind.hardware, (0, None))[1]
-        offer = inputs.profile.offers[kind.offer] if kind.offer is not None else None
-        where = f"profile.offers.{kind.offer}.stock"
-        if kind.hosts:
-            where = f"profile.hosts (under {kind.offer})"
-        elif most is not None and (offer is None or offer.stock is None or most <= offer.stock):
-            where = f"slo.limits.instances.{kind.hardware}[1]"
-        cost = max(offer.price_per_hour / NANO if offer is not None else 0.0, 1e-3)
-        found["type", str(t)] = Growth(where, "machines", float(kind.count or 0), whole=True, cost=cost)
-    if limits.moves is not None:
-        found["moves", ""] = Growth("slo.limits.moves", "moves", float(limits.moves), whole=True)
-    return found
-
-
-def rooms_of(
-    inputs: Inputs, types: tuple[MachineType, ...], items: list[Kind], growths: list[tuple[str, str]], *, typed: bool
-) -> list[Room]:
-    """Every capacity that binds all items together; with `typed`, those of each type of machine apart.
-
-    `items` are the kinds of what is counted, one entry each; `growths` names what there could be more of.
-    """
-    found: list[Room] = []
-    for resource, total in sorted(inputs.slo.limits.capacity.items()):
-        use = np.array([kind.needs.get(resource, 0.0) for kind in items])
-        found.append(Room(resource, "", total, use, 1.0, growths.index(("resource", resource))))
-    for resource, total in sorted(inputs.slo.limits.resources.items()):
-        use = np.array([types[kind.type].provides.get(resource, 0.0) * (kind.part is None) for kind in items])
-        growth = growths.index(("provided", resource))
-        found.append(Room(f"{resource} provided", "", total, use, 1.0, growth, provided=resource))
-    if (budget := inputs.slo.limits.cost_per_hour) is not None:
-        prices = np.array([kind.paid for kind in items])
-        found.append(Room(COST, "", budget / NANO, prices, 1.0, growths.index(("cost", ""))))
-    here = np.array([kind.type for kind in items], dtype=np.int64)
-    for resource in (name for kind, name in growths if kind == "resource"):
-        use = np.array([kind.needs.get(resource, 0.0) for kind in items])
-        size, bounded = 0.0, True
-        for t, type_ in enumerate(types):
-            mine, room = np.where(here == t, use, 0.0), type_.room(resource)
-            if not mine.any():
-                size += (room or 0.0) * (type_.count or 0)
-            elif room is None or type_.count is None:
-                bounded = False
-            else:
-                size += room * type_.count
-                if typed or resource == WHOLE:
-                    g = growths.index(("type", str(t)))
-                    found.append(Room(resource, type_.name, room * type_.count, mine, room, g))
-        if use.any() and not typed and resource != WHOLE and bounded and size > 0:
-            found.append(Room(resource, "", size, use, 1.0, growths.index(("resource", resource))))
-    return found
-
-
 def check_least(inputs: Inputs, types: tuple[MachineType, ...], faults: Faults) -> None:
     """Name hardware of which more machines must be there than can be."""
     for hardware, (least, _) in sorted(inputs.slo.limits.instances.items()):
-        counts = [kind.count for kind in types if kind.hardware == hardware]
-        if least > 0 and None not in counts and sum(n for n in counts if n is not None) < least:
-            have = sum(n for n in counts if n is not None)
+        have = sum(kind.offers[0].stock for kind in types if kind.hardware == hardware)
+        if least > have:
             faults.in_slo(
                 f"$.limits.instances.{hardware}[0]", f"the profile's offers and hosts have {have} machines of it",
                 f"Ask for at most {have}, or raise the stock.", value=least,

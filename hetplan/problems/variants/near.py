@@ -47,9 +47,8 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft
-from hetplan.problems.variants.form import evenly
-from hetplan.problems.variants.kinds import COST, machine_nanos
-from hetplan.problems.variants.shared import Filling, MachineRoom
+from hetplan.planner.placing import IN_TOTAL, Filling
+from hetplan.problems.variants.form import TAKEN, evenly
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Worker
@@ -234,7 +233,7 @@ class Near:
 
     def fillings(self, units: Units) -> list[Filling]:
         """What is on the machines that are shared."""
-        return [Filling(t, dict(holds), n) for (t, holds), n in units if self._is_machine(t, holds)]
+        return [Filling(self.v.types[t].id, dict(holds), n) for (t, holds), n in units if self._is_machine(t, holds)]
 
     def counts(self, units: Units) -> np.ndarray:
         """Instances of each item."""
@@ -252,9 +251,8 @@ class Near:
         """What the plan costs: units, what is loaded for them, and what must be there beside them."""
         v, x, used = self.v, self.counts(units), Counter[int]()
         for (t, holds), n in units:
-            used[t] += n if self._is_machine(t, holds) else 0
-        idle = sum(n * machine_nanos(v.inputs, v.types[t]) for t, n in v.idle_counts(used).items()) / NANO
-        return sum(self._price(unit) * n for unit, n in units) + v.changes(x) + idle
+            used[t] += n if self._is_paid_whole(t, holds) else 0
+        return sum(self._price(unit) * n for unit, n in units) + v.changes(x) + v.idle_nanos(used) / NANO
 
     # --- what is near -------------------------------------------------------------------------------------------------
 
@@ -348,15 +346,11 @@ class Near:
         if (t, holds) not in self._filling:
             held = dict(holds)
             for i in sorted(held, key=lambda i: (max(self.v.kinds[self.v.items[i].kind].needs.values()), i)):
-                held[i] += self._rooms[t].most(i, held)
+                held[i] += self.v.sharing[t].most(i, held)
             self._filling[t, holds] = tuple(sorted(held.items()))
         return t, self._filling[t, holds]
 
     _filling: dict[Unit, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-
-    @cached_property
-    def _rooms(self) -> dict[int, MachineRoom]:
-        return {t: MachineRoom(self.v, t) for t in self.v.sharing_types}
 
     @cached_property
     def _full(self) -> dict[Unit, float]:
@@ -366,14 +360,14 @@ class Near:
             t = self.v.kinds[item.kind].type
             if not self._is_machine(t, ((i, 1),)):
                 found[t, ((i, 1),)] = 0.0
-        for t, items in self.v.sharing_types.items():
-            for i in items:
-                most = self._rooms[t].most(i)
+        for t, sharing in self.v.sharing.items():
+            for i in sharing.things:
+                most = sharing.most(i)
                 if most:
                     found[t, ((i, most),)] = 0.0
-                for j in items:
+                for j in sharing.things:
                     for n in range(1, most if j > i else 0):
-                        if more := self._rooms[t].most(j, {i: n}):
+                        if more := sharing.most(j, {i: n}):
                             found[t, ((i, n), (j, more))] = 0.0
         return {unit: self._price(unit) for unit in found}
 
@@ -384,24 +378,15 @@ class Near:
         v, used = self.v, Counter[int]()
         if not all(self._carries(units, apps, hopes, slack=1e-9) for apps in self._sharing):
             return False
-        for (t, _), n in units:
-            used[t] += n
-        if any(
-            kind.count is not None and used[t] > kind.count for t, kind in enumerate(v.types) if t in v.sharing_types
-        ):
+        for (t, holds), n in units:
+            used[t] += n if self._is_paid_whole(t, holds) else 0
+        x, budget = self.counts(units), v.request.budget
+        if not v.may_move(x) or not v.may_rent(used + Counter(v.idle_counts(used))):
             return False
-        x = self.counts(units)
-        if not v.may_move(x):
+        if budget is not None and self.cost(units) - v.changes(x) > budget / NANO * (1.0 + 1e-9):
             return False
-        shared = [(unit, n) for unit, n in units if self._is_machine(*unit)]
-        besides = {COST: sum(self._price(unit) * n for unit, n in shared)}
-        for resource in v.inputs.slo.limits.resources:
-            idle = v.idle_counts(used).items()
-            machines = [*((t, n) for (t, _), n in shared), *idle]
-            amount = sum(v.types[t].provides.get(resource, 0.0) * n for t, n in machines)
-            besides[f"{resource} provided"] = amount
         return all(
-            float(room.use @ x) + besides.get(room.resource, 0.0) <= room.size * (1.0 + 1e-9) for room in v.rooms
+            float(room.use @ x) <= room.size * (1.0 + 1e-9) for room in v.rooms if room.block in (TAKEN, IN_TOTAL)
         )
 
     def _good(self, units: Units, hopes: Mapping[int, float]) -> bool:
@@ -614,12 +599,15 @@ class Near:
         return tuple(frozenset(s.app for s in item.serves) for item in self.v.items)
 
     def _is_machine(self, t: int, holds: tuple[tuple[int, int], ...]) -> bool:
-        return holds[0][0] in self.v.sharing_types.get(t, ())
+        return t in self.v.sharing and holds[0][0] in self.v.sharing[t].things
+
+    def _is_paid_whole(self, t: int, holds: tuple[tuple[int, int], ...]) -> bool:
+        return self._is_machine(t, holds) or holds[0][0] in self.v.whole.get(t, ())
 
     def _price(self, unit: Unit) -> float:
         t, holds = unit
         if self._is_machine(t, holds):
-            return machine_nanos(self.v.inputs, self.v.types[t]) / NANO
+            return self.v.types[t].offers[0].price
         return sum(float(self.v.paid[i]) * n for i, n in holds)
 
     def _units_of(self, made: Draft) -> Units | None:
@@ -647,8 +635,9 @@ class Near:
         """Whether a load is of an item."""
         kind = self.v.kinds[self.v.items[i].kind]
         type_ = self.v.types[kind.type]
-        here = (worker.hardware, worker.offer or (type_.offer if worker.host in type_.hosts else None))
+        offer = type_.offers[0]
+        here = (worker.hardware, worker.offer or (offer.id if worker.host in offer.hosts else None))
         settings = (load.variant, load.serve.max_batch, dict(load.at or {}), dict(load.knobs))
         mine = (kind.variant, kind.batch, dict(kind.at), dict(kind.knobs))
         of_app = load.app in (None, *(self.v.asked[b].id for b in self._serving[i]))
-        return here == (type_.hardware, type_.offer) and settings == mine and of_app
+        return here == (type_.hardware, offer.id) and settings == mine and of_app

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.problems.variants.form import cost_part
-from hetplan.problems.variants.kinds import WHOLE, Slot, machine_nanos
-from hetplan.problems.variants.shared import Filling
+from hetplan.planner.placing import Filling
+from hetplan.planner.request import PLENTY
+from hetplan.problems.variants.form import written
+from hetplan.problems.variants.kinds import WHOLE, Slot, count_of, room_of
 from hetplan.problems.variants.wish import Snapshot
 from hetplan.profiles.workers import Load, Serve, Worker
 
@@ -100,7 +101,7 @@ def _sizes(v: Snapshot) -> _Sizes:
     rooms = np.full((len(v.types), len(resources)), np.inf)
     for t, kind in enumerate(v.types):
         for r, resource in enumerate(resources):
-            room = kind.room(resource)
+            room = room_of(kind, resource)
             if room is not None and not (resource in totals and resource not in kind.provides):
                 rooms[t, r] = room
     needs = np.array([[v.kinds[item.kind].needs.get(name, 0.0) for name in resources] for item in v.items])
@@ -112,9 +113,8 @@ def _sizes(v: Snapshot) -> _Sizes:
 
 def _most_beside(v: Snapshot) -> Vector:
     """How many instances a machine may hold with each item on it, itself included."""
-    return np.array(
-        [min((s.beside + 1 for s in item.serves if s.beside is not None), default=np.inf) for item in v.items]
-    )
+    company = np.array(v.company, dtype=float)
+    return np.where(company < PLENTY, company, np.inf)
 
 
 def _machines_of(v: Snapshot, t: int, instances: int) -> list[Place]:
@@ -122,9 +122,9 @@ def _machines_of(v: Snapshot, t: int, instances: int) -> list[Place]:
 
     No more new ones than instances: each takes one at most.
     """
-    kind = v.types[t]
-    known = [Place(host=host) for host in kind.hosts] or _running_places(v, t)[: kind.count]
-    return known + [Place()] * min((kind.count or 0) - len(known), instances)
+    count = count_of(v.types[t])
+    known = [Place(host=host) for host in v.types[t].offers[0].hosts][:count] or _running_places(v, t)[:count]
+    return known + [Place()] * min((count or 0) - len(known), instances)
 
 
 def _running_places(v: Snapshot, t: int) -> list[Place]:
@@ -147,12 +147,12 @@ def pack(v: Snapshot, x: Integers, ask: Ask, fillings: Sequence[Filling] | None 
         if count > 0:
             of_type.setdefault(v.kinds[v.items[i].kind].type, Counter())[i] = int(count)
     for t, wanted in sorted(of_type.items()):
-        if t in v.sharing_types:
+        if t in v.sharing:
             found, rest = _shared(v, t, wanted, sizes, most, fillings)
             machines += found
             left += rest
             continue
-        if v.types[t].count is None:
+        if count_of(v.types[t]) is None:
             machines += _without_end(v, t, wanted)
             continue
         bins, rest = _fullest(v, t, wanted, sizes, most, _machines_of(v, t, wanted.total()))
@@ -170,12 +170,13 @@ def _shared(
     v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector, fillings: Sequence[Filling] | None
 ) -> tuple[list[Machine], Counter[int]]:
     """Machines that are shared: filled as the program says, else by best fit on as few as that takes."""
-    places = _machines_of(v, t, 0) if v.types[t].count is not None else _running_places(v, t)
+    places = _machines_of(v, t, 0) if count_of(v.types[t]) is not None else _running_places(v, t)
     if fillings is None:
         bins, rest = _fewest(v, t, wanted, sizes, most)
         return _alike([Machine(t, b.place.host, dict(b.holds), was=b.place.was) for b in bins if b.holds]), rest
-    mine = [one for one in fillings if one.type == t]
-    mine += [Filling(t, {i: 1}, n) for i, n in sorted(wanted.items()) if i not in v.sharing_types[t]]
+    name, shared = v.types[t].id, v.sharing[t].things
+    mine = [one for one in fillings if one.machine == name]
+    mine += [Filling(name, {i: 1}, n) for i, n in sorted(wanted.items()) if i not in shared]
     known = [place for place in places if place.host is not None or place.was is not None]
     taken, found = list[tuple[int, Place]](), list[Machine]()
     left = [one.count for one in mine]
@@ -205,9 +206,8 @@ def _overlap(v: Snapshot, place: Place, holds: Mapping[int, int]) -> int:
 
 def _fewest(v: Snapshot, t: int, wanted: Counter[int], sizes: _Sizes, most: Vector) -> tuple[list[_Bin], Counter[int]]:
     """As few machines as best fit needs; what is left over where there are no more."""
-    count = v.types[t].count
-    x = np.array([wanted[i] for i in range(len(v.items))], dtype=np.int64)
-    least = max(1, v.least_machines(t, x))
+    count = count_of(v.types[t])
+    least = max(1, v.sharing[t].least([wanted[i] for i in v.sharing[t].things]))
     while True:
         size = least if count is None else min(least, count)
         places = (_machines_of(v, t, 0) if count is not None else _running_places(v, t))[:size]
@@ -356,7 +356,7 @@ def exact(v: Snapshot) -> Milp | None:
     places, sizes = _on_machines(v), _sizes(v)
     if len(places) > MOST_EXACT or np.isfinite(_most_beside(v)).any():
         return None
-    m, x = cost_part(v)
+    m, x = written(v)
     i, t, n = (np.array(column, dtype=np.int64) for column in zip(*places, strict=True))
     z = m.columns("z", lambda k: f"{v.item_name(int(i[k]))} on {t[k]}.{n[k]}", size=i.size, whole=True)
     placed = np.unique(i)
@@ -381,7 +381,7 @@ def read_exact(v: Snapshot, form: Milp, point: Vector) -> list[Machine]:
     for (i, t, n), count in zip(places, values, strict=True):
         if count > 0:
             holds.setdefault((t, n), {})[i] = int(count)
-    where = {t: _machines_of(v, t, v.types[t].count or 0) for t, _ in holds}
+    where = {t: _machines_of(v, t, count_of(v.types[t]) or 0) for t, _ in holds}
     return _alike([Machine(t, where[t][n].host, held, was=where[t][n].was) for (t, n), held in sorted(holds.items())])
 
 
@@ -389,7 +389,10 @@ def _on_machines(v: Snapshot) -> list[tuple[int, int, int]]:
     """(item, type, machine of the type) of every count of `exact`."""
     types = [v.kinds[item.kind].type for item in v.items]
     return [
-        (i, t, n) for i, t in enumerate(types) if v.types[t].count is not None for n in range(v.types[t].count or 0)
+        (i, t, n)
+        for i, t in enumerate(types)
+        if count_of(v.types[t]) is not None
+        for n in range(count_of(v.types[t]) or 0)
     ]
 
 
@@ -486,7 +489,7 @@ def placed_by_counts(v: Snapshot, x: Integers) -> Placed:
             placed.item_of[f"{name}.1"] = i
             placed.workers.append(
                 Worker(
-                    id=name, hardware=kind.hardware, offer=v.types[kind.type].offer, count=count, queue="per-load",
+                    id=name, hardware=kind.hardware, offer=v.offer_of(i), count=count, queue="per-load",
                     loads=(_load(v, i, f"{name}.1", 1),),
                 )
             )  # fmt: skip
@@ -516,7 +519,7 @@ def _kept(
         left[i] -= count * instances
         placed.item_of[slot.load.id] = i
         loads.append(_going_on(v, i, slot.load, instances))
-        offer = offer or v.types[v.kinds[v.items[i].kind].type].offer
+        offer = offer or v.offer_of(i)
     if not loads:
         return None
     return worker.model_copy(update={"count": count, "loads": tuple(loads), "offer": offer, "queue": "per-load"})
@@ -537,11 +540,11 @@ def placed_on_machines(v: Snapshot, machines: list[Machine]) -> Placed:
         name = name or names.worker()
         loads = list(_machine_loads(v, machine, name, before, placed))
         kind = v.types[machine.type]
-        if any(i in v.sharing_types.get(machine.type, ()) for i in machine.holds):
-            placed.shared_nanos += machine.count * machine_nanos(v.inputs, kind)
+        if any(v.kinds[v.items[i].kind].part is not None for i in machine.holds):
+            placed.shared_nanos += machine.count * kind.offers[0].nanos
         placed.workers.append(
             Worker(
-                id=name, hardware=kind.hardware, offer=kind.offer, host=machine.host, count=machine.count,
+                id=name, hardware=kind.hardware, offer=kind.offers[0].id, host=machine.host, count=machine.count,
                 queue="per-load", loads=tuple(loads),
             )
         )  # fmt: skip
@@ -560,9 +563,11 @@ def _add_idle(v: Snapshot, placed: Placed, names: _Names) -> None:
     on_host = {worker.host: worker.id for worker in state if worker.host is not None}
     for t, missing in v.idle_counts(used).items():
         kind = v.types[t]
-        placed.idle_nanos += missing * machine_nanos(v.inputs, kind)
+        placed.idle_nanos += missing * kind.offers[0].nanos
         taken = {worker.host for worker in placed.workers}
-        free = sorted((host for host in kind.hosts if host not in taken), key=lambda host: (host not in on_host, host))
+        free = sorted(
+            (host for host in kind.offers[0].hosts if host not in taken), key=lambda host: (host not in on_host, host)
+        )
         going_on = [(None, worker.id, worker.count) for worker, at in v.unnamed if at == t and worker.id not in there]
         for host, name, count in [*((host, on_host.get(host), 1) for host in free), *going_on]:
             if count <= missing:
@@ -573,7 +578,7 @@ def _add_idle(v: Snapshot, placed: Placed, names: _Names) -> None:
 
 
 def _idle(v: Snapshot, t: int, name: str, host: str | None, count: int) -> Worker:
-    return Worker(id=name, hardware=v.types[t].hardware, offer=v.types[t].offer, host=host, count=count)
+    return Worker(id=name, hardware=v.types[t].hardware, offer=v.types[t].offers[0].id, host=host, count=count)
 
 
 def _going_on_as(v: Snapshot, machines: list[Machine]) -> dict[int, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Status, relative_gap
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported, Scope, without_bound
+from hetplan.planner.forms.milp import Milp
+from hetplan.planner.placing import IN_TOTAL, Filling, read_places
 from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import (
     CEILING,
@@ -23,7 +26,6 @@ from hetplan.problems.variants.form import (
     upper,
     why_no_columns,
 )
-from hetplan.problems.variants.kinds import machine_nanos
 from hetplan.problems.variants.places import (
     Packed,
     Placed,
@@ -33,14 +35,13 @@ from hetplan.problems.variants.places import (
     placed_on_machines,
     read_exact,
 )
-from hetplan.problems.variants.shared import Filling, read_fillings
 from hetplan.problems.variants.why import explained, fits_nowhere, over_limits
 from hetplan.problems.variants.wish import Snapshot
-from hetplan.profiles.fields import NANO
 
 __all__ = ["WAYS", "Way", "by_cheapest", "filled"]
 
 Integers = NDArray[np.int64]
+Vector = NDArray[np.float64]
 Way = Callable[[Snapshot, Ask], Draft | Infeasible]
 
 GAP = 1e-6
@@ -51,19 +52,10 @@ SMALL = 150
 """Up to so many applications the whole program is solved where columns leave more than their gap."""
 
 
-def _shown(v: Snapshot, x: Integers) -> float:
-    """The gross cost, a hair up (below what a plan file keeps): no gap of it is too small a number for the file."""
-    return v.gross(x) * (1.0 + 1e-13)
-
-
-def _claimed(v: Snapshot, x: Integers, answer: Answer[Any], *, machines: bool = False) -> Reported:
-    """What is claimed of these counts; nothing costs less than nothing."""
-    value = _shown(v, x)
-    bound: float | None = 0.0 if value == 0 else None
-    vouched: Literal["claimed"] | None = "claimed" if value == 0 else None
+def _claimed(v: Snapshot, answer: Answer[Any], *, machines: bool = False) -> Reported:
+    """What an answer bounds, `machines` of a type taken together; the plan says what it costs."""
     scope: Scope = "relaxation" if machines else "problem"
-    note = NOTE if machines else None
-    return Reported(aim(v), "min", scope, answer, value=value, bound=bound, vouched=vouched, note=note)
+    return Reported(aim(v), "min", scope, answer, note=NOTE if machines else None)
 
 
 def _by_milp(v: Snapshot, ask: Ask) -> Draft | Infeasible:
@@ -75,7 +67,19 @@ def _by_milp(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     if answer.point is None:
         return Infeasible(why=(f"no plan was found: {answer.stop}",), proved=False)
     x = counts_of(v, answer.point)
-    return _finished(v, ask, x, answer, fillings=read_fillings(v, form, answer.point, upper(v), x))
+    return _finished(v, ask, x, answer, fillings=_on_machines(v, form, answer.point, x))
+
+
+def _on_machines(v: Snapshot, form: Milp, point: Vector, x: Integers) -> list[Filling] | None:
+    """What is on the machines that are shared (None: those of some type were counted in total)."""
+    found, most = list[Filling](), upper(v)
+    for sharing in v.sharing.values():
+        counts = {i: int(x[i]) for i in sharing.things}
+        here = read_places(form, point, sharing, most[list(sharing.things)], counts)
+        if here is None:
+            return None
+        found += here
+    return found
 
 
 def _by_columns(v: Snapshot, ask: Ask) -> Draft | Infeasible:
@@ -90,10 +94,11 @@ def _by_columns(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     x = counts_in_order(v, answer.point)
     wanted = ask.limits.gap if ask.limits.gap is not None else COLUMNS_GAP
     if len(v.asked) <= SMALL or ask.limits.gap is not None:
-        open_ = relative_gap(v.gross(x), answer.bound if answer.bound is not None else 0.0)
+        cost = answer.value if answer.value is not None else math.inf
+        open_ = relative_gap(cost, answer.bound if answer.bound is not None else 0.0)
         if open_ > wanted:
             whole = ask(program(v), gap=min(wanted, GAP), about="least gross cost, whole")
-            if whole.point is not None and v.gross(counts_of(v, whole.point)) <= v.gross(x) * (1 + 1e-9):
+            if whole.point is not None and (whole.value or 0.0) <= cost * (1 + 1e-9):
                 return _finished(v, ask, counts_of(v, whole.point), whole, certified=answer.bound)
     return _finished(v, ask, x, answer)
 
@@ -108,14 +113,14 @@ def _finished(
     fillings: list[Filling] | None = None,
 ) -> Draft | Infeasible:
     """Counts with their flows and places, as a draft. `certified` is the bound that configurations prove."""
-    if v.level == "aggregate" and not v.has_machines and not v.sharing_types:
-        claim = _claimed(v, x, answer)
+    if v.level == "aggregate" and not v.has_machines and not v.sharing:
+        claim = _claimed(v, answer)
         if certified is not None:
-            open_ = relative_gap(v.gross(x), certified)
+            open_ = relative_gap(answer.value or 0.0, certified)
             claim = replace(claim, note=f"an engine's word; the prices of configurations prove it within {open_:.2%}")
         return _drafted(v, ask, x, placed_by_counts(v, x), claim)
     packed = pack(v, x, ask, fillings)
-    claim = _claimed(v, x, answer, machines=fillings is None or not _all_shared(v))
+    claim = _claimed(v, answer, machines=fillings is None or bool(v.own or v.whole))
     if not packed.left:
         return _drafted(v, ask, x, placed_on_machines(v, packed.machines), claim)
     if v.level != "machine":
@@ -130,8 +135,7 @@ def filled(v: Snapshot, ask: Ask, x: Integers, fillings: list[Filling], bounded:
     packed = pack(v, x, ask, fillings)
     if packed.left:
         return None
-    claim = replace(bounded.reported[0], value=_shown(v, x))
-    made = _drafted(v, ask, x, placed_on_machines(v, packed.machines), claim)
+    made = _drafted(v, ask, x, placed_on_machines(v, packed.machines), bounded.reported[0])
     return made if isinstance(made, Draft) else None
 
 
@@ -158,13 +162,7 @@ def _share_of_machine(v: Snapshot, i: int) -> float:
     kind = v.kinds[v.items[i].kind]
     provides = v.types[kind.type].provides
     part = max((need / provides[name] for name, need in kind.needs.items() if provides.get(name)), default=1.0)
-    return part * machine_nanos(v.inputs, v.types[kind.type]) / NANO
-
-
-def _all_shared(v: Snapshot) -> bool:
-    """Whether the program itself says what is on every machine."""
-    alone = {kind.hardware for kind in (v.kinds[item.kind] for item in v.items) if kind.part is None}
-    return not alone
+    return part * v.types[kind.type].offers[0].price
 
 
 def _repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft | Infeasible:
@@ -175,7 +173,7 @@ def _repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft |
         if whole.point is not None:
             x = counts_of(v, whole.point)
             placed = placed_on_machines(v, read_exact(v, form, whole.point))
-            return _drafted(v, ask, x, placed, _claimed(v, x, whole))
+            return _drafted(v, ask, x, placed, _claimed(v, whole))
         if whole.status is Status.INFEASIBLE:
             return fits_nowhere(v, packed.left, proved=True)
     shrunk: dict[str, float] = {}
@@ -187,7 +185,7 @@ def _repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft |
         packed = pack(v, again, ask)
         if not packed.left:
             placed = placed_on_machines(v, packed.machines)
-            return _drafted(v, ask, again, placed, replace(claim, value=_shown(v, again)))
+            return _drafted(v, ask, again, placed, claim)
     return fits_nowhere(v, packed.left, proved=False)
 
 
@@ -205,7 +203,7 @@ def _shrink(v: Snapshot, packed: Packed, shrunk: dict[str, float]) -> None:
     """Take what was left over out of the room of its type."""
     for room in v.rooms:
         over = sum(float(room.use[i]) * count for i, count in packed.left.items())
-        if over > 0 and room.where:
+        if over > 0 and room.block == IN_TOTAL:
             shrunk[room.label] = shrunk.get(room.label, 0.0) + over
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer, Status
+from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.elastic import explain, knobs, stretch
 from hetplan.problems.variants.draft import steady_nanos
-from hetplan.problems.variants.form import least_use, program, why_no_columns
-from hetplan.problems.variants.kinds import Growth
+from hetplan.problems.variants.form import LOAD, program
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
@@ -22,10 +21,9 @@ from hetplan.serving.demand import response_targets
 __all__ = ["explained", "fits_nowhere", "impossible", "over_limits"]
 
 SHOWN = 5
-LARGE = 100
-"""Above so many applications explanations are found with looser gaps."""
-MOST_TRIED = 12
-"""Types of room raised one by one."""
+LARGE, ROUGH = 100, 0.1
+"""Above so many applications explanations are found with looser gaps: they need no last digit, and would take longer
+than the plan."""
 
 
 def impossible(v: Snapshot) -> Infeasible | None:
@@ -80,105 +78,28 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
 
 
 def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
-    """What can be served, which rooms bind, and the least addition of each alone (or of all together)."""
-    short = _shortfall(v, ask)
+    """What can be served; what contradicts what, and what alone would cure it."""
+    form, gap = program(v), None if len(v.asked) <= LARGE else ROUGH
+    loads = [knob for knob in knobs(form) if knob.block.name == LOAD]
+    fewer, read = stretch(form, loads)
+    # Of loads unserved the queries count, not the shares.
+    fewer.cost[form.cost.size :] = np.tile(v.need, 2)
+    found = ask(fewer, gap=gap, about="least load left unserved")
+    if found.point is None:
+        short, served = dict[int, float](), "the limits contradict one another, even if nothing is served"
+    else:
+        values = read(found.point) * v.need
+        short = {b: float(value) for b, value in enumerate(values) if value > 1e-6}
+        served = _served(v, short)
     if not v.repairs:
-        return Infeasible(why=(_served(v, short),), answer=answer)
-    found = list(v.growths.items())
-    use = sorted({room.growth for room in v.rooms} | {g for g, (key, _) in enumerate(found) if key[0] == "moves"})
-    enough: dict[int, float] = {}
-    alone: list[str] = []
-    for g in use:
-        if ask.remaining <= 0 or len(alone) + len(enough) >= MOST_TRIED:
-            continue
-        more = _least(v, ask, [g])
-        if more is None:
-            alone.append(_named(v, found[g][0]))
-        elif more[g] > 0:
-            enough[g] = more[g]
-    together = not enough
-    if together:
-        enough = {g: amount for g, amount in (_least(v, ask, use) or {}).items() if amount > 0}
-    why = [_served(v, short)]
-    if enough:
-        fields = {found[g][1].field for g in enough}
-        binding = [_named(v, found[g][0]) for g in use if found[g][1].field in fields]
-        why.append(f"binding: {', '.join(binding)}")
-    if alone and enough:
-        why.append(f"no amount of {', '.join(alone[:SHOWN])} alone is enough")
-    cost = {growth.field: growth.cost for _, growth in reversed(found)}
-    repairs = [_repair(found[g][1], amount, together=together) for g, amount in enough.items()]
-    repairs.sort(key=lambda r: (r.amount or 0.0) * cost[r.field])
-    return Infeasible(why=tuple(why), repairs=(*repairs, *_less_load(v, short or {})), answer=answer)
+        return Infeasible(why=(served,), answer=answer)
+    said = explain(form, ask, gap=gap)
+    others = tuple(one for one in said.repairs if not one.field.endswith(".rate_qps"))
+    return Infeasible(why=(served, *said.why), repairs=(*others, *_less_load(v, short)), answer=answer)
 
 
-def _named(v: Snapshot, key: tuple[str, str]) -> str:
-    """A growth in words."""
-    if key[0] == "type":
-        return f"machines of {v.types[int(key[1])].name}"
-    return key[1] or {"cost": "cost_per_hour"}.get(key[0], key[0])
-
-
-def _least(v: Snapshot, ask: Ask, grow: list[int]) -> dict[int, float] | None:
-    """The least of these additions with which all loads are served (None: no amount does)."""
-    by_room = any(room.growth == grow[0] for room in v.rooms)
-    if len(grow) == 1 and by_room and len(v.asked) > LARGE and not why_no_columns(v):
-        more, sure = _least_by_columns(v, ask, grow[0])
-        if sure:
-            return more
-    form = program(v, grow=grow)
-    answer = ask(form, gap=_gap(v), about="least addition that serves all")
-    if answer.point is None:
-        return None
-    extra = [block for block in form.columns if block.name.startswith("extra ")]
-    wanted = list(v.growths.values())
-    found = {}
-    for g, block in zip(grow, extra, strict=True):
-        amount = float(answer.point[block.start])
-        found[g] = float(round(amount)) if wanted[g].whole else (amount if amount > 1e-7 else 0.0)
-    return found
-
-
-def _least_by_columns(v: Snapshot, ask: Ask, g: int) -> tuple[dict[int, float] | None, bool]:
-    """The same from configuration columns, for many applications; and whether that is an answer."""
-    growth = list(v.growths.values())[g]
-    most = 0.0
-    for room in [room for room in v.rooms if room.growth == g]:
-        answer = ask(least_use(v, room), gap=1e-2, about=f"least use of {room.label}")
-        if answer.point is None or answer.value is None:
-            return None, answer.status is Status.INFEASIBLE
-        most = max(most, (answer.value - room.size) / room.brings)
-    return {g: float(math.ceil(most - 1e-6)) if growth.whole else max(most, 0.0)}, True
-
-
-def _gap(v: Snapshot) -> float:
-    """Explanations of large snapshots need no last digit: they would take longer than the plan."""
-    return 1e-6 if len(v.asked) <= LARGE else 0.1
-
-
-def _repair(growth: Growth, amount: float, *, together: bool) -> Repair:
-    to = growth.stated + amount
-    unit = f" {growth.unit}" if growth.unit else ""
-    also = " (together with the others)" if together else ""
-    text = f"raise {growth.field} from {growth.stated:g} to {to:.6g}{unit}{also}"
-    return Repair(growth.field, "raise", amount, to, growth.unit, text)
-
-
-def _shortfall(v: Snapshot, ask: Ask) -> dict[int, float] | None:
-    form = program(v, may_fall_short=True)
-    answer = ask(form, gap=_gap(v), about="least load left unserved")
-    if answer.point is None:
-        return None
-    short = next(block for block in form.columns if block.name == "short")
-    values = answer.point[short.start : short.stop]
-    return {b: float(value) for b, value in enumerate(values) if value > 1e-6}
-
-
-def _served(v: Snapshot, short: dict[int, float] | None) -> str:
-    if short is None:
-        return "the limits contradict one another, even if nothing is served"
-    need = float(np.sum(v.need))
-    missing = sum(short.values())
+def _served(v: Snapshot, short: dict[int, float]) -> str:
+    need, missing = float(np.sum(v.need)), sum(short.values())
     worst = sorted(short.items(), key=lambda one: -one[1])
     named = ", ".join(f"{v.asked[b].id} lacks {value:.6g}" for b, value in worst[:SHOWN])
     return f"{need - missing:.6g} of {need:.6g} queries/s (slack included) can be served; {named}"
@@ -207,11 +128,15 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasible
         names = ", ".join(
             sorted({v.kinds[v.items[i].kind].variant for i in left if v.kinds[v.items[i].kind].type == t})[:SHOWN]
         )
-        why.append(f"{count} instances ({names}) find no machine of {v.types[t].name} with room in one piece")
-        growth = v.growths["type", str(t)]
-        to = growth.stated + count
-        text = f"raise {growth.field} from {growth.stated:g} by {count} machines at the most"
-        repairs.append(Repair(growth.field, "raise", float(count), to, "machines", text))
+        why.append(f"{count} instances ({names}) find no machine of {v.types[t].id} with room in one piece")
+        kind, offer = v.types[t], v.types[t].offers[0]
+        stated, at = kind.available, f"profile.offers.{offer.id}.stock"
+        if kind.most <= offer.stock:
+            at = f"slo.limits.instances.{kind.hardware}[1]"
+        elif offer.hosts:
+            at = f"profile.hosts (under {offer.id})"
+        text = f"raise {at} from {stated} by {count} machines at the most"
+        repairs.append(Repair(at, "raise", float(count), stated + count, "machines", text))
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
 
 

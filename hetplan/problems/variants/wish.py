@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
+from hetplan.planner.placing import Sharing
+from hetplan.planner.request import PLENTY, MachineType, Request
 from hetplan.problems.faults import ONE_STEP, Faults, refuse, refuse_not_provided
 from hetplan.problems.variants.kinds import (
     WHOLE,
-    Growth,
     Kind,
-    MachineType,
-    Room,
     Slot,
     check_least,
-    growths_of,
-    machine_nanos,
+    count_of,
     read_kinds,
     read_slots,
     read_types,
-    rooms_of,
+    request_of,
 )
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.profiles.fields import NANO
@@ -40,6 +38,9 @@ from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.reading import statistic_of
 from hetplan.serving.strictest import limit_ms
+
+if TYPE_CHECKING:
+    from hetplan.problems.variants.form import Room
 
 __all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
@@ -184,7 +185,7 @@ class Snapshot:
         for worker in state.workers if state is not None else ():
             fitting = [of_load[load.id] for load in worker.loads if load.id in of_load] + [
                 t for t, kind in enumerate(self.types)
-                if kind.hardware == worker.hardware and worker.offer in (None, kind.offer)
+                if kind.hardware == worker.hardware and worker.offer in (None, kind.offers[0].id)
             ]  # fmt: skip
             if worker.host is None and fitting:
                 found.append((worker, fitting[0]))
@@ -231,34 +232,65 @@ class Snapshot:
         return np.array([kind.paid for kind in self.kinds])[self.kind_of]
 
     @cached_property
-    def sharing_types(self) -> Mapping[int, tuple[int, ...]]:
+    def sharing(self) -> Mapping[int, Sharing]:
         """Types whose machines are shared and paid whole, each with the items that share them."""
+        found = {}
+        for t, items in self._by_type(lambda kind: kind.part is not None).items():
+            needs = [self.kinds[self.items[i].kind].needs for i in items]
+            found[t] = Sharing(self.types[t].id, self.types[t].provides, items, needs, [self.company[i] for i in items])
+        return found
+
+    @cached_property
+    def company(self) -> tuple[int, ...]:
+        """How many instances a machine may hold with each item on it, itself included."""
+        beside = ((s.beside + 1 for s in item.serves if s.beside is not None) for item in self.items)
+        return tuple(min(one, default=PLENTY) for one in beside)
+
+    @cached_property
+    def whole(self) -> Mapping[int, tuple[int, ...]]:
+        """Types of which instances take a machine each, with these items."""
+        return self._by_type(lambda kind: WHOLE in kind.needs)
+
+    @cached_property
+    def own(self) -> Mapping[int, tuple[int, ...]]:
+        """Types on which instances are paid by themselves, with these items."""
+        return self._by_type(lambda kind: kind.part is None and WHOLE not in kind.needs)
+
+    def _by_type(self, of: Callable[[Kind], bool]) -> dict[int, tuple[int, ...]]:
         found: dict[int, list[int]] = {}
         for i, item in enumerate(self.items):
-            if self.kinds[item.kind].part is not None:
+            if of(self.kinds[item.kind]):
                 found.setdefault(self.kinds[item.kind].type, []).append(i)
         return {t: tuple(items) for t, items in sorted(found.items())}
 
-    def least_machines(self, t: int, x: Integers) -> int:
-        """No fewer machines of a type hold the instances that share them."""
-        needs: dict[str, float] = {}
-        for i in self.sharing_types.get(t, ()):
-            for name, amount in self.kinds[self.items[i].kind].needs.items():
-                needs[name] = needs.get(name, 0.0) + amount * int(x[i])
-        provides = self.types[t].provides
-        return math.ceil(max((amount / provides[name] for name, amount in needs.items() if provides.get(name)),
-                             default=0.0) - 1e-9)  # fmt: skip
+    @cached_property
+    def request(self) -> Request:
+        """What may be rented, of the types that are of use."""
+        there = self.sharing.keys() | self.whole.keys()
+        rented = (kind for t, kind in enumerate(self.types) if t in there or kind.least)
+        return request_of(self.inputs, rented, (self.types[t] for t in self.used_up))
 
     @cached_property
-    def growths(self) -> dict[tuple[str, str], Growth]:
-        """What there could be more of."""
-        return growths_of(self.inputs, self.types, self.kinds)
+    def used_up(self) -> tuple[int, ...]:
+        """Types whose machines count, though instances on them are paid by themselves: they are few, or must be there.
+
+        Where types are taken together those count, too, that nothing runs on.
+        """
+        here = self.own if self.typed or not self.own else range(len(self.types))
+        few = {t for t in here if count_of(self.types[t]) is not None and self.types[t].provides}
+        return tuple(sorted(few | {t for t in self.own if self.types[t].least}))
+
+    def may_rent(self, machines: Mapping[int, int]) -> bool:
+        """Whether so many machines of each type may be rented; money apart."""
+        of = {kind.id: machines.get(t, 0) for t, kind in enumerate(self.types)}
+        return self.request.allows([of.get(offer.machine, 0) for offer in self.request.offers])
 
     @cached_property
-    def rooms(self) -> list[Room]:
-        """Every capacity of (3)."""
-        items = [self.kinds[item.kind] for item in self.items]
-        return rooms_of(self.inputs, self.types, items, list(self.growths), typed=self.typed)
+    def rooms(self) -> tuple[Room, ...]:
+        """What limits the counts of items by themselves."""
+        from hetplan.problems.variants.form import rooms_of
+
+        return rooms_of(self)
 
     @cached_property
     def group_of_kind(self) -> Integers:
@@ -307,7 +339,7 @@ class Snapshot:
     def _whole_now(self) -> Mapping[str, int]:
         """What running workers cost whose machines are paid whole, for all that shares them."""
         return {
-            slot.worker.id: slot.worker.count * machine_nanos(self.inputs, self.types[self.kinds[slot.kind].type])
+            slot.worker.id: slot.worker.count * self.types[self.kinds[slot.kind].type].offers[0].nanos
             for slot in self.slots
             if slot.kind is not None and self.kinds[slot.kind].part is not None
         }
@@ -332,21 +364,12 @@ class Snapshot:
     @property
     def has_machines(self) -> bool:
         """Whether of some type only so many machines may be had."""
-        return any(kind.count is not None for kind in self.types)
+        return any(count_of(kind) is not None for kind in self.types)
 
     def item_name(self, i: int) -> str:
         """An item in words."""
         item = self.items[i]
         return self.kinds[item.kind].id + (f" for {self.asked[item.app].id}" if item.app is not None else "")
-
-    def steady(self, x: Integers) -> float:
-        """sum C x; of machines that are shared, the least number that may hold all."""
-        shared = sum(self.least_machines(t, x) * machine_nanos(self.inputs, self.types[t]) for t in self.sharing_types)
-        return float(self.paid @ x) + shared / NANO
-
-    def gross(self, x: Integers) -> float:
-        """sum C x + lambda sum C Tl p, and what idle machines cost that must be there anyway."""
-        return self.steady(x) + self.changes(x) + self.idle_of_whole(x) if len(self.items) else 0.0
 
     def changes(self, x: Integers) -> float:
         """lambda sum C Tl p: what is loaded."""
@@ -367,38 +390,21 @@ class Snapshot:
         for hardware, (least, _) in sorted(self.inputs.slo.limits.instances.items()):
             mine = [t for t, kind in enumerate(self.types) if kind.hardware == hardware]
             missing = least - sum(used.get(t, 0) for t in mine)
-            for t in sorted(mine, key=lambda t: (machine_nanos(self.inputs, self.types[t]), t)):
-                count = self.types[t].count
+            for t in sorted(mine, key=lambda t: (self.types[t].offers[0].nanos, t)):
+                count = count_of(self.types[t])
                 more = missing if count is None else min(missing, count - used.get(t, 0))
                 if more > 0:
                     found[t] = more
                     missing -= more
         return found
 
-    @cached_property
-    def least_of_whole(self) -> dict[str, int]:
-        """The least counts of hardware of which every instance takes a whole machine."""
-        wanted = {h: least for h, (least, _) in self.inputs.slo.limits.instances.items() if least > 0}
-        if not wanted:
-            return {}
-        kinds = [self.kinds[item.kind] for item in self.items]
-        packed = {kind.hardware for kind in kinds if WHOLE not in kind.needs and kind.part is None}
-        return {hardware: least for hardware, least in sorted(wanted.items()) if hardware not in packed}
+    def offer_of(self, i: int) -> str | None:
+        """The offer of an item."""
+        return self.types[self.kinds[self.items[i].kind].type].offers[0].id
 
-    def idle_of_whole(self, x: Integers) -> float:
-        """What the idle machines beside these counts cost per hour, where instances are whole machines."""
-        whole = self.least_of_whole
-        if not whole:
-            return 0.0
-        used = {t: self.least_machines(t, x) for t in self.sharing_types}
-        for i, item in enumerate(self.items):
-            if self.kinds[item.kind].part is None:
-                used[self.kinds[item.kind].type] = used.get(self.kinds[item.kind].type, 0) + int(x[i])
-        return sum(
-            count * machine_nanos(self.inputs, self.types[t]) / NANO
-            for t, count in self.idle_counts(used).items()
-            if self.types[t].hardware in whole
-        )
+    def idle_nanos(self, used: Mapping[int, int]) -> int:
+        """What the idle machines beside those in use cost per hour."""
+        return sum(n * self.types[t].offers[0].nanos for t, n in self.idle_counts(used).items())
 
 
 @collector_at_rest()
@@ -432,7 +438,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
 
 
 def _known_machines(types: tuple[MachineType, ...]) -> bool:
-    return any(kind.count is not None and kind.provides for kind in types)
+    return any(count_of(kind) is not None and kind.provides for kind in types)
 
 
 def _variants_by_app(profile: Profile, slo: Slo) -> dict[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -15,13 +16,13 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.variants.draft import aim, draft
-from hetplan.problems.variants.form import CEILING, spread, upper
-from hetplan.problems.variants.kinds import Room
+from hetplan.problems.variants.form import CEILING, Room, spread, upper
 from hetplan.problems.variants.options import GreedyOptions
 from hetplan.problems.variants.places import Placed, pack, placed_by_counts, placed_on_machines
 from hetplan.problems.variants.ways import Way
 from hetplan.problems.variants.why import over_limits
 from hetplan.problems.variants.wish import Snapshot
+from hetplan.profiles.fields import NANO
 
 __all__ = ["WAYS", "greedy_counts"]
 
@@ -42,7 +43,7 @@ class _Scaler:
     v: Snapshot
     own: list[dict[int, int]]
     serving: list[dict[int, float]]
-    rooms: list[Room]
+    rooms: tuple[Room, ...]
     takes: list[list[float]]
     most: list[float]
     used: list[float]
@@ -271,7 +272,7 @@ def _by_brute_force(v: Snapshot, ask: Ask) -> Draft | Infeasible:
         x = np.array(counts, dtype=np.int64)
         if (gain @ x < v.need * (1 - 1e-9)).any() or any(room.use @ x > room.size * (1 + 1e-9) for room in bounds):
             continue
-        cost = v.gross(x)
+        cost = _cost(v, x)
         if best is None or cost < best[0] - 1e-12:
             best = (cost, x)
     if best is None:
@@ -280,6 +281,12 @@ def _by_brute_force(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     flows = spread(v, best[1], ask)
     assert flows is not None
     return draft(v, best[1], flows, _placed(v, best[1], ask), (claim,))
+
+
+def _cost(v: Snapshot, x: Integers) -> float:
+    """Gross cost: every instance pays for itself, and idle machines that must be there."""
+    used = Counter({t: int(x[list(items)].sum()) for t, items in {**v.own, **v.whole}.items()})
+    return float(v.C @ x) + v.changes(x) + v.idle_nanos(used) / NANO
 
 
 def _placed(v: Snapshot, x: Integers, ask: Ask) -> Placed:
@@ -305,7 +312,7 @@ def _partly(
         return Infeasible(
             why=("the rule's instances are shared in a way that serves less than it counted",), proved=False
         )
-    claim = Reported(aim(v), "min", "none", value=v.gross(x), note="a rule, without a bound")
+    claim = Reported(aim(v), "min", "none", note="a rule, without a bound")
     placed = _placed(v, x, ask)
     return over_limits(v, placed) or draft(v, x, flows, placed, (claim,), unserved=unserved, counters=counters)
 
