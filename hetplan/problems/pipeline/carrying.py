@@ -2,7 +2,7 @@
 
 Where accuracy is not asked for, a configuration that another one of its task outdoes is of no use: one no slower, that
 carries no less, sends on no more and is no dearer, on the same type of server. (Where a floor or the goal is about
-accuracy, no less accurate besides; where limits on servers are dropped, on any type.) Only rule (4), one batch size per
+accuracy, no less accurate besides.) Only rule (4), one batch size per
 variant and server type, is against this. Without the rule nothing is lost, so that program, of the configurations
 that nothing outdoes, proves a bound; under the rule its point is a plan. Mostly both agree, and the answer is exact;
 else the program of all configurations is asked, if it is not too large. On three server types ten variants a task
@@ -11,7 +11,7 @@ become one or two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Repair
+from hetplan.planner.elastic import Knob, knobs, stretch
+from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.fleet import Fleet
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.letters import Pipelines
@@ -27,9 +29,7 @@ from hetplan.problems.pipeline.rows import Asked
 from hetplan.problems.pipeline.tree import (
     Mask,
     Places,
-    Task,
     Tree,
-    Vector,
     anyhow_ms,
     count_prefixes,
     prefixes,
@@ -42,8 +42,8 @@ __all__ = [
     "Carried",
     "carried",
     "floor_repair",
-    "money_repair",
-    "more_servers",
+    "loosened",
+    "looser_limits",
     "one_floor_free",
     "rate_repair",
     "slo_ms_of",
@@ -60,6 +60,8 @@ LARGE = 60_000
 
 NEAR = 1e-3
 """There an answer within a thousandth of the best is near enough."""
+
+BUDGET = "slo.limits.cost_per_hour"
 
 CLOSE = 1e-7
 """Elsewhere, an engine's tolerance."""
@@ -83,39 +85,24 @@ class Carried:
         return _same(self.value, self.bound)
 
 
-def without_outdone(
-    tree: Tree, fleet: Fleet, *, accuracy: bool = False, anywhere: bool = False, in_time: bool = True
-) -> Tree:
-    """Without configurations that another of the task makes needless; with `anywhere`, one on other servers too.
+def without_outdone(tree: Tree, fleet: Fleet, *, accuracy: bool = False, in_time: bool = True) -> Tree:
+    """Without configurations that another of the task makes needless.
 
     With `in_time` those that are in time whatever else is chosen count as equally fast.
     """
     accuracy = accuracy or tree.floor is not None
-    if (fleet.moves is not None and not anywhere) or (accuracy and tree.paths):
+    if fleet.moves is not None or (accuracy and tree.paths):
         return tree
     soon = anyhow_ms(tree) if in_time else np.full(len(tree.tasks), -np.inf)
     masks = []
     for task, soon_ms in zip(tree.tasks, soon.tolist(), strict=True):
-        less = [np.where(task.ms <= soon_ms, -np.inf, task.ms), -task.qps, _price(task, fleet)]
-        less.append(task.places / np.array(fleet.places)[task.hardware])
+        less = [np.where(task.ms <= soon_ms, -np.inf, task.ms), -task.qps, task.fee, task.places]
         less += [values[task.variant] for values in task.factor.values()]
         if accuracy:
             less.append(-task.quality[task.variant])
-        if not anywhere:
-            less += [task.hardware, -task.hardware]
+        less += [task.hardware, -task.hardware]
         masks.append(_first_of_the_least(less))
     return tree.keeping(masks)
-
-
-def _price(task: Task, fleet: Fleet) -> Vector:
-    """Of one server of each configuration, or its places there; under several offers, at the cheapest."""
-    cheapest = {
-        g: (fleet.offers_of(g)[0].price or 0) / NANO / fleet.places[g]
-        for g in set(task.hardware.tolist())
-        if fleet.is_split(g)
-    }
-    own = zip(task.hardware.tolist(), task.cost.tolist(), task.places.tolist(), strict=True)
-    return np.array([cheapest[g] * places if g in cheapest else cost for g, cost, places in own])
 
 
 def _first_of_the_least(less: Sequence[NDArray[Any]]) -> Mask:
@@ -132,7 +119,7 @@ def carried(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked, *
     """The best answer that keeps every rule, and a bound on all; None where there is none, or none was found."""
     fleet = problem.wish.fleet
     accuracy = asked.goal == "quality"
-    few = [without_outdone(tree, fleet, accuracy=accuracy, anywhere=asked.free) for tree in trees]
+    few = [without_outdone(tree, fleet, accuracy=accuracy) for tree in trees]
     loose = _best(ask, few, fleet, replace(asked, multibatch=True), about)
     if loose is None or asked.multibatch or not asked.whole or _one_batch_each(loose):
         return loose
@@ -151,13 +138,27 @@ def _best(ask: Ask, trees: Sequence[Tree], fleet: Fleet, asked: Asked, about: st
     forest = [(tree, prefixes(tree)) for tree in trees]
     written = config_form(forest, fleet, asked)
     flows = sum(level.size for _, levels in forest for level in levels)
-    large = not asked.free and flows * float(fleet.most[np.isfinite(fleet.most)].sum()) > LARGE
-    answer = ask(written.form, gap=NEAR if large else CLOSE, about=about)
+    large = flows * float(fleet.most[np.isfinite(fleet.most)].sum()) > LARGE
+    answer = ask(loosened(written.form, asked), gap=NEAR if large else CLOSE, about=about)
     if answer.point is None or answer.value is None or answer.bound is None:
         return None
-    # Servers are whole, and so is their sum.
-    bound = float(np.ceil(answer.bound - SAME)) if asked.goal == "servers" else answer.bound
-    return Carried(answer.value, bound, trees, written.counts(answer.point))
+    return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
+
+
+def loosened(form: Milp, asked: Asked) -> Milp:
+    """The program in which the stated limit that is asked for gives way by as little as can be: no other goal counts.
+
+    Its value is what an upper limit would have to be, and by how much less a lower one.
+    """
+    if asked.loose is None:
+        return form
+    (knob,) = (knob for knob in knobs(form) if knob.field == asked.loose)
+    stretched, _ = stretch(form, [knob])
+    return replace(stretched, offset=_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
+
+
+def _stated(form: Milp, knob: Knob) -> float:
+    return float((form.row_upper if knob.elastic.verb == "raise" else form.row_lower)[knob.index])
 
 
 def _same(value: float, bound: float) -> bool:
@@ -178,24 +179,42 @@ def _one_batch_each(found: Carried) -> bool:
 # Repairs in words
 
 
-def more_servers(problem: Pipelines, trees: Sequence[Tree], found: Sequence[Places]) -> Iterator[Repair]:
-    """The repair that so many servers would be."""
-    fleet = problem.wish.fleet
-    need = np.zeros(len(fleet.hardware))
-    for tree, counts in zip(trees, found, strict=True):
-        taken = np.concatenate([task.places for task in tree.tasks])
-        np.add.at(need, np.concatenate([task.hardware for task in tree.tasks]), taken * counts)
-    places = np.array(fleet.places)
-    need, most = np.ceil(need / places), fleet.most / places
-    changed = [g for g in range(len(fleet.hardware)) if need[g] > most[g]]
-    if not changed:
-        return
-    total, now = float(need.sum()), float(most[np.isfinite(most)].sum())
-    if len(fleet.hardware) == 1:
-        yield change(f"slo.limits.instances.{fleet.hardware[0]}", now, total, "servers")
-        return
-    mix = ", ".join(f"{fleet.hardware[g]} {need[g]:g}" for g in np.flatnonzero(need))
-    yield Repair("slo.limits.instances", "raise", None, mix, "servers", f"raise slo.limits.instances to {mix}")
+def looser_limits(
+    problem: Pipelines, ask: Ask, write: Callable[[Asked], Milp], find: Callable[[Asked, str], Carried | None]
+) -> Iterator[Repair]:
+    """Each stated limit on machines moved by as little as does, the others kept; where none does alone, all together.
+
+    `write` makes a program that has the limits, and `find` answers a question to such a program.
+    """
+    asked = replace(problem.asked("servers"), loose="")
+    form, found_one = write(asked), False
+    for knob in knobs(form):
+        found = find(replace(asked, loose=knob.field), f"least change of {knob.field} alone")
+        if found is not None:
+            found_one = True
+            yield _limit_repair(problem, form, knob, found.value, found.bound)
+    if not found_one and (loose := knobs(form)):
+        joint, read = stretch(form, loose)
+        answer = ask(joint, gap=NEAR, about="least change of all limits on machines together")
+        slack = np.zeros(len(loose)) if answer.point is None else read(answer.point)
+        for knob, more in zip(loose, slack.tolist(), strict=True):
+            if more > SAME:
+                to = more + (_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
+                yield _limit_repair(problem, form, knob, to, to)
+
+
+def _limit_repair(problem: Pipelines, form: Milp, knob: Knob, value: float, bound: float) -> Repair:
+    """The repair that this limit would be; what was not proved to be the least says so."""
+    stated, elastic, more = _stated(form, knob), knob.elastic, ""
+    if elastic.whole:
+        value, bound = (float(np.ceil(one - SAME)) for one in (value, bound))
+        bound = max(bound, stated + 1.0) if elastic.verb == "raise" else max(bound, 1.0)  # what is stated does not do
+    if not _same(value, bound):
+        more = f" (not less than {bound:.6g})" if elastic.verb == "raise" and bound > stated else " (less may do)"
+    if knob.field == BUDGET:  # the row has what whole machines can cost of it
+        stated = (problem.wish.fleet.request.budget or 0) / NANO
+    to = value if elastic.verb == "raise" else stated - value
+    return change(knob.field, stated, to, "per hour" if knob.field == BUDGET else elastic.unit, more=more)
 
 
 def one_floor_free(problem: Pipelines) -> Iterator[tuple[Tree, list[Tree]]]:
@@ -235,8 +254,3 @@ def slo_repair(problem: Pipelines, tree: Tree, slo_ms: float) -> Repair:
 def rate_repair(tree: Tree, rate: float, more: str = "") -> Repair:
     """The repair that this demand would be."""
     return change(f"slo.apps.{tree.app}.demand.rate_qps", tree.demand, rate, "qps", more=more)
-
-
-def money_repair(budget: float, cost: float, more: str = "") -> Repair:
-    """The repair that this budget would be."""
-    return change("slo.limits.cost_per_hour", budget, cost, "per hour", more=more)

@@ -7,7 +7,7 @@ and `paper_form` adds Loki's indicators to it; `levels_form` chooses one latency
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def config_form(forest: Forest, fleet: Fleet, asked: Asked) -> Written:
     if asked.goal == "room":
         costs |= _room(m, trees, loads)
     add_qualities(m, forest, flows, asked, costs, rate)
-    add_goal(costs, trees, servers, fleet, asked)
+    add_goal(costs, servers, asked)
     return Written(set_costs(m.build(), costs), servers.x, flows, rate)
 
 
@@ -154,7 +154,7 @@ def variant_form(
         more(_Parts(m, trees, forest, flows, servers, uppers))
     costs: dict[int, float] = {} if rate is None else {rate: 1.0}
     add_qualities(m, forest, flows, asked, costs, rate)
-    add_goal(costs, trees, servers, fleet, asked)
+    add_goal(costs, servers, asked)
     return Written(set_costs(m.build(), costs), servers.x, flows, rate)
 
 
@@ -290,8 +290,8 @@ class _Leveled:
     levels: list[list[Vector]]
     flows: list[list[Places]]
     w: list[list[Places]]
-    servers: dict[int, list[tuple[Places, Vector, Places]]] = field(default_factory=dict)
-    """Per hardware, columns of servers, what one costs, and how many places it takes."""
+    servers: list[tuple[Places, Places, Places, Vector]] = field(default_factory=list)
+    """Columns of servers, their hardware, how many places one takes, and its fee."""
 
 
 def levels_form(
@@ -343,8 +343,11 @@ def levels_form(
             row = m.rows(f"in time {tree.app}/{tree.tasks[sink].id}", ["all"], upper=limit, equation="(2)")
             for t in tree.path(sink):
                 m.add(row, w[i][t], levels[i][t])
-    _limit_leveled(parts, fleet, asked, costs)
+    servers = Servers([])
+    x, hardware, places, fee = (np.concatenate(side) for side in zip(*parts.servers, strict=True))
+    servers.rent(m, fleet, x, hardware, places, fee, replace(asked, whole=False))
     add_qualities(m, forest, flows, asked, costs, rate)
+    add_goal(costs, servers, asked)
     return Levels(set_costs(m.build(), costs), w, levels, flows)
 
 
@@ -368,24 +371,4 @@ def _add_leveled_task(parts: _Leveled, i: int, t: int) -> None:
         rows = m.rows(f"carried {name} {place}", str, size=mine.size, upper=0.0, equation="(5)")
         m.add(rows, y, 1.0)
         m.add(rows[row_of], x, -task.qps[best] / (tree.demand * gain))
-        for g in np.unique(task.hardware[best]):
-            on = task.hardware[best] == g
-            parts.servers.setdefault(int(g), []).append((x[on], task.cost[best][on], task.places[best][on]))
-
-
-def _limit_leveled(parts: _Leveled, fleet: Fleet, asked: Asked, costs: dict[int, float]) -> None:
-    """(6), and money."""
-    m = parts.m
-    budget = m.rows("budget", ["all"], upper=fleet.budget) if fleet.budget is not None and not asked.free else None
-    for g, blocks in parts.servers.items():
-        x, price, taken = (np.concatenate(side) for side in zip(*blocks, strict=True))
-        part = taken / fleet.places[g]
-        if fleet.is_split(g):
-            price = (fleet.offers_of(g)[0].price or 0) / 1e9 / fleet.places[g] * taken
-        if np.isfinite(fleet.most[g]) and not asked.free:
-            row = m.rows(f"servers {fleet.hardware[g]}", ["all"], upper=fleet.most[g] / fleet.places[g], equation="(6)")
-            m.add(row, x, part)
-        if budget is not None:
-            m.add(budget, x, price)
-        if asked.goal in ("servers", "cost"):
-            costs.update(zip(x.tolist(), (part if asked.goal == "servers" else price).tolist(), strict=True))
+        parts.servers.append((x, task.hardware[best], task.places[best], task.fee[best]))

@@ -24,12 +24,11 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.faults import Faults
-from hetplan.problems.pipeline.carrying import more_servers, rate_repair
+from hetplan.problems.pipeline.carrying import Carried, loosened, looser_limits, rate_repair
 from hetplan.problems.pipeline.climb import SLIPS, Solved, climb
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import (
     Asked,
-    Goal,
     Servers,
     Written,
     add_goal,
@@ -115,7 +114,7 @@ def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
 
 
 def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair, ...]:
-    """The largest part of all demands, by bisection; and the fewest servers (the cheapest mix)."""
+    """The largest part of all demands, by bisection; and each limit on machines that helps."""
     found: list[Repair] = []
     enough = problem.wish.fleet.most.sum() >= sum(len(tree.tasks) for tree in trees)
     low, high = 0.0, 1.0
@@ -130,11 +129,15 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
         low, high = (middle, high) if fits else (low, middle)
     for tree in trees if low > 0 else ():
         found.append(rate_repair(tree, low * tree.demand))
-    goal: Goal = "cost" if problem.wish.fleet.priced else "servers"
-    written = steps_form(problem, trees, Asked(goal, free=True))
-    answer = ask(written.form, about="fewest servers for the demand")
-    if answer.point is not None:
-        found += more_servers(problem, trees, written.counts(answer.point))
+
+    def find(asked: Asked, about: str) -> Carried | None:
+        written = steps_form(problem, trees, asked)
+        answer = ask(loosened(written.form, asked), about=about)
+        if answer.point is None or answer.value is None or answer.bound is None:
+            return None
+        return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
+
+    found += looser_limits(problem, ask, lambda asked: steps_form(problem, trees, asked).form, find)
     return tuple(found)
 
 
@@ -188,7 +191,7 @@ def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Writt
                  for s, task in zip(flows[i], tree.tasks, strict=True)]  # fmt: skip
         totals.append((tree, terms))
     _goals(m, totals, asked, costs)
-    add_goal(costs, trees, servers, fleet, asked)
+    add_goal(costs, servers, asked)
     return Written(set_costs(m.build(), costs), servers.x, flows)
 
 

@@ -342,9 +342,9 @@ def _can_be_priced(problem: Pipelines, levels: list[list[Vector]]) -> bool:
     fleet = problem.wish.fleet
     plain = (
         problem.levels[0] == "quality"
-        and fleet.budget is None
+        and fleet.request.budget is None
         and fleet.moves is None
-        and not fleet.resources
+        and not fleet.request.resources
         and bool(np.isfinite(fleet.most).all())
     )
     return plain and all(

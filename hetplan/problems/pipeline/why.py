@@ -15,12 +15,13 @@ import numpy as np
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.carrying import (
     Carried,
     carried,
     floor_repair,
-    money_repair,
-    more_servers,
+    loosened,
+    looser_limits,
     one_floor_free,
     rate_repair,
     slo_ms_of,
@@ -32,7 +33,7 @@ from hetplan.problems.pipeline.climb import best_quality
 from hetplan.problems.pipeline.form import config_form, levels_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.reroute import NO_RATE
-from hetplan.problems.pipeline.rows import Asked
+from hetplan.problems.pipeline.rows import Asked, Forest
 from hetplan.problems.pipeline.tree import (
     Tree,
     Vector,
@@ -44,7 +45,6 @@ from hetplan.problems.pipeline.tree import (
     thinned,
     without_dominated,
 )
-from hetplan.problems.repairs import change
 
 __all__ = ["explain", "is_beyond_all", "too_few", "too_slow"]
 
@@ -61,9 +61,6 @@ GAP_ON_FLOORS = 1e-2
 
 ALL_OF_IT = 1e-7
 """Less than this short of the demand is an engine's tolerance."""
-
-MANY = 10**9
-"""Moves without a limit: with one, every configuration counts, as it may be running."""
 
 HALVINGS = 4
 """How often the step between a limit that helps and one that does not is halved."""
@@ -101,7 +98,7 @@ def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
     if max(least) > 1:
         each = f"at least {sum(least)} places on servers, not one"
     why = f"capacity: {len(least)} steps need {each} each, and there are {there:g}: no demand at all can be served"
-    return Infeasible(why=(why,), repairs=tuple(_more_servers(problem, ask)))
+    return Infeasible(why=(why,), repairs=tuple(_looser_limits(problem, ask)))
 
 
 def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
@@ -115,16 +112,13 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     floors = _floors(problem, ask, large=large)
     if floors is not None:
         return floors
-    servers = tuple(_more_servers(problem, ask))
+    limits = tuple(_looser_limits(problem, ask))
     if large or not (proved or problem.form == "config"):
-        return _explain_at_levels(problem, ask, servers, proved=proved)
+        return _explain_at_levels(problem, ask, limits, proved=proved)
     less = list(_less_demand(problem, ask))
     proved = proved or any(bound < tree.demand for tree, bound, _ in less)
-    moves = list(_more_moves(problem, ask))
-    resources = list(_more_resources(problem, ask))
-    repairs = [*(repair for _, _, repair in less), *servers, *_more_money(problem, ask), *moves, *resources]
-    why = [_binding(problem, ask, few), *(f"moves: {problem.wish.fleet.moves} are too few" for _ in moves)]
-    why += [f"resources: {one.field.removeprefix('slo.limits.resources.')} is too little" for one in resources]
+    repairs = [*(repair for _, _, repair in less), *limits]
+    why = [_binding(problem, ask, few), *_too_little(limits)]
     for i in range(len(problem.served)):
         found = _more_time(problem, ask, i)
         if isinstance(found, Repair):
@@ -134,6 +128,15 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     if any(tree.floor is not None for tree in problem.served):
         repairs += _lower_floor(problem, ask)
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
+
+
+def _too_little(limits: Sequence[Repair]) -> Iterator[str]:
+    """The limits on moves and resources that are in the way."""
+    for one in limits:
+        if one.field == "slo.limits.moves":
+            yield f"moves: {round(float(one.to or 0) - (one.amount or 0))} are too few"
+        if (resource := one.field.removeprefix("slo.limits.resources.")) != one.field:
+            yield f"resources: {resource} is too little"
 
 
 def _floors(problem: Pipelines, ask: Ask, *, large: bool) -> Infeasible | None:
@@ -189,69 +192,34 @@ def _less_demand(problem: Pipelines, ask: Ask) -> Iterator[tuple[Tree, float, Re
         yield tree, found.bound, rate_repair(tree, found.value, more)
 
 
-def _more_servers(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """The fewest servers (the cheapest mix, where there are prices) that would do: without limits, each tree alone."""
-    fleet = problem.wish.fleet
-    asked = replace(problem.asked("cost" if fleet.priced else "servers"), free=True)
-    found = [_fewest(problem, ask, tree, asked) for tree in problem.served]
-    parts = [part for part in found if part is not None]
-    if len(parts) < len(found):
-        return
-    bound = sum(part.bound for part in parts)
-    exact = all(part.is_exact for part in parts)
-    least = f"{bound:.6g} per hour" if fleet.priced else f"{bound:g}"
-    less = f" (not with less than {least})" if bound > 0 else " (fewer may do)"
-    trees = [tree for part in parts for tree in part.trees]
-    for one in more_servers(problem, trees, [counts for part in parts for counts in part.counts]):
-        yield one if exact else replace(one, text=one.text + less)
+def _looser_limits(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
+    """Each limit on machines, money, resources and moves that helps alone, by exact programs where these are small."""
+    fleet, trees = problem.wish.fleet, problem.served
+    few = [without_outdone(tree, fleet) for tree in trees]
+    if sum(map(count_prefixes, few)) > MOST_PREFIXES:
+        return _looser_limits_at_levels(problem, ask)
+
+    def write(asked: Asked) -> Milp:
+        return config_form([(tree, prefixes(tree)) for tree in few], fleet, asked).form
+
+    def find(asked: Asked, about: str) -> Carried | None:
+        return carried(problem, ask, trees, asked, about=about)
+
+    return looser_limits(problem, ask, write, find)
 
 
-def _more_moves(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """The fewest moves that would do, where they are limited and no more than that is in the way."""
-    fleet = problem.wish.fleet
-    if fleet.moves is None:
-        return
-    free = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, moves=MANY)))
-    found = carried(free, ask, problem.served, free.asked("moves"), about="fewest moves")
-    if found is not None and found.value > fleet.moves:
-        yield change("slo.limits.moves", fleet.moves, round(found.value), "moves")
+def _looser_limits_at_levels(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
+    """The same by one latency level per step: of smaller changes nothing is known, which a bound of 0 says."""
 
+    def write(asked: Asked) -> Milp:
+        trees, levels, forest = _thinned(problem, problem.served, accuracy=False)
+        return levels_form(trees, forest, levels, problem.wish.fleet, asked).form
 
-def _more_resources(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """What the fewest servers provide of each limited resource, where that one alone is in the way."""
-    fleet = problem.wish.fleet
-    for resource, room in fleet.resources.items():
-        freed = replace(fleet, resources={**fleet.resources, resource: np.inf})
-        free = replace(problem, wish=replace(problem.wish, fleet=freed))
-        found = carried(free, ask, problem.served, free.asked("servers"), about=f"fewest servers with any {resource}")
-        if found is None:
-            continue
-        places = np.zeros(len(fleet.hardware))
-        for tree, counts in zip(found.trees, found.counts, strict=True):
-            hardware, taken = (np.concatenate([getattr(t, of) for t in tree.tasks]) for of in ("hardware", "places"))
-            np.add.at(places, hardware, taken * counts)
-        provided = float(np.ceil(places / fleet.places - 1e-9) @ fleet.provides(resource))
-        if provided > room:
-            yield change(f"slo.limits.resources.{resource}", room, provided)
+    def find(asked: Asked, about: str) -> Carried | None:
+        found = _at_levels(problem, ask, problem.served, asked, about=about)
+        return None if found is None else replace(found, bound=0.0)
 
-
-def _fewest(problem: Pipelines, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
-    few = without_outdone(tree, problem.wish.fleet, anywhere=True)
-    if count_prefixes(few) > MOST_PREFIXES:
-        return _fewest_at_levels(problem, ask, tree, asked)
-    return carried(problem, ask, [tree], asked, about=f"fewest servers for the demand of {tree.app}")
-
-
-def _more_money(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """The least cost with the servers that there may be."""
-    fleet = problem.wish.fleet
-    if fleet.budget is None:
-        return
-    rich = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, budget=None)))
-    found = carried(rich, ask, problem.served, problem.asked("cost"), about="least cost for the demand")
-    if found is not None and found.value > fleet.budget:
-        more = "" if found.is_exact else f" (not less than {found.bound:.6g})"
-        yield money_repair(fleet.budget, found.value, more)
+    return looser_limits(problem, ask, write, find)
 
 
 def _lower_floor(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
@@ -329,20 +297,20 @@ def _sums(problem: Pipelines, tree: Tree) -> Vector | None:
 # By one latency level per step
 
 
-def _explain_at_levels(problem: Pipelines, ask: Ask, servers: tuple[Repair, ...], *, proved: bool) -> Infeasible:
+def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...], *, proved: bool) -> Infeasible:
     """What binds, and repairs that suffice; `proved` says that no plan can exist, whatever its levels.
 
-    `servers` are the repairs by servers, found beforehand.
+    `limits` are the repairs by limits on machines, found beforehand.
     """
     short = "the servers do not carry the demand"
     if not proved:
         short = "no plan was found that carries the demand, with one latency level per step"
     most = _at_levels(problem, ask, problem.served, replace(problem.asked("rate"), rate_most=1.0))
     if most is None or most.value <= 0.0:
-        more = (*servers, *_more_money_at_levels(problem, ask), *_lower_floor_at_levels(problem, ask))
+        more = (*limits, *_lower_floor_at_levels(problem, ask))
         return Infeasible(why=(f"capacity: {short}",), repairs=more, proved=proved)
     why = [f"capacity: {short}; {_binding_at_levels(most)}"]
-    repairs = [*_less_demand_at_levels(problem, most), *servers, *_more_money_at_levels(problem, ask)]
+    repairs = [*_less_demand_at_levels(problem, most), *limits]
     for i in range(len(problem.served)):
         found = _more_time_at_levels(problem, ask, i)
         if isinstance(found, Repair):
@@ -361,25 +329,33 @@ def is_beyond_all(problem: Pipelines, ask: Ask) -> bool:
     return answer.bound is not None and answer.bound < 1.0 - GAP
 
 
-def _at_levels(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked) -> Carried | None:
+def _at_levels(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked, *, about: str = "") -> Carried | None:
     """Levels by servers in parts, then whole servers at these levels; the bound is one of these levels in parts."""
-    fleet, most = problem.wish.fleet, int(getattr(problem.options, "levels", 8))
-    accuracy = asked.goal == "quality"
-    trees = [without_outdone(tree, fleet, accuracy=accuracy, anywhere=asked.free) for tree in trees]
-    forest = [(tree, prefixes(tree)) for tree in map(merged, trees)]
-    levels = [[thinned(values, most) for values in all_levels(tree)] for tree in trees]
+    fleet, about = problem.wish.fleet, about or asked.goal
+    trees, levels, forest = _thinned(problem, trees, accuracy=asked.goal == "quality")
     written = levels_form(trees, forest, levels, fleet, asked)
-    answer = ask(written.form, gap=GAP, about=f"{asked.goal} by latency levels, servers in parts")
+    answer = ask(loosened(written.form, asked), gap=GAP, about=f"{about} by latency levels, servers in parts")
     if answer.point is None or answer.bound is None:
         return None
     fixed = [at_levels(tree, own) for tree, own in zip(trees, written.chosen(answer.point), strict=True)]
     forest = [(tree, prefixes(tree)) for tree in map(merged, fixed)]
     whole = variant_form("budget", forest, fixed, fleet, asked)
     kept = asked.goal == "rate" and any(tree.floor is not None for tree in trees)
-    best = ask(whole.form, gap=GAP_ON_FLOORS if kept else GAP, about=f"{asked.goal} with whole servers")
+    gap = GAP_ON_FLOORS if kept else GAP
+    best = ask(loosened(whole.form, asked), gap=gap, about=f"{about} with whole servers")
     if best.point is None or best.value is None:
         return None
     return Carried(best.value, answer.bound, fixed, whole.counts(best.point))
+
+
+def _thinned(
+    problem: Pipelines, trees: Sequence[Tree], *, accuracy: bool
+) -> tuple[list[Tree], list[list[Vector]], Forest]:
+    """The trees without what is outdone, some latency levels of each step, and their prefixes of variants."""
+    most = int(getattr(problem.options, "levels", 8))
+    trees = [without_outdone(tree, problem.wish.fleet, accuracy=accuracy) for tree in trees]
+    levels = [[thinned(values, most) for values in all_levels(tree)] for tree in trees]
+    return list(trees), levels, [(tree, prefixes(tree)) for tree in map(merged, trees)]
 
 
 def _binding_at_levels(most: Carried) -> str:
@@ -405,23 +381,6 @@ def _less_demand_at_levels(problem: Pipelines, most: Carried) -> Iterator[Repair
     at = "slo.apps.*.demand.rate_qps"
     yield Repair(at, "lower", None, most.value, "times the demand",
                  f"lower every {at} to {100 * most.value:.4g}% of it (more may fit)")  # fmt: skip
-
-
-def _fewest_at_levels(problem: Pipelines, ask: Ask, tree: Tree, asked: Asked) -> Carried | None:
-    """Servers that suffice for one application; of fewer nothing is known, which a bound of 0 says."""
-    found = _at_levels(problem, ask, [tree], asked)
-    return None if found is None else replace(found, bound=0.0)
-
-
-def _more_money_at_levels(problem: Pipelines, ask: Ask) -> Iterator[Repair]:
-    """A budget that suffices with the servers that there may be."""
-    fleet = problem.wish.fleet
-    if fleet.budget is None:
-        return
-    rich = replace(problem, wish=replace(problem.wish, fleet=replace(fleet, budget=None)))
-    found = _at_levels(rich, ask, problem.served, problem.asked("cost"))
-    if found is not None and found.value > fleet.budget:
-        yield money_repair(fleet.budget, found.value, " (less may do)")
 
 
 def _more_time_at_levels(problem: Pipelines, ask: Ask, i: int) -> Repair | str:
