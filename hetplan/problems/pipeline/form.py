@@ -19,14 +19,12 @@ from hetplan.problems.pipeline.rows import (
     Servers,
     Written,
     add_flows,
-    add_goal,
     add_groups,
     add_qualities,
     add_servers,
     bound_of_servers,
     flow_unit,
     largest_gains,
-    set_costs,
 )
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Places, Task, Tree, Vector, best_at
 
@@ -69,22 +67,17 @@ def config_form(forest: Forest, fleet: Fleet, asked: Asked) -> Written:
     loads = [_config_loads(m, i, forest, fleet, asked, flows[i], servers) for i in range(len(forest))]
     if asked.counts is None:
         add_groups(m, trees, uppers, servers, fleet, asked, loads)
-    costs: dict[int, float] = {} if rate is None else {rate: 1.0}
     if asked.goal == "room":
-        costs |= _room(m, trees, loads)
-    add_qualities(m, forest, flows, asked, costs, rate)
-    add_goal(costs, servers, asked)
-    return Written(set_costs(m.build(), costs), servers.x, flows, rate)
+        _leave_room(m, trees, loads)
+    add_qualities(m, forest, flows, asked, rate)
+    return Written(m.build(), servers.x, flows, rate)
 
 
-def _room(m: Builder, trees: Sequence[Tree], loads: Sequence[Places]) -> dict[int, float]:
-    """Servers of each group that are left over, up to one; and what they count for."""
-    costs: dict[int, float] = {}
+def _leave_room(m: Builder, trees: Sequence[Tree], loads: Sequence[Places]) -> None:
+    """Servers of each group that are left over, up to one, count."""
     for tree, rows in zip(trees, loads, strict=True):
-        room = m.columns(f"room {tree.app}", str, size=rows.size, upper=1.0, unit="servers")
+        room = m.columns(f"room {tree.app}", str, size=rows.size, upper=1.0, cost=1.0, unit="servers")
         m.add(rows, room, np.concatenate([task.qps for task in tree.tasks]))
-        costs |= dict.fromkeys(room.tolist(), 1.0)
-    return costs
 
 
 def _config_loads(
@@ -152,10 +145,8 @@ def variant_form(
     add_groups(m, trees, uppers, servers, fleet, asked, loads)
     if more is not None:
         more(_Parts(m, trees, forest, flows, servers, uppers))
-    costs: dict[int, float] = {} if rate is None else {rate: 1.0}
-    add_qualities(m, forest, flows, asked, costs, rate)
-    add_goal(costs, servers, asked)
-    return Written(set_costs(m.build(), costs), servers.x, flows, rate)
+    add_qualities(m, forest, flows, asked, rate)
+    return Written(m.build(), servers.x, flows, rate)
 
 
 def _variant_loads(
@@ -333,7 +324,6 @@ def levels_form(
         for tree, own in zip(trees, levels, strict=True)
     ]
     parts = _Leveled(m, trees, forest, levels, flows, w)
-    costs: dict[int, float] = {} if rate is None else {rate: 1.0}
     for i, tree in enumerate(trees):
         for t in range(len(tree.tasks)):
             m.add(m.rows(f"one level {tree.app}/{tree.tasks[t].id}", ["all"], lower=1.0, upper=1.0), w[i][t], 1.0)
@@ -346,9 +336,8 @@ def levels_form(
     servers = Servers([])
     x, hardware, places, fee = (np.concatenate(side) for side in zip(*parts.servers, strict=True))
     servers.rent(m, fleet, x, hardware, places, fee, replace(asked, whole=False))
-    add_qualities(m, forest, flows, asked, costs, rate)
-    add_goal(costs, servers, asked)
-    return Levels(set_costs(m.build(), costs), w, levels, flows)
+    add_qualities(m, forest, flows, asked, rate)
+    return Levels(m.build(), w, levels, flows)
 
 
 def _add_leveled_task(parts: _Leveled, i: int, t: int) -> None:

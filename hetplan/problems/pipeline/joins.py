@@ -31,11 +31,9 @@ from hetplan.problems.pipeline.rows import (
     Asked,
     Servers,
     Written,
-    add_goal,
     add_groups,
     add_servers,
     bound_of_servers,
-    set_costs,
 )
 from hetplan.problems.pipeline.tree import Level, Places, Tree
 
@@ -179,7 +177,6 @@ def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Writt
     shared = [_shares(m, i, tree, gains[i], servers, asked) for i, tree in enumerate(trees)]
     if asked.counts is None:
         add_groups(m, trees, uppers, servers, fleet, asked, [loads for _, loads in shared])
-    costs: dict[int, float] = {}
     flows: list[list[Places]] = []
     totals: list[tuple[Tree, list[tuple[Places, np.ndarray]]]] = []
     for i, tree in enumerate(trees):
@@ -190,9 +187,8 @@ def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Writt
         terms = [(s, weights.get(task.id, 1.0) * task.quality[np.unique(task.variant)])
                  for s, task in zip(flows[i], tree.tasks, strict=True)]  # fmt: skip
         totals.append((tree, terms))
-    _goals(m, totals, asked, costs)
-    add_goal(costs, servers, asked)
-    return Written(set_costs(m.build(), costs), servers.x, flows)
+    _goals(m, totals, asked)
+    return Written(m.build(), servers.x, flows)
 
 
 def _shares(
@@ -246,9 +242,7 @@ def _times(
     m.add(ends, took, 1.0)
 
 
-def _goals(
-    m: Builder, totals: Sequence[tuple[Tree, list[tuple[Places, np.ndarray]]]], asked: Asked, costs: dict[int, float]
-) -> None:
+def _goals(m: Builder, totals: Sequence[tuple[Tree, list[tuple[Places, np.ndarray]]]], asked: Asked) -> None:
     least = int(m.columns("least quality", ["all"], upper=1e9)[0]) if asked.goal == "fairest" else None
     before = m.rows("quality so far", ["all"], lower=asked.quality_least) if asked.quality_least is not None else None
     for tree, terms in totals:
@@ -264,9 +258,9 @@ def _goals(
             if before is not None:
                 m.add(before, columns, tree.weight * quality)
             if asked.goal == "quality":
-                costs.update(zip(columns.tolist(), (tree.weight * quality).tolist(), strict=True))
+                m.pay(columns, tree.weight * quality)
     if least is not None:
-        costs[least] = 1.0
+        m.pay(least, 1.0)
 
 
 def _solved(

@@ -24,7 +24,6 @@ __all__ = [
     "Servers",
     "Written",
     "add_flows",
-    "add_goal",
     "add_groups",
     "add_qualities",
     "add_servers",
@@ -32,7 +31,6 @@ __all__ = [
     "flow_unit",
     "flows_form",
     "largest_gains",
-    "set_costs",
 ]
 
 ONE_MORE = "one more server"
@@ -50,8 +48,8 @@ class Asked:
     """One question to a program: what to strive for, and what must hold.
 
     "room" is capacity that shares of given servers leave over, of each group no more than one server's. `rate_of` is
-    the application whose rate is the goal "rate" (None: all rates in proportion). `loose` is the field
-    of a stated limit that may give way (`loosened`). `counts` fixes the servers, per tree and configuration.
+    the application whose rate is the goal "rate" (None: all rates in proportion). `loose` is the field of a stated
+    limit that may give way (`carrying.loosened`). `counts` fixes the servers, per tree and configuration.
     """
 
     goal: Goal
@@ -79,7 +77,6 @@ class Servers:
     """Columns of servers: `x` per tree and configuration, and `new` ones; how many are rented, and what they cost."""
 
     x: list[Places]
-    one_more: Places = field(default_factory=lambda: np.zeros(0, np.int64))
     rented: Expression = NOTHING
     bill: Expression = NOTHING
     new: Places = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -104,9 +101,11 @@ class Servers:
             counted=frozenset(used) - shared if asked.whole else frozenset(used),
             fees=Expression(x[fee > 0], fee[fee > 0]),
         )
-        n = rent(m, request, uses, priced=False, whole=asked.whole)
+        n = rent(m, request, uses, priced=asked.goal == "cost", whole=asked.whole)
         self.rented = weighted((one, 1.0) for one in machines_rented(request, uses, n))
         self.bill = bill(request, uses, n)
+        if asked.goal == "servers" and asked.servers_above is None:
+            m.pay(self.rented.columns, self.rented.coefficients)
 
 
 @dataclass(frozen=True)
@@ -132,8 +131,7 @@ def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, a
         return limit
     useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9 + tree.spare / task.k)
     # Servers beyond need are wanted only where a least number is stated.
-    idle = fleet.least[task.hardware] > 0
-    return np.where(idle & ~np.isinf(limit), limit, np.minimum(limit, useful))
+    return np.minimum(limit, np.maximum(useful, fleet.least[task.hardware]))
 
 
 def add_servers(
@@ -174,10 +172,10 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
     _use_shared(m, fleet, np.concatenate(found.x), hardware)
     _count_moves(m, trees, fleet, asked, found)
     if asked.servers_above is not None:
-        found.one_more = m.columns(ONE_MORE, ["all"], upper=1.0, whole=True)
+        one_more = m.columns(ONE_MORE, ["all"], upper=1.0, cost=1.0, whole=True)
         row = m.rows("servers but for one", ["all"], upper=asked.servers_above, unit="servers")
         m.add(row, found.rented.columns, found.rented.coefficients)
-        m.add(row, found.one_more, -1.0)
+        m.add(row, one_more, -1.0)
         m.offset += asked.servers_above
     for name, most, total in (
         ("servers", asked.servers_most, found.rented),
@@ -211,6 +209,8 @@ def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, 
     of = np.array([group[key] for key in keys], dtype=np.int64)
     running = [fleet.running[key] for key in group]
     found.new = limit_moves(m, counts, of, running, np.inf if fleet.moves is None else fleet.moves)
+    if asked.goal == "moves":
+        m.pay(found.new, 1.0)
 
 
 def add_groups(
@@ -254,18 +254,6 @@ def add_groups(
             m.add(loads[i], own, of_one * (1.0 - asked.slip) * tree.spare)
 
 
-def add_goal(costs: dict[int, float], found: Servers, asked: Asked) -> dict[int, float]:
-    """Objective coefficients of the columns of servers, for goals that are about servers."""
-    total = {"servers": found.rented, "cost": found.bill, "moves": Expression(found.new)}.get(asked.goal)
-    if found.one_more.size:
-        total = Expression(found.one_more)
-    if total is not None:
-        each = np.broadcast_to(total.coefficients, total.columns.shape)
-        for column, one in zip(total.columns.tolist(), each.tolist(), strict=True):
-            costs[column] = costs.get(column, 0.0) + one
-    return costs
-
-
 def largest_gains(levels: Sequence[Level]) -> list[float]:
     """Per task, the most queries that can reach it per query at the entrance."""
     return [float(level.gain.max()) if level.size else 0.0 for level in levels]
@@ -286,7 +274,7 @@ def add_flows(m: Builder, forest: Forest, fleet: Fleet, asked: Asked) -> tuple[l
     rate = None
     if asked.goal == "rate":
         unit, most = "qps" if asked.rate_of is not None else "times the demand", asked.rate_most
-        rate = int(m.columns("rate", ["all"], upper=np.inf if most is None else most, unit=unit)[0])
+        rate = int(m.columns("rate", ["all"], upper=np.inf if most is None else most, cost=1.0, unit=unit)[0])
     return [_flows(m, i, forest, fleet, asked, rate) for i in range(len(forest))], rate
 
 
@@ -316,9 +304,7 @@ def _flows(m: Builder, i: int, forest: Forest, fleet: Fleet, asked: Asked, rate:
     return columns
 
 
-def add_qualities(
-    m: Builder, forest: Forest, flows: list[list[Places]], asked: Asked, costs: dict[int, float], rate: int | None
-) -> None:
+def add_qualities(m: Builder, forest: Forest, flows: list[list[Places]], asked: Asked, rate: int | None) -> None:
     """The objective where it is about accuracy, the floors, and what earlier levels of the objective have reached."""
     total: list[tuple[Places, Vector]] = []
     most = min(sum(levels[s].quality.max(initial=0.0) for s in tree.sinks) / len(tree.sinks) for tree, levels in forest)
@@ -346,22 +332,14 @@ def add_qualities(
             m.add(row, columns, quality)
     if asked.goal == "quality":
         for columns, quality in total:
-            costs.update(zip(columns.tolist(), quality.tolist(), strict=True))
+            m.pay(columns, quality)
     if least is not None:
-        costs[least] = 1.0
+        m.pay(least, 1.0)
 
 
 def flows_form(forest: Forest, fleet: Fleet, asked: Asked) -> Milp:
     """Flows and what they are worth, without a server in sight."""
     m = Builder("max", name=f"flows {asked.goal}")
     flows, rate = add_flows(m, forest, fleet, asked)
-    costs: dict[int, float] = {}
-    add_qualities(m, forest, flows, asked, costs, rate)
-    return set_costs(m.build(), costs)
-
-
-def set_costs(form: Milp, costs: dict[int, float]) -> Milp:
-    """The form with these objective coefficients."""
-    cost = np.zeros_like(form.cost)
-    cost[list(costs)] = list(costs.values())
-    return replace(form, cost=cost)
+    add_qualities(m, forest, flows, asked, rate)
+    return m.build()
