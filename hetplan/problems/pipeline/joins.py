@@ -24,8 +24,8 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.faults import Faults
-from hetplan.problems.pipeline.carrying import Carried, loosened, looser_limits, rate_repair
 from hetplan.problems.pipeline.climb import SLIPS, Solved, climb
+from hetplan.problems.pipeline.infeasible import Carried, loosened, looser_limits, rate_repair
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import (
     Asked,
@@ -128,7 +128,7 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
     for tree in trees if low > 0 else ():
         found.append(rate_repair(tree, low * tree.demand))
 
-    def find(asked: Asked, about: str) -> Carried | None:
+    def find(_: Sequence[Tree], asked: Asked, about: str) -> Carried | None:
         written = steps_form(problem, trees, asked)
         answer = ask(loosened(written.form, asked), about=about)
         if answer.point is None or answer.value is None or answer.bound is None:

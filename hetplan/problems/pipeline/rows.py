@@ -49,7 +49,7 @@ class Asked:
 
     "room" is capacity that shares of given servers leave over, of each group no more than one server's. `rate_of` is
     the application whose rate is the goal "rate" (None: all rates in proportion). `loose` is the field of a stated
-    limit that may give way (`carrying.loosened`). `counts` fixes the servers, per tree and configuration.
+    limit that may give way (`infeasible.loosened`). `counts` fixes the servers, per tree and configuration.
     """
 
     goal: Goal
