@@ -45,6 +45,11 @@ class Knob:
         """How the block calls it."""
         return self.block.label(self.index - self.block.start)
 
+    @property
+    def field(self) -> str:
+        """The field that the user stated."""
+        return self.elastic.field.format(label=self.label)
+
 
 def knobs(form: Milp) -> list[Knob]:
     """Every row and column bound of the form that may give way."""

@@ -41,7 +41,19 @@ from hetplan.planner.forms.milp import Builder, Elastic
 from hetplan.planner.request import PLENTY, MachineType, Offer, Request
 from hetplan.profiles.fields import NANO
 
-__all__ = ["PRICE_OF_SLACK", "Expression", "Uses", "budget_in_whole_machines", "grant", "limit_moves", "rent"]
+__all__ = [
+    "NOTHING",
+    "PRICE_OF_SLACK",
+    "Expression",
+    "Uses",
+    "bill",
+    "budget_in_whole_machines",
+    "grant",
+    "limit_moves",
+    "machines_rented",
+    "rent",
+    "weighted",
+]
 
 Columns = NDArray[np.int64]
 
@@ -58,53 +70,56 @@ class Expression:
 
 
 NOTHING = Expression(np.zeros(0, dtype=np.int64), np.zeros(0))
+"""No column."""
 
 
 @dataclass(frozen=True)
 class Uses:
     """All that the program sees of a sub-problem: machines in use per type, and of which types it needs some.
 
-    `most` says of a type how many machines can be of use at all; it bounds the program's columns. Where machines may
-    not stand `idle`, all that are rented are in use: (1) is an equality. Of the types `counted` the machines in use are
-    whole. `fees` are what is paid per hour beside machines: for runs that have a price of their own.
+    `most` says of a type how many machines can be of use at all; it bounds the program's columns. Where machines (of
+    all types, or some) may not stand `idle`, all that are rented are in use: (1) is an equality. Of the types `counted`
+    the machines in use are whole. `fees` are what is paid per hour beside machines: for runs that have a price of their
+    own.
     """
 
     machines: Mapping[str, Expression]
     somebody: tuple[frozenset[str], ...] = ()
     most: Mapping[str, float] = field(default_factory=dict)
-    idle: bool = True
+    idle: bool | frozenset[str] = True
     counted: frozenset[str] = frozenset()
     fees: Expression = NOTHING
 
+    def may_idle(self, machine: str) -> bool:
+        """Whether machines of this type may be there that nobody uses."""
+        return self.idle if isinstance(self.idle, bool) else machine in self.idle
+
     def is_rented(self, kind: MachineType) -> bool:
         """Whether the machines in use are those rented: whole, of one offer, and none must be there beside them."""
-        return kind.id in self.counted and len(kind.offers) == 1 and not kind.least
+        beside = kind.least > 0 and self.may_idle(kind.id)
+        return kind.id in self.counted and len(kind.offers) == 1 and not beside
 
 
-def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float = 0.0) -> Columns:
+def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float = 0.0, whole: bool = True) -> Columns:
     """Add N and the rows on it; returns its columns, in the order of `request.offers`.
 
     `priced` puts (4)'s left side into the objective. `slip` tightens the budget by that share: the way out where a
-    solver's tolerance let a plan through that is a hair too dear.
+    solver's tolerance let a plan through that is a hair too dear. Where machines need not be `whole` the program is a
+    relaxation.
     """
     offers = request.offers
-    bought = [place for place, offer in enumerate(offers) if not uses.is_rented(request.of(offer.machine))]
+    bought = _bought(request, uses)
     n = m.columns(
         "n",
         _names(offers[place] for place in bought),
         upper=[_most_of_use(request, uses, place) for place in bought],
-        cost=[offers[place].price if priced else 0.0 for place in bought],
-        whole=True,
+        whole=whole,
         unit="machines",
     )
-    rented = {place: Expression(n[[number]]) for number, place in enumerate(bought)}
-    for place, offer in enumerate(offers):
-        if place not in rented:
-            rented[place] = one = uses.machines.get(offer.machine, NOTHING)
-            if priced:
-                m.pay(one.columns, np.multiply(one.coefficients, offer.price))
+    rented = machines_rented(request, uses, n)
     if priced:
-        m.pay(uses.fees.columns, uses.fees.coefficients)
+        spent = bill(request, uses, n)
+        m.pay(spent.columns, spent.coefficients)
 
     def add(row: int, places: Iterable[int], each: Sequence[float] | None = None) -> None:
         for place in places:
@@ -115,7 +130,7 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
     for place, offer in enumerate(offers):
         of[offer.machine].append(place)
     used = {name: one for name, one in uses.machines.items() if not uses.is_rented(request.of(name))}
-    least = -np.inf if uses.idle else 0.0
+    least = [-np.inf if uses.may_idle(machine) else 0.0 for machine in used]
     rows = m.rows("capacity", list(used), lower=least, upper=0.0, unit="machines", equation="(1)")
     for row, (machine, one) in zip(rows, used.items(), strict=True):
         m.add(row, one.columns, one.coefficients)
@@ -128,20 +143,51 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
         row = m.rows(
             "budget", ["hour"], upper=upper, unit=f"{request.currency}/h", equation="(4)", elastic=elastic
         )  # fmt: skip
-        add(row[0], rented, [offer.price for offer in offers])
-        m.add(row, uses.fees.columns, uses.fees.coefficients)
+        spent = bill(request, uses, n)
+        m.add(row, spent.columns, spent.coefficients)
     if request.resources:
         elastic = Elastic(PRICE_OF_SLACK, "slo.limits.resources.{label}")
         totals = list(request.resources.values())
         rows = m.rows("resources", list(request.resources), upper=totals, equation="(5)", elastic=elastic)
         for row, resource in zip(rows, request.resources, strict=True):
-            add(row, rented, [request.of(offer.machine).provides.get(resource, 0.0) for offer in offers])
+            add(row, range(len(offers)), [request.of(offer.machine).provides.get(resource, 0.0) for offer in offers])
     if uses.somebody:
         sets = [" or ".join(sorted(one)) for one in uses.somebody]
         rows = m.rows("somebody", sets, lower=1.0, unit="machines", equation="(6)")
         for row, wanted in zip(rows, uses.somebody, strict=True):
             add(row, [place for machine in sorted(wanted) for place in of[machine]])
     return n
+
+
+def _bought(request: Request, uses: Uses) -> list[int]:
+    """The offers that have a column: those of which what is in use is not what is rented."""
+    return [place for place, offer in enumerate(request.offers) if not uses.is_rented(request.of(offer.machine))]
+
+
+def machines_rented(request: Request, uses: Uses, n: Columns) -> list[Expression]:
+    """The machines rented under each offer; `n` are the columns that `rent` has made."""
+    own = dict(zip(_bought(request, uses), n.tolist(), strict=True))
+    return [
+        Expression(np.array([own[place]])) if place in own else uses.machines.get(offer.machine, NOTHING)
+        for place, offer in enumerate(request.offers)
+    ]
+
+
+def bill(request: Request, uses: Uses, n: Columns) -> Expression:
+    """What all machines that are rented, and all fees, cost per hour."""
+    rented = machines_rented(request, uses, n)
+    prices = [offer.price for offer in request.offers]
+    return weighted([*zip(rented, prices, strict=True), (uses.fees, 1.0)])
+
+
+def weighted(parts: Iterable[tuple[Expression, float]]) -> Expression:
+    """The sum of expressions, each times a weight."""
+    several = [
+        (one.columns, np.broadcast_to(np.multiply(one.coefficients, by), one.columns.shape)) for one, by in parts
+    ]
+    if not several:
+        return NOTHING
+    return Expression(np.concatenate([columns for columns, _ in several]), np.concatenate([by for _, by in several]))
 
 
 def _names(offers: Iterable[Offer]) -> list[str]:

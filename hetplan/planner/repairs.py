@@ -155,14 +155,6 @@ def edits_of(repair: Repair, given: Documents) -> tuple[Edit, ...]:
             Edit(file, ("apps", app, "demand", "rate_qps"), said["demand"]["rate_qps"] * float(repair.to))
             for app, said in given[file].get("apps", {}).items()
         )
-    if rest == "limits.instances" and isinstance(repair.to, str):
-        mix = [part.rsplit(" ", 1) for part in repair.to.split(", ")]
-        bounds = [
-            replace(repair, field=f"slo.{rest}.{name}[1]", to=float(count), edits=())
-            for name, count in mix
-            if ((value_at(given[file], ("limits", "instances", name)) or [0, 0])[1] or 0) < float(count)
-        ]
-        return _merged([edits_of(one, given) for one in bounds])
     under = re.fullmatch(r"hosts \(under (.+)\)", rest)
     if under is not None:
         return _hosts(under[1], given[file], float(repair.amount or 0))

@@ -7,7 +7,7 @@ so many" means the same wherever machines are counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -180,11 +180,18 @@ class Request:
         return replace(self, machines=tuple(machines), budget=budget)
 
 
-def read_request(inputs: Inputs, machines: Iterable[str], *, own_price: Mapping[str, int] | None = None) -> Request:
+def read_request(
+    inputs: Inputs,
+    machines: Iterable[str],
+    *,
+    own_price: Mapping[str, int] | None = None,
+    paid_by_run: Collection[str] = (),
+) -> Request:
     """The named hardware that may be rented, in this order; left out is what no offer sells, or the SLO does not list.
 
     `own_price` has the hardware on which the run is paid, at which price: offers do not count there. Where the profile
-    has no offers at all a machine costs 1.
+    has no offers at all a machine costs 1. Of hardware that is `paid_by_run` (several, each at its price) the offers
+    have their stock and cost nothing: what is paid are fees of the runs.
     """
     limits, hardware = inputs.slo.limits, inputs.profile.hardware
     own, found = own_price or {}, list[MachineType]()
@@ -195,7 +202,12 @@ def read_request(inputs: Inputs, machines: Iterable[str], *, own_price: Mapping[
             offers = [Offer(None, name, own.get(name, NANO))]
         else:
             offers = [
-                Offer(id, name, machine_price(one, hardware[name]), PLENTY if one.stock is None else one.stock)
+                Offer(
+                    id,
+                    name,
+                    0 if name in paid_by_run else machine_price(one, hardware[name]),
+                    PLENTY if one.stock is None else one.stock,
+                )
                 for id, one in inputs.profile.offers.items()
                 if one.hardware == name
             ]

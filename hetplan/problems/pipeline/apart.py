@@ -78,7 +78,9 @@ def whole_servers(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None:
 
 def _fits(problem: Pipelines) -> bool:
     fleet = problem.wish.fleet
-    plain = fleet.budget is None and fleet.moves is None and not fleet.resources and not fleet.least.any()
+    plain = (
+        fleet.request.budget is None and fleet.moves is None and not fleet.request.resources and not fleet.least.any()
+    )
     return (
         plain
         and problem.levels[0] == "quality"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from hetplan.planner.draft import Draft, Reported
+from hetplan.planner.request import PLENTY
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.pipeline.climb import Solved, best_quality, quality_of
 from hetplan.problems.pipeline.fleet import placed
@@ -118,9 +118,8 @@ def _actions(problem: Pipelines, workers: Sequence[Worker]) -> tuple[Action, ...
 def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seats]]:
     """Worker groups that are wanted: one per configuration and offer in use; of servers that are shared, alike ones."""
     fleet, names = problem.wish.fleet, Names(problem.running, alike=_place)
-    left = {
-        (g, offer.id): fleet.places[g] * offer.stock for g in range(len(fleet.hardware)) for offer in fleet.offers_of(g)
-    }
+    kinds = fleet.request.machines
+    left = {(g, offer.id): fleet.places[g] * offer.stock for g, kind in enumerate(kinds) for offer in kind.offers}
     shared_out = _evenly(problem, found, left) if problem.options.offers == "evenly" else Counter[Seat]()
     wanted: list[Worker] = []
     groups: list[dict[tuple[int, int], list[tuple[str, float]]]] = []
@@ -132,13 +131,13 @@ def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seat
             for c in range(task.size):
                 need, g = int(counts[start + c]), int(task.hardware[c])
                 own[t, c] = []
-                for offer in fleet.offers_of(g):
-                    taken = int(min(need, left[g, offer.id] / task.places[c]))
+                for offer in kinds[g].offers:
+                    taken = min(need, left[g, offer.id] // int(task.places[c]))
                     if shared_out:
                         taken = shared_out[(tree.app, t, c), offer.id]
                     if taken <= 0:
                         continue
-                    left[g, offer.id] -= taken * task.places[c]
+                    left[g, offer.id] -= taken * int(task.places[c])
                     need -= taken
                     if fleet.places[g] > 1:
                         on_shared.setdefault((g, offer.id), {})[number, t, c] = taken
@@ -169,7 +168,7 @@ def _shared(
         return
     from hetplan.problems.places import on_servers
 
-    fleet, stock = problem.wish.fleet, {offer.id: offer.stock for offer in problem.wish.fleet.offers}
+    fleet, stock = problem.wish.fleet, {offer.id: offer.stock for offer in problem.wish.fleet.request.offers}
     tasks = [tree.tasks for tree, _ in found.forest]
     each = {(n, t, c): int(tasks[n][t].places[c]) for seats in on_shared.values() for n, t, c in seats}
     taken = {at: sum(each[seat] * many for seat, many in seats.items()) for at, seats in on_shared.items()}
@@ -215,9 +214,9 @@ def _filled(problem: Pipelines, found: Solved) -> Solved:
     return replace(found, counts=counts)
 
 
-def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | None], float]) -> Counter[Seat]:
+def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | None], int]) -> Counter[Seat]:
     """How many servers of each configuration are of each offer, where these are shared out evenly."""
-    if not all(math.isfinite(count) for count in room.values()):
+    if any(count >= PLENTY for count in room.values()):
         return Counter()  # an offer without a stock has no part of all
     from hetplan.problems.pipeline.evenly import Need, evenly
 
@@ -232,7 +231,7 @@ def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | No
             load = _load(problem, tree, t, c)
             alike = Worker(id="any", hardware=problem.wish.fleet.hardware[g], loads=(load,))
             needs.append(Need((tree.app, t, c), g, _place(alike), int(count)))
-    return evenly(needs, {place: int(count) for place, count in room.items()}, had)
+    return evenly(needs, room, had)
 
 
 def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
@@ -249,7 +248,7 @@ def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
         at=at_of(run),
         artifact=variant.weights,
         instances=int(task.k[c]),
-        share=problem.wish.fleet.price_of(run).share,
+        share=problem.wish.fleet.fee_of(run).share,
         serve=Serve(max_batch=int(task.batch[c])),
     )
 

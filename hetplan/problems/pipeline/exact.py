@@ -196,7 +196,7 @@ def _best_in_time(problem: Pipelines, ask: Ask) -> Reported:
 def best_in_time(problem: Pipelines) -> Milp:
     """The best accuracy in time, however many servers there are: flows alone, on each variant's fastest."""
     forest = [(tree, prefixes(tree)) for tree in map(merged, problem.considered)]
-    return flows_form(forest, problem.wish.fleet, Asked("quality", free=True, floors=False))
+    return flows_form(forest, problem.wish.fleet, Asked("quality", floors=False))
 
 
 def _accuracy_scaling(

@@ -1,4 +1,4 @@
-"""The servers that pipelines may use: how many of which hardware, at which price, and what runs on them now.
+"""The servers that pipelines may rent, how steps share them, and what runs on them now.
 
 A server that several steps may share is cut into *places*, all alike: as many as it holds instances of the smallest
 run. An instance takes a place, or several. So whatever is planned for servers is planned for places; what is on one
@@ -8,7 +8,7 @@ server is settled at the end (`draft`). Where places do not say what fits, or se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -16,17 +16,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.request import PLENTY, Request, read_request
 from hetplan.problems.faults import Faults, refuse_not_provided
 from hetplan.problems.places import fit_together, places_for
-from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.serving.price import Price, price_of
+from hetplan.serving.price import SLICES, Price, price_of
 from hetplan.serving.runs import instances_on
 
-__all__ = ["Fleet", "OfferOf", "placed", "read_fleet"]
+__all__ = ["Fleet", "placed", "read_fleet"]
 
 Placed = tuple[str | None, str | None, str | None, str]
 """(application, step, variant, hardware)."""
@@ -35,33 +35,36 @@ Apart = Literal["", "whole", "unlike"]
 
 
 @dataclass(frozen=True)
-class OfferOf:
-    """A price at which a hardware can be had: `price` in 1e-9 per hour, None where nothing is priced."""
-
-    id: str | None
-    hardware: int
-    price: int | None
-    stock: float
-
-
-@dataclass(frozen=True)
 class Fleet:
-    """S_g (in places) and its prices. Hardware that is shared, or has several offers, is paid by whole servers of each
-    offer; other hardware by what runs on it."""
+    """What may be rented, in how many places a server of each type is cut, and what runs now.
 
-    hardware: tuple[str, ...]
-    least: NDArray[np.float64]
-    most: NDArray[np.float64]
-    offers: tuple[OfferOf, ...]
+    Servers whose runs are paid (`paid_by_run`: own prices, or slices) cost nothing themselves; the runs have fees.
+    """
+
+    request: Request
+    places: tuple[int, ...]
+    """How many there are on one server of each hardware; one where steps do not share it."""
+    paid_by_run: frozenset[str]
     priced: bool
-    budget: float | None
-    resources: Mapping[str, float]
     moves: int | None
     running: Counter[Placed]
-    listed: tuple[bool, ...]
     inputs: Inputs
-    places: tuple[int, ...] = ()
-    """How many there are on one server of each hardware; one where steps do not share it."""
+
+    @cached_property
+    def hardware(self) -> tuple[str, ...]:
+        """The types g, by name."""
+        return tuple(kind.id for kind in self.request.machines)
+
+    @cached_property
+    def least(self) -> NDArray[np.float64]:
+        """How many servers of each type must run."""
+        return np.array([float(kind.least) for kind in self.request.machines])
+
+    @cached_property
+    def most(self) -> NDArray[np.float64]:
+        """S_g: how many places of each type there may be; infinity where nothing limits them."""
+        there = [kind.available if kind.available < PLENTY else np.inf for kind in self.request.machines]
+        return np.array([n * places for n, places in zip(there, self.places, strict=True)], dtype=float)
 
     @property
     def is_shared(self) -> bool:
@@ -82,36 +85,21 @@ class Fleet:
                 found = "whole" if alike else "unlike"
         return found
 
-    def offers_of(self, hardware: int) -> list[OfferOf]:
-        """The offers of one hardware, cheapest first."""
-        return sorted((o for o in self.offers if o.hardware == hardware), key=lambda o: (o.price or 0, o.id or ""))
-
-    def is_split(self, hardware: int) -> bool:
-        """Whether its servers are counted by themselves: they are shared, or to be had under several offers."""
-        return self.places[hardware] > 1 or len(self.offers_of(hardware)) > 1
-
-    def price_of(self, run: Run) -> Price:
-        """What one server with this run costs; nothing where the offers are priced one by one, or not at all."""
-        g = self.hardware.index(run.hardware)
-        offers = self.offers_of(g)
-        if run.price_per_hour is None and (self.is_split(g) or offers[0].price is None):
+    def fee_of(self, run: Run) -> Price:
+        """What one server with this run costs beside the price of the server."""
+        if run.hardware not in self.paid_by_run:
             return Price(0)
-        return price_of(self.inputs.profile, run, offers[0].id)
+        return price_of(self.inputs.profile, run, self.request.of(run.hardware).offers[0].id)
 
     def instances_of(self, run: Run) -> int:
         """How many instances of a run are counted as one: all on a server; one where it is shared or sold by slices."""
-        alone = self.places[self.hardware.index(run.hardware)] == 1 and self.price_of(run).share is None
+        alone = self.places[self.hardware.index(run.hardware)] == 1 and self.fee_of(run).share is None
         return instances_on(run, self.inputs.profile.hardware[run.hardware]) if alone else 1
 
     def places_of(self, run: Run) -> int:
         """How many places these take."""
         places = self.places[self.hardware.index(run.hardware)]
         return places // instances_on(run, self.inputs.profile.hardware[run.hardware]) if places > 1 else 1
-
-    def provides(self, resource: str) -> NDArray[np.float64]:
-        """What one server of each hardware provides."""
-        hardware = self.inputs.profile.hardware
-        return np.array([hardware[name].provides.get(resource, 0.0) for name in self.hardware])
 
     def too_large(self, run: Run) -> str:
         """Why one server cannot hold a run ("" when it can)."""
@@ -161,55 +149,45 @@ def _fit_together(inputs: Inputs, hardware: str) -> bool:
 def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet:
     """The servers of the files; hardware that no variant runs on is left out. `shared`: steps may share a server."""
     profile, limits = inputs.profile, inputs.slo.limits
-    run_on = {run.hardware for variant in profile.variants.values() for run in variant.runs}
+    runs = [run for variant in profile.variants.values() for run in variant.runs]
+    run_on, sold = {run.hardware for run in runs}, {offer.hardware for offer in profile.offers.values()}
     unknown = sorted(set(limits.instances) - set(profile.hardware))
     for name in unknown:
         faults.in_slo(f"$.limits.instances.{name}", "there is no such hardware", "Name one of the profile's.")
     refuse_not_provided(inputs, faults)
+    unpriced = {name: 0 for name in profile.hardware if name not in sold}
+    paid_by_run = frozenset(run.hardware for run in runs if _is_paid(inputs, run))
+    wanted = (name for name in profile.hardware if name in run_on)
+    request = read_request(inputs, wanted, own_price=unpriced, paid_by_run=paid_by_run)
+    names = [kind.id for kind in request.machines]
+    for name in names:
+        _check_offers(inputs, name, faults)
     tasks = _tasks_of(inputs) if shared else set[str]()
-    names: list[str] = []
-    places: list[int] = []
-    least: list[float] = []
-    most: list[float] = []
-    offers: list[OfferOf] = []
-    for name in profile.hardware:
-        if name not in run_on or (limits.only_listed and name not in limits.instances):
-            continue
-        own = [(o, offer) for o, offer in profile.offers.items() if offer.hardware == name]
-        stock = sum(np.inf if offer.stock is None else offer.stock for _, offer in own) if own else np.inf
-        low, high = limits.instances.get(name, (0, None))
-        place, many = len(names), _places_on(inputs, name, tasks) if shared else 1
-        offers += [
-            OfferOf(o, place, offer.price_per_hour, np.inf if offer.stock is None else offer.stock) for o, offer in own
-        ] or [OfferOf(None, place, None, np.inf)]
-        names.append(name)
-        places.append(many)
-        least.append(float(low))
-        most.append(many * min(stock, np.inf if high is None else float(high)))
-        _check_offers(inputs, name, [offer.currency for _, offer in own], [o.per for _, o in own], faults)
-    if not np.isfinite(most).all() and limits.cost_per_hour is None:
-        free = [name for name, limit in zip(names, most, strict=True) if not np.isfinite(limit)]
+    fleet = Fleet(
+        request=request,
+        places=tuple(_places_on(inputs, name, tasks) if shared else 1 for name in names),
+        paid_by_run=paid_by_run,
+        priced=bool(names) and all(name in sold for name in names),
+        moves=limits.moves,
+        running=placed(inputs.state.workers if inputs.state is not None else ()),
+        inputs=inputs,
+    )
+    if not np.isfinite(fleet.most).all() and limits.cost_per_hour is None:
+        free = [name for name, limit in zip(names, fleet.most, strict=True) if not np.isfinite(limit)]
         faults.in_slo(
             "$.limits.instances",
             f"nothing limits how many servers of {', '.join(free)} there may be",
             f'Write {{"{free[0]}": [0, 20]}}, give its offers a stock, or limit cost_per_hour.',
         )
-    elif names and not sum(most) >= 1:
+    elif names and not fleet.most.sum() >= 1:
         faults.in_slo("$.limits.instances", "there is not one server", 'Write for instance {"gpu": [0, 20]}.')
-    return Fleet(
-        hardware=tuple(names),
-        least=np.array(least),
-        most=np.array(most),
-        offers=tuple(offers),
-        priced=bool(offers) and all(offer.price is not None for offer in offers),
-        budget=None if limits.cost_per_hour is None else limits.cost_per_hour / NANO,
-        resources=limits.resources,
-        moves=limits.moves,
-        running=placed(inputs.state.workers if inputs.state is not None else ()),
-        listed=tuple(name in limits.instances for name in names),
-        inputs=inputs,
-        places=tuple(places),
-    )
+    return fleet
+
+
+def _is_paid(inputs: Inputs, run: Run) -> bool:
+    """Whether a run has a price by itself: its own, or that of the slice that it needs."""
+    per = {offer.per for offer in inputs.profile.offers.values() if offer.hardware == run.hardware}
+    return run.price_per_hour is not None or any(one in SLICES and one in run.needs for one in per)
 
 
 def _tasks_of(inputs: Inputs) -> set[str]:
@@ -232,20 +210,22 @@ def placed(workers: Iterable[Worker]) -> Counter[Placed]:
     return found
 
 
-def _check_offers(inputs: Inputs, name: str, currencies: list[str], per: list[str | None], faults: Faults) -> None:
+def _check_offers(inputs: Inputs, name: str, faults: Faults) -> None:
     limits, profile = inputs.slo.limits, inputs.profile
-    if limits.cost_per_hour is not None and not currencies:
+    offers = [offer for offer in profile.offers.values() if offer.hardware == name]
+    currencies = {offer.currency for offer in offers}
+    if limits.cost_per_hour is not None and not offers:
         faults.in_profile("$.offers", f"{name} has no price, yet the cost is limited", "Add an offer for it.")
-    if limits.cost_per_hour is not None and set(currencies) - {limits.currency}:
+    if limits.cost_per_hour is not None and currencies - {limits.currency}:
         faults.in_slo(
-            "$.limits.currency", f"{name} is priced in {currencies[0]}", "Use one currency.", value=limits.currency
+            "$.limits.currency", f"{name} is priced in {offers[0].currency}", "Use one currency.", value=limits.currency
         )
     own = any(
         run.price_per_hour is not None and run.hardware == name
         for variant in profile.variants.values()
         for run in variant.runs
     )
-    if len(currencies) > 1 and (own or any(per)):
+    if len(offers) > 1 and (own or any(offer.per for offer in offers)):
         faults.in_profile(
             "$.offers",
             f"{name} has several offers, and prices per run or per resource besides",

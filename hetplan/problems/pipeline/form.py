@@ -7,7 +7,7 @@ and `paper_form` adds Loki's indicators to it; `levels_form` chooses one latency
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from hetplan.problems.pipeline.rows import (
     Servers,
     Written,
     add_flows,
-    add_goal,
     add_groups,
     add_qualities,
     add_servers,
     bound_of_servers,
     flow_unit,
     largest_gains,
-    set_costs,
 )
 from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Places, Task, Tree, Vector, best_at
 
@@ -69,22 +67,17 @@ def config_form(forest: Forest, fleet: Fleet, asked: Asked) -> Written:
     loads = [_config_loads(m, i, forest, fleet, asked, flows[i], servers) for i in range(len(forest))]
     if asked.counts is None:
         add_groups(m, trees, uppers, servers, fleet, asked, loads)
-    costs: dict[int, float] = {} if rate is None else {rate: 1.0}
     if asked.goal == "room":
-        costs |= _room(m, trees, loads)
-    add_qualities(m, forest, flows, asked, costs, rate)
-    add_goal(costs, trees, servers, fleet, asked)
-    return Written(set_costs(m.build(), costs), servers.x, flows, rate)
+        _leave_room(m, trees, loads)
+    add_qualities(m, forest, flows, asked, rate)
+    return Written(m.build(), servers.x, flows, rate)
 
 
-def _room(m: Builder, trees: Sequence[Tree], loads: Sequence[Places]) -> dict[int, float]:
-    """Servers of each group that are left over, up to one; and what they count for."""
-    costs: dict[int, float] = {}
+def _leave_room(m: Builder, trees: Sequence[Tree], loads: Sequence[Places]) -> None:
+    """Servers of each group that are left over, up to one, count."""
     for tree, rows in zip(trees, loads, strict=True):
-        room = m.columns(f"room {tree.app}", str, size=rows.size, upper=1.0, unit="servers")
+        room = m.columns(f"room {tree.app}", str, size=rows.size, upper=1.0, cost=1.0, unit="servers")
         m.add(rows, room, np.concatenate([task.qps for task in tree.tasks]))
-        costs |= dict.fromkeys(room.tolist(), 1.0)
-    return costs
 
 
 def _config_loads(
@@ -152,10 +145,8 @@ def variant_form(
     add_groups(m, trees, uppers, servers, fleet, asked, loads)
     if more is not None:
         more(_Parts(m, trees, forest, flows, servers, uppers))
-    costs: dict[int, float] = {} if rate is None else {rate: 1.0}
-    add_qualities(m, forest, flows, asked, costs, rate)
-    add_goal(costs, trees, servers, fleet, asked)
-    return Written(set_costs(m.build(), costs), servers.x, flows, rate)
+    add_qualities(m, forest, flows, asked, rate)
+    return Written(m.build(), servers.x, flows, rate)
 
 
 def _variant_loads(
@@ -290,8 +281,8 @@ class _Leveled:
     levels: list[list[Vector]]
     flows: list[list[Places]]
     w: list[list[Places]]
-    servers: dict[int, list[tuple[Places, Vector, Places]]] = field(default_factory=dict)
-    """Per hardware, columns of servers, what one costs, and how many places it takes."""
+    servers: list[tuple[Places, Places, Places, Vector]] = field(default_factory=list)
+    """Columns of servers, their hardware, how many places one takes, and its fee."""
 
 
 def levels_form(
@@ -333,7 +324,6 @@ def levels_form(
         for tree, own in zip(trees, levels, strict=True)
     ]
     parts = _Leveled(m, trees, forest, levels, flows, w)
-    costs: dict[int, float] = {} if rate is None else {rate: 1.0}
     for i, tree in enumerate(trees):
         for t in range(len(tree.tasks)):
             m.add(m.rows(f"one level {tree.app}/{tree.tasks[t].id}", ["all"], lower=1.0, upper=1.0), w[i][t], 1.0)
@@ -343,9 +333,11 @@ def levels_form(
             row = m.rows(f"in time {tree.app}/{tree.tasks[sink].id}", ["all"], upper=limit, equation="(2)")
             for t in tree.path(sink):
                 m.add(row, w[i][t], levels[i][t])
-    _limit_leveled(parts, fleet, asked, costs)
-    add_qualities(m, forest, flows, asked, costs, rate)
-    return Levels(set_costs(m.build(), costs), w, levels, flows)
+    servers = Servers([])
+    x, hardware, places, fee = (np.concatenate(side) for side in zip(*parts.servers, strict=True))
+    servers.rent(m, fleet, x, hardware, places, fee, replace(asked, whole=False))
+    add_qualities(m, forest, flows, asked, rate)
+    return Levels(m.build(), w, levels, flows)
 
 
 def _add_leveled_task(parts: _Leveled, i: int, t: int) -> None:
@@ -368,24 +360,4 @@ def _add_leveled_task(parts: _Leveled, i: int, t: int) -> None:
         rows = m.rows(f"carried {name} {place}", str, size=mine.size, upper=0.0, equation="(5)")
         m.add(rows, y, 1.0)
         m.add(rows[row_of], x, -task.qps[best] / (tree.demand * gain))
-        for g in np.unique(task.hardware[best]):
-            on = task.hardware[best] == g
-            parts.servers.setdefault(int(g), []).append((x[on], task.cost[best][on], task.places[best][on]))
-
-
-def _limit_leveled(parts: _Leveled, fleet: Fleet, asked: Asked, costs: dict[int, float]) -> None:
-    """(6), and money."""
-    m = parts.m
-    budget = m.rows("budget", ["all"], upper=fleet.budget) if fleet.budget is not None and not asked.free else None
-    for g, blocks in parts.servers.items():
-        x, price, taken = (np.concatenate(side) for side in zip(*blocks, strict=True))
-        part = taken / fleet.places[g]
-        if fleet.is_split(g):
-            price = (fleet.offers_of(g)[0].price or 0) / 1e9 / fleet.places[g] * taken
-        if np.isfinite(fleet.most[g]) and not asked.free:
-            row = m.rows(f"servers {fleet.hardware[g]}", ["all"], upper=fleet.most[g] / fleet.places[g], equation="(6)")
-            m.add(row, x, part)
-        if budget is not None:
-            m.add(budget, x, price)
-        if asked.goal in ("servers", "cost"):
-            costs.update(zip(x.tolist(), (part if asked.goal == "servers" else price).tolist(), strict=True))
+        parts.servers.append((x, task.hardware[best], task.places[best], task.fee[best]))

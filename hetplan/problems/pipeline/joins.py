@@ -24,19 +24,16 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.faults import Faults
-from hetplan.problems.pipeline.carrying import more_servers, rate_repair
 from hetplan.problems.pipeline.climb import SLIPS, Solved, climb
+from hetplan.problems.pipeline.infeasible import Carried, loosened, looser_limits, rate_repair
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import (
     Asked,
-    Goal,
     Servers,
     Written,
-    add_goal,
     add_groups,
     add_servers,
     bound_of_servers,
-    set_costs,
 )
 from hetplan.problems.pipeline.tree import Level, Places, Tree
 
@@ -115,7 +112,7 @@ def by_steps(problem: Pipelines, ask: Ask) -> Solved | Infeasible:
 
 
 def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repair, ...]:
-    """The largest part of all demands, by bisection; and the fewest servers (the cheapest mix)."""
+    """The largest part of all demands, by bisection; and each limit on machines that helps."""
     found: list[Repair] = []
     enough = problem.wish.fleet.most.sum() >= sum(len(tree.tasks) for tree in trees)
     low, high = 0.0, 1.0
@@ -130,11 +127,15 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
         low, high = (middle, high) if fits else (low, middle)
     for tree in trees if low > 0 else ():
         found.append(rate_repair(tree, low * tree.demand))
-    goal: Goal = "cost" if problem.wish.fleet.priced else "servers"
-    written = steps_form(problem, trees, Asked(goal, free=True))
-    answer = ask(written.form, about="fewest servers for the demand")
-    if answer.point is not None:
-        found += more_servers(problem, trees, written.counts(answer.point))
+
+    def find(_: Sequence[Tree], asked: Asked, about: str) -> Carried | None:
+        written = steps_form(problem, trees, asked)
+        answer = ask(loosened(written.form, asked), about=about)
+        if answer.point is None or answer.value is None or answer.bound is None:
+            return None
+        return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
+
+    found += looser_limits(problem, ask, lambda asked: steps_form(problem, trees, asked).form, find)
     return tuple(found)
 
 
@@ -176,7 +177,6 @@ def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Writt
     shared = [_shares(m, i, tree, gains[i], servers, asked) for i, tree in enumerate(trees)]
     if asked.counts is None:
         add_groups(m, trees, uppers, servers, fleet, asked, [loads for _, loads in shared])
-    costs: dict[int, float] = {}
     flows: list[list[Places]] = []
     totals: list[tuple[Tree, list[tuple[Places, np.ndarray]]]] = []
     for i, tree in enumerate(trees):
@@ -187,9 +187,8 @@ def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Writt
         terms = [(s, weights.get(task.id, 1.0) * task.quality[np.unique(task.variant)])
                  for s, task in zip(flows[i], tree.tasks, strict=True)]  # fmt: skip
         totals.append((tree, terms))
-    _goals(m, totals, asked, costs)
-    add_goal(costs, trees, servers, fleet, asked)
-    return Written(set_costs(m.build(), costs), servers.x, flows)
+    _goals(m, totals, asked)
+    return Written(m.build(), servers.x, flows)
 
 
 def _shares(
@@ -243,9 +242,7 @@ def _times(
     m.add(ends, took, 1.0)
 
 
-def _goals(
-    m: Builder, totals: Sequence[tuple[Tree, list[tuple[Places, np.ndarray]]]], asked: Asked, costs: dict[int, float]
-) -> None:
+def _goals(m: Builder, totals: Sequence[tuple[Tree, list[tuple[Places, np.ndarray]]]], asked: Asked) -> None:
     least = int(m.columns("least quality", ["all"], upper=1e9)[0]) if asked.goal == "fairest" else None
     before = m.rows("quality so far", ["all"], lower=asked.quality_least) if asked.quality_least is not None else None
     for tree, terms in totals:
@@ -261,9 +258,9 @@ def _goals(
             if before is not None:
                 m.add(before, columns, tree.weight * quality)
             if asked.goal == "quality":
-                costs.update(zip(columns.tolist(), (tree.weight * quality).tolist(), strict=True))
+                m.pay(columns, tree.weight * quality)
     if least is not None:
-        costs[least] = 1.0
+        m.pay(least, 1.0)
 
 
 def _solved(

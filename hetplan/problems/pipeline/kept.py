@@ -31,6 +31,7 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together, where_late
+from hetplan.profiles.fields import NANO
 from hetplan.serving.strictest import late_share
 from hetplan.serving.times import law_of_table
 
@@ -227,7 +228,8 @@ def better_apart(
 def _is_too_dear(p: Pipelines, made: Draft) -> bool:
     """Whether whole servers cost more than they may: latency levels count them in parts."""
     cost = next((one.value for one in made.promises if one.quantity == "cost_per_hour"), 0.0)
-    return p.wish.fleet.budget is not None and cost > p.wish.fleet.budget * (1.0 + 1e-9)
+    budget = p.wish.fleet.request.budget
+    return budget is not None and cost * NANO > budget * (1.0 + 1e-9)
 
 
 def _made(p: Pipelines, ask: Ask, way: Way, room: _Room, *, tight: bool = False) -> Draft | Infeasible:

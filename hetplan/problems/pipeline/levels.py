@@ -26,6 +26,7 @@ from hetplan.problems.pipeline.crowded import by_tables, exchanged, first_plan, 
 from hetplan.problems.pipeline.exact import by_config, by_programs
 from hetplan.problems.pipeline.few import best_of_all
 from hetplan.problems.pipeline.form import levels_form, variant_form
+from hetplan.problems.pipeline.infeasible import is_beyond_all
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Written
 from hetplan.problems.pipeline.tree import (
@@ -40,7 +41,6 @@ from hetplan.problems.pipeline.tree import (
     prefixes,
     thinned,
 )
-from hetplan.problems.pipeline.why import is_beyond_all
 
 __all__ = ["by_levels", "priced_form"]
 
@@ -342,9 +342,9 @@ def _can_be_priced(problem: Pipelines, levels: list[list[Vector]]) -> bool:
     fleet = problem.wish.fleet
     plain = (
         problem.levels[0] == "quality"
-        and fleet.budget is None
+        and fleet.request.budget is None
         and fleet.moves is None
-        and not fleet.resources
+        and not fleet.request.resources
         and bool(np.isfinite(fleet.most).all())
     )
     return plain and all(

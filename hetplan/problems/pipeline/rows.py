@@ -6,13 +6,14 @@ the rows on them are alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.program import NOTHING, Expression, Uses, bill, limit_moves, machines_rented, rent, weighted
 from hetplan.problems.pipeline.fleet import Fleet
 from hetplan.problems.pipeline.tree import Level, Places, Tree, Vector
 
@@ -23,7 +24,6 @@ __all__ = [
     "Servers",
     "Written",
     "add_flows",
-    "add_goal",
     "add_groups",
     "add_qualities",
     "add_servers",
@@ -31,7 +31,6 @@ __all__ = [
     "flow_unit",
     "flows_form",
     "largest_gains",
-    "set_costs",
 ]
 
 ONE_MORE = "one more server"
@@ -49,8 +48,8 @@ class Asked:
     """One question to a program: what to strive for, and what must hold.
 
     "room" is capacity that shares of given servers leave over, of each group no more than one server's. `rate_of` is
-    the application whose rate is the goal "rate" (None: all rates in proportion). `free` drops the limits
-    on servers and money. `counts` fixes the servers, per tree and configuration.
+    the application whose rate is the goal "rate" (None: all rates in proportion). `loose` is the field of a stated
+    limit that may give way (`infeasible.loosened`). `counts` fixes the servers, per tree and configuration.
     """
 
     goal: Goal
@@ -64,7 +63,7 @@ class Asked:
     rate_of: int | None = None
     rate_most: float | None = None
     """For the goal "rate": more is not asked for. In proportions, where 1 is the demand."""
-    free: bool = False
+    loose: str | None = None
     floors: bool = True
     counts: Sequence[Places] | None = None
     whole: bool = True
@@ -75,12 +74,38 @@ class Asked:
 
 @dataclass
 class Servers:
-    """Columns of servers: `x` per tree and configuration, `moved`, `rented`; and their rows per hardware."""
+    """Columns of servers: `x` per tree and configuration, and `new` ones; how many are rented, and what they cost."""
 
     x: list[Places]
-    one_more: Places = field(default_factory=lambda: np.zeros(0, np.int64))
-    rented: Places = field(default_factory=lambda: np.zeros(0, np.int64))
-    moved: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+    rented: Expression = NOTHING
+    bill: Expression = NOTHING
+    new: Places = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def rent(
+        self, m: Builder, fleet: Fleet, x: Places, hardware: Places, places: Places, fee: Vector, asked: Asked
+    ) -> None:
+        """Rent what these columns take, each so many places of a server of its hardware at a fee.
+
+        Servers that are not shared are whole, and none is idle.
+        """
+        used = {}
+        for g in np.unique(hardware).tolist():
+            mine = hardware == g
+            used[fleet.hardware[g]] = Expression(x[mine], places[mine] / fleet.places[g])
+        request = replace(fleet.request, machines=tuple(kind for kind in fleet.request.machines if kind.id in used))
+        shared = frozenset(name for name, n in zip(fleet.hardware, fleet.places, strict=True) if n > 1)
+        uses = Uses(
+            used,
+            most={} if asked.loose is None else dict.fromkeys(used, np.inf),
+            idle=shared,
+            counted=frozenset(used) - shared if asked.whole else frozenset(used),
+            fees=Expression(x[fee > 0], fee[fee > 0]),
+        )
+        n = rent(m, request, uses, priced=asked.goal == "cost", whole=asked.whole)
+        self.rented = weighted((one, 1.0) for one in machines_rented(request, uses, n))
+        self.bill = bill(request, uses, n)
+        if asked.goal == "servers" and asked.servers_above is None:
+            m.pay(self.rented.columns, self.rented.coefficients)
 
 
 @dataclass(frozen=True)
@@ -101,19 +126,18 @@ class Written:
 def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, asked: Asked) -> Vector:
     """At most how many servers of each configuration of a task can be of use."""
     task = tree.tasks[t]
-    limit = np.full(task.size, np.inf) if asked.free else np.floor(fleet.most[task.hardware] / task.places)
+    limit = np.full(task.size, np.inf) if asked.loose is not None else np.floor(fleet.most[task.hardware] / task.places)
     if asked.goal == "rate" and asked.rate_most is None:
         return limit
     useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9 + tree.spare / task.k)
     # Servers beyond need are wanted only where a least number is stated.
-    idle = fleet.least[task.hardware] > 0
-    return np.where(idle & ~np.isinf(limit), limit, np.minimum(limit, useful))
+    return np.minimum(limit, np.maximum(useful, fleet.least[task.hardware]))
 
 
 def add_servers(
     m: Builder, trees: Sequence[Tree], uppers: Sequence[Sequence[Vector]], fleet: Fleet, asked: Asked
 ) -> Servers:
-    """Columns x, and the rows on them: servers per hardware, offers, money, resources, moves."""
+    """Columns x, what they rent, and moves."""
     prefix = [f"{tree.app}/" if len(trees) > 1 else "" for tree in trees]
     found = Servers([])
     for i, tree in enumerate(trees):
@@ -139,122 +163,54 @@ def add_servers(
 
 
 def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
-    hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
-    cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
-    x = np.concatenate(found.x)
-    rented = _rent(m, trees, x, hardware, fleet, asked, found)
-    for g, name in enumerate(fleet.hardware):
-        mine = x[hardware == g]
-        lower, upper = (0.0, np.inf) if asked.free else (fleet.least[g], fleet.most[g] / fleet.places[g])
-        if mine.size and (np.isfinite(upper) or lower > 0):
-            row = m.rows(f"servers {name}", ["all"], lower=lower, upper=upper, unit="servers", equation="(3)")
-            m.add(row, mine if fleet.places[g] == 1 else rented[g], 1.0)
-        if mine.size and lower > 0 and fleet.places[g] > 1:
-            m.add(m.rows(f"used {name}", ["all"], lower=lower, unit="instances"), mine, 1.0)
-    if not asked.free and fleet.budget is not None:
-        row = m.rows("budget", ["all"], upper=fleet.budget, unit="per hour")
-        _add_money(m, row, x, cost, found.rented, fleet)
-    if not asked.free:
-        _limit_resources(m, x, hardware, fleet, found)
+    """Servers are rented by the program over machines (3); goals before this one lose nothing."""
+    hardware, places, fee = (
+        np.concatenate([getattr(task, name) for tree in trees for task in tree.tasks])
+        for name in ("hardware", "places", "fee")
+    )
+    found.rent(m, fleet, np.concatenate(found.x), hardware, places, fee, asked)
+    _use_shared(m, fleet, np.concatenate(found.x), hardware)
     _count_moves(m, trees, fleet, asked, found)
     if asked.servers_above is not None:
-        found.one_more = m.columns(ONE_MORE, ["all"], upper=1.0, whole=True)
+        one_more = m.columns(ONE_MORE, ["all"], upper=1.0, cost=1.0, whole=True)
         row = m.rows("servers but for one", ["all"], upper=asked.servers_above, unit="servers")
-        m.add(row, *servers_of(x, hardware, found.rented, fleet))
-        m.add(row, found.one_more, -1.0)
+        m.add(row, found.rented.columns, found.rented.coefficients)
+        m.add(row, one_more, -1.0)
         m.offset += asked.servers_above
-    for name, most in (("servers", asked.servers_most), ("cost", asked.cost_most)):
+    for name, most, total in (
+        ("servers", asked.servers_most, found.rented),
+        ("cost", asked.cost_most, found.bill),
+        ("moves", asked.moves_most, Expression(found.new)),
+    ):
         if most is not None:
-            row = m.rows(f"{name} so far", ["all"], upper=most)
-            if name == "servers":
-                m.add(row, *servers_of(x, hardware, found.rented, fleet))
-            else:
-                _add_money(m, row, x, cost, found.rented, fleet)
+            m.add(m.rows(f"{name} so far", ["all"], upper=most), total.columns, total.coefficients)
 
 
-def _rent(
-    m: Builder, trees: Sequence[Tree], x: Places, hardware: Places, fleet: Fleet, asked: Asked, found: Servers
-) -> Mapping[int, Places]:
-    """Columns of the servers of each offer, for hardware whose servers are counted by themselves."""
-    split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g)]
-    if not split:
-        return {}
-    taken = np.concatenate([task.places for tree in trees for task in tree.tasks])
-    offers = [offer for g in split for offer in fleet.offers_of(g)]
-    stock = [np.inf if asked.free else offer.stock for offer in offers]
-    found.rented = m.columns(
-        "rented", [offer.id or "" for offer in offers], upper=stock, unit="servers",
-        whole=asked.whole and fleet.is_shared,
-    )  # fmt: skip
-    rented = {g: found.rented[[k for k, offer in enumerate(offers) if offer.hardware == g]] for g in split}
-    for g in split:
-        places = fleet.places[g]
-        most = 0.0 if places == 1 else np.inf  # of a server that is shared, places may be free
-        row = m.rows(f"offers {fleet.hardware[g]}", ["all"], lower=0.0, upper=most, unit="servers")
-        m.add(row, rented[g], float(places))
-        m.add(row, x[hardware == g], -taken[hardware == g].astype(float))
-    return rented
-
-
-def servers_of(x: Places, hardware: Places, rented: Places, fleet: Fleet) -> tuple[Places, Vector]:
-    """The columns that count servers: what is rented of those that are shared, else what runs on them."""
-    if not fleet.is_shared:
-        return x, np.ones(x.size)
-    places = np.array(fleet.places)
-    of = [g for g in range(len(fleet.hardware)) if fleet.is_split(g) for _ in fleet.offers_of(g)]
-    return np.concatenate([x[places[hardware] == 1], rented[places[of] > 1]]), np.ones(
-        int((places[hardware] == 1).sum() + (places[of] > 1).sum())
-    )
-
-
-def _add_money(m: Builder, row: Places, x: Places, cost: Vector, rented: Places, fleet: Fleet) -> None:
-    m.add(row, x, cost)
-    if rented.size:
-        m.add(row, rented, _prices(fleet))
-
-
-def _prices(fleet: Fleet) -> list[float]:
-    split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g)]
-    return [(offer.price or 0) / 1e9 for g in split for offer in fleet.offers_of(g)]
-
-
-def _limit_resources(m: Builder, x: Places, hardware: Places, fleet: Fleet, found: Servers) -> None:
-    """What all servers provide together."""
-    for resource, room in fleet.resources.items():
-        row, of_one = m.rows(f"resource {resource}", ["all"], upper=room), fleet.provides(resource)
-        if fleet.is_shared:
-            alone = np.array(fleet.places)[hardware] == 1
-            m.add(row, x[alone], of_one[hardware[alone]])
-            split = [g for g in range(len(fleet.hardware)) if fleet.is_split(g) for _ in fleet.offers_of(g)]
-            amounts = [of_one[g] if fleet.places[g] > 1 else 0.0 for g in split]
-            m.add(row, found.rented, amounts)
-        else:
-            m.add(row, x, of_one[hardware])
+def _use_shared(m: Builder, fleet: Fleet, x: Places, hardware: Places) -> None:
+    """Something runs on each of the least servers, also where they are shared and places may be free."""
+    for g, name in enumerate(fleet.hardware):
+        if fleet.places[g] > 1 and fleet.least[g] > 0 and (mine := x[hardware == g]).size:
+            m.add(m.rows(f"used {name}", ["all"], lower=fleet.least[g], unit="instances"), mine, 1.0)
 
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
-    """moved >= instances of (application, step, variant, hardware) beyond those that run now."""
-    most = min(np.inf if fleet.moves is None or asked.free else fleet.moves,
-               np.inf if asked.moves_most is None else asked.moves_most)  # fmt: skip
-    if asked.goal != "moves" and not np.isfinite(most):
+    """Instances of each (application, step, variant, hardware) beyond those that run now are moves."""
+    if asked.goal != "moves" and asked.moves_most is None and fleet.moves is None:
         return
-    groups: list[tuple[Places, Places, int]] = []
-    for tree, x in zip(trees, found.x, strict=True):
-        start = 0
-        for task in tree.tasks:
-            own = x[start : start + task.size]
-            start += task.size
-            for k, g in sorted(set(zip(task.variant.tolist(), task.hardware.tolist(), strict=True))):
-                key = (tree.app, task.id, task.variants[k], fleet.hardware[g])
-                alike = (task.variant == k) & (task.hardware == g)
-                groups.append((own[alike], task.k[alike], fleet.running[key]))
-    found.moved = m.columns("moved", lambda i: str(i), size=len(groups), unit="servers")
-    rows = m.rows("moves", lambda i: str(i), size=len(groups), upper=[float(now) for *_, now in groups])
-    m.add(rows, found.moved, -1.0)
-    for row, (columns, instances, _) in zip(rows, groups, strict=True):
-        m.add(row, columns, instances)
-    if np.isfinite(most):
-        m.add(m.rows("moves in all", ["all"], upper=most), found.moved, 1.0)
+    keys = [
+        (tree.app, task.id, task.variants[k], fleet.hardware[g])
+        for tree in trees
+        for task in tree.tasks
+        for k, g in zip(task.variant.tolist(), task.hardware.tolist(), strict=True)
+    ]
+    group = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    instances = np.concatenate([task.k for tree in trees for task in tree.tasks])
+    counts = Expression(np.concatenate(found.x), instances)
+    of = np.array([group[key] for key in keys], dtype=np.int64)
+    running = [fleet.running[key] for key in group]
+    found.new = limit_moves(m, counts, of, running, np.inf if fleet.moves is None else fleet.moves)
+    if asked.goal == "moves":
+        m.pay(found.new, 1.0)
 
 
 def add_groups(
@@ -298,26 +254,6 @@ def add_groups(
             m.add(loads[i], own, of_one * (1.0 - asked.slip) * tree.spare)
 
 
-def add_goal(
-    costs: dict[int, float], trees: Sequence[Tree], found: Servers, fleet: Fleet, asked: Asked
-) -> dict[int, float]:
-    """Objective coefficients of the columns of servers, for goals that are about servers."""
-    x = np.concatenate(found.x)
-    if asked.goal == "servers" and found.one_more.size:
-        costs.update(dict.fromkeys(found.one_more.tolist(), 1.0))
-    elif asked.goal == "servers":
-        hardware = np.concatenate([task.hardware for tree in trees for task in tree.tasks])
-        columns, each = servers_of(x, hardware, found.rented, fleet)
-        costs.update(zip(columns.tolist(), each.tolist(), strict=True))
-    elif asked.goal == "cost":
-        cost = np.concatenate([task.cost for tree in trees for task in tree.tasks])
-        costs.update(zip(x.tolist(), cost.tolist(), strict=True))
-        costs.update(zip(found.rented.tolist(), _prices(fleet), strict=True))
-    elif asked.goal == "moves":
-        costs.update(dict.fromkeys(found.moved.tolist(), 1.0))
-    return costs
-
-
 def largest_gains(levels: Sequence[Level]) -> list[float]:
     """Per task, the most queries that can reach it per query at the entrance."""
     return [float(level.gain.max()) if level.size else 0.0 for level in levels]
@@ -338,7 +274,7 @@ def add_flows(m: Builder, forest: Forest, fleet: Fleet, asked: Asked) -> tuple[l
     rate = None
     if asked.goal == "rate":
         unit, most = "qps" if asked.rate_of is not None else "times the demand", asked.rate_most
-        rate = int(m.columns("rate", ["all"], upper=np.inf if most is None else most, unit=unit)[0])
+        rate = int(m.columns("rate", ["all"], upper=np.inf if most is None else most, cost=1.0, unit=unit)[0])
     return [_flows(m, i, forest, fleet, asked, rate) for i in range(len(forest))], rate
 
 
@@ -368,9 +304,7 @@ def _flows(m: Builder, i: int, forest: Forest, fleet: Fleet, asked: Asked, rate:
     return columns
 
 
-def add_qualities(
-    m: Builder, forest: Forest, flows: list[list[Places]], asked: Asked, costs: dict[int, float], rate: int | None
-) -> None:
+def add_qualities(m: Builder, forest: Forest, flows: list[list[Places]], asked: Asked, rate: int | None) -> None:
     """The objective where it is about accuracy, the floors, and what earlier levels of the objective have reached."""
     total: list[tuple[Places, Vector]] = []
     most = min(sum(levels[s].quality.max(initial=0.0) for s in tree.sinks) / len(tree.sinks) for tree, levels in forest)
@@ -398,22 +332,14 @@ def add_qualities(
             m.add(row, columns, quality)
     if asked.goal == "quality":
         for columns, quality in total:
-            costs.update(zip(columns.tolist(), quality.tolist(), strict=True))
+            m.pay(columns, quality)
     if least is not None:
-        costs[least] = 1.0
+        m.pay(least, 1.0)
 
 
 def flows_form(forest: Forest, fleet: Fleet, asked: Asked) -> Milp:
     """Flows and what they are worth, without a server in sight."""
     m = Builder("max", name=f"flows {asked.goal}")
     flows, rate = add_flows(m, forest, fleet, asked)
-    costs: dict[int, float] = {}
-    add_qualities(m, forest, flows, asked, costs, rate)
-    return set_costs(m.build(), costs)
-
-
-def set_costs(form: Milp, costs: dict[int, float]) -> Milp:
-    """The form with these objective coefficients."""
-    cost = np.zeros_like(form.cost)
-    cost[list(costs)] = list(costs.values())
-    return replace(form, cost=cost)
+    add_qualities(m, forest, flows, asked, rate)
+    return m.build()

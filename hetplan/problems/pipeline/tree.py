@@ -68,8 +68,8 @@ class Task:
     """Instances on one server: as many as its resources have room for."""
     qps: Vector
     """What one server carries: q = (1 - headroom) k b / l."""
-    cost: Vector
-    """Price of one server, currency units per hour."""
+    fee: Vector
+    """What one costs by itself, currency units per hour, where runs are paid and not their server."""
     places: Places
     """Places that one takes, where steps share its server; else 1."""
 
@@ -82,7 +82,7 @@ class Task:
         """With some of the configurations only."""
         cut = {
             name: getattr(self, name)[mask]
-            for name in ("variant", "hardware", "batch", "run", "ms", "k", "qps", "cost", "places")
+            for name in ("variant", "hardware", "batch", "run", "ms", "k", "qps", "fee", "places")
         }
         return replace(self, **cut)
 
@@ -324,7 +324,7 @@ def _merged(task: Task) -> Task:
     none = np.zeros(variants.size)
     one = zeros + 1
     return replace(
-        task, variant=variants, hardware=zeros, batch=one, ms=ms, k=one, qps=none, cost=none, places=one
+        task, variant=variants, hardware=zeros, batch=one, ms=ms, k=one, qps=none, fee=none, places=one
     )  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from hetplan.planner.draft import Draft, Infeasible
 from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.draft import draft, nothing_to_do
 from hetplan.problems.pipeline.exact import by_config, by_paper, by_used
+from hetplan.problems.pipeline.infeasible import explain, too_few, too_slow
 from hetplan.problems.pipeline.letters import Pipelines
-from hetplan.problems.pipeline.why import explain, too_few, too_slow
 
 __all__ = ["planned"]
 

@@ -56,7 +56,7 @@ REFUSED = {
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 _Row = tuple[int, int, int, int, float, float, int, int]
-"""A configuration: variant, hardware, batch, the place of its run, milliseconds, cost, instances, places."""
+"""A configuration: variant, hardware, batch, the place of its run, milliseconds, fee, instances, places."""
 
 MOST_TOLD = 8
 
@@ -273,7 +273,7 @@ class _Reader:
             ms=ms,
             k=instances,
             qps=(1.0 - self.options.headroom) * 1000.0 * instances * batch / ms,
-            cost=np.array(columns[5], dtype=float),
+            fee=np.array(columns[5], dtype=float),
             places=np.array(columns[7], dtype=np.int64),
         )
 
@@ -289,10 +289,10 @@ class _Reader:
                 self.notices.append(Notice(code="W-too-large", at=f"variants.{name}", text=f"left out: {reason}"))
                 continue
             place = self.fleet.hardware.index(run.hardware)
-            cost = self.fleet.price_of(run).nanos / NANO
+            fee = self.fleet.fee_of(run).nanos / NANO
             counted = self.fleet.instances_of(run), self.fleet.places_of(run)
             for batch, ms in self._times(name, run):
-                yield number, place, batch, listed, ms, cost, *counted
+                yield number, place, batch, listed, ms, fee, *counted
 
     def _times(self, name: str, run: Run) -> Iterator[tuple[int, float]]:
         """Milliseconds per batch, at every batch size that was measured."""

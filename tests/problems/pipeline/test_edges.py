@@ -35,7 +35,7 @@ def test_fewer_servers_than_steps(formulation):
     outcome = fluid(*tiny(0.2, 5, servers=1), formulation=formulation)
     assert outcome.exit_code == 3
     assert "2 steps need a server each, and there are 1" in outcome.why[0]
-    assert [(one.field, one.to) for one in outcome.repairs] == [("slo.limits.instances.g", 2)]
+    assert [(one.field, one.to) for one in outcome.repairs] == [("slo.limits.instances.g[1]", 2)]
 
 
 def test_no_repair_that_serves_nothing_is_proposed():
@@ -52,9 +52,9 @@ def test_branches_that_join_have_repairs_too():
     assert outcome.exit_code == 3
     reported = {one.field: one.to for one in outcome.repairs}
     assert reported["slo.apps.x.demand.rate_qps"] == pytest.approx(200, rel=1e-6)
-    assert reported["slo.limits.instances.g"] == 20
+    assert reported["slo.limits.instances.g[1]"] == 20
     few = fluid(*diamond(50, 120, servers=3))
-    assert [(one.field, one.to) for one in few.repairs] == [("slo.limits.instances.g", 4)]
+    assert [(one.field, one.to) for one in few.repairs] == [("slo.limits.instances.g[1]", 4)]
 
 
 def test_one_of_two_that_cannot_be_in_time_is_named():

@@ -23,7 +23,7 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.pipeline.climb import Solved
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.options import ProteusOptions
-from hetplan.problems.pipeline.rows import Asked, add_groups, add_servers, set_costs
+from hetplan.problems.pipeline.rows import Asked, add_groups, add_servers
 from hetplan.problems.pipeline.tree import Level, Places, Tree, Vector, prefixes
 
 __all__ = ["by_proteus", "narrowed", "own_batches"]
@@ -120,7 +120,6 @@ def _form(
     ]
     servers = add_servers(m, trees, uppers, fleet, asked)
     total = sum(float(own.sum()) for own in demands)
-    costs: dict[int, float] = {}
     places, loads = [], []
     for tree, own, x in zip(trees, demands, servers.x, strict=True):
         columns, rows, start = [], [], 0
@@ -132,13 +131,13 @@ def _form(
             m.add(load, s, float(rate))
             rows.append(load[np.searchsorted(used, task.variant)])
             m.add(rows[-1], x[start : start + task.size], -np.floor(task.qps))
-            costs.update(zip(s.tolist(), (rate / total * task.quality[used]).tolist(), strict=True))
+            m.pay(s, rate / total * task.quality[used])
             columns.append(s)
             start += task.size
         places.append((columns, x))
         loads.append(np.concatenate(rows))
     add_groups(m, trees, uppers, servers, fleet, asked, loads)
-    return set_costs(m.build(), costs), places
+    return m.build(), places
 
 
 def _solved(trees: Sequence[Tree], shares: SHARES, counts: list[Places], claim: Reported) -> Solved:
