@@ -244,10 +244,10 @@ def compare_ways(
 def _refuse(plan: Plan) -> None:
     """Plans of which no way is played, by name."""
     questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
-    if not questions <= {*PLAYED, "llm"}:
+    if not questions <= set(PLAYED):
         raise InputError.one(
             file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare a plan of {', '.join(PLAYED)}, llm, or a fleet of these; `hetplan simulate` plays this "
+            remedy=f"Compare a plan of {', '.join(PLAYED)}, or a fleet of these; `hetplan simulate` plays this "
             "one, `hetplan explain` says what other fleets cost.",
         )  # fmt: skip
 

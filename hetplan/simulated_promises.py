@@ -27,9 +27,8 @@ from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.plan_file import plan_digest
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.serving.demand import response_targets
-from hetplan.simulator.player import simulator_of
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
-from hetplan.simulator.simulate import demands_of
+from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.verifier.promise_verdicts import Shown, Tried
 from hetplan.verifier.report import Violation
 
@@ -193,7 +192,7 @@ def _played(
 ) -> list[Tried]:  # fmt: skip
     """Runs, one after the other, until all is clear or they are ten times the planning's."""
     items: list[_Item] | None = None
-    play, rates = simulator_of(unit.plan), _rates(unit)
+    rates = _rates(unit)
     for number in range(BRIEF + MOST_RUNS):
         if cancel is not None and cancel.is_set():
             raise Cancelled("the verification was cancelled")
@@ -202,12 +201,12 @@ def _played(
         how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s}
         try:
             try:
-                report = play(unit.plan, unit.inputs, noise=times, **how)
+                report = simulate(unit.plan, unit.inputs, **how, noise=times)
             except InputError:
                 if number or times == "table":
                     raise
                 times = "mean"  # what such methods take where a table has no such percentile
-                report = play(unit.plan, unit.inputs, noise=times, **how)
+                report = simulate(unit.plan, unit.inputs, **how, noise=times)
         except InputError as error:
             why = str(error).splitlines()[0]
             return [Tried(at, _said(one), Shown.NOT_SIMULATED, 0, why) for at, one in promises]

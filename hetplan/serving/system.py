@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetplan.profiles.plan_sections import MatchingDispatch
+    from hetplan.serving.tokens import TextSystem
 
 __all__ = [
     "After",
@@ -344,13 +345,23 @@ class App:
 
 @dataclass(frozen=True)
 class System:
-    """Applications, the groups of workers that serve them, and the routes between."""
+    """Applications, the groups of workers that serve them in batches, and the routes between.
+
+    `texts` is what makes text, by application: servers of another kind, which work on tokens.
+    """
 
     apps: tuple[App, ...]
     groups: tuple[Group, ...]
     routes: tuple[Route, ...]
     tiers: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    texts: Mapping[str, TextSystem] = field(default_factory=dict)
+
+    @property
+    def ready_ms(self) -> float:
+        """How long the slowest of its machines takes from being asked for to serving."""
+        crews = (crew.ready_ms for text in self.texts.values() for crew in text.crews)
+        return max((*(group.ready_ms for group in self.groups), *crews), default=0.0)
 
 
 def sent_on(by_variant: Mapping[str, float], variant: str | None) -> float:

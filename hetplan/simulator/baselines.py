@@ -42,7 +42,7 @@ from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling, shared_out
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation
 
-__all__ = ["BASELINES", "Baseline", "Kind", "OneType", "baseline", "beside", "compare", "kinds_of", "one_type"]
+__all__ = ["BASELINES", "Baseline", "Kind", "Name", "OneType", "baseline", "beside", "compare", "kinds_of", "one_type"]
 
 Name = Literal["static-peak", "cheapest-type", "autoscaled"]
 BASELINES: tuple[Name, ...] = ("static-peak", "cheapest-type", "autoscaled")

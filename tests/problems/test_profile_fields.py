@@ -26,9 +26,9 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes
 from hetplan.serving.of_plan import of_plan
+from hetplan.serving.tokens import text_system
 from hetplan.simulator.plan_transition import scenes_of
 from hetplan.simulator.simulate import demands_of
-from hetplan.simulator.token_run import text_system
 from tests.problems.profile_scenes import beside_others, running, scene_of
 from tests.problems.profile_tries import OF_PROFILE, OF_STATE, set_everywhere
 from tests.problems.test_fields import Files
