@@ -45,13 +45,13 @@ from hetplan.profiles.plan_periods import text_apps, text_is_shared, without
 from hetplan.recipes import Recipes
 from hetplan.replanned import PLAYED
 from hetplan.serving.demand import response_targets
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import System
 from hetplan.simulator.autoscale import following_plans, system_of
 from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
 from hetplan.simulator.day_text import promised_of_text
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.following import Foresight, Seer, follow, scheduled, start_s
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.simulate import demands_of
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, tuned

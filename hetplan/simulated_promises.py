@@ -198,15 +198,15 @@ def _played(
             raise Cancelled("the verification was cancelled")
         queries = CONFIRMED[1] // 3 if number < BRIEF else CONFIRMED[1]
         length_s = play_length_s(unit.inputs, rates, queries) if rates else None
-        how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s}
+        how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s, "noise": times}
         try:
             try:
-                report = simulate(unit.plan, unit.inputs, **how, noise=times)
+                report = simulate(unit.plan, unit.inputs, **how)
             except InputError:
                 if number or times == "table":
                     raise
                 times = "mean"  # what such methods take where a table has no such percentile
-                report = simulate(unit.plan, unit.inputs, **how, noise=times)
+                report = simulate(unit.plan, unit.inputs, **how | {"noise": times})
         except InputError as error:
             why = str(error).splitlines()[0]
             return [Tried(at, _said(one), Shown.NOT_SIMULATED, 0, why) for at, one in promises]

@@ -102,7 +102,7 @@ def load(
     """
     with Output("load", as_json=as_json) as out:
         from hetplan.profiles.load import load_inputs
-        from hetplan.simulator.planned import planned_systems
+        from hetplan.serving.planned_system import planned_systems
         from hetplan.simulator.runs import seed_of
         from hetplan.simulator.simulate import demands_of
 

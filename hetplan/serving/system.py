@@ -1,6 +1,6 @@
 """What runs: loads, groups of workers, routes, stages, applications and links, in plain words.
 
-A plan is one way to describe a system (`of_plan.py`); closed-form checks and baselines write theirs by hand::
+A plan is one way to describe a system (`planned_system.py`); closed-form checks and baselines write theirs by hand::
 
     >>> import numpy as np
     >>> from hetplan.serving.system import App, Group, Load, Route, Service, Stage, System, Way

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hetplan.errors import Cancelled
-from hetplan.serving.of_plan import PlannedSystem
+from hetplan.serving.planned_system import PlannedSystem
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import Group, Rule, System
 from hetplan.simulator.control import follow_load

@@ -276,4 +276,4 @@ def timeline_of(runs: Sequence[RunSummary]) -> Timeline:
 
 def _ratio(of: NDArray[Any], to: NDArray[np.float64]) -> NDArray[np.float64]:
     """Nothing where there is nothing to divide by."""
-    return np.divide(of, to, out=np.zeros(len(to)), where=to > 0)
+    return np.asarray(np.divide(of, to, out=np.zeros(len(to)), where=to > 0))

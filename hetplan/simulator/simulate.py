@@ -19,8 +19,8 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
 from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.demand import response_targets
-from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
+from hetplan.serving.planned_system import PlannedSystem, planned_systems, served_apps
 from hetplan.serving.price import has_prices
 from hetplan.serving.service import NOISES, NoiseName
 from hetplan.serving.strictest import strictest_ms
@@ -31,7 +31,6 @@ from hetplan.simulator.demand import AppDemand, TextDemand, arrivals_named, chec
 from hetplan.simulator.figures import BATCHES, HIGHEST_PERCENTILE, estimate
 from hetplan.simulator.holding import lifetime_lines
 from hetplan.simulator.plan_transition import play_transition
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.playing import Failure, Playing, Replan
 from hetplan.simulator.report import (
     SHOWN,

@@ -29,7 +29,7 @@ from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
 from hetplan.serving.tokens import TextSystem, makes_text, text_system
 
-__all__ = ["PlannedSystem", "of_plan", "served_apps"]
+__all__ = ["PlannedSystem", "planned_systems", "served_apps"]
 
 _LATE = {
     "serve": Late.SERVE,
@@ -62,7 +62,7 @@ class _Reading:
     notes: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def of_plan(
+def planned_systems(
     plan: Plan, inputs: Inputs, *, noise: NoiseName = "table", services: Mapping[str, Service] | None = None
 ) -> list[PlannedSystem]:
     """What runs in each period. `services` gives, by load id, times that no latency table holds (operators)."""
