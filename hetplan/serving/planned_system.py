@@ -26,18 +26,10 @@ from hetplan.serving.routes import routes_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
 from hetplan.serving.strictest import strictest_ms
-from hetplan.serving.system import App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
+from hetplan.serving.system import LATE_POLICIES, App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
 from hetplan.serving.tokens import TextSystem, makes_text, text_system
 
 __all__ = ["PlannedSystem", "planned_systems", "served_apps"]
-
-_LATE = {
-    "serve": Late.SERVE,
-    "drop": Late.DROP,
-    "drop-last-task": Late.DROP_LAST_TASK,
-    "drop-per-task": Late.DROP_PER_TASK,
-    "reroute": Late.REROUTE,
-}
 
 
 @dataclass(frozen=True)
@@ -159,7 +151,7 @@ def _app(
         stages=stages_of(inputs.profile, wanted, dispatch=dispatch, measured=measured, file=file),
         slo_ms=strictest_ms(wanted),
         kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
-        late=_LATE.get(late_of(dispatch, wanted) or "serve", Late.SERVE),
+        late=LATE_POLICIES.get(late_of(dispatch, wanted) or "serve", Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         once_ms=wanted.network_ms_once,
         combine=combine_of(inputs.profile, wanted),

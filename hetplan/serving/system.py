@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hetplan.serving.tokens import TextSystem
 
 __all__ = [
+    "LATE_POLICIES",
     "After",
     "App",
     "Backup",
@@ -88,6 +89,10 @@ class Late(IntEnum):
     DROP_LAST_TASK = 2
     DROP_PER_TASK = 3
     REROUTE = 4
+
+
+LATE_POLICIES = {one.name.lower().replace("_", "-"): one for one in Late}
+"""By their names in files."""
 
 
 class Noise(IntEnum):
