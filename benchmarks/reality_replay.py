@@ -37,8 +37,8 @@ from hetplan.measure.load_report import figures_of, load_report
 from hetplan.measure.load_send import Sent, Target, send_load
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.read_plan import read_plan
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import Service, System
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.simulator.simulation import Simulation, Stream

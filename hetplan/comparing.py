@@ -45,13 +45,13 @@ from hetplan.profiles.plan_periods import text_apps, text_is_shared, without
 from hetplan.recipes import Recipes
 from hetplan.replanned import PLAYED
 from hetplan.serving.demand import response_targets
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import System
 from hetplan.simulator.autoscale import following_plans, system_of
 from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
 from hetplan.simulator.day_text import promised_of_text
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.following import Foresight, Seer, follow, scheduled, start_s
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.simulate import demands_of
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, tuned
@@ -244,10 +244,10 @@ def compare_ways(
 def _refuse(plan: Plan) -> None:
     """Plans of which no way is played, by name."""
     questions = {part.question for part in plan.parts.values()} if plan.parts is not None else {plan.question}
-    if not questions <= {*PLAYED, "llm"}:
+    if not questions <= set(PLAYED):
         raise InputError.one(
             file="plan", path="$.question", value=plan.question, why="ways to serve it are not played side by side",
-            remedy=f"Compare a plan of {', '.join(PLAYED)}, llm, or a fleet of these; `hetplan simulate` plays this "
+            remedy=f"Compare a plan of {', '.join(PLAYED)}, or a fleet of these; `hetplan simulate` plays this "
             "one, `hetplan explain` says what other fleets cost.",
         )  # fmt: skip
 

@@ -20,15 +20,14 @@ from hetplan.profiles.plan_periods import of_period, period_at, text_apps, witho
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import Survive
 from hetplan.recipes import Recipes
-from hetplan.replanned import noted, play_recipes
-from hetplan.replanned_text import play_with_text, text_beside
+from hetplan.replanned import play_recipes
+from hetplan.replanned_text import text_beside
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.runs import machine_price, times
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import System
 from hetplan.simulator.following import Names
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport
-from hetplan.simulator.token_course import together
 
 __all__ = ["FleetPlayed", "replanned_fleet"]
 
@@ -144,26 +143,15 @@ def replanned_fleet(
     """
     fleet = FleetPlayed(plan, inputs, how.get("noise", "table"))
     recipes, texts = fleet.recipes(fleet.by_the_hour), text_apps(plan)
+    found = {"plan": play_recipes(fleet.busiest, fleet.by_the_hour, recipes, every_s, how, whole=plan)}
+    if beside is None:
+        return found
     if texts:
-        report = play_with_text(fleet.busiest, fleet.by_the_hour, recipes, every_s, how, whole=plan)
-        return {"plan": noted(report, recipes)} | (
-            _beside_text(fleet, texts, beside, how) if beside is not None else {}
-        )
-    found = {"plan": play_recipes(fleet.busiest, fleet.by_the_hour, recipes, every_s, how)}
-    return found | (beside(fleet.busiest, fleet.on_demand, **how) if beside is not None else {})
-
-
-def _beside_text(
-    fleet: FleetPlayed, texts: list[str], beside: Callable[..., Any], how: dict[str, Any]
-) -> dict[str, SimulationReport]:
-    """Baselines of a fleet of which these applications make text: those of text and of the others, together."""
-    rest, inputs = without(fleet.plan, fleet.inputs, texts)
-    others = {}
-    if inputs.slo.apps:
-        alone = FleetPlayed(rest, inputs, fleet.noise)
-        others = beside(alone.busiest, alone.on_demand, **how)
-    found = text_beside(fleet.busiest, fleet.on_demand, whole=fleet.plan, **how)
-    return {name: together(report, others[name]) if name in others else report for name, report in found.items()}
+        rest, others = without(plan, inputs, texts)
+        alone = FleetPlayed(rest, others, fleet.noise) if others.slo.apps else None
+        queries = (alone.busiest, alone.on_demand) if alone is not None else None
+        return found | text_beside(fleet.busiest, fleet.on_demand, whole=plan, queries=queries, **how)
+    return {**found, **beside(fleet.busiest, fleet.on_demand, **how)}
 
 
 def _spot(offer: Offer) -> bool:

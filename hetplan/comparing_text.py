@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from typing import Protocol, cast
 
@@ -25,17 +25,16 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
 from hetplan.recipes import Recipes
-from hetplan.replanned_text import Fleets, OneType, of_one_type
+from hetplan.replanned_text import OneType, of_one_type
 from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import machine_price
-from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s, usual_s
-from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.following import Foresight, follow
+from hetplan.serving.tokens import TextSystem, TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s, text_system
+from hetplan.simulator.demand import LEAST_REQUESTS, AppDemand
+from hetplan.simulator.following import Foresight, follow, limits_s, start_s
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.scalers import Concurrency, Hpa
-from hetplan.simulator.token_report import REQUESTS
-from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
-from hetplan.simulator.tokens import Coming, draw, drawn_at, play
+from hetplan.simulator.token_run import TokenRun
+from hetplan.simulator.tokens import Coming, coming_of, draw, play
 from hetplan.simulator.ways import Course, Played, Tuned, cheapest_of
 
 __all__ = ["MOST_TIMES", "Bench", "TextBench", "Together", "planned_steps"]
@@ -190,7 +189,7 @@ class TextBench:
             if not found:
                 return None
             _, _, plan, inputs = min(found, key=lambda one: one[:2])
-            system = text_system(of_period(plan, plan.periods[0]), inputs, self.app)
+            system = text_system(of_period(plan, plan.periods[0]), inputs, self.app).by_kind()
             self._chosen = OneType.of(system, inputs, self._demand, peak)
         return self._chosen
 
@@ -201,20 +200,15 @@ class TextBench:
             return None
         if why := self._why_not_whole():
             return Tuned(way, None, (), why)
-        fleets = self._fleets
-        first = fleets.fleet_for({self.app: max(self.rates[0], 1e-3)})
+        recipes = self.mix if self.hourly is None else self._recipes(self.hourly)
+        first = recipes.system_for({self.app: max(self.rates[0], 1e-3)})
         if first is None:
             return Tuned(way, None, (), "no plan carries the first rate")
-        usual = usual_s(
-            demand_of(self.inputs.slo.apps[self.app], 1.0),
-            limits_of(self.inputs.slo.apps[self.app]),
-            [group.law for group in first.texts[self.app].fleet.groups],
-        )
-        how = replace(self.looks, kind=kind, lead_s=first.ready_ms / 1000.0, limits_s={self.app: usual})
+        how = replace(self.looks, kind=kind, lead_s=start_s([first]), limits_s=limits_s(first, [self._demand]))
 
         def system_for(rates: Mapping[str, float], _: TextSystem) -> TextSystem | None:
-            fleet = fleets.fleet_for(rates)
-            return None if fleet is None else fleet.texts[self.app]
+            system = recipes.system_for(rates)
+            return None if system is None else system.texts[self.app]
 
         def at(quantile: float, margin: float) -> _Moving:
             said = f"quantile {quantile:g}" + (f" times {margin:g}" if margin != 1.0 else "")
@@ -295,20 +289,12 @@ class TextBench:
     def _requests(self, seed: int) -> Coming:
         """The requests of the whole demand, drawn once per seed."""
         if seed not in self._drawn:
-            drawn = demand_of(self.inputs.slo.apps[self.app], self._demand.rate_qps)
-            times = self._demand.times(seed_of(seed, 0), self.course.length_s)
-            self._drawn[seed] = drawn_at(drawn, times, seed=seed_of(seed, 0))
+            self._drawn[seed] = coming_of(self._demand, seed_of(seed, 0), self.course.length_s)
         return self._drawn[seed]
 
     @property
     def _demand(self) -> AppDemand:
         return next(one for one in self.course.demands if one.app == self.app)
-
-    @cached_property
-    def _fleets(self) -> Fleets:
-        """What plans for other rates run."""
-        files = self.hourly or self.inputs
-        return Fleets(self.plan, files, self.mix if self.hourly is None else self._recipes(files))
 
     def _go_on(self) -> None:
         if self.course.cancel is not None and self.course.cancel.is_set():
@@ -335,7 +321,7 @@ class TextBench:
             demand, limits = demand_of(wanted, rate), limits_of(wanted)
             settles_s = settling_s(demand, limits, [group.law for group in step.fleet.groups])
             usual = math.ceil(max(2.0 * settles_s, demand.arrivals.cycle_s) * rate)
-            count = min(max(REQUESTS, usual), MOST_REQUESTS)
+            count = min(max(LEAST_REQUESTS, usual), MOST_REQUESTS)
             coming = draw(demand, seed=seed_of(seed, 0), count=count, settles_s=settles_s)
             self._shares[key] = play(step.fleet, coming, seed=seed_of(seed, 0)).goodput(limits)
         return self._shares.get(key, 1.0)

@@ -65,8 +65,8 @@ def simulate(
     **how: Any,
 ) -> SimulationReport:
     """Run a plan under its demand before any host does; `how` is `hetplan.simulator.simulate.simulate`'s."""
-    from hetplan.simulator.player import simulator_of
+    from hetplan.simulator.simulate import simulate as play
 
     tried = read_plan(plan, trust_digest=True)
     how["on_event"] = logged(how.get("on_event"))
-    return simulator_of(tried)(tried, load_inputs(profile, slo, state=state, measured=measured), **how)
+    return play(tried, load_inputs(profile, slo, state=state, measured=measured), **how)

@@ -100,17 +100,15 @@ class Planner:
     ) -> str:
         """How a plan violates the SLO in a quick simulation; empty where it meets it."""
         from hetplan.problems.simulated import CONFIRMED, play_length_s
-        from hetplan.simulator.player import simulator_of
         from hetplan.simulator.report import Verdict
-        from hetplan.simulator.simulate import demands_of
+        from hetplan.simulator.simulate import demands_of, simulate
 
         plan, inputs = read_plan(plan), self._inputs(slo, demand)
         try:
-            text = plan.question == "llm"
-            rates = {} if text else {one.app: one.rate_qps for one in demands_of(plan, inputs) if one.rate_qps > 0}
+            batches = [one for one in demands_of(plan, inputs) if one.text is None]
+            rates = {one.app: one.rate_qps for one in batches if one.rate_qps > 0}
             length_s = play_length_s(inputs, rates, CONFIRMED[1]) if rates else None
-            how = {} if text else {"cancel": cancel}
-            report = simulator_of(plan)(plan, inputs, seeds=CONFIRMED[0], duration_s=length_s, **how)
+            report = simulate(plan, inputs, seeds=CONFIRMED[0], duration_s=length_s, cancel=cancel)
         except InputError as error:
             return f"it cannot be simulated: {str(error).splitlines()[0]}"
         if report.broken:

@@ -151,7 +151,7 @@ class Recipes:
 
     def system_of(self, plan: Plan) -> System:
         """What runs by a plan, its groups named by what they hold."""
-        from hetplan.simulator.planned import planned_systems
+        from hetplan.serving.planned_system import planned_systems
 
         key = plan.digest or ""
         if key not in self._systems or not key:

@@ -23,23 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["PLAYED", "noted", "play_recipes", "play_replanned"]
 
-PLAYED = ("pool", "pipeline", "policy", "variants")
-"""The questions whose plans are played query by query, one after another."""
-TEXT = "llm"
-"""The question whose plans are played token by token."""
+PLAYED = ("pool", "pipeline", "policy", "variants", "llm")
+"""The questions whose plans are played one after another."""
 
 
 def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) -> SimulationReport:
     """The planner asked every so often, by the plan's own formulation and options, for the rates seen.
 
     Loads are `demand.series` of the SLO file, its wishes are judged over the whole time, and `how` is
-    `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s (for
-    text `hetplan.simulator.token_course.play_course`'s).
+    `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s.
     """
-    if plan.question not in (*PLAYED, TEXT):
+    if plan.question not in PLAYED:
         raise InputError.one(
             file="plan", path="$.question", value=plan.question,
-            why=f"plans of {', '.join((*PLAYED, TEXT))} are played with re-planning",
+            why=f"plans of {', '.join(PLAYED)} are played with re-planning",
             remedy="Simulate it as it is; `hetplan watch` re-plans what runs.",
         )  # fmt: skip
     recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)
@@ -50,10 +47,6 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
             plan, inputs, recipes.following, series=series, period_s=inputs.slo.horizon.period_s, every_s=every_s, **how
         )
         return noted(report, recipes)
-    if plan.question == TEXT:
-        from hetplan.replanned_text import play_with_text
-
-        return noted(play_with_text(plan, inputs, recipes, every_s, how), recipes)
     return play_recipes(plan, inputs, recipes, every_s, how)
 
 
@@ -66,26 +59,28 @@ def noted(report: SimulationReport, recipes: Recipes) -> SimulationReport:
 
 
 def play_recipes(
-    plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any]
+    plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any], *, whole: Plan | None = None
 ) -> SimulationReport:
     """Plans one after another, for the rates that are foreseen; where moves are limited, each from the one before.
 
-    `plan` is any one plan of one period: it says which applications are served.
+    `plan` is any one plan of one period: it says which applications are served; `whole` has the periods, if there are
+    any. What is under way when a plan changes goes on; every wish is judged over the whole time.
     """
-    from hetplan.simulator.following import Foresight, follow, start_s
-    from hetplan.simulator.report import lines_of
-    from hetplan.simulator.simulate import demands_of, simulate_system
+    from hetplan.simulator.following import Foresight, follow, limits_s, start_s
+    from hetplan.simulator.report import wishes_of
+    from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 
     demands = demands_of(plan, inputs)
-    first = recipes.system_for({one.app: one.series_qps[0] for one in demands}) or recipes.system_of(plan)
-    foresight = Foresight(every_s=every_s, lead_s=start_s([first]), limit_s=_limit_s(demands))
-    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
-    control = follow(recipes.system_for, foresight, [one.app for one in demands])
-    report = simulate_system(
-        first, demands, control=control, percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked), **how
-    )
-    lines = lines_of(plan.model_copy(update={"promises": ()}), inputs, report)
-    report = replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)
+    first = recipes.system_for({one.app: one.series_qps[0] for one in demands if one.series_qps})
+    first = first or recipes.system_of(whole or plan)
+    batches = [one for one in demands if one.text is None]
+    foresight = Foresight(
+        every_s=every_s, lead_s=start_s([first]), limit_s=_limit_s(batches), limits_s=limits_s(first, demands)
+    )  # fmt: skip
+    control, how = follow(recipes.system_for, foresight, [one.app for one in demands]), {"noise": recipes.noise, **how}
+    report = simulate_system(first, demands, control=control, percentiles=percentiles_of(inputs), **how)
+    lines = wishes_of(plan, inputs, report)
+    report = replace(report, plan=(whole or plan).digest, currency=inputs.slo.limits.currency, lines=lines)
     return noted(report, recipes)
 
 

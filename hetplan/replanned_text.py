@@ -1,7 +1,4 @@
-"""Text that is planned anew while it is made: plans for the rates foreseen, machines that start, requests under way.
-
-`play_with_text` plays a plan of `llm`, or of a fleet with such parts, and its successors. `text_beside` plays what
-people run instead, of one type of machine:
+"""What people run instead of a plan that makes text, of one type of machine:
 
 =================  =====================================================================================
 ``static-peak``    the type that makes an answer soonest, as many as are planned for the peak
@@ -14,7 +11,7 @@ people run instead, of one type of machine:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,121 +19,24 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, text_apps, without
+from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, text_apps
 from hetplan.recipes import Recipes
-from hetplan.serving.tokens import demand_of
-from hetplan.simulator.baselines import BASELINES, NO_LIMIT
-from hetplan.simulator.following import Foresight, Names, follow
-from hetplan.simulator.planned import planned_systems
-from hetplan.simulator.report import SimulationReport, lines_of
+from hetplan.serving.system import System
+from hetplan.serving.tokens import TextSystem, demand_of, text_system
+from hetplan.simulator.baselines import BASELINES, NO_LIMIT, Baseline, Name, baseline
+from hetplan.simulator.demand import LEAST_REQUESTS
+from hetplan.simulator.playing import SideBySide
+from hetplan.simulator.report import SimulationReport, wishes_of
 from hetplan.simulator.run_records import Glance
 from hetplan.simulator.scalers import Hpa, Run, Scaled, Scaler, scaling, shared_out
-from hetplan.simulator.simulate import demands_of
-from hetplan.simulator.token_course import Course, Fleet, play_course
-from hetplan.simulator.token_report import REQUESTS
-from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
+from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 from hetplan.simulator.tokens import draw, play
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
-    from hetplan.serving.service import NoiseName
-    from hetplan.serving.system import System
     from hetplan.simulator.demand import AppDemand
 
-__all__ = ["Fleets", "OneType", "of_one_type", "play_with_text", "text_beside"]
-
-
-@dataclass
-class Fleets:
-    """What runs by the plans of recipes; the same plan is the same fleet, and machines that stay keep their names."""
-
-    plan: Plan
-    inputs: Inputs
-    recipes: Recipes
-    noise: NoiseName = "table"
-
-    def __post_init__(self) -> None:
-        """Nothing is known yet."""
-        self.names, self._known, self._plans = Names(), dict[str, Fleet](), dict[int, Plan]()
-        self.apps = text_apps(self.plan) if self.plan.parts is not None else list(self.inputs.slo.apps)
-
-    def of(self, plan: Plan) -> Fleet:
-        """What runs by a plan, in its first period."""
-        key = plan.digest or ""
-        if key not in self._known or not key:
-            single = of_period(plan, plan.periods[0])
-            texts = {app: text_system(single, self.inputs, app) for app in self.apps}
-            self._known[key] = Fleet(self._queries(plan), texts)
-            self._plans[id(self._known[key])] = plan
-        return self._known[key]
-
-    def fleet_for(self, rates: Mapping[str, float], before: Fleet | None = None) -> Fleet | None:
-        """What runs by the plan for these rates, after what runs `before`."""
-        plan = self.recipes.plan_for(rates, self._plans.get(id(before)))
-        return self.of(plan) if plan is not None else None
-
-    def _queries(self, plan: Plan) -> System | None:
-        if plan.parts is None:
-            return None
-        rest, inputs = without(plan, self.inputs, self.apps)
-        if not inputs.slo.apps:
-            return None
-        single = of_period(rest, rest.periods[0])
-        labels = {worker.id: worker.offer or "" for worker in single.workers}
-        system = planned_systems(single, inputs, noise=self.noise)[0].system
-        return _at_their_share(self.names.named(system, labels=labels), single, of_period(plan, plan.periods[0]))
-
-
-def _at_their_share(system: System, single: Plan, whole: Plan) -> System:
-    """The system of a plan's workers, its machines at a share of their price where text is on them too."""
-    apps = {worker.id: len({load.app for load in worker.loads}) for worker in whole.workers}
-    groups = [
-        replace(group, price_nanos=group.price_nanos * len({load.app for load in worker.loads}) // apps[worker.id])
-        if apps.get(worker.id)
-        else group
-        for group, worker in zip(system.groups, single.workers, strict=True)
-    ]
-    return replace(system, groups=tuple(groups))
-
-
-def play_with_text(
-    plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any], *, whole: Plan | None = None
-) -> SimulationReport:
-    """Plans one after another for the rates that are foreseen; `plan` has one period, `whole` its parts if it has any.
-
-    What is under way when a plan changes goes on; every wish is judged over the whole time.
-    """
-    fleets = Fleets(whole or plan, inputs, recipes, how.get("noise", "table"))
-    demands = demands_of(plan, inputs)
-    first = fleets.fleet_for({one.app: one.series_qps[0] for one in demands if one.series_qps})
-    first = first or fleets.of(whole or plan)
-    course = Course(inputs, demands, frozenset(fleets.apps))
-    others = [one.slo_ms for one in demands if one.app not in course.texts and math.isfinite(one.slo_ms)]
-    foresight = Foresight(
-        every_s=every_s, lead_s=first.ready_ms / 1000.0, limit_s=max(others, default=1000.0) / 1000.0,
-        limits_s=course.limits_s(first),
-    )  # fmt: skip
-    course = replace(course, control=follow(fleets.fleet_for, foresight, [one.app for one in demands]))
-    report = play_course(first, course, percentiles=_percentiles(inputs), **how)
-    return replace(
-        report, plan=(whole or plan).digest, lines=(*report.lines, *_other_lines(plan, inputs, report, course))
-    )
-
-
-def _other_lines(plan: Plan, inputs: Inputs, report: SimulationReport, course: Course) -> tuple[Any, ...]:
-    """The wishes of the applications that make no text."""
-    apps = {app: one for app, one in report.apps.items() if app not in course.texts}
-    if not apps:
-        return ()
-    return lines_of(plan.model_copy(update={"promises": ()}), inputs, replace(report, apps=apps))
-
-
-def _percentiles(inputs: Inputs) -> list[float]:
-    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
-    return sorted({50.0, 90.0, 95.0, 99.0} | asked)
-
-
-# What people run instead
+__all__ = ["OneType", "of_one_type", "text_beside"]
 
 
 @dataclass
@@ -161,15 +61,25 @@ class PerMachine:
 
 
 def text_beside(
-    plan: Plan, inputs: Inputs, *, names: Sequence[str] = BASELINES, whole: Plan | None = None, **how: Any
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    names: Sequence[Name] = BASELINES,
+    whole: Plan | None = None,
+    queries: tuple[Plan, Inputs] | None = None,
+    **how: Any,
 ) -> dict[str, SimulationReport]:
-    """The baselines of the applications that make text, by name, under the same requests as the plan."""
-    apps = text_apps(whole) if whole is not None else list(inputs.slo.apps)
-    demands = [one for one in demands_of(plan, inputs) if one.app in apps]
-    reports = dict[str, SimulationReport]()
+    """The baselines of a plan that makes text, by name, under the same requests as the plan.
+
+    `whole` is the plan with the periods that `plan` is one of; `queries` what it has for the applications that make no
+    text, whose baselines run beside.
+    """
+    apps, how = text_apps(whole) if whole is not None else list(inputs.slo.apps), {"noise": "table", **how}
+    demands, reports = demands_of(plan, inputs), dict[str, SimulationReport]()
+    batches = [one for one in demands if one.app not in apps]
     for name in names:
-        systems, scaled = dict[str, TextSystem](), dict[str, Callable[[TokenRun], None]]()
-        for demand in demands:
+        systems, scaled = dict[str, TextSystem](), dict[str, Callable[[Run], None]]()
+        for demand in (one for one in demands if one.app in apps):
             part, files = _of_app(whole or plan, inputs, demand)
             type_of, peak = _sized(part, files, demand, cheapest=name == "cheapest-type")
             systems[demand.app] = type_of
@@ -177,14 +87,17 @@ def text_beside(
                 machines = OneType.of(type_of, files, demand, peak)
                 systems[demand.app] = machines.at(demand.rate_qps)
                 scaled[demand.app] = machines.scaled(Hpa(1.0, most=machines.most))
+        beside = baseline(name, *queries, batches, noise=how["noise"]) if queries is not None else None
 
-        def alone(run: TokenRun, scaled: Mapping[str, Callable[[TokenRun], None]] = scaled) -> None:
-            if run.app in scaled:
-                scaled[run.app](run)
+        def control(run: SideBySide, scaled: Any = scaled, beside: Baseline | None = beside) -> None:
+            for app, scale in scaled.items():
+                scale(run.texts[app])
+            if beside is not None and beside.control is not None and run.queries is not None:
+                beside.control(run.queries)
 
-        course = Course(inputs, demands, frozenset(systems), alone=alone)
-        report = play_course(Fleet(None, systems), course, percentiles=_percentiles(inputs), **how)
-        reports[name] = report
+        system = replace(beside.system if beside is not None else System((), (), ()), texts=systems)
+        report = simulate_system(system, demands, control=control, percentiles=percentiles_of(inputs), **how)
+        reports[name] = replace(report, lines=wishes_of(plan, inputs, report), currency=inputs.slo.limits.currency)
     return reports
 
 
@@ -221,15 +134,15 @@ def _sized(plan: Plan, inputs: Inputs, demand: AppDemand, *, cheapest: bool) -> 
             planned = None  # the text cannot be made on this type alone
         if planned is None:
             continue
-        system = text_system(of_period(planned, planned.periods[0]), one_type, demand.app)
+        system = text_system(of_period(planned, planned.periods[0]), one_type, demand.app).by_kind()
         found.append((_price(system) if cheapest else _answer_ms(system, inputs, demand), system))
     if not found:
-        return text_system(plan, inputs, demand.app), peak
+        return text_system(plan, inputs, demand.app).by_kind(), peak
     return min(found, key=lambda one: one[0])[1], peak
 
 
 def _price(system: TextSystem) -> float:
-    return min(crew.price for crew in system.crews)
+    return min(crew.price_nanos for crew in system.crews)
 
 
 def _answer_ms(system: TextSystem, inputs: Inputs, demand: AppDemand) -> float:
@@ -257,10 +170,10 @@ class OneType:
     def of(cls, system: TextSystem, inputs: Inputs, demand: AppDemand, peak: float) -> OneType:
         """What each machine has under way is played."""
         drawn = demand_of(inputs.slo.apps[demand.app], peak)
-        busy = play(system.fleet, draw(drawn, seed=0, count=REQUESTS), seed=0)
+        busy = play(system.fleet, draw(drawn, seed=0, count=LEAST_REQUESTS), seed=0)
         many = sum(crew.count for crew in system.crews)
         usual = peak * float(np.nanmean(busy.response_ms)) / 1000.0 / many
-        return cls(system, tuple(_stock(inputs, crew.id) for crew in system.crews), peak, usual)
+        return cls(system, tuple(_stock(inputs, crew.offer) for crew in system.crews), peak, usual)
 
     @property
     def count(self) -> int:
@@ -285,6 +198,6 @@ class OneType:
         return scaling([Scaled(tuple(crew.id for crew in self.system.crews), self.stock, scaler)])
 
 
-def _stock(inputs: Inputs, crew: str) -> int:
-    offer = inputs.profile.offers.get(crew.split(" ", 1)[0])
+def _stock(inputs: Inputs, named: str | None) -> int:
+    offer = inputs.profile.offers.get(named or "")
     return NO_LIMIT if offer is None or offer.stock is None else offer.stock

@@ -27,9 +27,8 @@ from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.plan_file import plan_digest
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.serving.demand import response_targets
-from hetplan.simulator.player import simulator_of
 from hetplan.simulator.sequential import MOST_RUNS, Evidence
-from hetplan.simulator.simulate import demands_of
+from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.verifier.promise_verdicts import Shown, Tried
 from hetplan.verifier.report import Violation
 
@@ -193,21 +192,21 @@ def _played(
 ) -> list[Tried]:  # fmt: skip
     """Runs, one after the other, until all is clear or they are ten times the planning's."""
     items: list[_Item] | None = None
-    play, rates = simulator_of(unit.plan), _rates(unit)
+    rates = _rates(unit)
     for number in range(BRIEF + MOST_RUNS):
         if cancel is not None and cancel.is_set():
             raise Cancelled("the verification was cancelled")
         queries = CONFIRMED[1] // 3 if number < BRIEF else CONFIRMED[1]
         length_s = play_length_s(unit.inputs, rates, queries) if rates else None
-        how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s}
+        how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s, "noise": times}
         try:
             try:
-                report = play(unit.plan, unit.inputs, noise=times, **how)
+                report = simulate(unit.plan, unit.inputs, **how)
             except InputError:
                 if number or times == "table":
                     raise
                 times = "mean"  # what such methods take where a table has no such percentile
-                report = play(unit.plan, unit.inputs, noise=times, **how)
+                report = simulate(unit.plan, unit.inputs, **how | {"noise": times})
         except InputError as error:
             why = str(error).splitlines()[0]
             return [Tried(at, _said(one), Shown.NOT_SIMULATED, 0, why) for at, one in promises]

@@ -21,8 +21,8 @@ from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import read_rates
+from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.following import Names
-from hetplan.simulator.planned import planned_systems
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 

@@ -102,7 +102,7 @@ def load(
     """
     with Output("load", as_json=as_json) as out:
         from hetplan.profiles.load import load_inputs
-        from hetplan.simulator.planned import planned_systems
+        from hetplan.serving.planned_system import planned_systems
         from hetplan.simulator.runs import seed_of
         from hetplan.simulator.simulate import demands_of
 
@@ -569,21 +569,14 @@ def text_load(
 
     from hetplan.measure.load_send import send_load
     from hetplan.measure.load_text import text_of, text_report, text_target
-    from hetplan.serving.tokens import demand_of, fleet_of_plan, limits_of
-    from hetplan.simulator.demand import arrivals_named, checked_trace
+    from hetplan.serving.tokens import fleet_of_plan, limits_of
     from hetplan.simulator.runs import seed_of
-    from hetplan.simulator.token_report import as_recorded, rate_of
-    from hetplan.simulator.tokens import draw, play
+    from hetplan.simulator.simulate import demands_of
+    from hetplan.simulator.tokens import coming_of, play
 
     app, wanted = next(iter(inputs.slo.apps.items()))
-    demand = demand_of(wanted, rate_of(plan, app, wanted.demand.rate_qps))
-    if how.arrivals is not None:
-        demand = replace(demand, arrivals=arrivals_named(how.arrivals))
-    count = max(round(demand.rate_qps * how.duration_s), 1)
-    coming = draw(demand, seed=seed_of(how.seed, 0), count=count)
-    if how.trace is not None:
-        recorded = checked_trace(how.trace, app=app)
-        coming = as_recorded(coming, recorded[recorded <= how.duration_s])
+    (demand,) = demands_of(plan, inputs, arrivals=how.arrivals, trace=how.trace)
+    coming = replace(coming_of(demand, seed_of(how.seed, 0), how.duration_s), settles_s=0.0)
     url = how.endpoint.rstrip("/")
     url = f"{url}/v1/completions" if url.count("/") == 2 else url
     target = text_target(

@@ -120,12 +120,12 @@ def _with_files(
 def _played(out: Output, plan: Plan, inputs: Inputs, *, baselines: bool) -> dict[str, Any] | None:
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.simulator.baselines import compare
-    from hetplan.simulator.player import simulator_of
+    from hetplan.simulator.simulate import simulate
 
     def work(cancel: threading.Event) -> Mapping[str, Any]:
         if baselines:
             return compare(plan, inputs, on_event=show, cancel=cancel)
-        return {"plan": simulator_of(plan)(plan, inputs, on_event=show, cancel=cancel)}
+        return {"plan": simulate(plan, inputs, on_event=show, cancel=cancel)}
 
     try:
         with progress(out) as show:

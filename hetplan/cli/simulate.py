@@ -170,7 +170,7 @@ def _run(
     from hetplan.cli.long_work import interruptible, progress
     from hetplan.profiles.load import load_inputs
     from hetplan.simulator.baselines import beside, compare
-    from hetplan.simulator.player import simulator_of
+    from hetplan.simulator.simulate import simulate as play
 
     profiles, slo, state, measured = files
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
@@ -193,11 +193,11 @@ def _run(
         if baselines:
             return compare(tried, inputs, on_event=show, cancel=cancel, **how)
         if spread is None:
-            return {"plan": simulator_of(tried)(tried, inputs, on_event=show, cancel=cancel, **how)}
+            return {"plan": play(tried, inputs, on_event=show, cancel=cancel, **how)}
         from hetplan.planner.spread import Spread
 
         with Spread(**spread, on_event=show, cancel=cancel) as over:
-            return {"plan": simulator_of(tried)(tried, inputs, spread=over, cancel=cancel, **how)}
+            return {"plan": play(tried, inputs, spread=over, cancel=cancel, **how)}
 
     with progress(out) as show:
         return interruptible(work, say=out.note)

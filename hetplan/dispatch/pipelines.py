@@ -12,20 +12,8 @@ the shares of a plan are better, and keep paths in time.
 step is made for its longest execution y. A request that comes late by d keeps within it on a server that takes no
 longer than y - d, be that its own or another. Of the others the most accurate is taken.
 
-There are four policies, pure decisions all:
-
-``serve``            nothing is dropped (the paper's "none")
-``drop-last-task``   at a last step, dropped if it cannot end by its deadline
-``drop-per-task``    dropped when it has been at a step, execution included, for longer than the step's budget
-``reroute``          the same, unless the steps that follow can make up for it: on its own way or on a backup's
-                     (`rerouting`; the paper's "opportunistic"); at a last step its deadline alone counts
-
-All look before a request is served, when its execution time is known: who is dropped then spares others the wait.
-
->>> drops("drop-last-task", last=True, now_ms=90, exec_ms=20, deadline_ms=100)
-True
->>> drops("drop-per-task", spent_ms=61, budget_ms=60), drops("reroute", spent_ms=61, budget_ms=60, made_up=True)
-(True, False)
+By when a query must be done at a step, or be given up there, is `decision_kernels.behind`: all policies look before
+a query is served, when its execution time is known. Who is dropped then spares others the wait.
 """
 
 from __future__ import annotations
@@ -34,9 +22,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf
 from typing import TYPE_CHECKING
 
+from hetplan.dispatch.decision_kernels import makes_up
 from hetplan.errors import InputError
 from hetplan.serving.choice import best_route
 
@@ -46,12 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FRONTEND",
-    "POLICIES",
     "Backups",
     "Filled",
     "Host",
     "PathShares",
-    "drops",
     "most_accurate_first",
 ]
 
@@ -203,7 +189,7 @@ class Backups:
 
     def makes_up(self, now_s: float, *, late_ms: float, exec_ms: float) -> bool:
         """Whether any load could take a request late by `late_ms` now; nothing is taken."""
-        return bool(self._fitting(now_s, exec_ms - late_ms))
+        return bool(self._fitting(now_s, exec_ms, late_ms))
 
     def take(self, now_s: float, *, late_ms: float, exec_ms: float, draw: float = 0.0) -> str | None:
         """The load that takes a request late by `late_ms` at a step whose budget is made for `exec_ms`; None: drop it.
@@ -211,7 +197,7 @@ class Backups:
         Among those that make up the time and have capacity left in this second, the best accuracy; of equals one at
         random (`draw` in [0, 1)). What it takes is gone until the next second.
         """
-        fitting = self._fitting(now_s, exec_ms - late_ms)
+        fitting = self._fitting(now_s, exec_ms, late_ms)
         if not fitting:
             return None
         best = [entry for entry in fitting if entry.quality == fitting[0].quality]
@@ -219,43 +205,12 @@ class Backups:
         self._left[chosen.to] -= 1.0
         return chosen.to
 
-    def _fitting(self, now_s: float, most_ms: float) -> list[BackupEntry]:
+    def _fitting(self, now_s: float, exec_ms: float, late_ms: float) -> list[BackupEntry]:
         if int(now_s) != self._second:
             self._second = int(now_s)
             self._left = {entry.to: entry.left_qps for entry in self.entries}
-        return [entry for entry in self.entries if entry.latency_ms <= most_ms and self._left[entry.to] >= 1.0]
-
-
-POLICIES = ("serve", "drop", "drop-last-task", "drop-per-task", "reroute")
-
-
-def drops(
-    policy: str,
-    *,
-    last: bool = False,
-    now_ms: float = 0.0,
-    exec_ms: float = 0.0,
-    deadline_ms: float = inf,
-    spent_ms: float = 0.0,
-    budget_ms: float = inf,
-    made_up: bool = False,
-) -> bool:
-    """Whether a policy drops a request here; `made_up`: servers of the next steps can make up for the lateness.
-
-    >>> drops("reroute", spent_ms=61, budget_ms=60), drops("reroute", last=True, spent_ms=61, budget_ms=60)
-    (True, False)
-    """
-    in_time = now_ms + exec_ms <= deadline_ms
-    if policy == "serve":
-        return False
-    if policy == "drop":
-        return now_ms > deadline_ms
-    if policy == "drop-last-task":
-        return last and not in_time
-    if policy == "drop-per-task":
-        return spent_ms > budget_ms
-    if policy == "reroute":
-        return not in_time if last else spent_ms > budget_ms and not made_up
-    raise InputError.one(
-        path="late", value=policy, why="no such policy", remedy=f"Choose one of {', '.join(POLICIES)}."
-    )
+        return [
+            entry
+            for entry in self.entries
+            if makes_up(exec_ms, entry.latency_ms, late_ms) and self._left[entry.to] >= 1.0
+        ]

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from hetplan.errors import InputError
 from hetplan.profiles.plan_policy import PolicyTable
 
-__all__ = ["RULE", "PolicySelector", "Selected"]
+__all__ = ["LEEWAY_MS", "RULE", "PolicySelector", "Selected"]
 
 RULE = "queue-slack/1"
 """The version of the rule that this file serves."""
 
-_LEEWAY_MS = 1e-6
+LEEWAY_MS = 1e-6
 """A slack this little below a grid point counts as on it: clocks and sums of floats are no better than that."""
 
 
@@ -86,7 +86,7 @@ class _Ready:
             ]
             for models, batches in zip(table.model_rows(), table.batch_rows(), strict=True)
         ]
-        slack = [slack - _LEEWAY_MS for slack in table.slack_ms]
+        slack = [slack - LEEWAY_MS for slack in table.slack_ms]
         most = table.otherwise.batch
         return cls(slack, decisions, table.otherwise.model, 0 if most == "max" else most)
 

@@ -6,8 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import kernel, part
+from hetplan.dispatch import decision_kernels
+from hetplan.dispatch.policy_lookup import LEEWAY_MS
 
-__all__ = ["LEEWAY_S", "earliest_completion", "first_free", "run_oracle", "slack_index"]
+__all__ = [
+    "LEEWAY_S",
+    "behind",
+    "done_ms",
+    "earliest_completion",
+    "first_free",
+    "has_less_to_do",
+    "makes_up",
+    "run_oracle",
+    "slack_index",
+]
+
+behind, done_ms = part(decision_kernels.behind), part(decision_kernels.done_ms)
+has_less_to_do, makes_up = part(decision_kernels.has_less_to_do), part(decision_kernels.makes_up)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -74,17 +89,16 @@ def run_oracle(
     return end_ms
 
 
-LEEWAY_S = 1e-9
-"""A slack this little below a grid point counts as on it: sums of floats are no better than that."""
+LEEWAY_S = LEEWAY_MS / 1000.0
 
 
 @part
-def slack_index(slack_s: float, grid_s: NDArray[np.float64]) -> int:
-    """The last grid point at or below a slack (up to the leeway); the first where there is none."""
-    low, high = 0, grid_s.size
+def slack_index(slack: float, grid: NDArray[np.float64]) -> int:
+    """The last grid point at or below a slack, which has the leeway already; the first where there is none."""
+    low, high = 0, grid.size
     while low < high:
         middle = (low + high) // 2
-        if grid_s[middle] <= slack_s + LEEWAY_S:
+        if grid[middle] <= slack:
             low = middle + 1
         else:
             high = middle

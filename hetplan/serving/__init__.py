@@ -13,7 +13,7 @@ how much of a machine?          `needs`: what a load takes, and what a machine r
 by when?                        `demand`: percentile -> limit, less the network's hops on the path
 how many?                       `demand`: classes of queries and their shares, rates
 what runs?                      `system`: groups of workers, loads with their law, stages, routes, links;
-                                `of_plan` makes it from a plan (`routes`, `operators` and `service` are its parts)
+                                `planned_system` makes it from a plan (`routes`, `operators`, `service` are its parts)
 what follows what, and where?   `steps`: stages, edges, outcomes; `choice`: which route holds. The router's table too
 ==============================  =======================================================================================
 

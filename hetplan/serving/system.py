@@ -1,6 +1,6 @@
 """What runs: loads, groups of workers, routes, stages, applications and links, in plain words.
 
-A plan is one way to describe a system (`of_plan.py`); closed-form checks and baselines write theirs by hand::
+A plan is one way to describe a system (`planned_system.py`); closed-form checks and baselines write theirs by hand::
 
     >>> import numpy as np
     >>> from hetplan.serving.system import App, Group, Load, Route, Service, Stage, System, Way
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetplan.profiles.plan_sections import MatchingDispatch
+    from hetplan.serving.tokens import TextSystem
 
 __all__ = [
+    "LATE_POLICIES",
     "After",
     "App",
     "Backup",
@@ -87,6 +89,10 @@ class Late(IntEnum):
     DROP_LAST_TASK = 2
     DROP_PER_TASK = 3
     REROUTE = 4
+
+
+LATE_POLICIES = {one.name.lower().replace("_", "-"): one for one in Late}
+"""By their names in files."""
 
 
 class Noise(IntEnum):
@@ -344,13 +350,23 @@ class App:
 
 @dataclass(frozen=True)
 class System:
-    """Applications, the groups of workers that serve them, and the routes between."""
+    """Applications, the groups of workers that serve them in batches, and the routes between.
+
+    `texts` is what makes text, by application: servers of another kind, which work on tokens.
+    """
 
     apps: tuple[App, ...]
     groups: tuple[Group, ...]
     routes: tuple[Route, ...]
     tiers: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    texts: Mapping[str, TextSystem] = field(default_factory=dict)
+
+    @property
+    def ready_ms(self) -> float:
+        """How long the slowest of its machines takes from being asked for to serving."""
+        crews = (crew.ready_ms for text in self.texts.values() for crew in text.crews)
+        return max((*(group.ready_ms for group in self.groups), *crews), default=0.0)
 
 
 def sent_on(by_variant: Mapping[str, float], variant: str | None) -> float:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.slo import App, Arrivals, Mix
-from hetplan.serving.loads import run_of
+from hetplan.serving.loads import run_of, worker_price
+from hetplan.serving.needs import load_s_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,8 @@ __all__ = [
     "Group",
     "Limit",
     "Requests",
+    "TextCrew",
+    "TextSystem",
     "TokenDemand",
     "TokenFleet",
     "TokenLaw",
@@ -44,7 +47,9 @@ __all__ = [
     "limits_of",
     "link_between",
     "link_ms_per_token",
+    "makes_text",
     "settling_s",
+    "text_system",
     "usual_s",
 ]
 
@@ -378,6 +383,84 @@ class TokenFleet:
     ttft_ms: float = math.inf
     rule: str = "least-work/1"
     link_ms_per_token: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class TextCrew:
+    """Alike machines: the instances on each of them, how long one takes to serve, and its price (1e-9 per hour).
+
+    `kind` says what is rented and what runs on it. Of machines that applications share, each has the instances of one
+    of them, and pays an equal part.
+    """
+
+    id: str
+    groups: tuple[Group, ...]
+    count: int
+    ready_ms: float = 0.0
+    price_nanos: float = 0.0
+    kind: str = ""
+    offer: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TextSystem:
+    """What makes text for an application: crews of machines, and how requests reach their instances (`fleet`)."""
+
+    crews: tuple[TextCrew, ...]
+    fleet: TokenFleet
+
+    def sized(self, counts: Mapping[str, int]) -> TextSystem:
+        """The same with so many machines in each crew."""
+        return replace(self, crews=tuple(replace(crew, count=counts[crew.id]) for crew in self.crews))
+
+    def by_kind(self, prefix: str = "") -> TextSystem:
+        """The crews named by their kind, so that machines of plans that follow one another are the same machines.
+
+        Those of one kind are one crew, at their mean price: applications may share some of them.
+        """
+        found: dict[str, TextCrew] = {}
+        for crew in self.crews:
+            before = found.get(crew.kind, replace(crew, id=prefix + crew.kind, count=0))
+            count = before.count + crew.count
+            price = (before.count * before.price_nanos + crew.count * crew.price_nanos) / max(count, 1)
+            found[crew.kind] = replace(before, count=count, price_nanos=price if count else crew.price_nanos)
+        return replace(self, crews=tuple(found.values()))
+
+
+def makes_text(plan: Plan, inputs: Inputs, app: str) -> bool:
+    """Whether a plan serves an application by engines that make tokens."""
+    variants = inputs.profile.variants
+    return any(
+        run.engine is not None and run.hardware == worker.hardware
+        for worker in plan.workers
+        for load in worker.loads
+        if load.app == app and load.variant in variants
+        for run in variants[load.variant].runs
+    )
+
+
+def text_system(plan: Plan, inputs: Inputs, app: str) -> TextSystem:
+    """What a plan (of one period) runs to make text for an application: a crew for each of its workers."""
+    fleet, crews = fleet_of_plan(plan, inputs, app), list[TextCrew]()
+    groups = iter(fleet.groups)
+    for worker in plan.workers:
+        mine = [load for load in worker.loads if load.app == app]
+        each = tuple(replace(group, count=load.instances) for load, group in zip(mine, groups, strict=False))
+        if not mine:
+            continue
+        engines = "+".join(
+            f"{run_of(inputs.profile, load, worker.hardware).engine}:{group.law.most_tokens}x{group.law.most_seqs}"
+            + (f"*{group.count}" if group.count > 1 else "")
+            for load, group in zip(mine, each, strict=True)
+        )
+        ready_s = inputs.profile.hardware[worker.hardware].startup_s
+        ready_s += max(load_s_of(inputs, load, worker.hardware) for load in mine)
+        users = {load.app for load in worker.loads}
+        name = worker.id if len(users) == 1 else f"{worker.id} {app}"
+        price = (worker_price(inputs, worker) or 0) / len(users)
+        kind = f"{worker.offer or worker.hardware} {engines}"
+        crews.append(TextCrew(name, each, worker.count, 1000.0 * ready_s, price, kind, worker.offer))
+    return TextSystem(tuple(crews), fleet)
 
 
 def fleet_of_plan(plan: Plan, inputs: Inputs, app: str) -> TokenFleet:

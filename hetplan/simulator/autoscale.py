@@ -26,11 +26,11 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.serving.demand import response_targets
 from hetplan.serving.needs import load_s_of
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.service import NoiseName
 from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import lines_of
 from hetplan.simulator.simulate import simulate_system
 from hetplan.simulator.simulation import Simulation

@@ -30,19 +30,19 @@ from hetplan.profiles.workers import Serve, Share, Worker
 from hetplan.serving.demand import classes_of
 from hetplan.serving.law import OffTable
 from hetplan.serving.loads import law_of_run, same_point
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.price import price_of
 from hetplan.serving.reading import answering
 from hetplan.serving.runs import at_of, instances_on
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import SimulationReport
 from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling, shared_out
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation
 
-__all__ = ["BASELINES", "Baseline", "Kind", "OneType", "baseline", "beside", "compare", "kinds_of", "one_type"]
+__all__ = ["BASELINES", "Baseline", "Kind", "Name", "OneType", "baseline", "beside", "compare", "kinds_of", "one_type"]
 
 Name = Literal["static-peak", "cheapest-type", "autoscaled"]
 BASELINES: tuple[Name, ...] = ("static-peak", "cheapest-type", "autoscaled")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.dispatch.policy_lookup import LEEWAY_MS
 from hetplan.errors import InputError
 from hetplan.serving.system import App, Group, Late, Load, Service, Stage, System, link_table
 from hetplan.simulator.world_kernels import CLOCK, ENTITIES, EVENT, JOB, PART, QUERY, World
@@ -116,8 +117,6 @@ def grow_heap(world: World, wanted: int) -> World:
 
 
 _MOST_STAGES = 62
-_LEEWAY_MS = 1e-6
-"""As in `dispatch.policy_lookup`: a slack this little below a grid point counts as on it."""
 _MOST_SPAWN = 1_000_000
 _MOST_SERVERS = 10_000_000
 """Batches under way at once, of all workers: each has a place in memory."""
@@ -450,7 +449,7 @@ class WorldBuilder(RowWriter):
         return [
             self.add(
                 "policy",
-                slack0=self.extend("numbers", np.asarray(table.slack_ms) - _LEEWAY_MS),
+                slack0=self.extend("numbers", np.asarray(table.slack_ms) - LEEWAY_MS),
                 slacks=len(table.slack_ms),
                 queue_max=len(table.choice),
                 choice0=self.extend("indices", np.stack([table.choice, table.batch], axis=-1)),

@@ -32,6 +32,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import inputs_of_part, machines_with_users, of_part
 from hetplan.serving.demand import response_targets
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import Group, System
 from hetplan.simulator.control import follow_load
@@ -40,7 +41,6 @@ from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text,
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
 from hetplan.simulator.following import Names, scheduled
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulation import Simulation, Stream
 from hetplan.simulator.spot_record import SpotRecord

@@ -22,11 +22,19 @@ from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.profiles.slo import App
-from hetplan.serving.tokens import Group, TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s
-from hetplan.simulator.demand import arrival_times, seeded, steadily
+from hetplan.serving.tokens import (
+    Group,
+    TextSystem,
+    TokenFleet,
+    demand_of,
+    fleet_of_plan,
+    limits_of,
+    settling_s,
+    text_system,
+)
+from hetplan.simulator.demand import LEAST_REQUESTS, arrival_times, seeded, steadily
 from hetplan.simulator.runs import seed_of
-from hetplan.simulator.token_report import REQUESTS
-from hetplan.simulator.token_run import TextSystem, TokenRun, text_system
+from hetplan.simulator.token_run import TokenRun
 from hetplan.simulator.tokens import draw, drawn_at, play
 
 __all__ = ["Change", "DayText", "Stood", "promised_of_text", "running", "zones_of"]
@@ -173,7 +181,7 @@ class DayText:
         demand, limits = demand_of(wanted, rate), limits_of(wanted)
         settles_s = settling_s(demand, limits, [group.law for group in held])
         usual = math.ceil(max(2.0 * settles_s, demand.arrivals.cycle_s) * rate)
-        count = min(max(REQUESTS, usual), MOST_REQUESTS)
+        count = min(max(LEAST_REQUESTS, usual), MOST_REQUESTS)
         seed = seed_of(self.seed, number)
         found = play(
             replace(whole, groups=tuple(held)), draw(demand, seed=seed, count=count, settles_s=settles_s), seed=seed
@@ -221,7 +229,7 @@ class DayText:
     def _system(self, stood: Stood) -> TextSystem:
         """What runs of a part for an application, without the machines that are gone."""
         alone, files = self._of_part(stood.part)
-        system, missing = text_system(alone, files, stood.app), self._crews_of(stood, dict(stood.gone))
+        system, missing = text_system(alone, files, stood.app).by_kind(), self._crews_of(stood, dict(stood.gone))
         return system.sized({crew.id: max(crew.count - missing.get(crew.id, 0), 0) for crew in system.crews})
 
     def _crews_of(self, stood: Stood, machines: Mapping[str, int]) -> dict[str, int]:
@@ -229,7 +237,7 @@ class DayText:
         (alone, files), found = self._of_part(stood.part), dict[str, int]()
         for worker in (one for one in alone.workers if machines.get(one.id)):
             for crew in text_system(alone.model_copy(update={"workers": (worker,)}), files, stood.app).crews:
-                found[crew.id] = found.get(crew.id, 0) + machines[worker.id]
+                found[crew.kind] = found.get(crew.kind, 0) + machines[worker.id]
         return found
 
     def _fleet(self, name: str, app: str) -> TokenFleet:

@@ -21,15 +21,20 @@ from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals, Mix, RateRange
 from hetplan.serving.demand import stated_qps
+from hetplan.serving.tokens import Limit, TokenDemand, demand_of, fleet_of_plan, limits_of, settling_s
 from hetplan.simulator.figures import HIGHEST_PERCENTILE, queries_needed, run_length_s, warm_up_queries
 from hetplan.simulator.simulation import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetplan.profiles.inputs import Inputs
+
 __all__ = [
+    "LEAST_REQUESTS",
     "LEAST_SHAPE",
     "AppDemand",
+    "TextDemand",
     "arrival_times",
     "arrivals_named",
     "checked_trace",
@@ -256,6 +261,29 @@ def _validated(described: Mapping[str, Any], written: str | None = None) -> Arri
         raise InputError.one(file="--arrivals", value=written or dict(described), why=why, remedy=remedy) from None
 
 
+@dataclass(frozen=True, eq=False)
+class TextDemand:
+    """How long requests for text are, what they are to keep, what the network adds; how long machines take to fill.
+
+    Of a steady load, what comes while they fill does not count (`tokens.Played.judged`).
+    """
+
+    lengths: TokenDemand
+    limits: tuple[Limit, ...]
+    hop_ms: float
+    settles_s: float = 0.0
+
+    @classmethod
+    def of(cls, plan: Plan, inputs: Inputs, app: str, rate_qps: float) -> TextDemand:
+        """What an application asks of the engines that a plan has for it."""
+        wanted = inputs.slo.apps[app]
+        lengths, limits = demand_of(wanted, rate_qps), limits_of(wanted)
+        laws = [group.law for group in fleet_of_plan(plan, inputs, app).groups]
+        return cls(lengths, limits, wanted.network_ms_per_hop, settling_s(lengths, limits, laws))
+
+
+LEAST_REQUESTS = 6000
+"""Requests for text in a run where no duration is asked for."""
 _PEAK_S = 10.0
 _REMEDY = "Write poisson, deterministic, empirical, gamma:2, diurnal:1.8,86400 or mmpp:0.5,10/1.5,10."
 
@@ -266,7 +294,8 @@ class AppDemand:
 
     `percentile` is the strictest that anything is said of, `states_accuracy` tells whether an accuracy is, too;
     `from_start` that the start of a run is part of the question. With `queries_seed` every run gets the queries of that
-    seed, whatever its own. With `samples`, a query is like one of so many that were measured, drawn at random.
+    seed, whatever its own. With `samples`, a query is like one of so many that were measured, drawn at random. An
+    application whose answers are made token by token has a `text`.
     """
 
     app: str
@@ -285,6 +314,7 @@ class AppDemand:
     states_accuracy: bool = False
     from_start: bool = False
     queries_seed: int | None = None
+    text: TextDemand | None = None
 
     @property
     def stationary(self) -> bool:
@@ -302,6 +332,10 @@ class AppDemand:
             return len(self.series_qps) * self.period_s
         if self.as_recorded and self.trace_s is not None and len(self.trace_s):
             return float(self.trace_s[-1]) * (1.0 + 1e-9) + 1e-9
+        if self.text is not None:
+            spans_s = max(2.0 * self.text.settles_s, self.arrivals.cycle_s)
+            least = max(LEAST_REQUESTS, math.ceil(spans_s * self.rate_qps))
+            return least / self.rate_qps if self.rate_qps > 0 else 0.0
         return run_length_s(self.percentile, rate_qps=self.rate_qps, slo_ms=self.slo_ms, arrivals=self.arrivals)
 
     def shares(self) -> NDArray[np.float64]:

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
 
 if TYPE_CHECKING:
@@ -48,8 +49,12 @@ __all__ = [
     "AppFigures",
     "Estimate",
     "Responses",
+    "Times",
     "Together",
+    "at_least_none",
+    "cost_of",
     "estimate",
+    "estimate_of",
     "estimate_of_one",
     "estimate_of_share",
     "estimates_of_percentiles",
@@ -204,6 +209,8 @@ SPANS = 200.0
 BATCHES = 5
 LATE_SLACK_MS = 1e-6
 """A response this much above the limit is in time: ends minus arrivals are rounded numbers."""
+SHARES = ("in_time", "late", "dropped", "violations")
+"""Figures that are shares of the queries."""
 _WARM_QUERIES, _WARM_SPANS, _WARM_SHARE = 1000, 20.0, 0.2
 
 
@@ -280,10 +287,26 @@ def estimate_of_share(values: Sequence[float], stretches: Sequence[float] = ()) 
     return _around(mean, *(share_interval(seen) if seen else (math.nan, math.nan)))
 
 
-def estimates_of_percentiles(runs: Sequence[AppFigures], spread: Together) -> dict[float, Estimate]:
+def estimate_of(name: str, runs: Sequence[AppFigures], stretches: Sequence[AppFigures] = ()) -> Estimate:
+    """A figure over runs; of a single run its own, with the interval that stretches of the run make."""
+    values, parts = ([one.values[name] for one in several] for several in (runs, stretches))
+    if name in runs[0].shares:
+        return estimate_of_share(values, parts)
+    return at_least_none(estimate(values) if len(values) > 1 else estimate_of_one(values[0], parts))
+
+
+def at_least_none(found: Estimate) -> Estimate:
+    """An interval that does not go below 0, where the figure cannot."""
+    return replace(found, low=max(found.low, 0.0)) if found.value >= 0.0 else found
+
+
+def estimates_of_percentiles(
+    of: str, runs: Sequence[AppFigures], stretches: Sequence[AppFigures] = ()
+) -> dict[float, Estimate]:
     """Percentiles over runs, of a single run its own, with the intervals that the spread makes."""
+    spread = Together([one.times[of].responses for one in (runs if len(runs) > 1 else stretches) if one.queries])
     found = {}
-    for percentile, own in runs[0].percentiles_ms.items():
+    for percentile, own in runs[0].times[of].percentiles_ms.items():
         value, low, high = spread.percentile(percentile)
         found[percentile] = _around(value if len(runs) > 1 else own, low, high)
     return found
@@ -292,6 +315,11 @@ def estimates_of_percentiles(runs: Sequence[AppFigures], spread: Together) -> di
 def _around(value: float, low: float, high: float) -> Estimate:
     """An interval that holds its value, which stretches of a run need not give."""
     return Estimate(value, value if low > value else low, value if high < value else high)
+
+
+def cost_of(nanos_ms: float, horizon_ms: float) -> float:
+    """Currency units per hour from prices (1e-9 per hour) times milliseconds paid, over a run."""
+    return float(f"{nanos_ms / NANO / horizon_ms:.12g}") if horizon_ms > 0 else 0.0
 
 
 def queries_needed(percentile: float, *, rate_qps: float, slo_ms: float) -> int:
@@ -329,31 +357,44 @@ def run_length_s(percentile: float, *, rate_qps: float, slo_ms: float, arrivals:
 
 
 @dataclass(frozen=True)
-class AppFigures:
-    """What one run says of one application, its warm-up left out.
+class Times:
+    """One time of the queries of a run: its percentiles, and how many queries take longer than how long."""
 
-    Response percentiles count a query without an answer as never answered. `in_time` is a share of all queries,
-    `accuracy` the mean quality of the answers in time, `goodput_qps` answers in time per second.
+    percentiles_ms: Mapping[float, float]
+    responses: Responses
+
+    @classmethod
+    def of(cls, response_ms: NDArray[np.float64], percentiles: Sequence[float]) -> Times:
+        """From the time of each query; a query without an answer is never answered."""
+        import numpy as np
+
+        ordered = np.sort(response_ms)
+        at = {percentile: _percentile(ordered, percentile) for percentile in percentiles}
+        return cls(at, responses_of(ordered))
+
+
+@dataclass(frozen=True)
+class AppFigures:
+    """What one run says of one application, its warm-up left out: figures by name, and times by what they are about.
+
+    `response` is from a query to its answer; of text there are `ttft` (to the first token) and `tpot` (per token after
+    it), too. `shares` names the figures that are shares of the queries.
     """
 
     queries: int
-    mean_ms: float
-    percentiles_ms: dict[float, float]
-    in_time: float
-    late: float
-    dropped: float
-    accuracy: float
-    served_accuracy: float
-    rate_qps: float
-    goodput_qps: float
-    unfinished: int
-    responses: Responses
+    values: Mapping[str, float]
+    times: Mapping[str, Times]
+    shares: tuple[str, ...] = SHARES
 
 
 def figures_of(
     result: RunResult, app: str, *, percentiles: Sequence[float], warm_up: int = 0, part: tuple[int, int] = (0, 1)
 ) -> AppFigures:
-    """The figures of an application; `part` (i, n) is the i-th of n stretches of equal numbers of queries."""
+    """The figures of an application; `part` (i, n) is the i-th of n stretches of equal numbers of queries.
+
+    `in_time` is a share of all queries, `accuracy` the mean quality of the answers in time, `goodput` their product,
+    `goodput_qps` answers in time per second.
+    """
     import numpy as np
 
     every = result.columns
@@ -361,31 +402,32 @@ def figures_of(
     asked = asked[warm_up:] if warm_up < len(asked) else asked[:0]
     low, high = len(asked) * part[0] // part[1], len(asked) * (part[0] + 1) // part[1]
     mine = asked[low:high]
-    count = len(mine)
-    if not count:
-        empty = dict.fromkeys(percentiles, math.nan)
-        nan, nothing = math.nan, responses_of([])
-        return AppFigures(0, nan, empty, nan, nan, nan, nan, nan, 0.0, 0.0, 0, nothing)
     status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
     served = status == 1
     response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
     in_time = served & (finish <= every.deadline[mine] + LATE_SLACK_MS)
-    ordered = np.sort(response)
-    span_s = _span_s(arrival, result.horizon_ms, part[0] + 1 == part[1])
+    span_s = _span_s(arrival, result.horizon_ms, part[0] + 1 == part[1]) if len(mine) else 1.0
+    accuracy, timely = _mean(quality[in_time]), _mean(in_time)
     return AppFigures(
-        queries=count,
-        mean_ms=float(response[served].mean()) if served.any() else math.nan,
-        percentiles_ms={percentile: _percentile(ordered, percentile) for percentile in percentiles},
-        in_time=float(in_time.mean()),
-        late=float((served & ~in_time).mean()),
-        dropped=float(((status == 2) | (status == 3)).mean()),
-        accuracy=float(quality[in_time].mean()) if in_time.any() else math.nan,
-        served_accuracy=float(quality[served].mean()) if served.any() else math.nan,
-        rate_qps=count / span_s,
-        goodput_qps=float(in_time.sum()) / span_s,
-        unfinished=int((status == 0).sum()),
-        responses=responses_of(ordered),
+        len(mine),
+        {
+            "mean_ms": _mean(response[served]),
+            "in_time": timely,
+            "late": _mean(served & ~in_time),
+            "dropped": _mean((status == 2) | (status == 3)),
+            "accuracy": accuracy,
+            "served_accuracy": _mean(quality[served]),
+            "rate_qps": len(mine) / span_s,
+            "goodput_qps": float(in_time.sum()) / span_s,
+            "violations": 1.0 - timely,
+            "goodput": timely * (0.0 if math.isnan(accuracy) else accuracy),
+        },
+        {"response": Times.of(response, percentiles)},
     )
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> float:
@@ -397,5 +439,7 @@ def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> f
 
 def _percentile(ordered: NDArray[np.float64], percentile: float) -> float:
     """The least response that at least so many percent of the queries do not exceed."""
+    if not len(ordered):
+        return math.nan
     place = math.ceil(percentile / 100.0 * len(ordered) - 1e-9) - 1
     return float(ordered[min(max(place, 0), len(ordered) - 1)])

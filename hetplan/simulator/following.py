@@ -15,9 +15,11 @@ from typing import Any, Protocol, TypeVar
 
 from hetplan.dispatch.forecasting import Forecast, ForecastName
 from hetplan.serving.system import Group, System
+from hetplan.serving.tokens import usual_s
+from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulation import Simulation, content_of
 
-__all__ = ["Followed", "Foresight", "Names", "Seer", "follow", "scheduled", "start_s"]
+__all__ = ["Followed", "Foresight", "Names", "Seer", "follow", "limits_s", "scheduled", "start_s"]
 
 Held = TypeVar("Held")
 
@@ -139,7 +141,8 @@ class Names:
             renamed = [replace(way, **_at(ways[way.group, way.load])) for way in route.ways]
             backups = tuple(replace(one, **_at(ways[one.group, one.load])) for one in route.backups)
             routes.append(replace(route, ways=tuple(renamed), backups=backups))
-        return replace(system, groups=tuple(groups), routes=tuple(routes))
+        texts = {app: text.by_kind(f"{app}: ") for app, text in system.texts.items()}
+        return replace(system, groups=tuple(groups), routes=tuple(routes), texts=texts)
 
 
 def _at(place: tuple[str, str]) -> dict[str, Any]:
@@ -148,7 +151,16 @@ def _at(place: tuple[str, str]) -> dict[str, Any]:
 
 def start_s(systems: Sequence[System]) -> float:
     """How long the slowest of their machines takes to start."""
-    return max((group.ready_ms for system in systems for group in system.groups), default=0.0) / 1000.0
+    return max((system.ready_ms for system in systems), default=0.0) / 1000.0
+
+
+def limits_s(system: System, demands: Sequence[AppDemand]) -> dict[str, float]:
+    """How long requests for text are under way on the mean where their limits are just kept."""
+    return {
+        one.app: usual_s(one.text.lengths, one.text.limits, [group.law for group in system.texts[one.app].fleet.groups])
+        for one in demands
+        if one.text is not None
+    }
 
 
 def follow(

@@ -25,12 +25,12 @@ from hetplan.profiles.plan_dispatch_further import QueueSlackDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.needs import load_s_of
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import Service, System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate, estimate_of_one
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.report import OnTheWay, TransitionReport
 from hetplan.simulator.run_records import RunResult
 from hetplan.simulator.runs import check_size, run_all

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import kernel, part
-from hetplan.dispatch.rule_kernels import slack_index
+from hetplan.dispatch.rule_kernels import LEEWAY_S, slack_index
 
 __all__ = [
     "ACCURACY",
@@ -59,7 +59,7 @@ def choose(
     """Model and batch by table `which`; the fastest model on at most `most` where the table does not reach."""
     if waiting > model.shape[1]:
         return 0, min(waiting, most)
-    place = slack_index(slack_s, grid_s)
+    place = slack_index(slack_s + LEEWAY_S, grid_s)
     return int(model[which, waiting - 1, place]), int(batch[which, waiting - 1, place])
 
 

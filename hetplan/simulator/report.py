@@ -9,52 +9,46 @@ that, and so is one that takes other service times for granted than were played 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hetplan.planner.promised import FIGURES, RATES, service_times_of
-from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.serving.system import System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
-    LATE_SLACK_MS,
-    AppFigures,
     Estimate,
     Together,
+    at_least_none,
     estimate,
+    estimate_of,
     estimate_of_one,
-    figures_of,
+    estimates_of_percentiles,
 )
+from hetplan.simulator.run_summary import RunSummary, Timeline
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from pandas import DataFrame
-
-    from hetplan.simulator.run_records import RunResult
 
 __all__ = [
     "FORMAT",
+    "SHOWN",
     "AppReport",
     "GroupReport",
     "Line",
     "OnTheWay",
-    "RunSummary",
     "SimulationReport",
-    "Timeline",
     "TransitionReport",
     "Verdict",
+    "app_report",
     "group_reports",
     "judge",
     "lines_of",
-    "summary_of",
-    "timeline_of",
     "unplayed_rates",
+    "wishes_of",
 ]
 
 FORMAT = "hetplan/simulation/1.0"
@@ -153,13 +147,26 @@ class AppReport:
     percentiles_ms: Mapping[float, Estimate]
     distribution_ms: tuple[tuple[float, float], ...] = ()
     """Of all runs together: a percentage of the queries, and within which response time they are answered."""
-    responses: Together | None = None
+    responses: Mapping[str, Together] = field(default_factory=dict)
+    """By what is timed: `response`, and of text `ttft` and `tpot`."""
+    token_times_ms: Mapping[str, Mapping[float, Estimate]] = field(default_factory=dict)
+    """Of text the percentiles of `ttft` and `tpot`."""
     spans: float = math.inf
     """How many times the runs span what a queue remembers (`runs`)."""
 
-    def missed(self, limit_ms: float) -> float | None:
+    @property
+    def makes_text(self) -> bool:
+        """Whether its answers are made token by token."""
+        return bool(self.token_times_ms)
+
+    def percentile(self, of: str, percentile: float) -> Estimate | None:
+        """The percentile of `response`, `ttft` or `tpot`, in milliseconds; None where it was not simulated."""
+        times = self.percentiles_ms if of == "response" else self.token_times_ms.get(of, {})
+        return times.get(percentile)
+
+    def missed(self, limit_ms: float, of: str = "response") -> float | None:
         """The share of the queries that take longer than this, each run counted alike."""
-        runs = self.responses.runs if self.responses is not None else ()
+        runs = self.responses[of].runs if of in self.responses else ()
         return sum(float(run.share_beyond(limit_ms)) for run in runs) / len(runs) if runs else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -191,29 +198,6 @@ class GroupReport:
             "utilisation": self.utilisation.as_dict(),
             "waiting": self.waiting.as_dict(),
             "batch": self.batch.as_dict(),
-        }
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """Means over the seeds in equal stretches of time; `late` is the share of queries not answered in time."""
-
-    width_s: float
-    waiting: NDArray[np.float64]
-    utilisation: NDArray[np.float64]
-    late: NDArray[np.float64]
-    rate_qps: NDArray[np.float64]
-    workers: NDArray[np.float64]
-    kv: NDArray[np.float64] | None = None
-    batch: NDArray[np.float64] | None = None
-    """Of machines that make text: the share of KV in use, and how many sequences decode at once."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        names = ("waiting", "utilisation", "late", "rate_qps", "workers", "kv", "batch")
-        rows = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return {"width_s": self.width_s} | {
-            name: [round(float(value), 6) for value in values] for name, values in rows.items()
         }
 
 
@@ -321,126 +305,33 @@ class SimulationReport:
         }
 
 
-def cost_of(nanos_ms: float, horizon_ms: float) -> float:
-    """Currency units per hour from prices (1e-9 per hour) times milliseconds paid, over a run."""
-    return float(f"{nanos_ms / NANO / horizon_ms:.12g}") if horizon_ms > 0 else 0.0
+SHOWN = (50.0, 90.0, 95.0, 99.0)
+"""Percentiles that are always shown."""
 
 
-@dataclass(frozen=True)
-class RunSummary:
-    """What is kept of one run: figures per application, of stretches of it where asked for, and courses over time."""
-
-    apps: Mapping[str, AppFigures]
-    stretches: Mapping[str, tuple[AppFigures, ...]]
-    utilisation: Mapping[str, float]
-    busiest: float
-    """The most work of any group, as a share of what it does at full batches: one that takes whatever waits is nearly
-    always busy, long before it has all the work that it can do."""
-    busiest_of: Mapping[str, float]
-    """By application: of the workers that its queries go to."""
-    waiting: Mapping[str, float]
-    batch: Mapping[str, float]
-    cost_per_hour: float | None
-    timeline: Timeline
-    overrun: float
-    events: int
-
-
-def summary_of(
-    result: RunResult,
-    demands: Sequence[AppDemand],
-    percentiles: Sequence[float],
-    *,
-    stretches: int = 0,
-    pooled: bool = False,
-    serving: Mapping[str, Collection[str]],
-    work_of: Callable[[str, float], float] = lambda _, __: 1.0,
-) -> RunSummary:
-    """The figures of one run, without its warm-up; `pooled` workers take their queries from one place, as one group.
-
-    `serving` names the groups that an application's queries go to. `work_of` says which part of a group's busy time it
-    would have needed at full batches, by the mean of its batches.
-    """
-    apps: dict[str, AppFigures] = {}
-    parts: dict[str, tuple[AppFigures, ...]] = {}
-    for demand in demands:
-        count = int((result.columns.app == result.apps.index(demand.app)).sum())
-        warm = demand.warm_up(count)
-        apps[demand.app] = figures_of(result, demand.app, percentiles=percentiles, warm_up=warm)
-        parts[demand.app] = tuple(
-            figures_of(result, demand.app, percentiles=percentiles, warm_up=warm, part=(part, stretches))
-            for part in range(stretches)
-        )
-    first = result.busy.shape[1] // 10 if all(demand.stationary for demand in demands) else 0
-    busy, opened = result.busy[:, first:].sum(axis=1), result.open_servers[:, first:].sum(axis=1)
-    use = np.divide(busy, opened, out=np.zeros(len(busy)), where=opened > 0)
-    utilisation = {name: float(value) for name, value in zip(result.groups, use, strict=True)}
-    batch = {name: result.served[name] / max(result.batches[name], 1) for name in result.groups}
-    needed = busy * np.array([work_of(name, batch[name]) for name in result.groups])
-    work = np.divide(needed, opened, out=np.zeros(len(busy)), where=opened > 0)
-    work_by_name = {name: float(value) for name, value in zip(result.groups, work, strict=True)}
-    together = float(needed.sum() / opened.sum()) if opened.sum() > 0 else 0.0
-    paid = sum(result.paid_ms.get(name, 0.0) * result.prices[name] for name in result.prices)
-    priced = any(result.prices.values())
-    span = max(result.end_ms, result.horizon_ms)
-    return RunSummary(
-        apps=apps,
-        stretches=parts,
-        utilisation=utilisation,
-        busiest=together if pooled else float(work.max(initial=0.0)),
-        busiest_of={
-            app: together if pooled else max((work_by_name.get(name, 0.0) for name in names), default=0.0)
-            for app, names in serving.items()
+def app_report(
+    demand: AppDemand, runs: Sequence[RunSummary], *, spans: float = math.inf, settled: Callable[[float], bool]
+) -> AppReport:
+    """The figures of an application over all runs; a percentile that is not `settled` has no upper end."""
+    wholes, stretches = [run.apps[demand.app] for run in runs], runs[0].stretches[demand.app]
+    times = {of: estimates_of_percentiles(of, wholes, stretches) for of in wholes[0].times}
+    together = {of: Together([one.times[of].responses for one in wholes if one.queries]) for of in times}
+    figures = {name: estimate_of(name, wholes, stretches) for name in wholes[0].values}
+    tokens = {of: found for of, found in times.items() if of != "response"}
+    figures |= {f"{of} p{at:g} ms": found[at] for of, found in tokens.items() for at in SHOWN if at in found}
+    return AppReport(
+        id=demand.app,
+        offered_qps=demand.rate_qps,
+        queries_per_seed=round(sum(item.queries for item in wholes) / len(wholes)),
+        arrivals="as recorded" if demand.as_recorded else demand.arrivals.process,
+        figures=figures,
+        percentiles_ms={
+            at: found if settled(at) else replace(found, high=math.inf) for at, found in times["response"].items()
         },
-        waiting={
-            name: float(value)
-            for name, value in zip(result.groups, result.waiting[:, first:].mean(axis=1), strict=True)
-        },
-        batch=batch,
-        cost_per_hour=cost_of(paid, span) if priced else None,
-        timeline=_timeline(result),
-        overrun=max(0.0, _queued_until_ms(result, demands) - result.horizon_ms) / max(result.horizon_ms, 1e-9),
-        events=result.events,
-    )
-
-
-def _queued_until_ms(result: RunResult, demands: Sequence[AppDemand]) -> float:
-    """When the last query was answered; streams ask as long as they are answered, and have no queue."""
-    asked = [result.apps.index(demand.app) for demand in demands if not demand.clients]
-    if len(asked) == len(demands):
-        return result.end_ms
-    ends = result.columns.finish[np.isin(result.columns.app, asked)]
-    return result.end_ms if np.isnan(ends).any() else float(ends.max(initial=0.0))
-
-
-def _timeline(result: RunResult) -> Timeline:
-    buckets = result.busy.shape[1]
-    width = result.horizon_ms / max(buckets, 1)
-    every = result.columns
-    coming = np.flatnonzero(every.arrival < result.horizon_ms)
-    place = np.minimum((every.arrival[coming] / width).astype(np.int64), buckets - 1)
-    count = np.bincount(place, minlength=buckets).astype(np.float64)
-    on_time = (every.status[coming] == 1) & (every.finish[coming] <= every.deadline[coming] + LATE_SLACK_MS)
-    late = np.bincount(place, weights=(~on_time).astype(np.float64), minlength=buckets)
-    opened = result.open_servers.sum(axis=0)
-    return Timeline(
-        width_s=width / 1000.0,
-        waiting=result.waiting.sum(axis=0) + result.central.sum(axis=0),
-        utilisation=np.divide(result.busy.sum(axis=0), opened, out=np.zeros(buckets), where=opened > 0),
-        late=np.divide(late, count, out=np.zeros(buckets), where=count > 0),
-        rate_qps=count / width * 1000.0,
-        workers=opened,
-    )
-
-
-def timeline_of(runs: Sequence[RunSummary]) -> Timeline:
-    """The mean course over the runs."""
-
-    def mean(name: str) -> NDArray[np.float64]:
-        return np.asarray(np.mean([getattr(run.timeline, name) for run in runs], axis=0))
-
-    return Timeline(
-        runs[0].timeline.width_s, mean("waiting"), mean("utilisation"), mean("late"), mean("rate_qps"), mean("workers")
+        distribution_ms=together["response"].distribution(),
+        responses=together,
+        token_times_ms=tokens,
+        spans=spans,
     )
 
 
@@ -448,6 +339,7 @@ def group_reports(runs: Sequence[RunSummary], system: System) -> dict[str, Group
     """The figures of every group that any run had."""
     names = list(dict.fromkeys(name for run in runs for name in run.utilisation))
     counts = {group.id: group.count for group in system.groups}
+    counts |= {name: max(run.most.get(name, 0) for run in runs) for run in runs for name in run.most}
     return {
         name: GroupReport(
             id=name,
@@ -462,32 +354,39 @@ def group_reports(runs: Sequence[RunSummary], system: System) -> dict[str, Group
 
 def _over_runs(values: Sequence[float]) -> Estimate:
     """The interval over the runs; one run shows no spread, so its interval is unknown."""
-    found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], [])
-    return replace(found, low=max(found.low, 0.0)) if found.value >= 0.0 and len(values) > 1 else found
+    return at_least_none(estimate(values) if len(values) > 1 else estimate_of_one(values[0], []))
 
 
 _TOO_FEW = ("W-short-run", "W-percentile-open")
 
 
 def lines_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line, ...]:
-    """Every wish about response time, then every promise."""
+    """Every wish about times and shares, then every promise."""
     wishes = tuple(line for app in report.apps for line in _wishes(inputs, report, app))
     return wishes + tuple(_promise(promise, inputs, report, wishes) for promise in plan.promises)
+
+
+def wishes_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line, ...]:
+    """The wishes alone: what the first plan promises is no promise of those that follow it."""
+    return lines_of(plan.model_copy(update={"promises": ()}), inputs, report)
 
 
 def _wishes(inputs: Inputs, report: SimulationReport, app: str) -> Iterator[Line]:
     wanted, found = inputs.slo.apps[app], report.apps[app]
     for target in wanted.latency:
-        simulated = found.percentiles_ms.get(target.percentile) if target.of == "response" else None
+        simulated = found.percentile(target.of, target.percentile)
         verdict = judge(simulated, "<=", target.max_ms) if simulated is not None else Verdict.NOT_SIMULATED
         verdict = _unless_short(verdict, app, report, simulated)
-        missed = found.missed(target.max_ms) if simulated is not None else None
+        missed = found.missed(target.max_ms, target.of) if simulated is not None else None
         yield Line(app, f"{target.of}_ms", target.percentile, "<=", target.max_ms, "slo", simulated, verdict, missed)
     if wanted.violations is not None:
         simulated = found.figures["violations"]
         verdict = _unless_short(judge(simulated, "<=", wanted.violations.max), app, report)
         yield Line(app, "violations", None, "<=", wanted.violations.max, "slo", simulated, verdict)
-    if wanted.quality is not None and wanted.quality.min is not None:
+    if wanted.goodput is not None and found.makes_text:
+        simulated = found.figures["goodput"]
+        yield Line(app, "goodput", None, ">=", wanted.goodput, "slo", simulated, judge(simulated, ">=", wanted.goodput))
+    if wanted.quality is not None and wanted.quality.min is not None and "accuracy" in found.figures:
         yield Line(app, "accuracy", None, ">=", wanted.quality.min, "slo", found.figures["accuracy"], Verdict.REPORTED)
 
 
@@ -534,7 +433,9 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
         promise.model,
         simulated,
         verdict,
-        app.missed(promise.value) if app is not None and promise.percentile is not None else None,
+        app.missed(promise.value, promise.quantity.removesuffix("_ms"))
+        if app is not None and promise.percentile is not None
+        else None,
     )
 
 
@@ -567,10 +468,10 @@ def _simulated(promise: Promise, report: SimulationReport) -> Estimate | None:
     app = _app_of(promise, report)
     if app is None:
         return None
+    if promise.percentile is not None:
+        return app.percentile(promise.quantity.removesuffix("_ms"), promise.percentile)
     if promise.quantity == "response_ms":
-        if promise.percentile is None:
-            return app.figures["mean_ms"]
-        return app.percentiles_ms.get(promise.percentile)
+        return app.figures["mean_ms"]
     return app.figures.get(FIGURES.get(promise.quantity, ""))
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from hetplan.dispatch.matching import Matching
+from hetplan.dispatch.parts import parts_of_pool
 from hetplan.errors import InputError
-from hetplan.serving.system import Route, Rule, Stage, System, Way
+from hetplan.serving.system import Group, Route, Rule, Stage, System, Way
 from hetplan.simulator.building import Crew, WorldBuilder
 
 __all__ = ["add_routes"]
@@ -16,8 +20,9 @@ def add_routes(builder: WorldBuilder, system: System) -> dict[tuple[str, str, in
     """New routes; returns the default route of each (application, stage, class of query)."""
     builder.route_of = {}
     numbers: list[tuple[int, Route, int]] = []
-    longest = _longest_ms(builder, system)
-    for route in system.routes:
+    longest, groups = _longest_ms(builder, system), {group.id: group for group in system.groups}
+    for planned in system.routes:
+        route = planned if planned.matching is None else _by_matching(planned, groups)
         whole = -1
         # A divided route is a row of its own, without workers, and one for each of its parts.
         for part in range(-1, route.parts if route.parts > 1 else 0):
@@ -34,6 +39,27 @@ def add_routes(builder: WorldBuilder, system: System) -> dict[tuple[str, str, in
         if part >= 0 or route.parts == 1:
             _add_targets(builder, number, route, defaults, part=max(part, 0))
     return defaults
+
+
+def _by_matching(route: Route, groups: Mapping[str, Group]) -> Route:
+    """What rule matching/1 makes of a route: one matching of all workers, or of each part of a pool that is divided."""
+    rule = route.matching
+    assert rule is not None  # the caller asks of such routes alone
+    members = [groups[way.group] for way in route.ways]
+    hardware = list(dict.fromkeys(group.hardware for group in members))
+    weight = {**dict.fromkeys(hardware, 1.0), **rule.weight}
+    matching = Matching(
+        slo_ms=rule.slo_ms, weight=tuple(weight.values()) or (1.0,), xi=rule.xi, penalty=rule.penalty
+    )  # fmt: skip
+    if rule.penalty_ms is not None:
+        matching = replace(matching, penalty_ms=rule.penalty_ms)
+    late = dict(zip(weight, matching.late_cost().tolist(), strict=False))
+    parts = 1
+    if rule.split_above is not None:
+        counts = [sum(group.count for group in members if group.hardware == name) for name in hardware]
+        parts = parts_of_pool(counts, weight=[weight[name] for name in hardware], most=rule.split_above)
+    ways = tuple(replace(way, late_cost=late[groups[way.group].hardware]) for way in route.ways)
+    return replace(route, ways=ways, limit_ms=matching.limit_ms, merge=matching.merges, parts=parts)
 
 
 def _add_row(builder: WorldBuilder, route: Route, longest_ms: float, *, part: int, whole: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hetplan.compiled import part
+from hetplan.dispatch.rule_kernels import done_ms, has_less_to_do, makes_up
 from hetplan.simulator.draw_kernels import PREDICT, ROUTE, draw_normal, draw_uniform
 from hetplan.simulator.job_kernels import append_job, flag_route, flag_station
 from hetplan.simulator.world_kernels import (
@@ -121,18 +122,18 @@ def spare_of(world: World, backup: int) -> float:
 
 
 @part
-def _makes_up(world: World, route: int, kind: int, behind_ms: float, jobs: float) -> bool:
+def _catches_up(world: World, route: int, kind: int, late_ms: float, jobs: float) -> bool:
     """Whether all targets of a route, or a backup with room for so many jobs, are fast enough to make up the time."""
     record = world.parts[route]["route"]
-    most = record["longest"] - behind_ms + 1e-9
     fast = True
     for target in range(record["target0"], record["target0"] + record["targets"]):
         if world.parts[target]["target"]["share"] > 0.0:
-            fast = fast and full_batch_ms(world, target, kind) <= most
+            fast = fast and makes_up(record["longest"], full_batch_ms(world, target, kind), late_ms)
     if fast:
         return True
     for backup in range(record["backup0"], record["backup0"] + record["backups"]):
-        if world.parts[backup]["backup"]["exec_ms"] <= most and spare_of(world, backup) >= max(1.0, jobs):
+        is_fast = makes_up(record["longest"], world.parts[backup]["backup"]["exec_ms"], late_ms)
+        if is_fast and spare_of(world, backup) >= max(1.0, jobs):
             return True
     return False
 
@@ -154,7 +155,7 @@ def can_catch_up(world: World, job: int, behind_ms: float) -> bool:
             continue
         then = world.parts[record["target"]]["target"]["then0"] + place * app["kinds"] + kind - app["kind0"]
         jobs = world.numbers[fan0 + place]
-        if not _makes_up(world, current_route(world, world.indices[then]), kind, behind_ms, jobs):
+        if not _catches_up(world, current_route(world, world.indices[then]), kind, behind_ms, jobs):
             return False
     return True
 
@@ -278,11 +279,10 @@ def _next_of(world: World, first: int, end: int, start: int, shortest: bool) -> 
             if not shortest:
                 following = start + step + 1
                 return int(lane), int(target), int(following if following < total else following - total)
-            # Of lanes with unlike numbers of servers, the one with fewest queries per server, the next one counted.
             servers = world.parts[world.parts[lane]["lane"]["station"]]["station"]["servers"]
             bound = _bound_for(world, lane)
-            if best < 0 or (bound + 1) * most < fewest * servers:
-                best, best_target, fewest, most = lane, target, bound + 1, servers
+            if best < 0 or has_less_to_do(bound, servers, fewest, most):
+                best, best_target, fewest, most = lane, target, bound, servers
                 if bound == 0:
                     break
         place += 1
@@ -312,10 +312,7 @@ def _earliest(world: World, route: int, query: int) -> tuple[int, int]:
             if not is_open(world, lane):
                 continue
             station = world.parts[world.parts[lane]["lane"]["station"]]["station"]
-            free_at = station["free_at"]
-            if station["busy"] > 0 and station["due"] < now:
-                free_at += now - station["due"]
-            end = max(now, free_at) + took
+            end = done_ms(station["free_at"], station["due"], station["busy"] > 0, now, took)
             if best < 0 or end < best_end:
                 best, best_target, best_end = lane, target, end
     if best >= 0:

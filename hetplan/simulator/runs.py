@@ -37,7 +37,7 @@ from hetplan.planner.contract import Event
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.engine_kernels import act
 from hetplan.simulator.figures import HIGHEST_PERCENTILE
-from hetplan.simulator.report import RunSummary
+from hetplan.simulator.run_summary import RunSummary
 
 __all__ = [
     "LEAST_LONG_QUEUES",
@@ -203,8 +203,8 @@ def _accuracy_length_s(demands: Sequence[AppDemand], length_s: float, runs: Sequ
     """How long runs have to be for the spread of their accuracies, seen over these."""
     longest_s = 0.0
     for demand in demands:
-        values = [run.apps[demand.app].accuracy for run in runs]
-        parts = [part.accuracy for part in runs[0].stretches[demand.app]] if len(runs) == 1 else values
+        values = [run.apps[demand.app].values["accuracy"] for run in runs]
+        parts = [part.values["accuracy"] for part in runs[0].stretches[demand.app]] if len(runs) == 1 else values
         if not demand.states_accuracy or len(parts) < 2 or not np.isfinite(parts).all() or np.mean(values) == 0.0:
             continue
         spread = float(np.std(parts, ddof=1)) / math.sqrt(len(parts) / len(runs)) / abs(float(np.mean(values)))

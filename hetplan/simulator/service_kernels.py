@@ -10,15 +10,13 @@ import math
 
 from hetplan.compiled import part
 from hetplan.dispatch.matching_kernels import IDLE, Seen, pair_quickly
+from hetplan.dispatch.rule_kernels import behind, slack_index
 from hetplan.simulator.draw_kernels import FAILURES, SERVICE, draw_exponential, draw_normal, draw_uniform
 from hetplan.simulator.job_kernels import MEMORY_MS, append_job, flag_route, give_up, mark, remove_job, watch
 from hetplan.simulator.route_kernels import can_catch_up, cell_of, is_open, predicted_ms
 from hetplan.simulator.world_kernels import (
     CENTRAL,
     COMPLETE,
-    DROP_LAST_TASK,
-    DROP_LATE,
-    DROP_PER_TASK,
     EXPONENTIAL,
     FIXED,
     OPPORTUNISTIC,
@@ -155,15 +153,8 @@ def look_up(world: World, policy: int, length: int, slack: float) -> tuple[int, 
     if length > record["queue_max"]:
         batch = record["otherwise_batch"]
         return int(record["load0"] + record["otherwise"]), int(length if batch <= 0 else min(length, batch))
-    low, high = record["slack0"], record["slack0"] + record["slacks"]
-    first = low
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if world.numbers[middle] <= slack:
-            low = middle
-        else:
-            high = middle
-    place = record["choice0"] + 2 * ((length - 1) * record["slacks"] + low - first)
+    grid = world.numbers[record["slack0"] : record["slack0"] + record["slacks"]]
+    place = record["choice0"] + 2 * ((length - 1) * record["slacks"] + slack_index(slack, grid))
     return int(record["load0"] + world.indices[place]), int(min(length, world.indices[place + 1]))
 
 
@@ -187,14 +178,14 @@ def is_hopeless(world: World, load: int, job: int, size: int) -> bool:
     record = world.jobs[job]
     query = record["query"]
     node = world.parts[record["node"]]["node"]
-    late = world.parts[node["app"]]["app"]["late"]
-    now = world.clock[0]["now"]
-    if late == DROP_LATE or (late in (DROP_LAST_TASK, OPPORTUNISTIC) and node["edges"] == 0):
-        return bool(now + mean_ms(world, load, query, size) > world.queries[query]["deadline"] + 1e-9)
-    if late in (DROP_PER_TASK, OPPORTUNISTIC):
-        behind = now - record["entered"] + mean_ms(world, load, query, size) - node["budget"]
-        return bool(behind > 1e-9 and (late == DROP_PER_TASK or not can_catch_up(world, job, behind)))
-    return False
+    late, is_last = world.parts[node["app"]]["app"]["late"], node["edges"] == 0
+    if late == SERVE_LATE:
+        return False
+    missed = behind(
+        late, is_last, world.clock[0]["now"], mean_ms(world, load, query, size), record["entered"],
+        world.queries[query]["deadline"], node["budget"],
+    )  # fmt: skip
+    return bool(missed > 1e-9 and (late != OPPORTUNISTIC or is_last or not can_catch_up(world, job, missed)))
 
 
 @part

@@ -1,89 +1,72 @@
 """Simulate a plan: what it promises against what a queueing simulation of it shows.
 
 The simulator plays the plan's workers, routes and dispatch under the demand of the SLO file, once per seed, and puts
-each wish and each promise beside the simulated figure. `SimulationReport.broken` lists what fails.
+each wish and each promise beside the simulated figure. `SimulationReport.broken` lists what fails. Whether a machine
+serves batches or makes text, it is one system that is played, and one report.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-import numpy as np
-
-from hetplan.errors import Cancelled, InputError
+from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
 from hetplan.serving.dangling import refuse_dangling
 from hetplan.serving.demand import response_targets
-from hetplan.serving.of_plan import PlannedSystem, served_apps
 from hetplan.serving.operators import samples_of
+from hetplan.serving.planned_system import PlannedSystem, planned_systems, served_apps
 from hetplan.serving.price import has_prices
-from hetplan.serving.service import NOISES, NoiseName, noise_of
+from hetplan.serving.service import NOISES, NoiseName
 from hetplan.serving.strictest import strictest_ms
-from hetplan.serving.system import Group, Rule, Service, System
-from hetplan.simulator.control import follow_load, learning
-from hetplan.simulator.demand import AppDemand, arrivals_named, checked_trace, offered_qps
-from hetplan.simulator.figures import (
-    BATCHES,
-    HIGHEST_PERCENTILE,
-    AppFigures,
-    Estimate,
-    Together,
-    estimate,
-    estimate_of_one,
-    estimate_of_share,
-    estimates_of_percentiles,
-)
+from hetplan.serving.system import Service, System
+from hetplan.serving.tokens import makes_text
+from hetplan.simulator.control import learning
+from hetplan.simulator.demand import AppDemand, TextDemand, arrivals_named, checked_trace, offered_qps
+from hetplan.simulator.figures import BATCHES, HIGHEST_PERCENTILE, estimate
 from hetplan.simulator.holding import lifetime_lines
 from hetplan.simulator.plan_transition import play_transition
-from hetplan.simulator.planned import planned_systems
+from hetplan.simulator.playing import Failure, Playing, Replan
 from hetplan.simulator.report import (
+    SHOWN,
     AppReport,
-    RunSummary,
     SimulationReport,
     TransitionReport,
+    app_report,
     group_reports,
     lines_of,
-    summary_of,
-    timeline_of,
     unplayed_rates,
 )
+from hetplan.simulator.run_summary import RunSummary, timeline_of
 from hetplan.simulator.runs import check_size, is_settled, notices, run_all, seed_of, settled_length_s, spans_of
-from hetplan.simulator.simulation import Observation, Simulation
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from hetplan.planner.spread import Spread
 
-__all__ = ["Failure", "Replan", "demands_of", "play_once", "playing_of", "simulate", "simulate_system"]
+__all__ = [
+    "Failure",
+    "Replan",
+    "demands_of",
+    "percentiles_of",
+    "play_once",
+    "playing_of",
+    "simulate",
+    "simulate_system",
+]
 
-_ALWAYS = (50.0, 90.0, 95.0, 99.0)
-_BUCKETS = 120
+_LEAST_REQUESTS = 20
+"""Of text: fewer say nothing of any share."""
 
-T = TypeVar("T")
-
-Replan = Callable[[Observation], "System | None"]
 Elsewhere = Callable[[Sequence[int], float, int], list[RunSummary]]
 """Plays all seeds, for so many seconds, with figures of so many stretches."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A worker that breaks, and comes back or does not; with `retry` its queries start over elsewhere."""
-
-    at_s: float
-    worker: str
-    number: int = 0
-    back_s: float | None = None
-    retry: bool = True
 
 
 def simulate(
@@ -132,6 +115,11 @@ def simulate(
     how |= {"noise": noise, "misprediction": misprediction, "failures": failures}
     playing = replace(playing_of(plan, inputs, **how), replan=replan, replan_every_s=replan_every_s)
     stages, demands = playing.stages, playing.demands
+    text = any(stage.system.texts for stage in stages)
+    if text:
+        _refuse_for_text(
+            misprediction=misprediction, learn=learn, failures=failures, replan=replan, services=services
+        )  # fmt: skip
     if spread is not None and replan is not None:
         raise InputError.one(
             file="--jobs", why="runs that are planned anew are played in this process", remedy="Leave it out."
@@ -139,7 +127,7 @@ def simulate(
     elsewhere = _over(spread, plan, inputs, how) if spread is not None else None
     reports = simulate_playing(playing, Wanted(seeds, seed, duration_s, threads, on_event, cancel), elsewhere)
     way = None
-    if inputs.state is not None and plan.actions and not _from_elsewhere(plan, inputs):
+    if inputs.state is not None and plan.actions and not text and not _from_elsewhere(plan, inputs):
         going: dict[str, Any] = {"noise": noise, "misprediction": misprediction, "services": services}
         going |= {"threads": threads, "on_event": on_event, "cancel": cancel}
         way = play_transition(plan, inputs, demands, run_seeds=reports.seeds, **going)
@@ -165,7 +153,7 @@ def playing_of(
     demands = [replace(demand, from_start=learn, queries_seed=queries_seed) for demand in demands]
     return Playing(
         stages=planned_systems(plan, inputs, noise=how["noise"], services=services), demands=demands,
-        control=learning(demands) if learn else None, percentiles=_asked(plan, inputs), **how,
+        control=learning(demands) if learn else None, percentiles=percentiles_of(inputs, plan), **how,
     )  # fmt: skip
 
 
@@ -198,9 +186,11 @@ def _other_inputs(plan: Plan, inputs: Inputs) -> list[tuple[str, str, str]]:
     warned = [
         ("W-other-inputs", name, "the plan was made from another one; this is simulated, not what the plan promised")
         for name, digest in made_from.items()
-        if inputs.digests.get(name, digest) != digest
+        if digest and inputs.digests.get(name, digest) != digest
     ]
-    if inputs.state is not None and _from_elsewhere(plan, inputs):
+    if inputs.state is not None and plan.question == "llm" and plan.actions:
+        warned.append(("W-transition", "state", "of text the way from what runs to the plan is not played"))
+    elif inputs.state is not None and _from_elsewhere(plan, inputs):
         text = "the plan was made from another one, or from none: the way from it to the plan is not played"
         warned.append(("W-other-inputs", "state", text))
     return warned
@@ -225,11 +215,21 @@ def _late_on_the_way(way: TransitionReport | None, demands: Sequence[AppDemand])
     return warned
 
 
-def _asked(plan: Plan, inputs: Inputs) -> tuple[float, ...]:
-    """Every percentile that a wish or a promise names, besides the usual ones."""
+def percentiles_of(inputs: Inputs, plan: Plan | None = None) -> tuple[float, ...]:
+    """Every percentile that a wish, or a promise of a plan, names, besides the usual ones."""
     named = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
-    named |= {promise.percentile for promise in plan.promises if promise.percentile is not None}
-    return tuple(sorted({*_ALWAYS, *named}))
+    named |= {one.percentile for one in (plan.promises if plan is not None else ()) if one.percentile is not None}
+    return tuple(sorted({*SHOWN, *named}))
+
+
+def _refuse_for_text(**asked: Any) -> None:
+    """What other plans are played with, and those of machines that make text are not."""
+    for name, value in asked.items():
+        if value:
+            raise InputError.one(
+                file=f"--{name}", value=str(value), why="not played with machines that make text",
+                remedy="Leave it out.",
+            )  # fmt: skip
 
 
 def demands_of(
@@ -274,6 +274,7 @@ def demands_of(
                 period_s=inputs.slo.horizon.period_s,
                 clients=wanted.demand.streams or 0,
                 samples=samples_of(plan, inputs, app),
+                text=TextDemand.of(plan, inputs, app, rate) if makes_text(plan, inputs, app) else None,
             )
         )
     return demands
@@ -296,53 +297,6 @@ def _states_accuracy(plan: Plan, app: str, wanted: App) -> bool:
     return asked or any(one.app == app and one.quantity in ("accuracy", "quality", "goodput") for one in plan.promises)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Playing:
-    """All that a run is made from, but for its seed and its length."""
-
-    stages: Sequence[PlannedSystem]
-    demands: Sequence[AppDemand]
-    noise: NoiseName = "mean"
-    misprediction: float = 0.0
-    failures: Sequence[Failure] = ()
-    replan: Replan | None = None
-    replan_every_s: float = 10.0
-    control: Callable[[Simulation], None] | None = None
-    """Called once per run before it starts; it may ask for changes (`Simulation.at`, `scale`, `change`)."""
-    percentiles: Sequence[float] = _ALWAYS
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether one system serves from the beginning to the end."""
-        return len(self.stages) == 1 and self.control is None and self.replan is None and not self.failures
-
-    def run(
-        self, seed: int, length_s: float, *, stretches: int, stop: threading.Event, progressed: Callable[[float], None]
-    ) -> RunSummary:
-        """Play once, and keep the figures, also of so many stretches."""
-        first = self.stages[0].system
-        streams = [_unless(stop, demand.stream(seed, length_s)) for demand in self.demands]
-        run = Simulation(
-            first, streams, seed=seed, noise=noise_of(self.noise), mispredict=self.misprediction,
-            horizon_ms=length_s * 1000.0, buckets=_BUCKETS,
-        )  # fmt: skip
-        for stage in self.stages[1:]:
-            run.at(stage.start_s * 1000.0, lambda stage=stage: run.change(stage.system))  # type: ignore[misc]
-        _ask_for_failures(run, self.failures)
-        if self.replan is not None:
-            _ask_for_plans(run, self.replan, self.replan_every_s * 1000.0)
-        follow_load(run, first)
-        if self.control is not None:
-            self.control(run)
-        result = _unless(stop, _unless(stop, run).run(cancel=stop, on_progress=progressed))
-        return summary_of(
-            result, self.demands, self.percentiles, stretches=stretches, pooled=_is_pooled(first),
-            work_of=partial(_work_at_full_batches, {group.id: group for group in first.groups}),
-            # Systems that come later may have workers of other names.
-            serving=_serving(self.stages) if self.control is None and self.replan is None else {},
-        )  # fmt: skip
-
-
 class _How(TypedDict, total=False):
     """Fields of `Playing` that a caller may leave out."""
 
@@ -351,7 +305,7 @@ class _How(TypedDict, total=False):
     failures: Sequence[Failure]
     replan: Replan | None
     replan_every_s: float
-    control: Callable[[Simulation], None] | None
+    control: Callable[[Any], None] | None
     percentiles: Sequence[float]
 
 
@@ -381,6 +335,11 @@ class Wanted:
 def simulate_playing(playing: Playing, wanted: Wanted, elsewhere: Elsewhere | None = None) -> SimulationReport:
     """Play once per seed; the report has no promises to compare with. `elsewhere` plays in place of our threads."""
     demands, duration_s = playing.demands, wanted.duration_s
+    if not playing.queries and playing.noise != "table":
+        raise InputError.one(
+            file="--noise", value=playing.noise, why="iterations take what their law says; no noise is played on it",
+            remedy="Leave it out, or make the law slower.",
+        )  # fmt: skip
     length_s = _wanted_s(demands, playing.stages, duration_s, seeds=wanted.seeds)
     run_seeds = tuple(seed_of(wanted.seed, number) for number in range(wanted.seeds))
     stretches = BATCHES if wanted.seeds == 1 else 0
@@ -397,51 +356,13 @@ def simulate_playing(playing: Playing, wanted: Wanted, elsewhere: Elsewhere | No
         return run_all(jobs, threads=wanted.threads, on_event=wanted.on_event, cancel=wanted.cancel)
 
     runs = every(length_s)
-    longer_s = settled_length_s(demands, length_s, runs) if playing.is_steady and duration_s is None else length_s
+    longer_s = length_s
+    if playing.is_steady and playing.queries and duration_s is None:
+        longer_s = settled_length_s(playing.queries, length_s, runs)
     if longer_s > 1.05 * length_s:
         length_s = longer_s
         runs = every(length_s)
-    return _report(runs, demands, run_seeds, length_s, playing.noise, playing.stages)
-
-
-def _unless(stop: threading.Event, made: T) -> T:
-    """What was made, unless it is not wanted any more: drawing and ordering millions of queries take their time."""
-    if stop.is_set():
-        raise Cancelled("the simulation was cancelled")
-    return made
-
-
-def _is_pooled(system: System) -> bool:
-    """Whether all workers serve one stream, so that their mean utilisation says how near capacity it is."""
-    return len(system.routes) == 1 and system.routes[0].rule in (Rule.SHORTEST, Rule.EARLIEST, Rule.CENTRAL)
-
-
-def _serving(stages: Sequence[PlannedSystem]) -> dict[str, set[str]]:
-    """The groups of workers that the queries of each application go to."""
-    found: dict[str, set[str]] = {}
-    for route in (route for stage in stages for route in stage.system.routes):
-        names = (*(way.group for way in route.ways), *(backup.group for backup in route.backups))
-        found.setdefault(route.app, set()).update(names)
-    return found
-
-
-def _work_at_full_batches(groups: Mapping[str, Group], name: str, mean_batch: float) -> float:
-    """Which part of its busy time a group would have needed at full batches, where its loads take batches.
-
-    Groups under a policy choose batches by their queue, so nothing is known of them: all of it.
-    """
-    group = groups.get(name)
-    services = [one for load in group.loads for one in load.services.values()] if group is not None else []
-    if group is None or group.policies or not services or mean_batch <= 1e-9:
-        return 1.0
-    needed = 0.0
-    for service in services:
-        largest = service.mean_ms.shape[1]
-        each = np.maximum(mean_batch, 1.0)
-        now = [np.interp(each, np.arange(1, largest + 1), row) / min(each, largest) for row in service.mean_ms]
-        full = service.mean_ms[:, -1] / largest
-        needed = max(needed, float(np.max(full / np.maximum(now, 1e-12), initial=0.0)))
-    return min(needed, 1.0) if needed > 0 else 1.0
+    return _report(runs, playing, run_seeds, length_s)
 
 
 def _wanted_s(
@@ -454,6 +375,14 @@ def _wanted_s(
             path="demand", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
         )
     check_size(demands, length_s, seeds=seeds, asked=duration_s is not None)
+    for demand in demands:
+        count = demand.drawn(length_s)
+        if demand.text is not None and not demand.as_recorded and count < _LEAST_REQUESTS:
+            raise InputError.one(
+                file="--duration", path=f"apps.{demand.app}", value=length_s,
+                why=f"{count:.3g} requests for text would be played; {_LEAST_REQUESTS} are the fewest",
+                remedy="Give a longer --duration, or higher rates.",
+            )  # fmt: skip
     return length_s
 
 
@@ -463,99 +392,29 @@ def _length_s(demands: Sequence[AppDemand], stages: Sequence[PlannedSystem]) -> 
     return max(wanted, last.end_s if last.end_s is not None else last.start_s + (wanted if len(stages) > 1 else 0.0))
 
 
-def _ask_for_failures(run: Simulation, failures: Sequence[Failure]) -> None:
-    for failure in failures:
-        run.at(
-            failure.at_s * 1000.0,
-            lambda item=failure: run.fail(item.worker, item.number, retry=item.retry),  # type: ignore[misc]
-        )
-        if failure.back_s is not None:
-            run.at(failure.back_s * 1000.0, lambda item=failure: run.recover(item.worker, item.number))  # type: ignore[misc]
-
-
-def _ask_for_plans(run: Simulation, replan: Replan, every_ms: float) -> None:
-    def look() -> None:
-        following = replan(run.observe())
-        if following is not None:
-            run.change(following)
-        if run.now_ms + every_ms <= run.horizon_ms:
-            run.at(run.now_ms + every_ms, look)
-
-    run.at(every_ms, look)
-
-
 def _report(
-    runs: Sequence[RunSummary],
-    demands: Sequence[AppDemand],
-    run_seeds: tuple[int, ...],
-    length_s: float,
-    noise: str,
-    stages: Sequence[PlannedSystem],
+    runs: Sequence[RunSummary], playing: Playing, run_seeds: tuple[int, ...], length_s: float
 ) -> SimulationReport:
-    apps = {demand.app: _app_report(demand, runs, length_s) for demand in demands}
     costs = [run.cost_per_hour for run in runs if run.cost_per_hour is not None]
     return SimulationReport(
         plan=None,
         seeds=run_seeds,
         duration_s=length_s,
-        noise=noise,
-        apps=apps,
-        groups=group_reports(runs, stages[0].system),
+        noise=playing.noise,
+        apps={demand.app: _of_app(demand, runs, length_s) for demand in playing.demands},
+        groups=group_reports(runs, playing.stages[0].system),
         cost_per_hour=estimate(costs) if costs else None,
         currency="USD",
         lines=(),
         timeline=timeline_of(runs),
         events=sum(run.events for run in runs),
-        warnings=tuple(notices(demands, length_s, runs)),
+        warnings=tuple(notices(playing.queries, length_s, runs)) if playing.queries else (),
     )
 
 
-_SHARES = ("in_time", "late", "dropped", "violations")
-_FIGURES: Mapping[str, Callable[[AppFigures], float]] = {
-    "mean_ms": lambda item: item.mean_ms,
-    "in_time": lambda item: item.in_time,
-    "late": lambda item: item.late,
-    "dropped": lambda item: item.dropped,
-    "accuracy": lambda item: item.accuracy,
-    "served_accuracy": lambda item: item.served_accuracy,
-    "rate_qps": lambda item: item.rate_qps,
-    "goodput_qps": lambda item: item.goodput_qps,
-    "violations": lambda item: 1.0 - item.in_time,
-    "goodput": lambda item: item.in_time * _zero(item.accuracy),
-}
-
-
-def _app_report(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) -> AppReport:
-    wholes = [run.apps[demand.app] for run in runs]
-    stretches = runs[0].stretches[demand.app]
-
-    def over_runs(name: str, figure: Callable[[AppFigures], float]) -> Estimate:
-        values, parts = [figure(item) for item in wholes], [figure(one) for one in stretches]
-        if name in _SHARES:
-            return estimate_of_share(values, parts)
-        found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], parts)
-        # An interval does not go where the figure cannot.
-        return replace(found, low=max(found.low, 0.0) if found.value >= 0.0 else found.low)
-
-    together, of_parts = (
-        Together([one.responses for one in several if one.queries]) for several in (wholes, stretches)
-    )
-    percentiles = estimates_of_percentiles(wholes, together if len(wholes) > 1 else of_parts)
-    return AppReport(
-        id=demand.app,
-        offered_qps=demand.rate_qps,
-        queries_per_seed=round(sum(item.queries for item in wholes) / len(wholes)),
-        arrivals="as recorded" if demand.as_recorded else demand.arrivals.process,
-        figures={name: over_runs(name, figure) for name, figure in _FIGURES.items()},
-        percentiles_ms={
-            at: found if is_settled(at, demand, length_s, runs) else replace(found, high=math.inf)
-            for at, found in percentiles.items()
-        },
-        distribution_ms=together.distribution(),
-        responses=together,
-        spans=spans_of(demand, length_s, runs),
-    )
-
-
-def _zero(value: float) -> float:
-    return 0.0 if value != value else value
+def _of_app(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) -> AppReport:
+    """The figures of an application; runs of text are as long as their machines take to fill, and are not asked."""
+    if demand.text is not None:
+        return app_report(demand, runs, settled=lambda _: True)
+    spans = spans_of(demand, length_s, runs)
+    return app_report(demand, runs, spans=spans, settled=lambda at: is_settled(at, demand, length_s, runs))

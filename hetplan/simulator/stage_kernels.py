@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hetplan.compiled import part
+from hetplan.dispatch.rule_kernels import makes_up
 from hetplan.simulator.draw_kernels import BACKUP, FANOUT, OUTCOME, draw_uniform
 from hetplan.simulator.job_kernels import close_job, lose_job, new_job
 from hetplan.simulator.route_kernels import (
@@ -140,14 +141,14 @@ def arrive(world: World, query: int) -> None:
 
 
 @part
-def _backup_for(world: World, route: int, most_ms: float, query: int, serial: int) -> int:
+def _backup_for(world: World, route: int, late_ms: float, query: int, serial: int) -> int:
     """A backup for a late request: fast enough to catch up, with capacity left this second, of best quality."""
     clock = world.clock[0]
     record = world.parts[route]["route"]
     best, ties = -1, 0
     for place in range(record["backup0"], record["backup0"] + record["backups"]):
         backup = world.parts[place]["backup"]
-        if backup["exec_ms"] > most_ms or spare_of(world, place) < 1.0:
+        if not makes_up(record["longest"], backup["exec_ms"], late_ms) or spare_of(world, place) < 1.0:
             continue
         if best < 0 or backup["quality"] > world.parts[best]["backup"]["quality"]:
             best, ties = place, 1
@@ -169,10 +170,10 @@ def _send_late(world: World, job: int, route: int, behind_ms: float, tier: int, 
     record = world.jobs[job]
     query, serial = record["query"], record["serial"]
     record["route"] = route
-    most_ms = world.parts[route]["route"]["longest"] - behind_ms + 1e-9
+    longest, kind = world.parts[route]["route"]["longest"], world.queries[query]["kind"]
     lane, target = choose_lane(world, route, query, serial)
-    if lane < 0 or full_batch_ms(world, target, world.queries[query]["kind"]) > most_ms:
-        backup = _backup_for(world, route, most_ms, query, serial)
+    if lane < 0 or not makes_up(longest, full_batch_ms(world, target, kind), behind_ms):
+        backup = _backup_for(world, route, behind_ms, query, serial)
         faster = lane_in_target(world, world.parts[backup]["backup"]["target"], 0.0) if backup >= 0 else -1
         if faster >= 0:
             world.parts[backup]["backup"]["left"] -= 1.0

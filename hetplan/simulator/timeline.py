@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetplan.drawing.charts import COURSES, timeline_picture
-from hetplan.simulator.report import Timeline
+from hetplan.simulator.run_summary import Timeline
 
 if TYPE_CHECKING:
     import numpy as np

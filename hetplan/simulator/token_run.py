@@ -9,91 +9,26 @@ then what is left over goes. Machines are the same where their name is: an offer
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.profiles.fields import NANO
-from hetplan.serving.loads import run_of, worker_price
-from hetplan.serving.needs import load_s_of
-from hetplan.serving.tokens import Group, TokenFleet, fleet_of_plan
+from hetplan.serving.tokens import Group, TextCrew, TextSystem
+from hetplan.simulator.figures import cost_of
 from hetplan.simulator.run_records import Glance
 from hetplan.simulator.tokens import Coming, Played, kinds_of, played_of, rows_of, rules_of, world_of
 
-if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.plan import Plan
-
-__all__ = ["CrewFigures", "TextCrew", "TextSystem", "TokenRun", "text_system"]
+__all__ = ["CrewFigures", "TokenRun"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _SHUT = 0
 """The kind, as the router sees it, of a machine that takes nothing new."""
-
-
-@dataclass(frozen=True, eq=False)
-class TextCrew:
-    """Alike machines: the instances on each of them, how long one takes to serve, and its price per hour.
-
-    Of machines that applications share, each has the instances of one of them, and pays an equal part.
-    """
-
-    id: str
-    groups: tuple[Group, ...]
-    count: int
-    ready_ms: float = 0.0
-    price: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class TextSystem:
-    """What runs: crews of machines, and how requests reach them (`fleet`, whose groups are those of the crews)."""
-
-    crews: tuple[TextCrew, ...]
-    fleet: TokenFleet
-
-    def sized(self, counts: Mapping[str, int]) -> TextSystem:
-        """The same with so many machines in each crew."""
-        return replace(self, crews=tuple(replace(crew, count=counts[crew.id]) for crew in self.crews))
-
-
-def text_system(plan: Plan, inputs: Inputs, app: str) -> TextSystem:
-    """What a plan (of one period) runs for an application."""
-    fleet, crews = fleet_of_plan(plan, inputs, app), list[TextCrew]()
-    groups = iter(fleet.groups)
-    for worker in plan.workers:
-        mine = [load for load in worker.loads if load.app == app]
-        each = tuple(replace(group, count=load.instances) for load, group in zip(mine, groups, strict=False))
-        if not mine:
-            continue
-        engines = "+".join(
-            f"{run_of(inputs.profile, load, worker.hardware).engine}:{group.law.most_tokens}x{group.law.most_seqs}"
-            + (f"*{group.count}" if group.count > 1 else "")
-            for load, group in zip(mine, each, strict=True)
-        )
-        ready_s = inputs.profile.hardware[worker.hardware].startup_s
-        ready_s += max(load_s_of(inputs, load, worker.hardware) for load in mine)
-        price = (worker_price(inputs, worker) or 0) / NANO / len({load.app for load in worker.loads})
-        name = f"{worker.offer or worker.hardware} {engines}"
-        crews.append(TextCrew(name, each, worker.count, 1000.0 * ready_s, price))
-    return TextSystem(_together(crews), fleet)
-
-
-def _together(crews: Sequence[TextCrew]) -> tuple[TextCrew, ...]:
-    """Crews of one name as one crew, at their mean price: some may be shared with others."""
-    found: dict[str, TextCrew] = {}
-    for crew in crews:
-        before = found.get(crew.id, replace(crew, count=0))
-        count = before.count + crew.count
-        price = (before.count * before.price + crew.count * crew.price) / count if count else crew.price
-        found[crew.id] = replace(before, count=count, price=price)
-    return tuple(found.values())
 
 
 @dataclass
@@ -137,6 +72,8 @@ class TokenRun:
     seed: int
     horizon_ms: float
     buckets: int = 120
+    whole: bool = True
+    """Whether all requests count, from the first to the last."""
     now_ms: float = 0.0
     _todo: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list, repr=False)
     _machines: list[_Machine] = field(default_factory=list, repr=False)
@@ -283,15 +220,13 @@ class TokenRun:
         """Play on until all that came is served; what became of each request."""
         self.until(self.horizon_ms)
         self._play(np.inf)
-        return played_of(self._world, self.coming, self._rules.alone, whole=True)
+        return played_of(self._world, self.coming, self._rules.alone, whole=self.whole)
 
     def cost_per_hour(self) -> float:
         """What was paid, on the mean over the time that was asked for."""
-        paid = sum(
-            (one.paid_until(self._world.clock, self.horizon_ms) - min(one.asked_ms, self.horizon_ms)) * one.crew.price
-            for one in self._machines
-        )
-        return float(paid / max(self.horizon_ms, 1e-9))
+        clock, end_ms = self._world.clock, self.horizon_ms
+        each = ((one.paid_until(clock, end_ms) - min(one.asked_ms, end_ms), one.crew) for one in self._machines)
+        return cost_of(sum(paid_ms * crew.price_nanos for paid_ms, crew in each), end_ms)
 
     def open_ms(self) -> Floats:
         """How many machine-milliseconds there were in each stretch of the run, of machines that took requests."""

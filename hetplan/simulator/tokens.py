@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
-from hetplan.simulator.demand import arrival_times, seeded
+from hetplan.simulator.demand import AppDemand, arrival_times, seeded
 
 if TYPE_CHECKING:
     from hetplan.simulator.token_kernels import Rules, World
@@ -21,6 +21,7 @@ __all__ = [
     "RULES",
     "Coming",
     "Played",
+    "coming_of",
     "compile_kernels",
     "draw",
     "drawn_at",
@@ -156,10 +157,18 @@ def draw(demand: TokenDemand, *, seed: int, count: int, settles_s: float = 0.0) 
     return drawn_at(demand, arrival, seed=seed, settles_s=settles_s)
 
 
-def drawn_at(demand: TokenDemand, arrival: Floats, *, seed: int, settles_s: float = 0.0) -> Coming:
+def coming_of(demand: AppDemand, seed: int, duration_s: float) -> Coming:
+    """The requests of an application in a run with this seed."""
+    assert demand.text is not None  # an application without lengths makes no text
+    arrival = demand.times(seed, duration_s)
+    seed, purpose = seed if demand.queries_seed is None else demand.queries_seed, 2 * demand.number + 1
+    return drawn_at(demand.text.lengths, arrival, seed=seed, purpose=purpose, settles_s=demand.text.settles_s)
+
+
+def drawn_at(demand: TokenDemand, arrival: Floats, *, seed: int, purpose: int = 1, settles_s: float = 0.0) -> Coming:
     """Requests of a demand that come at these times, in seconds."""
     edges = np.cumsum(demand.weight)
-    which = np.searchsorted(edges / edges[-1], seeded(seed, 1).random(len(arrival)), side="right")
+    which = np.searchsorted(edges / edges[-1], seeded(seed, purpose).random(len(arrival)), side="right")
     return Coming(
         arrival * 1000.0, demand.requests.taken(np.minimum(which, len(edges) - 1)), demand.output_tokens, settles_s
     )

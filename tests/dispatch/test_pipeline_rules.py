@@ -1,14 +1,17 @@
 """Decisions on the way through a pipeline: shares of paths, most accurate first, dropping, backups, monitors."""
 
 import random
+from math import inf
 
 import pytest
 
+from hetplan.dispatch.decision_kernels import behind
 from hetplan.dispatch.monitors import DemandMonitor, forecast
-from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, drops, most_accurate_first
+from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, most_accurate_first
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_dispatch_further import BackupEntry
+from hetplan.serving.system import LATE_POLICIES
 
 TREE = {"a": ["b"], "b": []}
 
@@ -83,28 +86,24 @@ def test_shares_are_met_on_the_mean():
 
 
 @pytest.mark.parametrize(
-    ("policy", "facts", "dropped"),
+    ("policy", "facts", "missed"),
     [
-        ("serve", {"last": True, "now_ms": 500, "deadline_ms": 100}, False),
-        ("drop", {"now_ms": 101, "deadline_ms": 100}, True),
-        ("drop-last-task", {"last": False, "now_ms": 99, "exec_ms": 50, "deadline_ms": 100}, False),
-        ("drop-last-task", {"last": True, "now_ms": 50, "exec_ms": 50, "deadline_ms": 100}, False),
-        ("drop-last-task", {"last": True, "now_ms": 51, "exec_ms": 50, "deadline_ms": 100}, True),
-        ("drop-per-task", {"spent_ms": 60, "budget_ms": 60}, False),
-        ("reroute", {"spent_ms": 60, "budget_ms": 60}, False),
-        ("reroute", {"spent_ms": 61, "budget_ms": 60}, True),
-        ("reroute", {"spent_ms": 61, "budget_ms": 60, "made_up": True}, False),
-        ("reroute", {"last": True, "spent_ms": 600, "budget_ms": 60, "now_ms": 50, "deadline_ms": 100}, False),
-        ("reroute", {"last": True, "made_up": True, "now_ms": 51, "exec_ms": 50, "deadline_ms": 100}, True),
+        ("serve", {"is_last": True, "now": 500.0, "deadline": 100.0}, -inf),
+        ("drop", {"now": 101.0, "deadline": 100.0}, 1.0),
+        ("drop", {"now": 90.0, "takes": 30.0, "deadline": 100.0}, 20.0),
+        ("drop-last-task", {"now": 99.0, "takes": 50.0, "deadline": 100.0}, -inf),
+        ("drop-last-task", {"is_last": True, "now": 50.0, "takes": 50.0, "deadline": 100.0}, 0.0),
+        ("drop-last-task", {"is_last": True, "now": 51.0, "takes": 50.0, "deadline": 100.0}, 1.0),
+        ("drop-per-task", {"now": 160.0, "entered": 100.0, "budget": 60.0}, 0.0),
+        ("drop-per-task", {"is_last": True, "now": 150.0, "takes": 11.0, "entered": 100.0, "budget": 60.0}, 1.0),
+        ("reroute", {"now": 161.0, "entered": 100.0, "budget": 60.0}, 1.0),
+        ("reroute", {"is_last": True, "now": 50.0, "entered": -600.0, "budget": 60.0, "deadline": 100.0}, -50.0),
+        ("reroute", {"is_last": True, "now": 51.0, "takes": 50.0, "deadline": 100.0}, 1.0),
     ],
 )
-def test_dropping(policy, facts, dropped):
-    assert drops(policy, **facts) is dropped
-
-
-def test_an_unknown_policy():
-    with pytest.raises(InputError, match="no such policy"):
-        drops("perhaps")
+def test_by_how_much_a_query_misses_what_its_policy_asks(policy, facts, missed):
+    plain = {"is_last": False, "now": 0.0, "takes": 0.0, "entered": 0.0, "deadline": inf, "budget": inf}
+    assert behind(int(LATE_POLICIES[policy]), **{**plain, **facts}) == missed
 
 
 def test_backups_give_the_best_that_makes_up_the_time_until_they_are_full():

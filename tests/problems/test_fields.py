@@ -22,7 +22,7 @@ from hetplan.problems.field_marks import QUESTIONS, fields_of_slo, mark_of, tabl
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
-from hetplan.serving.of_plan import of_plan
+from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.simulate import demands_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +110,7 @@ def seen_or_refused(files: Files) -> str:
 def played(files: Files, plan: Plan) -> str:
     """What a simulation of this plan would play under the files."""
     inputs = load_inputs(files.profile, files.slo, state=files.state, measured=files.measured)
-    return repr((of_plan(plan, inputs), demands_of(plan, inputs)))
+    return repr((planned_systems(plan, inputs), demands_of(plan, inputs)))
 
 
 HARDWARE = {"pool": "t4", "pipeline": "t4", "policy": "cpu4", "variants": "cpu", "compound": "a100",

@@ -25,10 +25,10 @@ from hetplan.profiles.lint import lint
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_bytes
-from hetplan.serving.of_plan import of_plan
+from hetplan.serving.planned_system import planned_systems
+from hetplan.serving.tokens import text_system
 from hetplan.simulator.plan_transition import scenes_of
 from hetplan.simulator.simulate import demands_of
-from hetplan.simulator.token_run import text_system
 from tests.problems.profile_scenes import beside_others, running, scene_of
 from tests.problems.profile_tries import OF_PROFILE, OF_STATE, set_everywhere
 from tests.problems.test_fields import Files
@@ -85,7 +85,7 @@ def played(files: Files, plan: Plan) -> str:
     if files.question == "llm":
         return repr(text_system(plan, inputs, next(iter(inputs.slo.apps))))
     way = scenes_of(plan, inputs) if plan.actions else ()
-    return repr((of_plan(plan, inputs), demands_of(plan, inputs), way))
+    return repr((planned_systems(plan, inputs), demands_of(plan, inputs), way))
 
 
 def tried(file: str, question: str, marks: Sequence[str]) -> Iterator[str]:

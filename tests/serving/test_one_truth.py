@@ -29,7 +29,7 @@ from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Route
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving import demand
 from hetplan.serving.loads import same_point, table_of, worker_price
-from hetplan.serving.of_plan import of_plan
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.runs import runs_on
 from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import resources
@@ -186,7 +186,7 @@ def by_simulator(plan: Plan, inputs: Inputs) -> Figures:
     for statistic, noise in (("mean", "table"), ("p95", "p95"), ("p99", "p99")):
         if statistic != "mean" and any(getattr(table, statistic) is None for table in inputs.profile.tables.values()):
             continue
-        (period,) = of_plan(plan, inputs, noise=noise)  # type: ignore[arg-type]
+        (period,) = planned_systems(plan, inputs, noise=noise)  # type: ignore[arg-type]
         for group in period.system.groups:
             figures["price", group.id] = group.price_nanos
             for load in group.loads:
@@ -412,12 +412,12 @@ def _own_table(profile: Any, variant: str, run: Any) -> Any:
 
 
 FAULTS: dict[str, tuple[str, Any]] = {
-    "simulator: the first run on the hardware": ("hetplan.serving.of_plan.run_of", _first_run),
+    "simulator: the first run on the hardware": ("hetplan.serving.planned_system.run_of", _first_run),
     "simulator: knobs before the run's point": ("hetplan.serving.service.settings_of", _knobs_first),
     "simulator: the run's own table alone": ("hetplan.serving.service.table_of", _own_table),
-    "simulator: another price": ("hetplan.serving.of_plan.worker_price", lambda inputs, worker: NANO),
+    "simulator: another price": ("hetplan.serving.planned_system.worker_price", lambda inputs, worker: NANO),
     "simulator: the widest limit": (
-        "hetplan.serving.of_plan.strictest_ms",
+        "hetplan.serving.planned_system.strictest_ms",
         lambda app: max(target.max_ms for target in app.latency),
     ),
     "load generator: twice the rate": (

@@ -24,7 +24,7 @@ from hetplan.executor.serving.query_tree import QueryState, Steps, Task
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.demand import points_of
-from hetplan.serving.of_plan import of_plan
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import Route, System
 from hetplan.verifier.check import follow
 from hetplan.verifier.facts import gather
@@ -180,7 +180,7 @@ def by_router(plan: Plan, inputs: Inputs) -> Walked:
 def differences(seed: int) -> list[str]:
     """What is said differently of a tree; "unrouted" where a path has no route, which all must refuse."""
     plan, inputs = read(tree_of(seed))
-    (period,) = of_plan(plan, inputs)
+    (period,) = planned_systems(plan, inputs)
     played, work = by_simulator(period.system)
     routed = by_router(plan, inputs)
     flow = follow(gather(plan, inputs), "x", plan.periods[0].id)

@@ -15,7 +15,7 @@ from hetplan.profiles.plan import InputHashes, MatchingDispatch, Method, Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Load, Worker
-from hetplan.simulator.planned import planned_systems
+from hetplan.serving.planned_system import planned_systems
 
 Json = dict[str, Any]
 

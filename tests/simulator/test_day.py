@@ -20,8 +20,8 @@ from hetplan.profiles.plan_file import PERIODS
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
 from hetplan.profiles.state import State
 from hetplan.simulator.day import HowPlayed, play_day
+from hetplan.simulator.simulate import simulate
 from hetplan.simulator.spot_record import SpotRecord, read_spot
-from hetplan.simulator.token_report import simulate_tokens
 
 PROFILE: dict[str, Any] = {
     "format": "hetplan/profile/1.3",
@@ -239,7 +239,7 @@ def test_text_is_played_within_its_day_as_the_plan_of_its_hour_is(text: tuple[Pl
     first, second, third = (hour.in_time["assistant"] for hour in report.hours)
     assert first == third
     (name,) = plan.periods[1].parts or ("",)
-    alone = simulate_tokens(of_part(plan, name), inputs_of_part(inputs, {"assistant": 12.0}), seeds=2)
+    alone = simulate(of_part(plan, name), inputs_of_part(inputs, {"assistant": 12.0}), seeds=2)
     assert second.value == pytest.approx(alone.apps["assistant"].figures["goodput"].value, abs=1e-3)
     assert second.value > 0.9
     (lost,) = report.failures

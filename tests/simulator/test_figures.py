@@ -79,10 +79,10 @@ def test_figures_by_hand(queues: Any) -> None:
     """One worker of 10 ms, limit 25: at 0, 0, 0, 0 and 100 responses are 10, 20, 30, 40, 10."""
     result = queues.run(queues.system(1, slo_ms=25.0), [0.0, 0.0, 0.0, 0.0, 100.0], horizon_ms=1000.0)
     figures = figures_of(result, "ask", percentiles=(50.0, 80.0, 100.0))
-    assert figures.mean_ms == 22.0
-    assert figures.percentiles_ms == {50.0: 20.0, 80.0: 30.0, 100.0: 40.0}
-    assert (figures.in_time, figures.late, figures.dropped) == (0.6, 0.4, 0.0)
-    assert figures.goodput_qps == pytest.approx(3.0)
+    assert figures.values["mean_ms"] == 22.0
+    assert figures.times["response"].percentiles_ms == {50.0: 20.0, 80.0: 30.0, 100.0: 40.0}
+    assert tuple(figures.values[name] for name in ("in_time", "late", "dropped")) == (0.6, 0.4, 0.0)
+    assert figures.values["goodput_qps"] == pytest.approx(3.0)
     assert result.busy.sum() * (1000.0 / 120) == pytest.approx(50.0)
 
 
@@ -90,9 +90,9 @@ def test_a_query_without_an_answer_has_the_longest_response(queues: Any) -> None
     system = queues.system(1, slo_ms=25.0, rule=Rule.SHARES, app={"late": Late.DROP})
     result = queues.run(system, [0.0, 0.0, 0.0, 0.0, 100.0], horizon_ms=1000.0)
     figures = figures_of(result, "ask", percentiles=(60.0, 61.0))
-    assert figures.dropped == 0.4
-    assert figures.percentiles_ms == {60.0: 20.0, 61.0: float("inf")}
-    assert figures.mean_ms == pytest.approx(40.0 / 3)
+    assert figures.values["dropped"] == 0.4
+    assert figures.times["response"].percentiles_ms == {60.0: 20.0, 61.0: float("inf")}
+    assert figures.values["mean_ms"] == pytest.approx(40.0 / 3)
 
 
 def test_a_single_seed_is_cut_into_stretches(queues: Any) -> None:
@@ -153,13 +153,16 @@ def test_runs_are_long_enough_for_a_stated_accuracy() -> None:
         values = 0.8 * (1.0 + spread * np.array([-1.5, -0.5, 0.5, 1.5] * 3)[:10])
         return [
             SimpleNamespace(
-                apps={"ask": SimpleNamespace(accuracy=value)}, stretches={"ask": ()}, busiest=0.2, events=events
+                apps={"ask": SimpleNamespace(values={"accuracy": value})},
+                stretches={"ask": ()},
+                busiest=0.2,
+                events=events,
             )
             for value in values
         ]
 
     demand = AppDemand("ask", 0, 50.0, Arrivals(), 100.0, 99.0, states_accuracy=True)
-    seen = float(np.std([run.apps["ask"].accuracy for run in runs(0.01)], ddof=1)) / 0.8
+    seen = float(np.std([run.apps["ask"].values["accuracy"] for run in runs(0.01)], ddof=1)) / 0.8
     assert settled_length_s([demand], 100.0, runs(0.01)) == pytest.approx(100.0 * (seen / 0.002) ** 2, rel=0.01)
     assert settled_length_s([demand], 100.0, runs(0.001)) == 100.0
     assert settled_length_s([demand], 100.0, runs(0.1)) == 4000.0
@@ -170,7 +173,7 @@ def test_runs_are_long_enough_for_a_stated_accuracy() -> None:
 def test_runs_hold_long_queues_enough_for_their_percentile_or_say_that_they_do_not() -> None:
     """At 90% a span is 100 queries: of a run, 600 of them or those that hold nine beyond the percentile of all runs."""
 
-    ask = {"ask": SimpleNamespace(accuracy=1.0)}
+    ask = {"ask": SimpleNamespace(values={"accuracy": 1.0})}
 
     def runs(busy: float, overrun: float = 0.0) -> list[Any]:
         one = SimpleNamespace(
@@ -357,7 +360,7 @@ def test_the_value_of_a_single_run_is_that_of_the_whole_run(queues: Any) -> None
         horizon_ms=120_000.0,
     ).run()
     warm_up = demand.warm_up(len(run.queries))
-    whole = figures_of(run, "ask", percentiles=(99.0,), warm_up=warm_up).percentiles_ms[99.0]
+    whole = figures_of(run, "ask", percentiles=(99.0,), warm_up=warm_up).times["response"].percentiles_ms[99.0]
     found = report.apps["ask"].percentiles_ms[99.0]
     assert found.value == whole
     assert 0.0 <= found.low < whole < found.high

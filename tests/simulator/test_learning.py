@@ -9,8 +9,8 @@ import pytest
 
 from hetplan.dispatch.monitors import LatencyLearner
 from hetplan.errors import InputError
+from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.control import learning
-from hetplan.simulator.planned import planned_systems
 from hetplan.simulator.simulate import demands_of, simulate
 from hetplan.simulator.simulation import Simulation
 

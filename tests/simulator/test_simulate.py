@@ -254,7 +254,7 @@ def test_periods_follow_each_other(plans: Any) -> None:
 def test_replanning_while_it_runs(plans: Any) -> None:
     """A re-planner that doubles the workers once it sees more than 90% use keeps the queue from growing."""
 
-    from hetplan.simulator.planned import planned_systems
+    from hetplan.serving.planned_system import planned_systems
 
     plan, inputs = plans.pool((1, 0), rate=70.0)
     first = planned_systems(plan, inputs)[0].system

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from hetplan.simulator.report import Timeline
+from hetplan.simulator.run_summary import Timeline
 from hetplan.simulator.timeline import timeline_svg, timeline_text
 
 RISING = Timeline(

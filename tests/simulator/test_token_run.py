@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
-from hetplan.simulator.token_course import SideBySide
-from hetplan.simulator.token_run import TextCrew, TextSystem, TokenRun
+from hetplan.serving.system import System
+from hetplan.serving.tokens import Group, Requests, TextCrew, TextSystem, TokenFleet, TokenLaw
+from hetplan.simulator.playing import SideBySide
+from hetplan.simulator.token_run import TokenRun
 from hetplan.simulator.tokens import Coming, play
 
 READY_MS = 700.0
@@ -22,7 +23,7 @@ def law_of(kv: int = 3000, **more: int) -> TokenLaw:
 
 def system(count: int, law: TokenLaw, rule: str = "least-work/1", **of_group: float) -> TextSystem:
     group = Group(law, 1, **of_group)
-    crew = TextCrew("gpu", (group,), count, READY_MS, price=2.0)
+    crew = TextCrew("gpu", (group,), count, READY_MS, price_nanos=2e9)
     return TextSystem((crew,), TokenFleet((replace(group, count=count),), 20.0, rule=rule))
 
 
@@ -206,7 +207,7 @@ def test_one_run_keeps_one_rule() -> None:
 def test_applications_side_by_side_are_looked_at_in_one_moment() -> None:
     law = law_of(most_seqs=8)
     runs = {name: begun(system(1, law), coming(seed=seed), name) for seed, name in enumerate("ab")}
-    both = SideBySide(runs["a"], runs, None)  # type: ignore[arg-type]
+    both = SideBySide(System((), (), ()), None, runs)
     seen = list[tuple[float, int, int]]()
     both.at(3000.0, lambda: seen.append((runs["b"].now_ms, *both.arrived().values())))
     runs["a"].until(20_000.0)

@@ -11,6 +11,7 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from hetplan.dispatch.decision_kernels import behind
 from hetplan.dispatch.monitors import LoadMonitor
 from hetplan.dispatch.pipelines import Backups
 from hetplan.executor.serving.admission import Admission
@@ -20,6 +21,7 @@ from hetplan.executor.serving.metrics import Histogram
 from hetplan.executor.serving.query_tree import Steps, Task
 from hetplan.profiles.plan import Route
 from hetplan.profiles.plan_dispatch_further import BackupEntry
+from hetplan.serving.system import LATE_POLICIES, Late
 
 if TYPE_CHECKING:
     from hetplan.executor.serving.central_choosers import Deadlines, Times
@@ -130,18 +132,13 @@ class Application:
 
     def give_up_s(self, task: Task, now: float) -> float:
         """By when a query must be done at this step, or be given up there; infinite where it never is."""
-        late = self.late
-        if late == "serve":
-            return inf
-        if late == "drop":
-            return float(task.query.arrived_s) + self.given_up_s - self.admission.rest_s(task.node, task.query)
-        last = not self.steps.nodes[task.node].edges
-        if late == "drop-last-task" or (late == "reroute" and last):
-            return float(task.query.deadline_s) if last else inf
-        budget_s: float = self.budget_s.get(task.node, inf)
-        if late == "reroute":
+        late, is_last = LATE_POLICIES[self.late], not self.steps.nodes[task.node].edges
+        deadline_s, budget_s = task.query.deadline_s, self.budget_s.get(task.node, inf)
+        if late is Late.DROP:
+            deadline_s = task.query.arrived_s + self.given_up_s - self.admission.rest_s(task.node, task.query)
+        elif late is Late.REROUTE and not is_last:
             budget_s += self._catch_up_s(task)
-        return now + budget_s
+        return now - behind(int(late), is_last, now, 0.0, now, deadline_s, budget_s)
 
     def longest_ms(self, node: str, task: Task) -> tuple[float, float]:
         """The longest and the shortest time of a full batch of this class at a step's workers."""

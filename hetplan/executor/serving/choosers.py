@@ -13,6 +13,7 @@ from random import Random
 from time import monotonic
 from typing import Any, Protocol
 
+from hetplan.dispatch.decision_kernels import done_ms, has_less_to_do
 from hetplan.dispatch.pipelines import PathShares
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
@@ -229,8 +230,7 @@ class TurnChooser(_AtWorkers):
             if best.bound == 0:
                 break
             lane = lanes[(self._next + step) % len(lanes)]
-            # Of unlike numbers of servers, the one with fewest queries per server, the next one counted.
-            if (lane.bound + 1) * best.servers < (best.bound + 1) * lane.servers:
+            if has_less_to_do(lane.bound, lane.servers, best.bound, best.servers):
                 best = lane
         return best
 
@@ -239,33 +239,25 @@ class EarliestChooser(_AtWorkers):
     """On arrival to the queue where the query is predicted to be done first (rule earliest/1)."""
 
     def __init__(self, lanes: Sequence[Lane], times: Any) -> None:
-        import numpy as np
-
-        from hetplan.dispatch.rule_kernels import earliest_completion
-
         self._lanes = [lane for lane in lanes if lane.open]
         self._times = times
-        self._place = {id(lane): number for number, lane in enumerate(self._lanes)}
-        self._kind = np.array([times.types.index(times.type_of(lane)) for lane in self._lanes], np.int64)
-        self._ends = np.zeros(len(self._lanes))
-        if self._lanes:
-            # The first call of a compiled kernel loads it, which no query should wait for.
-            earliest_completion(self._ends, self._kind, np.zeros(len(times.types)), 0.0)
+        self._kind = [times.types.index(times.type_of(lane)) for lane in self._lanes]
 
     def place(self, task: Task) -> Lane | None:
         """Where it would be answered first."""
-        from hetplan.dispatch.rule_kernels import earliest_completion
-
         if not self._lanes:
             raise NoWorker("no worker is up")
-        now = monotonic()
-        for number, lane in enumerate(self._lanes):
-            overdue = now - lane.due_s if lane.bound and lane.due_s < now else 0.0
-            self._ends[number] = 1e3 * (lane.free_s + overdue if lane.bound else now)
-        row = self._times.row(task)
-        best = int(earliest_completion(self._ends, self._kind, self._times.service_ms[row], 1e3 * now))
+        row, now = self._times.row(task), monotonic()
+        takes_ms, now_ms = self._times.service_ms[row].tolist(), 1e3 * now
+        ends = [
+            done_ms(
+                1e3 * lane.free_s if lane.bound else now_ms, 1e3 * lane.due_s, lane.bound > 0, now_ms, takes_ms[own]
+            )
+            for lane, own in zip(self._lanes, self._kind, strict=True)
+        ]
+        best = ends.index(min(ends))
         lane = self._lanes[best]
-        task.expected_s = float(self._times.service_ms[row, self._kind[best]]) / 1e3
+        task.expected_s = takes_ms[self._kind[best]] / 1e3
         if lane.bound == 0:
             lane.due_s = now + task.expected_s
             lane.free_s, lane.owed_s = now, 0.0

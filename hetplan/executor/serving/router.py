@@ -22,6 +22,7 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from hetplan.dispatch.decision_kernels import makes_up
 from hetplan.executor.secrets import is_loopback
 from hetplan.executor.serving.applications import Application, Asks
 from hetplan.executor.serving.choosers import NoWorker
@@ -483,7 +484,7 @@ class Router:
         except (NoWorker, OffTable) as error:
             self._end(task, "lost", str(error))
             return
-        if lane is None or 1e3 * lane.mean_s(task.query.at, lane.max_batch) <= longest_ms - behind_ms + 1e-9:
+        if lane is None or makes_up(longest_ms, 1e3 * lane.mean_s(task.query.at, lane.max_batch), behind_ms):
             if lane is not None:
                 self._ask(task, lane)
             return

@@ -15,7 +15,6 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from hetplan.dispatch.pipelines import drops
 from hetplan.executor.serving.frames import DROPPED, FAILED
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.metrics import Histogram
@@ -191,10 +190,7 @@ class Station:
         jobs: list[Job] = []
         while lane.waiting and len(jobs) < size:
             job = lane.waiting.popleft()
-            if job.give_up_s < inf and drops(
-                "drop-last-task", last=True, now_ms=1000.0 * now, exec_ms=1000.0 * load.mean_s(job.query, size),
-                deadline_ms=1000.0 * job.give_up_s,
-            ):  # fmt: skip
+            if job.give_up_s < inf and now + load.mean_s(job.query, size) > job.give_up_s:
                 self._give_up(load, job, now)
             else:
                 jobs.append(job)

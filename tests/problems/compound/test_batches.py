@@ -15,7 +15,7 @@ from hetplan.executor.background import Background
 from hetplan.problems.batch_queue import line_of
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.workers import Serve
-from hetplan.serving.of_plan import of_plan
+from hetplan.serving.planned_system import planned_systems
 from hetplan.verifier.waiting_room import busy_and_waits
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "compound"
@@ -127,7 +127,7 @@ def test_a_batch_takes_as_long_as_its_slowest_member_times_what_the_table_says(p
     inputs = load_inputs(profile(), wish(60), measured=MEASURED)
     loads = {load.id: load for worker in plan.workers for load in worker.loads}
     seen = 0
-    for load in (load for group in of_plan(plan, inputs)[0].system.groups for load in group.loads):
+    for load in (load for group in planned_systems(plan, inputs)[0].system.groups for load in group.loads):
         times = load.services["gate"].mean_ms
         if loads[load.id].node != "sample":
             assert times.shape[1] == 8

@@ -8,7 +8,7 @@ import pytest
 import hetplan as hp
 from hetplan.executor.background import Background
 from hetplan.profiles.load import load_inputs
-from hetplan.serving.of_plan import of_plan
+from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import Inner
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline"
@@ -23,7 +23,7 @@ def plan():
 def test_the_plan_names_turns_and_simulator_and_router_take_them(plan):
     assert plan.dispatch["cameras"].balancing == "round_robin"
     inputs = load_inputs(*FILES)
-    ways = [way for route in of_plan(plan, inputs)[0].system.routes for way in route.ways]
+    ways = [way for route in planned_systems(plan, inputs)[0].system.routes for way in route.ways]
     assert {way.inner for way in ways} == {Inner.ROUND_ROBIN}
     said = Background(profile=inputs.profile, slo=inputs.slo).app(plan, "cameras")
     assert said["balancing"] == "round_robin"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hetplan.dispatch.monitors import LoadMonitor
 from hetplan.dispatch.policy_lookup import PolicySelector
-from hetplan.dispatch.rule_kernels import slack_index
+from hetplan.dispatch.rule_kernels import LEEWAY_S, slack_index
 from hetplan.errors import InputError
 from hetplan.profiles.plan_policy import PolicyTable, read_runs, write_runs
 
@@ -81,7 +81,7 @@ def test_another_version_or_another_group_is_refused() -> None:
 )
 def test_simulator_and_selector_read_the_same_slack(points: list[float], slack: float) -> None:
     grid = np.array([0.0, *sorted(points)])
-    place = slack_index(slack, grid)
+    place = slack_index(slack + LEEWAY_S, grid)
     assert place == max(int(np.searchsorted(grid, slack + 1e-9, side="right")) - 1, 0)
 
 

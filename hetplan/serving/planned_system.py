@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,17 +26,10 @@ from hetplan.serving.routes import routes_of
 from hetplan.serving.service import NoiseName, service_of, slowdown_of
 from hetplan.serving.steps import combine_of, late_of, outcomes_of, stages_of, weight_of
 from hetplan.serving.strictest import strictest_ms
-from hetplan.serving.system import App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
+from hetplan.serving.system import LATE_POLICIES, App, Edge, Group, Late, Link, Load, PolicyTable, Service, System
+from hetplan.serving.tokens import TextSystem, makes_text, text_system
 
-__all__ = ["PlannedSystem", "of_plan", "served_apps"]
-
-_LATE = {
-    "serve": Late.SERVE,
-    "drop": Late.DROP,
-    "drop-last-task": Late.DROP_LAST_TASK,
-    "drop-per-task": Late.DROP_PER_TASK,
-    "reroute": Late.REROUTE,
-}
+__all__ = ["PlannedSystem", "planned_systems", "served_apps"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class _Reading:
     notes: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def of_plan(
+def planned_systems(
     plan: Plan, inputs: Inputs, *, noise: NoiseName = "table", services: Mapping[str, Service] | None = None
 ) -> list[PlannedSystem]:
     """What runs in each period. `services` gives, by load id, times that no latency table holds (operators)."""
@@ -77,7 +70,13 @@ def _system(
     plan: Plan, inputs: Inputs, period: str, noise: NoiseName, services: Mapping[str, Service | Operator]
 ) -> tuple[System, tuple[tuple[str, str, str], ...]]:
     workers = [worker for worker in plan.workers if worker.period == period]
-    served = {app_id: inputs.slo.apps[app_id] for app_id in served_apps(plan, inputs)}
+    mine = plan if len(workers) == len(plan.workers) else plan.model_copy(update={"workers": tuple(workers)})
+    every = served_apps(plan, inputs)
+    texts = {app_id: text_system(mine, inputs, app_id) for app_id in every if makes_text(mine, inputs, app_id)}
+    served = {app_id: inputs.slo.apps[app_id] for app_id in every if app_id not in texts}
+    if not served and texts:
+        return System((), (), (), texts=texts), ()
+    workers = [worker for one in workers if (worker := _without_text(one, texts)) is not None]
     if not served and any(getattr(rule, "candidate", None) is not None for rule in plan.dispatch.values()):
         raise InputError.one(
             file="plan", path="$.dispatch",
@@ -93,6 +92,8 @@ def _system(
     apps = tuple(_app(plan, inputs, app_id, wanted, workers, tiers) for app_id, wanted in served.items())
     reading = _Reading(plan, inputs, served, noise, services)
     groups = tuple(_group(reading, worker, f"$.workers[{number}]") for number, worker in enumerate(workers))
+    if texts:
+        groups = tuple(_at_its_share(group, plan, texts) for group in groups)
     if inputs.profile.apis:
         from hetplan.serving.calls import with_calls  # few plans call APIs
 
@@ -106,12 +107,27 @@ def _system(
         from hetplan.serving.exits import with_exits  # few plans of operators have outcomes
 
         groups, routes = with_exits(plan, inputs, apps, groups, routes)
-    system = System(apps, groups, routes, tiers=tuple(tiers), links=tuple(_link(link) for link in inputs.profile.links))
+    links = tuple(_link(link) for link in inputs.profile.links)
+    system = System(apps, groups, routes, tiers=tuple(tiers), links=links, texts=texts)
     if inputs.profile.apis:
         from hetplan.serving.calls import with_limits
 
         system = with_limits(plan, inputs, system)
     return system, tuple(dict.fromkeys(reading.notes))
+
+
+def _without_text(worker: Worker, texts: Mapping[str, TextSystem]) -> Worker | None:
+    """A worker with the loads that make no text; None where it has no other."""
+    loads = tuple(load for load in worker.loads if load.app not in texts)
+    if len(loads) == len(worker.loads):
+        return worker
+    return worker.model_copy(update={"loads": loads}) if loads else None
+
+
+def _at_its_share(group: Group, plan: Plan, texts: Mapping[str, TextSystem]) -> Group:
+    """A group at the part of its machines' price that is not paid by text on the same machines."""
+    users = {load.app for worker in plan.workers if worker.id == group.id for load in worker.loads}
+    return replace(group, price_nanos=group.price_nanos * len(users - set(texts)) // max(len(users), 1))
 
 
 def served_apps(plan: Plan, inputs: Inputs) -> list[str]:
@@ -135,7 +151,7 @@ def _app(
         stages=stages_of(inputs.profile, wanted, dispatch=dispatch, measured=measured, file=file),
         slo_ms=strictest_ms(wanted),
         kinds=samples_of(plan, inputs, app_id) or len(points_of(wanted.demand.mix)),
-        late=_LATE.get(late_of(dispatch, wanted) or "serve", Late.SERVE),
+        late=LATE_POLICIES.get(late_of(dispatch, wanted) or "serve", Late.SERVE),
         hop_ms=wanted.network_ms_per_hop,
         once_ms=wanted.network_ms_once,
         combine=combine_of(inputs.profile, wanted),
