@@ -1199,18 +1199,18 @@ def dispatch_of(answer: Answer, app: str) -> Dispatch:
     return Dispatch(kind, within, rule.get("late", "serve"), rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
 
 
-def overstated(plan: Json, factor: float) -> Json:
-    """The plan with its promised rates times a factor, and all that says them again."""
+def overstated(plan: Json, factor: float, of: str = "rate") -> Json:
+    """The plan with its promised rates ("rate", "fluid rate") times a factor, and all that says them again."""
 
     def change(forgery: Json) -> None:
         for one in forgery["promises"]:
-            if one["quantity"] == "rate_qps":
+            if one["quantity"] in _QUANTITIES[of]:
                 one["value"] *= factor
                 one["interval"] = one.get("interval") and [one["value"], one["value"]]
-        for span in forgery["valid"]["rate_qps"].values():
+        for span in forgery["valid"]["rate_qps"].values() if of == "rate" else ():
             span[1] *= factor
         for one in forgery["claims"]:
-            if one["about"] == "rate_qps":
+            if one["about"] in _QUANTITIES[of]:
                 one["value"] *= factor
                 one["gap"] = (one["bound"] - one["value"]) / one["bound"]
 
