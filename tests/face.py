@@ -76,6 +76,7 @@ __all__ = [
     "groups_of",
     "has_plan",
     "importers",
+    "in_one_queue",
     "interrupted",
     "made_by",
     "made_for",
@@ -100,6 +101,7 @@ __all__ = [
     "solved_example",
     "spoken",
     "stopped",
+    "text_sent_by",
     "thinned",
     "tightened",
     "vary",
@@ -1262,6 +1264,27 @@ def dispatched(plan: Json, **rule: Any) -> Json:
     def change(forgery: Json) -> None:
         for one in forgery["dispatch"].values():
             one.update(rule)
+
+    return forged(plan, change)
+
+
+def in_one_queue(plan: Json) -> Json:
+    """The plan, of each of whose machines all loads wait in one queue."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["workers"]:
+            one["queue"] = "shared"
+
+    return forged(plan, change)
+
+
+def text_sent_by(plan: Json, rule: str) -> Json:
+    """A plan of machines that make text, whose requests are sent "in turn" or "by shares"."""
+    name = {"in turn": "round-robin/1", "by shares": "shares/1"}[rule]
+
+    def change(forgery: Json) -> None:
+        forgery["dispatch"] = {app: {"rule": name} for app in forgery["dispatch"]}
+        forgery["requires"] = [name]
 
     return forged(plan, change)
 

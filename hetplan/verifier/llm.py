@@ -147,6 +147,9 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
         said = rule.rule if rule is not None else "no rule"
         yield Violation("llm-rule", at, f"{said} sends no requests to machines that make text")
         return
+    fluid = any(one.app == name and one.quantity == "fluid_rate_qps" for one in plan.promises)
+    if fluid and not isinstance(rule, LeastWorkDispatch):
+        yield Violation("llm-rule", at, f"{rule.rule} keeps unlike machines busy alike, which no fluid rate is of")
     ids = {seat.load.id for seat in seats}
     routes = plan.routing.get(name, ())
     total = math.fsum(share for route in routes for share in route.to.values())

@@ -44,7 +44,7 @@ def drafted(
             limit=dict.fromkeys(loads, found.theta),
             output_tokens=wish.demand.output_tokens,
         )
-        if wish.options.rule == "least-work/1"
+        if wish.options.rule == "least-work/1" or found.shown is None
         else RoundRobinDispatch()
     )
     note = _note(tried)

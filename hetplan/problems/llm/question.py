@@ -139,4 +139,4 @@ class LlmQuestion:
             return explain(form, ask)
         found = planned(with_room, answer.point, slower)
         size = "estimated" if wish.options.size == "estimated" else "planned"
-        return replace(drafted(wish, found, bounds, room=room), chosen={"size": size})
+        return replace(drafted(wish, found, bounds, room=room), chosen={"size": size, "rule": "least-work/1"})
