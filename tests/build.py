@@ -324,6 +324,13 @@ class Files:
                     piece[key] *= factor
         return replace(self, profile=profile)
 
+    def fitted_within(self, error: float) -> Files:
+        """With laws of engines that may be off by this share."""
+        profile = deepcopy(self.profile)
+        for engine in profile["engines"].values():
+            engine["fitted"] = {"error": error}
+        return replace(self, profile=profile)
+
     def provides(self, amounts: Mapping[str, float], of: str | None = None) -> Files:
         """With further amounts that one machine of a type provides (None: of any type)."""
         profile = deepcopy(self.profile)

@@ -76,6 +76,7 @@ __all__ = [
     "groups_of",
     "has_plan",
     "importers",
+    "in_one_queue",
     "interrupted",
     "made_by",
     "made_for",
@@ -100,6 +101,7 @@ __all__ = [
     "solved_example",
     "spoken",
     "stopped",
+    "text_sent_by",
     "thinned",
     "tightened",
     "vary",
@@ -1199,18 +1201,18 @@ def dispatch_of(answer: Answer, app: str) -> Dispatch:
     return Dispatch(kind, within, rule.get("late", "serve"), rule.get("xi", 1.0), rule.get("weight", {}), tuple(found))
 
 
-def overstated(plan: Json, factor: float) -> Json:
-    """The plan with its promised rates times a factor, and all that says them again."""
+def overstated(plan: Json, factor: float, of: str = "rate") -> Json:
+    """The plan with its promised rates ("rate", "fluid rate") times a factor, and all that says them again."""
 
     def change(forgery: Json) -> None:
         for one in forgery["promises"]:
-            if one["quantity"] == "rate_qps":
+            if one["quantity"] in _QUANTITIES[of]:
                 one["value"] *= factor
                 one["interval"] = one.get("interval") and [one["value"], one["value"]]
-        for span in forgery["valid"]["rate_qps"].values():
+        for span in forgery["valid"]["rate_qps"].values() if of == "rate" else ():
             span[1] *= factor
         for one in forgery["claims"]:
-            if one["about"] == "rate_qps":
+            if one["about"] in _QUANTITIES[of]:
                 one["value"] *= factor
                 one["gap"] = (one["bound"] - one["value"]) / one["bound"]
 
@@ -1262,6 +1264,27 @@ def dispatched(plan: Json, **rule: Any) -> Json:
     def change(forgery: Json) -> None:
         for one in forgery["dispatch"].values():
             one.update(rule)
+
+    return forged(plan, change)
+
+
+def in_one_queue(plan: Json) -> Json:
+    """The plan, of each of whose machines all loads wait in one queue."""
+
+    def change(forgery: Json) -> None:
+        for one in forgery["workers"]:
+            one["queue"] = "shared"
+
+    return forged(plan, change)
+
+
+def text_sent_by(plan: Json, rule: str) -> Json:
+    """A plan of machines that make text, whose requests are sent "in turn" or "by shares"."""
+    name = {"in turn": "round-robin/1", "by shares": "shares/1"}[rule]
+
+    def change(forgery: Json) -> None:
+        forgery["dispatch"] = {app: {"rule": name} for app in forgery["dispatch"]}
+        forgery["requires"] = [name]
 
     return forged(plan, change)
 

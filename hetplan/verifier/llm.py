@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, SharesDispatch
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Worker
-from hetplan.verifier.facts import Facts, gather
+from hetplan.verifier.facts import Facts, gather, option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.wanted import check_demand
 
-__all__ = ["Seated", "Size", "check", "has_room", "prefill_ms", "row_loads", "sizes_of"]
+__all__ = ["Seated", "Size", "check", "has_room", "prefill_ms", "row_loads", "sizes_of", "slowed"]
 
 Size = tuple[int, int, int]
 
@@ -147,6 +147,9 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
         said = rule.rule if rule is not None else "no rule"
         yield Violation("llm-rule", at, f"{said} sends no requests to machines that make text")
         return
+    fluid = any(one.app == name and one.quantity == "fluid_rate_qps" for one in plan.promises)
+    if fluid and not isinstance(rule, LeastWorkDispatch):
+        yield Violation("llm-rule", at, f"{rule.rule} keeps unlike machines busy alike, which no fluid rate is of")
     ids = {seat.load.id for seat in seats}
     routes = plan.routing.get(name, ())
     total = math.fsum(share for route in routes for share in route.to.values())
@@ -239,12 +242,36 @@ def has_room(seat: Seated, size: Size) -> bool:
 
 
 def _carried(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
-    """The plan's machines can serve the promised rate by the rows."""
-    promised = max((one.value for one in plan.promises if one.app == name and one.quantity == "rate_qps"), default=0.0)
-    most = _most(app, seats)
-    if most < promised * (1.0 - 1e-6):
-        text = f"at most {most:.6g} requests/s fit into the rows of these machines, {promised:.6g} are promised"
-        yield Violation("capacity", f"workers of {name}", text)
+    """The plan's machines can serve the promised rate by the rows: with its headroom, if nothing was simulated."""
+    rates = {one.quantity: one.value for one in plan.promises if one.app == name}
+    rate, fluid, options = rates.get("rate_qps", 0.0), rates.get("fluid_rate_qps", 0.0), plan.method.options
+    if options.get("size") == "planned":
+        least = rate * (1.0 + option(plan, "rate_headroom", 0.0))
+        if fluid < least * (1.0 - VALUE):
+            text = f"a fluid rate of {fluid:.6g} requests/s; the rate with its headroom is {least:.6g}"
+            yield Violation("headroom", f"promises.{name}", text)
+    # A fluid rate is promised of laws that are slower than they were fitted.
+    laws = ((0.0, rate), (1.5 if options.get("law_error", True) else 0.0, fluid))
+    for errors, promised in laws:
+        most = _most(app, [slowed(seat, errors) for seat in seats])
+        if most < promised * (1.0 - 1e-6):
+            text = f"at most {most:.6g} requests/s fit into the rows of these machines, {promised:.6g} are promised"
+            yield Violation("capacity", f"workers of {name}", text)
+            return
+
+
+def slowed(seat: Seated, errors: float) -> Seated:
+    """The load with every iteration longer by so many times the error of its engine's law."""
+    engine = seat.engine
+    more = 1.0 + errors * (engine.fitted.error if engine.fitted is not None else 0.0)
+    pieces = tuple(
+        piece.model_copy(update={name: getattr(piece, name) * more for name in _TIMES}) for piece in engine.pieces
+    )
+    return replace(seat, engine=engine.model_copy(update={"pieces": pieces}))
+
+
+_TIMES = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
+"""Of a piece, what an iteration takes."""
 
 
 def _most(app: App, seats: Sequence[Seated]) -> float:

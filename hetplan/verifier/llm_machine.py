@@ -24,7 +24,7 @@ from hetplan.profiles.slo import LatencyTarget
 from hetplan.profiles.workers import Load, Worker
 from hetplan.verifier.demand import wanted_rate
 from hetplan.verifier.facts import Facts
-from hetplan.verifier.llm import Seated, Size, has_room, prefill_ms, row_loads, sizes_of
+from hetplan.verifier.llm import Seated, Size, has_room, prefill_ms, row_loads, sizes_of, slowed
 from hetplan.verifier.rows import NoProof, Rows
 
 __all__ = ["Carried"]
@@ -204,22 +204,14 @@ class _Fleet:
 class Carried(_Fleet):
     """What one machine carries, whichever it is or of how many parts, for the bounds of fleets.
 
-    Iterations are longer by a share, `slower`; where it is `strict`, nothing goes where it would be late even alone.
+    Iterations are longer by `slower` times the error of their law; where it is `strict`, nothing goes where it would be
+    late even alone.
     """
 
     def __init__(self, facts: Facts, slower: float, *, strict: bool) -> None:
         super().__init__(facts)
-        self.strict, made = strict, []
-        for one in self.types:
-            engine = one.seat.engine
-            more = 1.0 + slower * (engine.fitted.error if engine.fitted is not None else 0.0)
-            pieces = tuple(
-                piece.model_copy(update={name: getattr(piece, name) * more for name in _TIMES})
-                for piece in engine.pieces
-            )
-            seat = replace(one.seat, engine=engine.model_copy(update={"pieces": pieces}))
-            made.append(replace(one, seat=seat))
-        self.types = made
+        self.strict = strict
+        self.types = [replace(one, seat=slowed(one.seat, slower)) for one in self.types]
 
     @property
     def hardware(self) -> list[str]:
@@ -250,7 +242,3 @@ class Carried(_Fleet):
             self._capacity(program, number, one)
         self._served(program, [math.fsum(weights) / total for _, weights, _, _ in self.classes])
         return program
-
-
-_TIMES = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
-"""Of a piece, what an iteration takes."""

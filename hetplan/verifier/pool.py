@@ -55,6 +55,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hetplan.dispatch.parts import SPLIT_ABOVE
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Plan
@@ -166,12 +167,19 @@ def _predicting(facts: Facts, app: str, dispatch: MatchingDispatch | EarliestDis
 
 
 def _may_run(facts: Facts, app: str) -> tuple[str, ...]:
-    """The rules by which the promised rate may be served at all."""
+    """The rules by which the promised rate may be served at all: a fluid rate by the first, others by simulation."""
+    may: tuple[str, ...] = ("matching/1", "earliest/1", "threshold/1")
     if any(seat.run is not None and seat.run.latency is None for seat in _seats(facts, app)):
-        return ("shares/1",)
-    if not response_targets(facts.inputs.slo.apps[app]):
-        return ("shares/1", "fcfs/1", "threshold/1")
-    return ("matching/1", "earliest/1", "threshold/1")
+        may = ("shares/1",)
+    elif not response_targets(facts.inputs.slo.apps[app]):
+        may = ("shares/1", "fcfs/1", "threshold/1")
+    return may[:1] if _is_fluid(facts, app) else may
+
+
+def _is_fluid(facts: Facts, app: str) -> bool:
+    """Whether the promised rate is one of machines alone, which nobody simulated."""
+    rates = [one for one in facts.plan.promises if (one.app, one.quantity) == (app, "rate_qps")]
+    return any(one.model == "fluid" for one in rates)
 
 
 def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str]:
@@ -186,6 +194,8 @@ def _dispatch(facts: Facts, app: str, dispatch: Dispatch | None) -> Iterator[str
         yield from _predicting(facts, app, dispatch)
     if dispatch.rule == "matching/1":
         yield from _weights(facts, app, dispatch)
+        if dispatch.split_above is not None and dispatch.split_above < SPLIT_ABOVE and _is_fluid(facts, app):
+            yield f"parts of {dispatch.split_above} instances carry less than the fluid rate of the whole pool"
     if dispatch.rule == "threshold/1" and dispatch.base not in hardware:
         yield f"the base {dispatch.base} is not in the pool"
     if dispatch.rule == "fcfs/1" and not hardware.issuperset(dispatch.prefer):

@@ -139,6 +139,13 @@ def _one_at_a_time(facts: Facts, worker: Worker) -> bool:
     )
 
 
+def _queue(facts: Facts, worker: Worker) -> Iterator[Violation]:
+    """Loads that are counted on side by side do not wait in one queue, where they take turns."""
+    if worker.queue == "shared" and len(worker.loads) > 1 and facts.plan.question in _SIDE_BY_SIDE:
+        text = f"its {len(worker.loads)} loads take turns in one queue, and each is counted on at any time"
+        yield Violation("queue", f"workers.{worker.id}.queue", text)
+
+
 def _over(taken: float, room: float) -> bool:
     return taken > room + FEASIBILITY * max(room, 1.0)
 
@@ -223,6 +230,7 @@ def check_resources(facts: Facts) -> list[Violation]:
         for worker in workers:
             taken = _taken(facts, worker)
             found += _machine(facts, worker, taken)
+            found += _queue(facts, worker)
             if any(load.share is not None for load in worker.loads):
                 from hetplan.verifier.slices import check_shares  # few plans have shares
 

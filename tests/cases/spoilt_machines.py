@@ -227,9 +227,13 @@ HOSTS: list[Change] = [
 ]
 
 STREAMS: list[Change] = [
-    ("a share beside what has none", {"plan/workers/0/loads/1": load("w2.v", None, "yolo"),
+    ("a share beside what has none", {"plan/workers/0/queue": "per-load",
+     "plan/workers/0/loads/1": load("w2.v", None, "yolo"),
      "plan/promises/0/value": 3.67, "slo/limits": {}}, ""),
-    ("an own price, and no offer", {"plan/workers/0/loads/1": load("w2.v", None, "yolo"),
+    ("two loads in one queue", {"plan/workers/0/loads/1": load("w2.v", None, "yolo"),
+     "plan/promises/0/value": 3.67, "slo/limits": {}}, "queue @ workers.w2.queue"),
+    ("an own price, and no offer", {"plan/workers/0/queue": "per-load",
+     "plan/workers/0/loads/1": load("w2.v", None, "yolo"),
      "plan/workers/0/offer": None, "profile/variants/yolo/runs/0/price_per_hour": "0.5",
      "plan/promises/0/value": 0.5}, ""),
     ("a step for which there is no machine", {"plan/workers/0/loads/0/node": "t"},

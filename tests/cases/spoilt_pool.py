@@ -18,6 +18,12 @@ EMPTY: Mapping[str, Any] = {
 }  # fmt: skip
 """A plan that serves nobody."""
 
+SIMULATED: Mapping[str, Any] = {
+    "plan/promises/0/model": "simulation/1",
+    "plan/promises/0/seeds": 5,
+    "plan/promises/0/interval": [0.8 * FLUID, 0.8 * FLUID],
+}
+"""Another rule than the one that a fluid rate is of."""
 EARLIEST: Mapping[str, Any] = {
     "plan/dispatch/rank": {
         "rule": "earliest/1",
@@ -48,7 +54,8 @@ POOL: list[Change] = [
     ("two workers and no load", {"plan/workers/2": worker("w3", "spare", None, 1, load("w3.a", "rank", "m"),
      load("w3.b", "rank", "m")), "slo/limits": {}, "plan/promises/2": promise("servers", "=", 3, "no-queueing"),
      "plan/claims/1": DROP, "plan/actions": [], "plan/dispatch/rank/weight/spare": 0.2,
-     "plan/dispatch/rank/predict/m@spare": "t-aux"}, "pool-worker @ workers.w3; pool-promise @ promises"),
+     "plan/dispatch/rank/predict/m@spare": "t-aux"}, "pool-worker @ workers.w3; pool-promise @ promises; "
+     "queue @ workers.w3.queue"),
     ("promised within rounding", {"plan/promises/1": promise("fluid_rate_qps", ">=", FLUID, "fluid", "rank"),
      "plan/promises/0/value": 0.8 * FLUID * (1 + 9e-07)}, ""),
     ("promised beyond rounding", {"plan/promises/0/value": 0.8 * FLUID * (1 + 1.2e-06)},
@@ -241,20 +248,21 @@ POOL: list[Change] = [
      "dispatch @ dispatch.rank"),
     ("late queries explode", {"plan/dispatch/rank/late": "explode"}, "dispatch @ dispatch.rank"),
     ("late queries as wanted", {"plan/dispatch/rank/late": "drop", "slo/apps/rank/late": "drop"}, ""),
-    ("the earliest", EARLIEST, ""),
+    ("the earliest", {**EARLIEST, **SIMULATED}, ""),
+    ("the earliest, of a fluid rate", EARLIEST, "dispatch @ dispatch.rank"),
     ("the earliest, for another target", {**EARLIEST, "plan/dispatch/rank/slo_ms": 99}, "dispatch @ dispatch.rank"),
     ("the earliest, with another xi", {**EARLIEST, "plan/dispatch/rank/xi": 0.9}, "dispatch @ dispatch.rank"),
     ("the earliest, by another table", {**EARLIEST, "plan/dispatch/rank/predict/m@base": "t-aux"},
      "dispatch @ dispatch.rank; predict @ dispatch.rank.predict.m@base"),
-    ("the earliest, by a table not carried", {**EARLIEST, "plan/tables/t-base": DROP},
+    ("the earliest, by a table not carried", {**EARLIEST, **SIMULATED, "plan/tables/t-base": DROP},
      "predict @ dispatch.rank.predict.m@base"),
-    ("a threshold", {"plan/dispatch/rank": {"rule": "threshold/1", "threshold": 10, "base": "base"},
+    ("a threshold", {**SIMULATED, "plan/dispatch/rank": {"rule": "threshold/1", "threshold": 10, "base": "base"},
      "plan/requires": ["threshold/1"]}, ""),
     ("a threshold, its base not in the pool", {"plan/dispatch/rank": {"rule": "threshold/1", "threshold": 10,
      "base": "spare"}, "plan/requires": ["threshold/1"]}, "dispatch @ dispatch.rank"),
     ("no target, by shares", {"plan/dispatch/rank": {"rule": "shares/1"}, "plan/requires": ["shares/1"],
      "slo/apps/rank/latency": []}, ""),
-    ("no target, the oldest first", {"plan/dispatch/rank": {"rule": "fcfs/1", "prefer": ["base"]},
+    ("no target, the oldest first", {**SIMULATED, "plan/dispatch/rank": {"rule": "fcfs/1", "prefer": ["base"]},
      "plan/requires": ["fcfs/1"], "slo/apps/rank/latency": []}, ""),
     ("no target, and prefers what is not there", {"plan/dispatch/rank": {"rule": "fcfs/1", "prefer": ["spare"]},
      "plan/requires": ["fcfs/1"], "slo/apps/rank/latency": []}, "dispatch @ dispatch.rank"),

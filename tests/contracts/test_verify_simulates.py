@@ -7,20 +7,25 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from build import PROBLEMS, Files, app, files, machine, model, random_files, tiny
+from build import PROBLEMS, Files, app, files, machine, model, pipeline, random_files, tiny
 from face import (
     EXIT,
+    RULES,
     Answer,
+    Refused,
     called_simulated,
     command,
     dispatched,
     dressed,
     forged,
+    in_one_queue,
     made_for,
     misnamed,
     overstated,
     retold,
+    sent_by,
     solve,
+    text_sent_by,
     thinned,
     verify,
 )
@@ -201,3 +206,53 @@ def test_a_plan_of_rates_alone_that_calls_itself_simulated_is_not_called_verifie
     assert found.findings or found.verdicts == {"not simulated"}
     assert problem != "fleet" or not found.findings
     assert found.said != "verified"
+
+
+@pytest.mark.parametrize("rule", sorted({*RULES} - {"matched"}))
+@pytest.mark.parametrize("sizing", ["fluid", "formula"])
+def test_a_rate_that_nobody_simulated_is_refused_with_another_rule(rule: str, sizing: str) -> None:
+    wish = random_files("pool", 1)
+    plan = solve(wish, sizing).plan
+    assert plan is not None
+    assert verify(sent_by(plan, "matched"), wish).is_ok
+    assert not verify(sent_by(plan, rule), wish).is_ok
+
+
+@pytest.mark.parametrize("rule", ["in turn", "by shares"])
+@pytest.mark.parametrize("sizing", ["fluid", "formula", "simulation"])
+def test_requests_for_text_are_sent_as_they_were_planned(rule: str, sizing: str) -> None:
+    wish = random_files("llm", 1)
+    plan = solve(wish, sizing).plan
+    assert plan is not None
+    assert not verify(text_sent_by(plan, rule), wish).is_ok
+
+
+def test_turns_over_machines_that_make_text_are_not_planned_without_simulation() -> None:
+    with pytest.raises(Refused, match="simulated"):
+        solve(random_files("llm", 1), "fluid", options={"rule": "round-robin/1"})
+
+
+def halves(problem: str) -> Files:
+    """Models that take half a machine each."""
+    runs, machines = {"a": {1: 6, 4: 12}}, {"a": machine(1.0, provides={"gpu": 1.0}, stock=9)}
+    if problem == "pool":
+        apps = {"x": app("m", rate=300.0, limits={99: 60.0}, sizes={1: 0.6, 4: 0.4})}
+        return files(machines=machines, models={"m": model(runs, needs={"gpu": 0.5})}, apps=apps, problem=problem)
+    models = {name: model(runs, needs={"gpu": 0.5}, quality=0.8, task=name) for name in ("t", "u")}
+    if problem == "variants":
+        apps = {name: app(name, rate=100.0, limits={99: 80.0}, by="task") for name in models}
+        return files(machines=machines, models=models, apps=apps, problem=problem)
+    steps = {"p": pipeline([("t", "u", 1.0)], ["t", "u"])}
+    apps = {"x": app("p", rate=20.0, limits={99: 200.0}, by="pipeline")}
+    return files(machines=machines, models=models, apps=apps, pipelines=steps, problem=problem)
+
+
+@pytest.mark.parametrize("problem", ["pool", "variants", "pipeline"])
+def test_models_on_one_machine_do_not_wait_in_one_queue(problem: str) -> None:
+    wish = halves(problem)
+    answer = solve(wish, "fluid", options={"machines": "shared"} if problem == "pipeline" else {})
+    plan = answer.plan
+    assert plan is not None
+    assert verify(plan, wish).is_ok
+    assert max(len(one.replicas) for one in answer.machines) == 2
+    assert not verify(in_one_queue(plan), wish).is_ok

@@ -34,3 +34,28 @@ def test_a_rate_that_a_formula_says_and_nobody_played_bounds_nothing(seed: int) 
     assert "W-unconfirmed" in answer.warned()
     assert answer.status not in ("optimal", "within-gap")
     assert not any(one.is_certified for one in answer.claims if one.objective == "rate_qps")
+
+
+@pytest.mark.parametrize("seed", [1, 5, 7])
+def test_a_pool_that_a_formula_sizes_is_held_against_every_plan(seed: int) -> None:
+    """Simulation keeps the rate for less than the formula says to be least."""
+    wish = random_files("pool", seed)
+    by_formula, played, fluid = (solve(wish, sizing) for sizing in ("formula", "simulation", "fluid"))
+    for one in (by_formula, played, fluid):
+        assert one.plan is not None
+        assert verify(one.plan, wish).is_ok
+    assert by_formula.bound is not None
+    assert by_formula.claim.is_certified
+    assert set(verify(by_formula.plan, wish).bounds) == {"proved again"}
+    assert by_formula.bound <= min(played.cost, by_formula.cost) * (1 + 1e-9)
+    assert by_formula.status != "optimal" or by_formula.cost <= played.cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("cost", [2.0, 4.0])
+def test_the_highest_rate_that_a_formula_says_is_held_against_every_plan(cost: float) -> None:
+    wish = random_files("pool", 1).rated("max").limited(cost=cost).aiming("max rate")
+    by_formula, fluid = solve(wish, "formula"), solve(wish, "fluid", options={"derate": 1.0})
+    assert by_formula.bound is not None
+    assert by_formula.bound >= fluid.value * (1 - 1e-9)
+    assert by_formula.status != "optimal"
+    assert set(verify(by_formula.plan, wish).bounds) == {"proved again"}

@@ -44,7 +44,7 @@ def drafted(
             limit=dict.fromkeys(loads, found.theta),
             output_tokens=wish.demand.output_tokens,
         )
-        if wish.options.rule == "least-work/1"
+        if wish.options.rule == "least-work/1" or found.shown is None
         else RoundRobinDispatch()
     )
     note = _note(tried)
@@ -55,7 +55,7 @@ def drafted(
         actions=_actions(wish, workers),
         promises=(
             Promise(app=wish.app, quantity="rate_qps", relation=">=", value=wish.rate_qps, model="fluid"),
-            *(_shown(wish, found.shown) if found.shown is not None else ()),
+            *(_shown(wish, found.shown) if found.shown is not None else [_with_headroom(wish, room)]),
             Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"),
         ),
         reported=(Reported("cost_per_hour", "min", "relaxation", bounds["any schedule"], value=cost, note=note),),
@@ -146,6 +146,13 @@ def _shown(wish: Wish, shown: Shown) -> list[Promise]:
             )
         )  # fmt: skip
     return found
+
+
+def _with_headroom(wish: Wish, room: float) -> Promise:
+    """What machines carry where nothing waits, which is more than the rate that they are for."""
+    basis = f"headroom {room:.6g}" + (", laws slower by 1.5 times their error" if wish.options.law_error else "")
+    rate = wish.rate_qps * (1.0 + room)
+    return Promise(app=wish.app, quantity="fluid_rate_qps", relation=">=", value=rate, model="fluid", basis=basis)
 
 
 def _basis(wish: Wish) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hetplan.planner.contract import Options, Size
+from hetplan.profiles.fields import wrong
 
 __all__ = ["LlmOptions"]
 
@@ -39,3 +40,13 @@ class LlmOptions(Options):
     largest: int | None = Field(
         default=None, ge=1, description="the most machines of one type; left out: as many as the rate may take"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _turns_by_simulation(cls, given: Any) -> Any:
+        """The program's rate is one of the least work; what turns carry on unlike machines is known by simulation."""
+        others = isinstance(given, dict) and given.get("rule", "least-work/1") != "least-work/1"
+        if others and given.get("size", "auto") not in ("auto", "simulated"):
+            why = "the program says what least work carries; what turns do is simulated"
+            raise wrong(why, 'Set it to "simulated", or leave it out.', at=("size",))
+        return given

@@ -137,6 +137,6 @@ class LlmQuestion:
         answer = ask(form, gap=1e-6, about="least cost with headroom")
         if answer.point is None:
             return explain(form, ask)
-        found = planned(replace(with_room, rate_qps=wish.rate_qps), answer.point, slower)
+        found = planned(with_room, answer.point, slower)
         size = "estimated" if wish.options.size == "estimated" else "planned"
-        return replace(drafted(wish, found, bounds, room=room), chosen={"size": size})
+        return replace(drafted(wish, found, bounds, room=room), chosen={"size": size, "rule": "least-work/1"})

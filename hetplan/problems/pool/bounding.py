@@ -21,9 +21,11 @@ LOOSE = ("relaxation", "problem")
 def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     """The fluid program at the plan's machines, over all pools for the budget, or of the least cost for the rate.
 
-    What simulation showed is held against every dispatcher's best: with all the lateness that the target leaves.
+    What simulation showed, or a formula says, is held against every dispatcher's best: with all the lateness that the
+    target leaves.
     """
     simulated = any(one.quantity == "rate_qps" and one.model.startswith("simulation") for one in plan.promises)
+    shown = simulated or pool.options.size == "estimated"
     rate, budget, known = pool.wish.rate_qps, pool.wish.budget, (claim.about, claim.sense)
     if known == ("fluid_rate_qps", "max"):
         if claim.scope == "restriction" or (claim.scope == "problem" and pool.formulation == "fluid-lp"):
@@ -33,7 +35,7 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     if known == ("rate_qps", "max"):
         if budget is None or rate is not None:
             return []
-        if simulated:
+        if shown:
             return [Bounding(fluid(tolerant(pool), None))] if claim.scope in LOOSE else []
         if claim.scope == "relaxation":
             return [_grouped(pool)]
@@ -46,7 +48,7 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
         if rate == 0.0:
             return [Bounding(minima(pool), of_plans=True)] if claim.scope == "problem" else []
         loose = Bounding(fluid(tolerant(pool), rate))
-        if simulated:
+        if shown:
             return [loose] if claim.scope in LOOSE else []
         if claim.scope == "relaxation":
             return [loose, _grouped(pool)]

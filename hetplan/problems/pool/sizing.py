@@ -26,14 +26,14 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event
-from hetplan.planner.draft import Draft, Infeasible, Reported, without_bound
+from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import fluid, rates_of, read_counts
-from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, backed, rate_at, start
+from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at, start
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.simulated import (
     CONFIRMED,
@@ -134,7 +134,7 @@ def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -
     if only is not None:
         use = kept_use(pool, rate_at(pool, ask, only))
         made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
-        return replace(made, chosen={"derate": use}) if isinstance(made, Draft) else made
+        return made if isinstance(made, Infeasible) else _of_any_plan(pool, ask, replace(made, chosen={"derate": use}))
     use, made = pool.options.derate, way(pool)
     for _ in range(ROUNDS):
         if isinstance(made, Infeasible):
@@ -144,7 +144,32 @@ def estimated(pool: Pool, ask: Ask, way: Callable[[Pool], Draft | Infeasible]) -
             break
         use = following if pool.wish.rate_qps is None else min(following, LESS * use)
         made = way(replace(pool, options=pool.options.model_copy(update={"derate": use})))
-    return replace(made, chosen={"derate": use}) if isinstance(made, Draft) else made
+    return made if isinstance(made, Infeasible) else _of_any_plan(pool, ask, replace(made, chosen={"derate": use}))
+
+
+def _of_any_plan(pool: Pool, ask: Ask, made: Draft) -> Draft:
+    """The plan that a formula sizes, against what no dispatcher does better: of other pools the formula says nothing.
+
+    Pools that it gives another share of their rate may be cheaper, or carry more.
+    """
+    found = list[Reported]()
+    for one in made.reported:
+        if one.about == "cost_per_hour" and pool.wish.rate_qps is not None:
+            bound = lower_bound(pool, ask)
+            note = "what a formula says to be enough, against the least that any dispatcher needs"
+            found.append(replace(bound or _unproved(one), value=one.value, note=note))
+        elif one.about == "rate_qps":
+            answer = ask(fluid(tolerant(pool), None), gap=GAP, about="rate that no dispatcher can exceed")
+            note = "the rate that a formula says, against the most that any dispatcher can carry"
+            found.append(Reported("rate_qps", "max", "relaxation", answer, value=one.value, note=note))
+        else:
+            found.append(_unproved(one) if one.about == "cost_per_hour" else one)
+    return replace(made, reported=tuple(found))
+
+
+def _unproved(one: Reported) -> Reported:
+    """What is said, and how good it is by nothing."""
+    return Reported(one.about, one.sense, "none", value=one.value)
 
 
 def _given(pool: Pool) -> np.ndarray | None:
@@ -169,8 +194,7 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
     if not is_playable(pool, chosen.rated):
         return _unplayed(pool, chosen)
-    # The formula's best rate is no bound of those that simulation shows to be kept.
-    ask.keep(lambda: without_bound(_by_formula(pool, chosen)), rank=(0,))
+    ask.keep(lambda: _by_formula(pool, chosen), rank=(0,))
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
         return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
@@ -199,8 +223,6 @@ def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: i
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
     """The plan by the formula, which says that nothing was simulated."""
     made = _by_formula(pool, chosen)
-    if pool.wish.rate_qps is None:  # the formula's best rate is no bound of those that simulation shows to be kept
-        made = without_bound(made)
     rate = next(one.value for one in made.promises if one.quantity == "rate_qps")
     text = f"{pool.instances(chosen.rated.counts)} instances at {rate:.4g} qps were not simulated"
     warning = Notice(code="W-unconfirmed", at="promises", text=f"{text}: the rate comes from a formula")
@@ -213,10 +235,9 @@ def _by_formula(pool: Pool, chosen: Chosen) -> Draft:
     if pool.wish.rate_qps is not None:
         use = pool.wish.rate_qps / chosen.rated.lam
     estimate = replace(pool, options=pool.options.model_copy(update={"derate": use, "size": "estimated"}))
-    claims = [
-        backed(estimate, "rate_qps", one.answer, chosen.rated) if one.about == "rate_qps" and one.answer else one
-        for one in chosen.backed
-    ]
+    # What the program proves at another share of the rate bounds nothing of what a formula, or simulation, says.
+    claims = [one if one.scope == "relaxation" else _unproved(one) for one in chosen.backed]
+    claims = [replace(one, value=use * chosen.rated.lam) if one.about == "rate_qps" else one for one in claims]
     return replace(draft(estimate, chosen, claims), chosen={"derate": use})
 
 
