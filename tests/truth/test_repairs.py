@@ -21,10 +21,8 @@ ONE_QUALITY = ("pool", "llm", "fleet")
 BEST = {"variants": 0.82, "pipeline": 0.99, "policy": 0.775}
 """A floor on quality near the best that any model has; for policies above it: one worker more keeps any below."""
 
-
-MARKS = {
-    ("policy", ""): [pytest.mark.longest],
-}
+SHORTER = [("variants", "budget"), ("llm", "latency"), ("pool", "stock"), ("pipeline", "stock"), ("fleet", "quality")]
+"""Of default plans the tests of these are the shorter ones; all others take up to a minute and a half each."""
 
 
 def infeasible(problem: str, seed: int, by: str, sizing: str) -> Files | None:
@@ -92,11 +90,10 @@ def test_repairs_at_fluid_rates(problem: str, by: str) -> None:
     assert not far
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "by"),
     [
-        pytest.param(problem, by, marks=MARKS.get((problem, by), MARKS.get((problem, ""), [])))
+        pytest.param(problem, by, marks=pytest.mark.slow if (problem, by) in SHORTER else pytest.mark.longest)
         for problem in ("pool", "variants", "pipeline", "llm", "fleet", "policy")
         for by in REQUIREMENTS
     ],
@@ -107,7 +104,7 @@ def test_repairs_of_default_plans(problem: str, by: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "cost"), [(1323.0, 3.0), (440.0, 1.5)])
+@pytest.mark.parametrize(("rate", "cost"), [(440.0, 1.5), pytest.param(1323.0, 3.0, marks=pytest.mark.longest)])
 def test_the_shipped_pool_is_asked_for_more_than_its_budget_carries(rate: float, cost: float) -> None:
     """It said "lower to 281" where 333 does, and asked 440 it said 330."""
     wish = example("pool").rated(rate).limited(cost=cost).aiming("min cost")
