@@ -118,7 +118,7 @@ def _finished(
             claim = replace(claim, note=f"an engine's word; the prices of configurations prove it within {open_:.2%}")
         return _drafted(v, ask, x, placed_by_counts(v, x), claim)
     packed = pack(v, x, ask, fillings)
-    claim = _claimed(v, answer, machines=fillings is None or bool(v.own or v.whole))
+    claim = _claimed(v, answer, machines=bool(v.own) or (bool(v.sharing) and fillings is None))
     if not packed.left:
         return _drafted(v, ask, x, placed_on_machines(v, packed.machines), claim)
     if v.level != "machine":
