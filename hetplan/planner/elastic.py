@@ -7,8 +7,8 @@ far the wish is from possible; the rows that must give way together say what con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -133,12 +133,21 @@ def _stretched(
     )
 
 
-def explain(form: Milp, ask: Ask, *, gap: float | None = None) -> Infeasible:
+def explain(
+    form: Milp,
+    ask: Ask,
+    *,
+    kept: str = "",
+    gap: float | None = None,
+    known: Mapping[tuple[str, str], float] | None = None,
+) -> Infeasible:
     """The smallest set of demands that cannot hold together, and the smallest repairs, in the user's units.
 
-    `gap` is how far from the smallest they may be: repairs of large forms need no last digit.
+    What the block `kept` says does not give way. `gap` is how far from the smallest repairs may be: of large forms they
+    need no last digit. Of some rows, by block and label, it is `known` how much they must give alone (infinite: none is
+    enough).
     """
-    loose = knobs(form)
+    loose = [knob for knob in knobs(form) if knob.block.name != kept]
     if not loose:
         return Infeasible(why=("no choice satisfies all rows, and none of them may give way",))
     joint, read = stretch(form, loose)
@@ -149,7 +158,7 @@ def explain(form: Milp, ask: Ask, *, gap: float | None = None) -> Infeasible:
         )
     slack = read(answer.point)
     giving = [k for k, s in zip(loose, slack, strict=True) if s > FEASIBILITY * _scale(k, form)]
-    alone = _single_repairs(form, ask, loose, giving, gap)
+    alone = _single_repairs(form, ask, loose, giving, gap, known or {})
     repairs = list(alone.values())
     if not repairs:
         repairs = [_repair(form, k, float(s)) for k, s in zip(loose, slack, strict=True) if k in giving]
@@ -158,7 +167,12 @@ def explain(form: Milp, ask: Ask, *, gap: float | None = None) -> Infeasible:
 
 
 def _single_repairs(
-    form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob], gap: float | None
+    form: Milp,
+    ask: Ask,
+    loose: list[Knob],
+    giving: list[Knob],
+    gap: float | None,
+    known: Mapping[tuple[str, str], float],
 ) -> dict[Knob, Repair]:
     """For each knob alone, the least it must give; what cures nothing alone is left out."""
     tried = loose if len(loose) <= MOST_KNOBS else giving[:MOST_KNOBS]
@@ -166,6 +180,10 @@ def _single_repairs(
     for knob in tried:
         if ask.remaining <= 0:
             break
+        if (slack := known.get((knob.block.name, knob.label))) is not None:
+            if math.isfinite(slack):
+                found[knob] = _repair(form, knob, slack)
+            continue
         model, read = stretch(form, [knob])
         answer: Answer[Vector] = ask(model, gap=gap, about=f"least change of {knob.block.name} {knob.label} alone")
         if answer.point is not None:
@@ -185,7 +203,8 @@ def _binding(form: Milp, ask: Ask, loose: list[Knob], giving: list[Knob]) -> lis
             if ask.remaining <= 0:
                 break
             freed = [k for k in loose if all(k.block is not other for other in kept if other is not block)]
-            model, _ = stretch(form, freed)
+            # Any point will do: no slack is dear here.
+            model = replace(stretch(form, freed)[0], cost=np.zeros(form.cost.size + 2 * len(freed)))
             feasible_without = ask(model, about=f"is {block.name} needed for the contradiction").point is not None
             if not feasible_without:
                 kept.remove(block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from build import Files, app, example, files, machine, model, pipeline, random_files
@@ -53,9 +54,9 @@ def test_the_best_plan_under_a_power_limit_is_the_best_of_all_counts(problem: st
     assert found.value == pytest.approx(best, rel=2e-4)
 
 
-def shared(problem: str, cards: int) -> Files:
+def shared(problem: str, cards: int, **spot: Any) -> Files:
     """Work that takes half a machine, of 300 W: twice as many replicas as machines."""
-    machines = {"m": machine(1.0, stock=8, provides={"gpu": 1, "watts": 300})}
+    machines = {"m": machine(1.0, stock=8, provides={"gpu": 1, "watts": 300}, **spot)}
     one = {"m": {1: 10, 4: 16}}
     need = {"gpu": 0.5}
     limits = {99: 60}
@@ -110,3 +111,15 @@ def test_machines_that_do_not_say_what_they_provide_are_named(problem: str) -> N
     first, second, *_ = wish.machine_types
     with pytest.raises(Refused, match=f"{second} does not say what it provides"):
         solve(wish.provides({"watts": 300}, of=first), "fluid")
+
+
+@pytest.mark.parametrize("problem", ["pool", "variants"])
+def test_a_limit_on_machines_leaves_open_from_whom_they_are_rented(problem: str) -> None:
+    """Some machines are needed; one is to be had at a fifth of the price, whatever its offer is called."""
+    wish = shared(problem, 4, spot=0.2, spot_stock=1)
+    free = solve(wish, "fluid")
+    count = free.count()
+    assert count > 1
+    limited = solve(wish.limited(counts={"m": (0, count)}), "fluid")
+    assert limited.count() == count
+    assert free.cost == limited.cost == pytest.approx(count - 0.8)

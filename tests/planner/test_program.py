@@ -15,7 +15,7 @@ from hetplan.planner.answer import Limits, Status
 from hetplan.planner.ask import Asking
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.program import Expression, Uses, budget_in_whole_machines, rent
+from hetplan.planner.program import Expression, Uses, budget_in_whole_machines, limit_moves, rent
 from hetplan.planner.request import PLENTY, MachineType, Offer, Request
 
 NANO = 10**9
@@ -146,3 +146,52 @@ def test_where_nothing_may_stand_idle_all_that_is_rented_is_used() -> None:
     answer = Asking(registry.solvers("milp"), Limits())(m.build())
     assert answer.point is not None
     assert answer.point[used] == pytest.approx(3.0)
+
+
+def test_offers_of_one_name_draw_on_one_stock_and_types_of_one_hardware_are_limited_together() -> None:
+    own = MachineType("a!", (Offer("a", "a!", 0, 3),), {"watts": 300.0}, 0, 4, "a")
+    whole = MachineType("a", (Offer("a", "a", NANO, 3),), {"watts": 300.0}, 0, 4)
+    dear = MachineType("a-dear", (Offer("a-dear", "a-dear", 2 * NANO),), {"watts": 300.0}, 0, 4, "a")
+    request = Request((whole, dear, own))
+    assert request.allows([1, 1, 2])
+    assert not request.allows([2, 0, 2])
+    assert not request.allows([3, 2, 0])
+    m = Builder("min")
+    used = m.columns("used", ["a", "a-dear", "a!"], whole=True)
+    rows = m.rows("wanted", ["paid", "own"], lower=[2.0, 2.0])
+    m.add(rows[0], used[:2], 1.0)
+    m.add(rows[1], used[2], 1.0)
+    machines = {kind.id: Expression(used[[place]]) for place, kind in enumerate(request.machines)}
+    n = rent(m, request, Uses(machines, counted=frozenset(machines)), priced=True)
+    form = m.build()
+    answer = Asking(registry.solvers("milp"), Limits())(form)
+    assert n.size == 0
+    assert answer.value == 3.0  # one of three is left to pay for, and one dear one
+    assert answer.point is not None
+    assert answer.point.tolist() == [1.0, 1.0, 2.0]
+    m.add(m.rows("more", ["own"], lower=4.0), used[2], 1.0)
+    assert Asking(registry.solvers("milp"), Limits())(m.build()).status is Status.INFEASIBLE
+
+
+def test_fees_are_paid_within_the_budget_and_lower_it_to_what_can_be_paid() -> None:
+    request = replace(FREE, budget=1_750_000_000)
+    assert budget_in_whole_machines(request, 300_000_000) == 1_700_000_000
+    m = Builder("min")
+    used = m.columns("used", ["a", "own"], whole=True)
+    m.add(m.rows("carried", ["all"], lower=4.0), used, [1.0, 1.0])
+    uses = Uses({"a": Expression(used[:1])}, counted=frozenset("a"), fees=Expression(used[1:], 0.3), most={"a": 9.0})
+    rent(m, request, uses, priced=True)
+    answer = Asking(registry.solvers("milp"), Limits())(m.build())
+    assert answer.value == pytest.approx(1.2)
+    m.add(m.rows("whole", ["a"], lower=3.0), used[0], 1.0)
+    assert Asking(registry.solvers("milp"), Limits())(m.build()).status is Status.INFEASIBLE
+
+
+def test_new_instances_are_limited_by_group_and_the_limit_says_what_would_do() -> None:
+    m = Builder("min")
+    x = m.columns("x", ["a", "b", "c"], lower=[2.0, 0.0, 3.0], upper=9.0)
+    new = limit_moves(m, Expression(x, [1.0, 1.0, 2.0]), np.array([0, 0, 1]), [1, 4], 2.0)
+    form, ask = m.build(), Asking(registry.solvers("milp"), Limits())
+    assert new.size == 2
+    assert ask(form).status is Status.INFEASIBLE
+    assert [(one.field, one.to) for one in explain(form, ask).repairs] == [("slo.limits.moves", 3)]

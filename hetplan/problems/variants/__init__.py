@@ -24,20 +24,24 @@ y_bv        --                     queries/s of b served by v, where v may serve
 
 ::
 
-    min  sum_v C_v x_v + lambda sum_g C_g Tl_g p_g                                  gross; net = gross - sum C N
+    min  rent + lambda sum_g C_g Tl_g p_g                                           gross; net = gross - sum C N
     (1)  sum_{v of b alone} Q_bv x_v + sum_{v common} y_bv >= need_b                every load, by eligible variants
     (2)  sum_b y_bv / Q_bv <= x_v                                                   an instance at saturation is full
-    (3)  sum_v R_v^type x_v <= R_total^type                                         per type; machines: of each type
+    (3)  sum_v R_v^type x_v <= R_total^type                                         limits.capacity: what is taken
     (4)  p_g >= sum_{v of g} x_v - N_g,  p_g >= 0,  x_v whole, 0 <= x_v
-    machines that are paid whole and shared: `shared`, in place of C x
     eligible: T_bv <= S_b, quality >= a_b: bounds, not rows
+
+Machines are rented by `planner.program`, whose rows say what they cost and how many there may be. Of a type all have a
+price for the whole machine, whatever is on it (`planner.placing` says what one may hold; an instance that says nothing
+of what it computes with takes one alone), and cost nothing where what is on them is paid by itself: C x is a fee
+beside them then, and they are used up by what all that they hold takes together.
 
 (1) to (4) are Section 4.2.1, with one cover row per application (the paper sums over all models at once) and with gross
 cost, whose argmin is that of the paper's net cost but of which a relative gap means something. With machines the plan
 is called feasible only once every instance has its machine.
 
 The files, in the order in which they are used: `question` (the door), `kinds` and `wish` (reading), `form` (the
-programs), `shared` (machines that are paid whole), `ways` (the conversation), `places` (instances on machines),
-`actions` and `draft` (the plan), `why` (no plan, and what would give one), `size` (room for waiting), `alone` (what is
-late though nobody waits), `near` (cheaper plans near by), `baselines/` (rules to compare with).
+programs), `ways` (the conversation), `places` (instances on machines), `actions` and `draft` (the plan), `why` (no plan,
+and what would give one), `size` (room for waiting), `alone` (what is late though nobody waits), `near` (cheaper plans
+near by), `baselines/` (rules to compare with).
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from hetplan.problems.variants.kinds import OWN, count_of
 from hetplan.problems.variants.wish import Snapshot
 
 __all__ = [
-    "CEILING",
     "LOAD",
     "TAKEN",
     "Room",
@@ -27,10 +26,10 @@ __all__ = [
     "counts_in_order",
     "counts_of",
     "evenly",
+    "least_use",
     "program",
     "rooms_of",
     "spread",
-    "upper",
     "why_no_columns",
     "written",
 ]
@@ -41,25 +40,9 @@ Integers = NDArray[np.int64]
 SMALL = 1e-3
 """Loads that take less of an instance than this are also asked whether there is one: tolerances would hide them."""
 LOAD, TAKEN = "load", "taken"
-NO_ROOMS = (LOAD, "saturation", "there at all", "loaded", "moves", "new")
-"""Rows that say who serves whom and what is new; all others limit how much there is."""
 PRICE_OF_LOAD = 1000.0 * PRICE_OF_SLACK
 """Where all may give way a load does last."""
 SLIP = 1e-9
-CEILING = 1e-9
-"""Taken off before rounding up: a quotient that is whole but for rounding."""
-
-
-def upper(v: Snapshot) -> Vector:
-    """No more instances of an item than serve all that it may serve; of violators no more than run."""
-    found = []
-    for item in v.items:
-        most = sum(v.need[s.app] / s.qps for s in item.serves)
-        bound = max(1.0, float(np.ceil(most - CEILING))) if most > 0 else 0.0
-        if all(s.late for s in item.serves):
-            bound = min(bound, float(v.running[item.kind]))
-        found.append(bound)
-    return np.array(found)
 
 
 def program(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> Milp:
@@ -69,13 +52,12 @@ def program(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> Milp:
 
 def written(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> tuple[Builder, Integers]:
     """The program, still open to more rows, and its x."""
-    m, most, in_use = Builder("min", name="variants"), upper(v), _in_use(v)
+    m, in_use = Builder("min", name="variants"), _in_use(v)
     cost = np.where(in_use, 0.0, v.loading)
-    x = m.columns("x", v.item_name, size=len(v.items), upper=most, cost=cost, whole=True, unit="instances")
+    x = m.columns("x", v.item_name, size=len(v.items), upper=v.most, cost=cost, whole=True, unit="instances")
     _cover(v, m, x)
     _loading(v, m, x, in_use)
-    _taken(v, m, x)
-    rent(m, v.request, _uses(v, m, x, most, shrunk or {}), priced=True)
+    _limit(v, m, x, shrunk or {})
     if v.inputs.slo.limits.moves is not None:
         kinds, group = np.unique(v.kind_of, return_inverse=True)
         limit_moves(m, Expression(x), group, v.running[kinds], float(v.inputs.slo.limits.moves))
@@ -126,27 +108,39 @@ def _loading(v: Snapshot, m: Builder, x: Integers, in_use: NDArray[np.bool_]) ->
     m.add(row[np.searchsorted(groups, v.group[in_use])], x[in_use], 1.0)
 
 
+def _limit(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) -> None:
+    """What limits the counts of items, and what they cost."""
+    _taken(v, m, x)
+    rent(m, v.request, _uses(v, m, x, shrunk), priced=True)
+
+
 def _taken(v: Snapshot, m: Builder, x: Integers) -> None:
     """(3) The totals of what instances take, where they are stated."""
-    for resource, total in sorted(v.inputs.slo.limits.capacity.items()):
-        needs = np.array([v.kinds[item.kind].needs.get(resource, 0.0) for item in v.items])
-        at, whole = f"slo.limits.capacity.{resource}", bool((needs == np.floor(needs)).all())
-        elastic = Elastic(PRICE_OF_SLACK, at, whole=whole)
-        row = m.rows(TAKEN, [resource], upper=total, equation="(3)", elastic=elastic)
-        m.add(row, x[needs > 0], needs[needs > 0])
+    totals = v.inputs.slo.limits.capacity
+    if not totals:
+        return
+    kinds = [v.kinds[item.kind].needs for item in v.items]
+    needs = np.array([[one.get(resource, 0.0) for resource in totals] for one in kinds]).reshape(
+        len(kinds), len(totals)
+    )
+    whole = bool((needs == np.floor(needs)).all())
+    elastic = Elastic(PRICE_OF_SLACK, "slo.limits.capacity.{label}", whole=whole)
+    rows = m.rows(TAKEN, list(totals), upper=list(totals.values()), equation="(3)", elastic=elastic)
+    i, r = np.nonzero(needs)
+    m.add(rows[r], x[i], needs[i, r])
 
 
-def _uses(v: Snapshot, m: Builder, x: Integers, most: Vector, shrunk: Mapping[str, float]) -> Uses:
+def _uses(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) -> Uses:
     """The machines in use of each type, and what instances cost that are paid by themselves."""
     used = _used_up(v, m, x, shrunk)
     for t, kind in enumerate(v.types):
         parts = []
         if (sharing := v.sharing.get(t)) is not None:
             things = list(sharing.things)
-            parts.append(place(m, sharing, x[things], most[things], v.item_name, less=shrunk).columns)
+            parts.append(place(m, sharing, x[things], v.most[things], v.item_name, less=shrunk).columns)
         parts.append(x[list(v.whole.get(t, ()))])
         used[kind.id] = Expression(np.concatenate(parts))
-    bought = {kind.id: float(most.sum()) + kind.least for kind in v.request.machines}
+    bought = {kind.id: float(v.most.sum()) + kind.least for kind in v.request.machines}
     alone = [i for items in v.own.values() for i in items]
     fees = Expression(x[alone], v.C[alone])
     there = {kind.id for kind in v.request.machines}
@@ -203,7 +197,9 @@ class Room:
 
 def rooms_of(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> tuple[Room, ...]:
     """What limits the counts of items, where as many machines are used up as may be had."""
-    form, found = program(v, shrunk=shrunk), list[Room]()
+    m, found = Builder("min"), list[Room]()
+    _limit(v, m, m.columns("x", v.item_name, size=len(v.items)), shrunk or {})
+    form = m.build()
     most = np.zeros(form.lower.size)
     available = {f"machines {v.types[t].id}{OWN}": v.types[t].available for t in v.used_up}
     for block in form.columns:
@@ -213,8 +209,6 @@ def rooms_of(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> tuple[Ro
             most[block.start : block.stop] = [v.request.of(label).available for label in labels]
     matrix, n = form.matrix.tocsr(), len(v.items)
     for block in form.rows:
-        if block.name in NO_ROOMS:
-            continue
         for number in range(block.start, block.stop):
             row, upper = matrix[[number]].toarray().ravel(), form.row_upper[number]
             use, others = row[:n], row[n:]
@@ -338,13 +332,24 @@ def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
         group=v.group[order],
         free=v.N.astype(float),
         surcharge=v.group_loading,
-        upper=upper(v)[order],
+        upper=v.most[order],
         use=use,
         capacity=np.array([room.size for room in rooms]),
         rows=tuple(f"{room.block} {room.label}" for room in rooms),
         item_name=lambda j: v.item_name(int(order[j])),
         name="variants",
     )
+
+
+def least_use(v: Snapshot, room: Room) -> Columns:
+    """The least that all loads can take of one room, the others kept."""
+    form = columns(v)
+    others = [k for k, one in enumerate(v.rooms) if one is not room]
+    return replace(
+        form, cost=room.use[_order(v)], surcharge=np.zeros_like(form.surcharge), use=form.use[others],
+        capacity=form.capacity[others], rows=tuple(form.rows[k] for k in others), name="variants least use",
+        item_name=None,
+    )  # fmt: skip
 
 
 def counts_in_order(v: Snapshot, point: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -17,13 +17,11 @@ from hetplan.planner.forms.milp import Milp
 from hetplan.planner.placing import IN_TOTAL, Filling, read_places
 from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import (
-    CEILING,
     columns,
     counts_in_order,
     counts_of,
     program,
     spread,
-    upper,
     why_no_columns,
 )
 from hetplan.problems.variants.places import (
@@ -36,7 +34,7 @@ from hetplan.problems.variants.places import (
     read_exact,
 )
 from hetplan.problems.variants.why import explained, fits_nowhere, over_limits
-from hetplan.problems.variants.wish import Snapshot
+from hetplan.problems.variants.wish import CEILING, Snapshot
 
 __all__ = ["WAYS", "Way", "by_cheapest", "filled"]
 
@@ -72,7 +70,7 @@ def _by_milp(v: Snapshot, ask: Ask) -> Draft | Infeasible:
 
 def _on_machines(v: Snapshot, form: Milp, point: Vector, x: Integers) -> list[Filling] | None:
     """What is on the machines that are shared (None: those of some type were counted in total)."""
-    found, most = list[Filling](), upper(v)
+    found, most = list[Filling](), v.most
     for sharing in v.sharing.values():
         counts = {i: int(x[i]) for i in sharing.things}
         here = read_places(form, point, sharing, most[list(sharing.things)], counts)
@@ -120,7 +118,7 @@ def _finished(
             claim = replace(claim, note=f"an engine's word; the prices of configurations prove it within {open_:.2%}")
         return _drafted(v, ask, x, placed_by_counts(v, x), claim)
     packed = pack(v, x, ask, fillings)
-    claim = _claimed(v, answer, machines=fillings is None or bool(v.own or v.whole))
+    claim = _claimed(v, answer, machines=bool(v.own) or (bool(v.sharing) and fillings is None))
     if not packed.left:
         return _drafted(v, ask, x, placed_on_machines(v, packed.machines), claim)
     if v.level != "machine":

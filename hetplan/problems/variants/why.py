@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
 import numpy as np
 
-from hetplan.planner.answer import Answer
+from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.planner.elastic import explain, knobs, stretch
+from hetplan.planner.placing import IN_TOTAL
+from hetplan.problems.repairs import change
 from hetplan.problems.variants.draft import steady_nanos
-from hetplan.problems.variants.form import LOAD, program
+from hetplan.problems.variants.form import LOAD, least_use, program, why_no_columns
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
@@ -21,7 +24,8 @@ from hetplan.serving.demand import response_targets
 __all__ = ["explained", "fits_nowhere", "impossible", "over_limits"]
 
 SHOWN = 5
-LARGE, ROUGH = 100, 0.1
+SLIP = 1e-9
+LARGE, ROUGH, CLOSE = 100, 0.1, 1e-2
 """Above so many applications explanations are found with looser gaps: they need no last digit, and would take longer
 than the plan."""
 
@@ -62,18 +66,17 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
         for target in response_targets(one.app):
             if target.max_ms < to:
                 at = f"slo.apps.{one.id}.latency[{target.place}].max_ms"
-                text = f"raise {at} from {target.max_ms:g} to {to:g} ms"
-                repairs.append(Repair(at, "raise", to - target.max_ms, to, "ms", text))
+                repairs.append(change(at, target.max_ms, to, "ms"))
     quick = [s for s in near if s.latency_ms <= one.slo_ms and not good(s)]
     if quick and quality is not None:
         sign = 1.0 if quality.min is not None else -1.0
         best = max(quick, key=lambda s: (sign * (v.kinds[s.kind].quality or 0.0), v.kinds[s.kind].variant))
         value = v.kinds[best.kind].quality or 0.0
-        side, verb = ("min", "lower") if quality.min is not None else ("max", "raise")
+        side = "min" if quality.min is not None else "max"
         stated = (quality.min if quality.min is not None else quality.max) or 0.0
         at = f"slo.apps.{one.id}.quality.{side}"
         said.append(f"the best that is fast enough is {v.kinds[best.kind].variant} of quality {value:g}")
-        repairs.append(Repair(at, verb, abs(stated - value), value, "", f"{verb} {at} from {stated:g} to {value:g}"))
+        repairs.append(change(at, stated, value))
     return "; ".join(said), repairs
 
 
@@ -83,7 +86,7 @@ def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
     loads = [knob for knob in knobs(form) if knob.block.name == LOAD]
     fewer, read = stretch(form, loads)
     # Of loads unserved the queries count, not the shares.
-    fewer.cost[form.cost.size :] = np.tile(v.need, 2)
+    fewer.cost[form.cost.size :], fewer.upper[form.cost.size :] = np.tile(v.need, 2), 1.0
     found = ask(fewer, gap=gap, about="least load left unserved")
     if found.point is None:
         short, served = dict[int, float](), "the limits contradict one another, even if nothing is served"
@@ -93,9 +96,19 @@ def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
         served = _served(v, short)
     if not v.repairs:
         return Infeasible(why=(served,), answer=answer)
-    said = explain(form, ask, gap=gap)
-    others = tuple(one for one in said.repairs if not one.field.endswith(".rate_qps"))
-    return Infeasible(why=(served, *said.why), repairs=(*others, *_less_load(v, short)), answer=answer)
+    said = explain(form, ask, kept=LOAD, gap=gap, known=_least_alone(v, ask))
+    return Infeasible(why=(served, *said.why), repairs=(*said.repairs, *_less_load(v, short)), answer=answer)
+
+
+def _least_alone(v: Snapshot, ask: Ask) -> dict[tuple[str, str], float]:
+    """What each total must be raised by alone: from configuration columns, for many applications."""
+    found: dict[tuple[str, str], float] = {}
+    if len(v.asked) > LARGE and not why_no_columns(v):
+        for room in (one for one in v.rooms if one.block != IN_TOTAL):
+            answer = ask(least_use(v, room), gap=CLOSE, about=f"least use of {room.label}")
+            if answer.value is not None or answer.status is Status.INFEASIBLE:
+                found[room.block, room.label] = math.inf if answer.value is None else max(answer.value - room.size, 0.0)
+    return found
 
 
 def _served(v: Snapshot, short: dict[int, float]) -> str:
@@ -113,8 +126,7 @@ def _less_load(v: Snapshot, short: dict[int, float]) -> list[Repair]:
         to = one.load_qps * (one.need_qps - missing) / one.need_qps
         at = f"slo.apps.{one.id}.demand.rate_qps"
         also = " (together with the others)" if len(short) > 1 else ""
-        text = f"lower {at} from {one.load_qps:g} to {to:.6g} qps{also}"
-        found.append(Repair(at, "lower", one.load_qps - to, to, "qps", text))
+        found.append(change(at, one.load_qps, to, "qps", more=also))
     return found
 
 
@@ -135,36 +147,27 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasible
             at = f"slo.limits.instances.{kind.hardware}[1]"
         elif offer.hosts:
             at = f"profile.hosts (under {offer.id})"
-        text = f"raise {at} from {stated} by {count} machines at the most"
-        repairs.append(Repair(at, "raise", float(count), stated + count, "machines", text))
+        repairs.append(change(at, stated, stated + count, "machines", more=" at the most"))
     return Infeasible(why=tuple(why), repairs=tuple(repairs), proved=proved)
 
 
 def over_limits(v: Snapshot, placed: Placed) -> Infeasible | None:
-    """Machines that the program did not count may take the plan over its price, or over what machines may provide."""
-    return _over_budget(v, placed) or _over_resources(v, placed)
-
-
-def _over_resources(v: Snapshot, placed: Placed) -> Infeasible | None:
-    """Machines beyond those that the program counted, idle or filled by best fit, may provide more than may be."""
-    for resource, most in v.inputs.slo.limits.resources.items():
-        hardware = v.inputs.profile.hardware
-        amount = sum(worker.count * hardware[worker.hardware].provides.get(resource, 0.0) for worker in placed.workers)
-        if amount > most * (1.0 + 1e-9):
-            at = f"slo.limits.resources.{resource}"
-            why = f"the machines that would hold this provide {amount:g} {resource}"
-            text = f"raise {at} from {most:g} to {amount:g}"
-            return Infeasible(why=(why,), repairs=(Repair(at, "raise", amount - most, amount, "", text),), proved=False)
+    """Machines that the program does not count one by one, idle or filled by best fit, may be more than may be had."""
+    limits, of, cost = v.inputs.slo.limits, Counter[str](), steady_nanos(v, placed)
+    for worker in placed.workers:
+        of[worker.hardware] += worker.count
+    over: list[tuple[str, float | None, float, int, str]] = [
+        ("cost_per_hour", limits.cost_per_hour, cost, NANO, limits.currency)
+    ]
+    for resource, total in limits.resources.items():
+        provides = {name: one.provides.get(resource, 0.0) for name, one in v.inputs.profile.hardware.items()}
+        provided = sum(provides[name] * n for name, n in of.items())
+        over.append((f"resources.{resource}", total * (1.0 + SLIP), provided, 1, resource))
+    over += [(f"instances.{name}[1]", most, of[name], 1, "machines") for name, (_, most) in limits.instances.items()]
+    for at, most, amount, unit, what in over:
+        if most is not None and amount > most:
+            repair = change(f"slo.limits.{at}", most / unit, amount / unit, what)
+            idle = f", idle ones at {placed.idle_nanos / NANO:g} included" if unit == NANO and placed.idle_nanos else ""
+            why = f"the machines that would hold this come to {amount / unit:g} {what}{idle}"
+            return Infeasible(why=(why,), repairs=(repair,), proved=False)
     return None
-
-
-def _over_budget(v: Snapshot, placed: Placed) -> Infeasible | None:
-    """Machines that must be there and hold nothing may take the plan over the limit on its price."""
-    limit, cost = v.inputs.slo.limits.cost_per_hour, steady_nanos(v, placed)
-    if limit is None or not placed.idle_nanos or cost <= limit:
-        return None
-    at, unit = "slo.limits.cost_per_hour", v.inputs.slo.limits.currency
-    why = f"idle machines that limits.instances demands cost {placed.idle_nanos / NANO:g} {unit} an hour"
-    text = f"raise {at} from {limit / NANO:g} to {cost / NANO:g} {unit}, or ask for fewer machines"
-    repair = Repair(at, "raise", (cost - limit) / NANO, cost / NANO, unit, text)
-    return Infeasible(why=(why,), repairs=(repair,), proved=False)

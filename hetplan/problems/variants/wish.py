@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,7 +43,7 @@ from hetplan.serving.strictest import limit_ms
 if TYPE_CHECKING:
     from hetplan.problems.variants.form import Room
 
-__all__ = ["REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
+__all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
 REFUSED = {
     **ONE_STEP,
@@ -66,6 +67,8 @@ REFUSED = {
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+CEILING = 1e-9
+"""Taken off before rounding up: a quotient that is whole but for rounding."""
 HUGE = 1e6
 """More instances than this for one application are a slip of units, not a plan."""
 
@@ -230,6 +233,18 @@ class Snapshot:
     def paid(self) -> Vector:
         """What an instance of each item costs by itself, per hour."""
         return np.array([kind.paid for kind in self.kinds])[self.kind_of]
+
+    @cached_property
+    def most(self) -> Vector:
+        """No more instances of an item than serve all that it may serve; of violators no more than run."""
+        found, need = [], self.need.tolist()
+        for item in self.items:
+            most = sum([need[s.app] / s.qps for s in item.serves])
+            bound = max(1.0, float(math.ceil(most - CEILING))) if most > 0 else 0.0
+            if all(s.late for s in item.serves):
+                bound = min(bound, float(self.running[item.kind]))
+            found.append(bound)
+        return np.array(found)
 
     @cached_property
     def sharing(self) -> Mapping[int, Sharing]:

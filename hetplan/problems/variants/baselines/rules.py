@@ -16,12 +16,12 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.variants.draft import aim, draft
-from hetplan.problems.variants.form import CEILING, Room, spread, upper
+from hetplan.problems.variants.form import Room, spread
 from hetplan.problems.variants.options import GreedyOptions
 from hetplan.problems.variants.places import Placed, pack, placed_by_counts, placed_on_machines
 from hetplan.problems.variants.ways import Way
 from hetplan.problems.variants.why import over_limits
-from hetplan.problems.variants.wish import Snapshot
+from hetplan.problems.variants.wish import CEILING, Snapshot
 from hetplan.profiles.fields import NANO
 
 __all__ = ["WAYS", "greedy_counts"]
@@ -256,7 +256,7 @@ def _chosen(scaler: _Scaler, b: int) -> int:
 
 def _by_brute_force(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """Every choice of counts, one by one: the oracle of the tests."""
-    most = upper(v).astype(int) if len(v.items) else np.zeros(0, dtype=int)
+    most = v.most.astype(int) if len(v.items) else np.zeros(0, dtype=int)
     tries = math.prod(int(n) + 1 for n in most)
     if tries > MOST_TRIED or any(len(item.serves) > 1 for item in v.items):
         raise InputError.one(
