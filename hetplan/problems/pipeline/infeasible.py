@@ -330,14 +330,16 @@ def _limit_repair(problem: Pipelines, form: Milp, knob: Knob, value: float, boun
     return change(knob.field, stated, to, "per hour" if knob.field == BUDGET else elastic.unit, more=more)
 
 
-def loosened(form: Milp, asked: Asked) -> Milp:
+def loosened(form: Milp, asked: Asked) -> Milp | None:
     """The program in which the stated limit that is asked for gives way by as little as can be: no other goal counts.
 
-    Its value is what an upper limit would have to be, and by how much less a lower one.
+    Its value is what an upper limit would have to be, and by how much less a lower one; None where it has no row.
     """
     if asked.loose is None:
         return form
-    (knob,) = (knob for knob in knobs(form) if knob.field == asked.loose)
+    knob = next((knob for knob in knobs(form) if knob.field == asked.loose), None)
+    if knob is None:
+        return None
     stretched, _ = stretch(form, [knob])
     return replace(stretched, offset=_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
 
@@ -455,7 +457,10 @@ def _best(ask: Ask, trees: Sequence[Tree], fleet: Fleet, asked: Asked, about: st
     written = config_form(forest, fleet, asked)
     flows = sum(level.size for _, levels in forest for level in levels)
     large = flows * float(fleet.most[np.isfinite(fleet.most)].sum()) > LARGE
-    answer = ask(loosened(written.form, asked), gap=NEAR if large else CLOSE, about=about)
+    form = loosened(written.form, asked)
+    if form is None:
+        return None
+    answer = ask(form, gap=NEAR if large else CLOSE, about=about)
     if answer.point is None or answer.value is None or answer.bound is None:
         return None
     return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
@@ -550,16 +555,18 @@ def _at_levels(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked
     fleet = problem.wish.fleet
     trees, levels, forest = _thinned(problem, trees, accuracy=asked.goal == "quality")
     written = levels_form(trees, forest, levels, fleet, asked)
-    answer = ask(loosened(written.form, asked), gap=GAP, about=f"{about}, by latency levels, servers in parts")
-    if answer.point is None:
+    form = loosened(written.form, asked)
+    answer = None if form is None else ask(form, gap=GAP, about=f"{about}, by latency levels, servers in parts")
+    if answer is None or answer.point is None:
         return None
     fixed = [at_levels(tree, own) for tree, own in zip(trees, written.chosen(answer.point), strict=True)]
     forest = [(tree, prefixes(tree)) for tree in map(merged, fixed)]
     whole = variant_form("budget", forest, fixed, fleet, asked)
+    form = loosened(whole.form, asked)
+    if form is None:  # at these levels nothing runs on what is limited
+        return None
     kept = asked.goal == "rate" and any(tree.floor is not None for tree in trees)
-    best = ask(
-        loosened(whole.form, asked), gap=GAP_ON_FLOORS if kept else GAP, about=f"{about}, by levels, whole servers"
-    )
+    best = ask(form, gap=GAP_ON_FLOORS if kept else GAP, about=f"{about}, by levels, whole servers")
     if best.point is None or best.value is None:
         return None
     return Carried(best.value, -np.inf if asked.loose is not None else np.inf, fixed, whole.counts(best.point))

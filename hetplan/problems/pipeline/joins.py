@@ -130,8 +130,9 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
 
     def find(_: Sequence[Tree], asked: Asked, about: str) -> Carried | None:
         written = steps_form(problem, trees, asked)
-        answer = ask(loosened(written.form, asked), about=about)
-        if answer.point is None or answer.value is None or answer.bound is None:
+        form = loosened(written.form, asked)
+        answer = None if form is None else ask(form, about=about)
+        if answer is None or answer.point is None or answer.value is None or answer.bound is None:
             return None
         return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
 

@@ -222,6 +222,20 @@ def test_the_repairs_at_latency_levels_suffice(by_levels):
     assert fluid(*loki_by_hand.tiny(0.2, 101, servers=int(count.to))).exit_code == 0
 
 
+@pytest.mark.parametrize("seed", [9, 12, 34])
+def test_each_limit_on_machines_that_is_named_at_latency_levels_suffices(by_levels, seed):
+    profile, slo = random_pipeline(seed, gpus=2, tasks=2)
+    slo["apps"]["x"]["demand"]["rate_qps"] *= 5
+    limits = slo["limits"]["instances"]
+    more = [one for one in fluid(profile, slo).repairs if "instances" in one.field]
+    assert more
+    for one in more:
+        gpu = one.field.removeprefix("slo.limits.instances.").removesuffix("[1]")
+        before, limits[gpu] = limits[gpu], [0, int(one.to)]
+        assert fluid(profile, slo).exit_code == 0
+        limits[gpu] = before
+
+
 def test_several_are_lowered_together_at_latency_levels(by_levels):
     outcome = fluid(*loki_by_hand.two_pipelines(1))
     assert outcome.exit_code == 3  # fewer servers than steps
