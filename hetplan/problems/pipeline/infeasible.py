@@ -56,6 +56,7 @@ from hetplan.profiles.fields import NANO
 
 __all__ = [
     "Carried",
+    "all_limits_looser",
     "carried",
     "explain",
     "is_beyond_all",
@@ -156,7 +157,8 @@ def too_few(problem: Pipelines, ask: Ask) -> Infeasible | None:
         each = f"at least {sum(least)} places on servers, not one"
     find, write = _finder(problem, ask)
     why = f"capacity: {len(least)} steps need {each} each, and there are {there:g}: no demand at all can be served"
-    return Infeasible(why=(why,), repairs=tuple(looser_limits(problem, ask, write, find)))
+    repairs = tuple(looser_limits(problem, write, find)) or tuple(all_limits_looser(problem, ask, write))
+    return Infeasible(why=(why,), repairs=repairs)
 
 
 def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
@@ -169,7 +171,7 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
     floors = _floors(problem, find)
     if floors is not None:
         return floors
-    limits = tuple(looser_limits(problem, ask, write, find))
+    limits = tuple(looser_limits(problem, write, find))
     few = [without_outdone(tree, problem.wish.fleet) for tree in problem.served]
     if _is_large(problem) or not (proved or problem.form == "config"):
         return _explain_at_levels(problem, ask, limits, proved=proved)
@@ -183,7 +185,8 @@ def explain(problem: Pipelines, ask: Ask, *, proved: bool) -> Infeasible:
             repairs.append(found)
         else:
             why.append(found)
-    return Infeasible(why=tuple(why), repairs=(*repairs, *_lower_floor(problem, find)), proved=proved)
+    repairs += _lower_floor(problem, find)
+    return Infeasible(why=tuple(why), repairs=tuple(repairs or all_limits_looser(problem, ask, write)), proved=proved)
 
 
 def _is_large(problem: Pipelines) -> bool:
@@ -288,26 +291,29 @@ def _lower_floor(problem: Pipelines, find: Find) -> Iterator[Repair]:
 # The limits on machines
 
 
-def looser_limits(problem: Pipelines, ask: Ask, write: Write, find: Find) -> Iterator[Repair]:
-    """Each stated limit on machines moved by as little as does, the others kept; where none does alone, all together.
-
-    `write` makes a program that has the limits, and `find` answers a question to such a program.
-    """
+def looser_limits(problem: Pipelines, write: Write, find: Find) -> Iterator[Repair]:
+    """Each stated limit on machines moved by as little as does, all others kept; `write` makes a program with them."""
     asked = replace(problem.asked("servers"), loose="")
-    form, found_one = write(asked), False
+    form = write(asked)
     for knob in knobs(form):
         found = find(problem.served, replace(asked, loose=knob.field), f"least change of {knob.field} alone")
         if found is not None:
-            found_one = True
             yield _limit_repair(problem, form, knob, found.value, found.bound)
-    if not found_one and (loose := knobs(form)):
-        joint, read = stretch(form, loose)
-        answer = ask(joint, gap=NEAR, about="least change of all limits on machines together")
-        slack = np.zeros(len(loose)) if answer.point is None else read(answer.point)
-        for knob, more in zip(loose, slack.tolist(), strict=True):
-            if more > SAME:
-                to = more + (_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
-                yield _limit_repair(problem, form, knob, to, to)
+
+
+def all_limits_looser(problem: Pipelines, ask: Ask, write: Write) -> Iterator[Repair]:
+    """The stated limits on machines that give way together, where no change of one thing is enough."""
+    form = write(replace(problem.asked("servers"), loose=""))
+    loose = knobs(form)
+    if not loose:
+        return
+    joint, read = stretch(form, loose)
+    answer = ask(joint, gap=NEAR, about="least change of all limits on machines together")
+    slack = np.zeros(len(loose)) if answer.point is None else read(answer.point)
+    for knob, more in zip(loose, slack.tolist(), strict=True):
+        if more > SAME:
+            to = more + (_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
+            yield _limit_repair(problem, form, knob, to, to)
 
 
 def _limit_repair(problem: Pipelines, form: Milp, knob: Knob, value: float, bound: float) -> Repair:
@@ -324,14 +330,16 @@ def _limit_repair(problem: Pipelines, form: Milp, knob: Knob, value: float, boun
     return change(knob.field, stated, to, "per hour" if knob.field == BUDGET else elastic.unit, more=more)
 
 
-def loosened(form: Milp, asked: Asked) -> Milp:
+def loosened(form: Milp, asked: Asked) -> Milp | None:
     """The program in which the stated limit that is asked for gives way by as little as can be: no other goal counts.
 
-    Its value is what an upper limit would have to be, and by how much less a lower one.
+    Its value is what an upper limit would have to be, and by how much less a lower one; None where it has no row.
     """
     if asked.loose is None:
         return form
-    (knob,) = (knob for knob in knobs(form) if knob.field == asked.loose)
+    knob = next((knob for knob in knobs(form) if knob.field == asked.loose), None)
+    if knob is None:
+        return None
     stretched, _ = stretch(form, [knob])
     return replace(stretched, offset=_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
 
@@ -449,7 +457,10 @@ def _best(ask: Ask, trees: Sequence[Tree], fleet: Fleet, asked: Asked, about: st
     written = config_form(forest, fleet, asked)
     flows = sum(level.size for _, levels in forest for level in levels)
     large = flows * float(fleet.most[np.isfinite(fleet.most)].sum()) > LARGE
-    answer = ask(loosened(written.form, asked), gap=NEAR if large else CLOSE, about=about)
+    form = loosened(written.form, asked)
+    if form is None:
+        return None
+    answer = ask(form, gap=NEAR if large else CLOSE, about=about)
     if answer.point is None or answer.value is None or answer.bound is None:
         return None
     return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
@@ -515,7 +526,8 @@ def _explain_at_levels(problem: Pipelines, ask: Ask, limits: tuple[Repair, ...],
     floors = tuple(_lower_floor(problem, partial(_at_levels, problem, ask)))
     largest = None if most is None else _largest_step(most.trees, most.counts)
     if most is None or most.value <= 0.0 or largest is None:
-        return Infeasible(why=(f"capacity: {short}",), repairs=(*limits, *floors), proved=proved)
+        repairs = [*limits, *floors] or [*all_limits_looser(problem, ask, partial(_write_levels, problem))]
+        return Infeasible(why=(f"capacity: {short}",), repairs=tuple(repairs), proved=proved)
     step, part = largest
     binds = f"step {step} binds; where as much as was found is served it takes {part:.0f}% of the servers"
     why = [f"capacity: {short}; {binds}"]
@@ -543,16 +555,18 @@ def _at_levels(problem: Pipelines, ask: Ask, trees: Sequence[Tree], asked: Asked
     fleet = problem.wish.fleet
     trees, levels, forest = _thinned(problem, trees, accuracy=asked.goal == "quality")
     written = levels_form(trees, forest, levels, fleet, asked)
-    answer = ask(loosened(written.form, asked), gap=GAP, about=f"{about}, by latency levels, servers in parts")
-    if answer.point is None:
+    form = loosened(written.form, asked)
+    answer = None if form is None else ask(form, gap=GAP, about=f"{about}, by latency levels, servers in parts")
+    if answer is None or answer.point is None:
         return None
     fixed = [at_levels(tree, own) for tree, own in zip(trees, written.chosen(answer.point), strict=True)]
     forest = [(tree, prefixes(tree)) for tree in map(merged, fixed)]
     whole = variant_form("budget", forest, fixed, fleet, asked)
+    form = loosened(whole.form, asked)
+    if form is None:  # at these levels nothing runs on what is limited
+        return None
     kept = asked.goal == "rate" and any(tree.floor is not None for tree in trees)
-    best = ask(
-        loosened(whole.form, asked), gap=GAP_ON_FLOORS if kept else GAP, about=f"{about}, by levels, whole servers"
-    )
+    best = ask(form, gap=GAP_ON_FLOORS if kept else GAP, about=f"{about}, by levels, whole servers")
     if best.point is None or best.value is None:
         return None
     return Carried(best.value, -np.inf if asked.loose is not None else np.inf, fixed, whole.counts(best.point))

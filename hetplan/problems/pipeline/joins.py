@@ -22,10 +22,10 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
-from hetplan.planner.forms.milp import Builder
+from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.climb import SLIPS, Solved, climb
-from hetplan.problems.pipeline.infeasible import Carried, loosened, looser_limits, rate_repair
+from hetplan.problems.pipeline.infeasible import Carried, all_limits_looser, loosened, looser_limits, rate_repair
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import (
     Asked,
@@ -130,13 +130,17 @@ def _repairs(problem: Pipelines, ask: Ask, trees: Sequence[Tree]) -> tuple[Repai
 
     def find(_: Sequence[Tree], asked: Asked, about: str) -> Carried | None:
         written = steps_form(problem, trees, asked)
-        answer = ask(loosened(written.form, asked), about=about)
-        if answer.point is None or answer.value is None or answer.bound is None:
+        form = loosened(written.form, asked)
+        answer = None if form is None else ask(form, about=about)
+        if answer is None or answer.point is None or answer.value is None or answer.bound is None:
             return None
         return Carried(answer.value, answer.bound, trees, written.counts(answer.point))
 
-    found += looser_limits(problem, ask, lambda asked: steps_form(problem, trees, asked).form, find)
-    return tuple(found)
+    def write(asked: Asked) -> Milp:
+        return steps_form(problem, trees, asked).form
+
+    found += looser_limits(problem, write, find)
+    return tuple(found or all_limits_looser(problem, ask, write))
 
 
 def _limits(problem: Pipelines, tree: Tree, edges: Edges) -> list[float]:

@@ -92,6 +92,8 @@ class Servers:
         for g in np.unique(hardware).tolist():
             mine = hardware == g
             used[fleet.hardware[g]] = Expression(x[mine], places[mine] / fleet.places[g])
+        # Of a type that must be there, but runs nothing of these, there is no server: that has no plan.
+        used |= {kind.id: NOTHING for kind in fleet.request.machines if kind.least and kind.id not in used}
         request = replace(fleet.request, machines=tuple(kind for kind in fleet.request.machines if kind.id in used))
         shared = frozenset(name for name, n in zip(fleet.hardware, fleet.places, strict=True) if n > 1)
         uses = Uses(
@@ -102,10 +104,18 @@ class Servers:
             fees=Expression(x[fee > 0], fee[fee > 0]),
         )
         n = rent(m, request, uses, priced=asked.goal == "cost", whole=asked.whole)
-        self.rented = weighted((one, 1.0) for one in machines_rented(request, uses, n))
+        rented = machines_rented(request, uses, n)
+        self.rented = weighted((one, 1.0) for one in rented)
         self.bill = bill(request, uses, n)
         if asked.goal == "servers" and asked.servers_above is None:
             m.pay(self.rented.columns, self.rented.coefficients)
+        for kind in request.machines:
+            if kind.id in shared and kind.least:  # something runs on each that must be there
+                row = m.rows(f"used {kind.id}", ["all"], lower=0.0, unit="instances")
+                m.add(row, used[kind.id].columns, 1.0)
+                for offer, one in zip(request.offers, rented, strict=True):
+                    if offer.machine == kind.id:
+                        m.add(row, one.columns, np.multiply(one.coefficients, -1.0))
 
 
 @dataclass(frozen=True)
@@ -169,7 +179,6 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
         for name in ("hardware", "places", "fee")
     )
     found.rent(m, fleet, np.concatenate(found.x), hardware, places, fee, asked)
-    _use_shared(m, fleet, np.concatenate(found.x), hardware)
     _count_moves(m, trees, fleet, asked, found)
     if asked.servers_above is not None:
         one_more = m.columns(ONE_MORE, ["all"], upper=1.0, cost=1.0, whole=True)
@@ -184,13 +193,6 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
     ):
         if most is not None:
             m.add(m.rows(f"{name} so far", ["all"], upper=most), total.columns, total.coefficients)
-
-
-def _use_shared(m: Builder, fleet: Fleet, x: Places, hardware: Places) -> None:
-    """Something runs on each of the least servers, also where they are shared and places may be free."""
-    for g, name in enumerate(fleet.hardware):
-        if fleet.places[g] > 1 and fleet.least[g] > 0 and (mine := x[hardware == g]).size:
-            m.add(m.rows(f"used {name}", ["all"], lower=fleet.least[g], unit="instances"), mine, 1.0)
 
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:

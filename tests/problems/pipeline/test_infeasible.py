@@ -163,6 +163,45 @@ def test_money_that_does_not_reach():
     assert repair(outcome, "cost_per_hour").to == pytest.approx(10)
 
 
+def priced(rate: float, *, stock: int, budget: str | None = None) -> tuple[dict, dict]:
+    """The tiny chain, which takes five servers at 100 qps, with a stock of servers at 2 an hour."""
+    profile, slo = loki_by_hand.tiny(0.2, rate, servers=9)
+    profile["offers"] = {"g-od": {"hardware": "g", "price_per_hour": "2", "stock": stock}}
+    if budget is not None:
+        slo["limits"]["cost_per_hour"] = budget
+    return profile, slo
+
+
+def test_a_stock_that_is_short_is_raised():
+    outcome = fluid(*priced(100, stock=4))
+    assert repair(outcome, "g-od.stock").to == 5
+    assert repair(outcome, "instances") is None, "there may be nine already"
+
+
+def test_limits_of_which_nothing_helps_alone_are_moved_together():
+    """One server for two steps: no demand at all can be served, and neither money nor stock alone is enough."""
+    outcome = fluid(*priced(20, stock=1, budget="2"))
+    (joint,) = outcome.repairs
+    assert {edit.path[-1]: edit.value for edit in joint.edits} == {"stock": 2, "cost_per_hour": "4"}
+    assert fluid(*priced(20, stock=2, budget="4")).exit_code == 0
+
+
+def test_servers_that_must_run_where_nothing_is_in_time_have_no_plan():
+    profile, slo = loki_by_hand.tiny(0.2, 20)
+    profile["hardware"]["slow"] = profile["hardware"]["g"]
+    table = profile["tables"][profile["variants"]["a1"]["runs"][0]["latency"]]
+    profile["tables"]["late"] = table | {
+        name: [9000.0 for _ in table[name]] for name in ("mean", "p50") if name in table
+    }
+    profile["variants"]["a1"]["runs"].append({"hardware": "slow", "latency": "late"})
+    slo["limits"]["instances"]["slow"] = [0, 2]
+    assert fluid(profile, slo).exit_code == 0
+    slo["limits"]["instances"]["slow"] = [2, 2]
+    outcome = fluid(profile, slo)
+    assert outcome.exit_code == 3
+    assert (repair(outcome, "instances.slow").verb, repair(outcome, "instances.slow").to) == ("lower", 0)
+
+
 @pytest.fixture
 def by_levels(monkeypatch):
     """As where the exact program would be too large to explain with."""
@@ -181,6 +220,20 @@ def test_the_repairs_at_latency_levels_suffice(by_levels):
     assert "may" in rate.text
     assert fluid(*loki_by_hand.tiny(0.2, rate.to)).exit_code == 0
     assert fluid(*loki_by_hand.tiny(0.2, 101, servers=int(count.to))).exit_code == 0
+
+
+@pytest.mark.parametrize("seed", [9, 12, 34])
+def test_each_limit_on_machines_that_is_named_at_latency_levels_suffices(by_levels, seed):
+    profile, slo = random_pipeline(seed, gpus=2, tasks=2)
+    slo["apps"]["x"]["demand"]["rate_qps"] *= 5
+    limits = slo["limits"]["instances"]
+    more = [one for one in fluid(profile, slo).repairs if "instances" in one.field]
+    assert more
+    for one in more:
+        gpu = one.field.removeprefix("slo.limits.instances.").removesuffix("[1]")
+        before, limits[gpu] = limits[gpu], [0, int(one.to)]
+        assert fluid(profile, slo).exit_code == 0
+        limits[gpu] = before
 
 
 def test_several_are_lowered_together_at_latency_levels(by_levels):
