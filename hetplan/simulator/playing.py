@@ -29,8 +29,6 @@ from hetplan.simulator.tokens import coming_of
 __all__ = ["Failure", "Playing", "Replan", "SideBySide"]
 
 _BUCKETS = 120
-_LOOKS = 50
-"""So often a run of text says how far it is, and whether it was cancelled is looked at."""
 
 T = TypeVar("T")
 
@@ -91,11 +89,8 @@ class SideBySide:
 
     def play_text(self, stop: threading.Event, progressed: Callable[[float], None]) -> None:
         """Play what comes until the horizon, where text keeps the time."""
-        if isinstance(self.clock, Simulation):
-            return
-        for look in range(1, _LOOKS + 1):
-            self.clock.until(self.horizon_ms * look / _LOOKS)
-            progressed(_unless(stop, look / _LOOKS))
+        if isinstance(self.clock, TokenRun):
+            self.clock.play(stop, progressed)
 
     @property
     def _all(self) -> list[Simulation | TokenRun]:

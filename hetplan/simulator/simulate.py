@@ -25,7 +25,7 @@ from hetplan.serving.price import has_prices
 from hetplan.serving.service import NOISES, NoiseName
 from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Service, System
-from hetplan.serving.tokens import makes_text
+from hetplan.serving.tokens import fleet_of_plan, makes_text
 from hetplan.simulator.control import learning
 from hetplan.simulator.demand import AppDemand, TextDemand, arrivals_named, checked_trace, offered_qps
 from hetplan.simulator.figures import BATCHES, HIGHEST_PERCENTILE, estimate
@@ -274,10 +274,18 @@ def demands_of(
                 period_s=inputs.slo.horizon.period_s,
                 clients=wanted.demand.streams or 0,
                 samples=samples_of(plan, inputs, app),
-                text=TextDemand.of(plan, inputs, app, rate) if makes_text(plan, inputs, app) else None,
+                text=_text_of(plan, inputs, app, rate, process),
             )
         )
     return demands
+
+
+def _text_of(plan: Plan, inputs: Inputs, app: str, rate_qps: float, process: Arrivals) -> TextDemand | None:
+    """What is asked of the engines that a plan has for an application; None where its answers are no text."""
+    if not makes_text(plan, inputs, app):
+        return None
+    found = TextDemand.of(inputs.slo.apps[app], fleet_of_plan(plan, inputs, app), rate_qps)
+    return replace(found, lengths=replace(found.lengths, arrivals=process))
 
 
 def _strictest(plan: Plan, app: str, wanted: App) -> float:

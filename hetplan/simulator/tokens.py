@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.profiles.slo import App
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
-from hetplan.simulator.demand import AppDemand, arrival_times, seeded
+from hetplan.simulator.demand import AppDemand, TextDemand, arrival_times, seeded
 
 if TYPE_CHECKING:
     from hetplan.simulator.token_kernels import Rules, World
@@ -30,6 +31,7 @@ __all__ = [
     "played_of",
     "rows_of",
     "rules_of",
+    "steady_goodput",
     "world_of",
 ]
 
@@ -202,6 +204,14 @@ def play(
     rules = rules_of(fleet, groups, kind, coming, seed=seed)
     k.play(world, rules, most_rounds, np.inf)
     return played_of(world, coming, rules.alone)
+
+
+def steady_goodput(fleet: TokenFleet, wanted: App, rate_qps: float, *, seed: int, most: int) -> tuple[float, int]:
+    """The share of requests within all limits under a steady load, once machines have filled; how many were played."""
+    asked = TextDemand.of(wanted, fleet, rate_qps)
+    count = min(asked.requests(rate_qps), most)
+    played = play(fleet, draw(asked.lengths, seed=seed, count=count, settles_s=asked.settles_s), seed=seed)
+    return played.goodput(asked.limits), len(played.arrival_ms)
 
 
 def world_of(
