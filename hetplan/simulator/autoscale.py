@@ -89,11 +89,13 @@ def autoscale(
 
     def heard() -> RatesOf:
         past: dict[str, deque[float]] = {app: deque(maxlen=max(1, hold)) for app in series}
+        last_ms = 0.0
 
         def look(run: Simulation) -> dict[str, float]:
-            seen = run.observe()
+            nonlocal last_ms
+            arrived, span_ms, last_ms = run.arrived(), max(run.now_ms - last_ms, 1e-9), run.now_ms
             for app, rates in past.items():
-                rates.append(1000.0 * seen.arrived.get(app, 0) / seen.span_ms)
+                rates.append(1000.0 * arrived.get(app, 0) / span_ms)
             return {app: max(rates) for app, rates in past.items()}
 
         return look
