@@ -97,13 +97,6 @@ class Played:
             return 0.0
         return float(values[min(len(values) - 1, int(np.ceil(limit.percentile / 100.0 * len(values) - 1e-9)) - 1)])
 
-    def beyond(self, limit: Limit) -> float:
-        """The share of requests that take longer than a limit, or were not served; those without such a time aside."""
-        part = self.judged()
-        values, lost = self.of(limit.of)[part], ~np.isfinite(self.response_ms[part])
-        asked = lost | ~np.isnan(values)
-        return float(((values > limit.max_ms) | lost)[asked].mean()) if asked.any() else 0.0
-
     def goodput(self, limits: Sequence[Limit]) -> float:
         """The share of requests within all limits at once."""
         good = self.within(limits)[self.judged()]
@@ -182,7 +175,6 @@ def play(
     *,
     gaps: bool = False,
     seed: int = 0,
-    buckets: int = 0,
     most_rounds: int = _NEVER,
 ) -> Played:
     """Serve requests in order of their arrival.
@@ -197,9 +189,7 @@ def play(
 
     groups = [group for group in fleet.groups if group.count > 0]
     kind = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int64)
-    course = np.zeros((buckets + 1 if buckets else 0, 4))
-    if buckets:
-        course[0, 0] = max(float(coming.arrival_ms[-1]), 1e-6) / buckets
+    course = np.zeros((0, 4))
     world = world_of(groups, kind, coming, fleet.link_ms_per_token, gaps=gaps, course=course)
     rules = rules_of(fleet, groups, kind, coming, seed=seed)
     k.play(world, rules, most_rounds, np.inf)
