@@ -24,9 +24,8 @@ from hetplan.compiled import is_compiled
 from hetplan.dispatch.matching import Matching, weights
 from hetplan.dispatch.queue_rules import Threshold
 from hetplan.dispatch.snapshot import Snapshot
-from hetplan.simulator.pool import Conditions, Draws, Pool, Queries, default_rule
+from hetplan.simulator.pool import Conditions, Draws, Pool, Queries, default_rule, replay
 from hetplan.simulator.pool_allowable import allowable_rate
-from hetplan.simulator.pool_replay import replay
 
 DATA = Path(os.environ.get("HETPLAN_DATA", Path(__file__).resolve().parents[1] / ".." / "shared" / "data"))
 POOLS = ((4, 0, 0, 0), (1, 0, 13, 0), (2, 0, 27, 0), (3, 0, 56, 0), (6, 0, 113, 0))

@@ -325,6 +325,7 @@ def _course_of_text(app: str, plan: Plan, inputs: Inputs, what: Compared, cancel
         {app: asked},
         seeds[: what.seeds],
         what.noise,
+        stretch_s=what.period_s,
         cancel=cancel,
         fresh=seeds[what.seeds :],
     )

@@ -3,20 +3,18 @@
 The plan's own machines, those for the peak all day, and those for the rate that comes are a fleet for each step of the
 demand: each is played under a steady load, once its machines have filled. Autoscalers, and who plans anew every few
 seconds, change machines under way: there the whole demand is played, with machines that start, load and end
-(`hetplan.simulator.token_run`). In time is a request that keeps all its limits at once.
+(`hetplan.simulator.ways`). In time is a request that keeps all its limits at once.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Protocol, cast
-
-import numpy as np
 
 from hetplan.dispatch.forecasting import ForecastName
 from hetplan.errors import Cancelled, InputError
@@ -28,14 +26,15 @@ from hetplan.recipes import Recipes
 from hetplan.replanned_text import OneType, of_one_type
 from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import machine_price
-from hetplan.serving.tokens import TextSystem, TokenFleet, demand_of, fleet_of_plan, limits_of, settling_s, text_system
-from hetplan.simulator.demand import LEAST_REQUESTS, AppDemand
+from hetplan.serving.system import System
+from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, text_system
+from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.following import Foresight, follow, limits_s, start_s
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.scalers import Concurrency, Hpa
-from hetplan.simulator.token_run import TokenRun
-from hetplan.simulator.tokens import Coming, coming_of, draw, play
-from hetplan.simulator.ways import Course, Played, Tuned, cheapest_of
+from hetplan.simulator.tokens import steady_goodput
+from hetplan.simulator.ways import Course, Played, Setting, Tuned, cheapest_of
+from hetplan.simulator.ways import play as play_way
 
 __all__ = ["MOST_TIMES", "Bench", "TextBench", "Together", "planned_steps"]
 
@@ -46,7 +45,6 @@ MOST_PLAYED = 10_000_000
 """Of the whole demand."""
 MOST_TIMES = 8
 """The most machines that a scaler may ask for, as a multiple of what the peak would fill."""
-_LOOKS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +64,6 @@ class _Fleets:
     name: str
     value: float
     steps: Sequence[_Step]
-
-
-@dataclass(frozen=True)
-class _Moving:
-    """A way at one setting whose machines change under way: what runs first, and what changes it."""
-
-    name: str
-    value: float
-    first: TextSystem
-    control: Callable[[TokenRun], None]
 
 
 @dataclass
@@ -100,7 +88,6 @@ class TextBench:
     """What the plan has in each step, where that is not the same all the time; its bill is counted elsewhere."""
     _shares: dict[object, float] = field(default_factory=dict)
     _steps: dict[object, _Step] = field(default_factory=dict)
-    _drawn: dict[int, Coming] = field(default_factory=dict)
     _chosen: OneType | None = None
 
     def __post_init__(self) -> None:
@@ -169,12 +156,14 @@ class TextBench:
         if machines is None:
             return Tuned(way, None, (), "no type of machine carries these rates by itself")
 
-        def at(target: float) -> _Moving:
+        def at(target: float) -> Setting:
             most = min(machines.most, MOST_TIMES * machines.count)
             scaler = Hpa(target, most=most) if way == "HPA" else Concurrency(target * machines.usual, most=most)
             said = f"target {target:.0%} of the usual" if way == "HPA" else f"target {scaler.target:.3g} under way"
             first = machines.at(self.rates[0] / min(max(target, 0.2), 1.0))
-            return _Moving(said, target, first, machines.scaled(scaler))
+            scale = machines.scaled(scaler)
+            system = System((), (), (), texts={self.app: first})
+            return Setting(said, target, system, lambda run: scale(run.texts[self.app]))
 
         return self._tuned(way, [at(target) for target in self.targets[way]], both=True)
 
@@ -206,19 +195,15 @@ class TextBench:
             return Tuned(way, None, (), "no plan carries the first rate")
         how = replace(self.looks, kind=kind, lead_s=start_s([first]), limits_s=limits_s(first, [self._demand]))
 
-        def system_for(rates: Mapping[str, float], _: TextSystem) -> TextSystem | None:
-            system = recipes.system_for(rates)
-            return None if system is None else system.texts[self.app]
-
-        def at(quantile: float, margin: float) -> _Moving:
+        def at(quantile: float, margin: float) -> Setting:
             said = f"quantile {quantile:g}" + (f" times {margin:g}" if margin != 1.0 else "")
             looks = replace(how, quantile=quantile, margin=margin)
-            return _Moving(said, quantile * margin, first.texts[self.app], follow(system_for, looks, [self.app]))
+            return Setting(said, quantile * margin, first, follow(recipes.system_for, looks, [self.app]))
 
         return self._tuned(way, [at(*setting) for setting in self.margins])
 
-    def _tuned(self, way: str, settings: Sequence[_Fleets | _Moving], *, both: bool = False) -> Tuned:
-        plays = [partial(self._played if isinstance(one, _Fleets) else self._whole, one) for one in settings]  # type: ignore[arg-type]
+    def _tuned(self, way: str, settings: Sequence[_Fleets | Setting], *, both: bool = False) -> Tuned:
+        plays = [partial(self._played, one) if isinstance(one, _Fleets) else partial(play_way, one) for one in settings]
         found = cheapest_of(way, plays, self.course, both=both)
         shown, demand = found.shown, demand_of(self.inputs.slo.apps[self.app], 1.0)
         if shown is None or not shown.timely or not shown.cost_per_hour:
@@ -256,41 +241,12 @@ class TextBench:
             stretches={self.app: tuple(round(one, 6) for one in stretches)},
         )  # fmt: skip
 
-    def _whole(self, setting: _Moving, course: Course) -> Played:
-        """All requests of the demand, once per seed, while machines come and go."""
-        limits, steps = limits_of(self.inputs.slo.apps[self.app]), len(self.rates)
-        came, good, costs = np.zeros(steps), np.zeros(steps), list[float]()
-        for seed in course.seeds:
-            run = TokenRun(self.app, setting.first, self._requests(seed), seed, 1000.0 * course.length_s)
-            setting.control(run)
-            for look in range(1, _LOOKS + 1):
-                self._go_on()
-                run.until(run.horizon_ms * look / _LOOKS)
-            played = run.finish()
-            place = (played.arrival_ms / 1000.0 / course.length_s * steps).astype(np.int64)
-            came += np.bincount(place, minlength=steps)
-            good += np.bincount(place[played.within(limits)], minlength=steps)
-            costs.append(run.cost_per_hour())
-        shares = np.divide(good, came, out=np.ones(steps), where=came > 0)
-        return Played(
-            setting=setting.name, value=setting.value, cost_per_hour=sum(costs) / len(costs),
-            in_time={self.app: float(good.sum() / max(came.sum(), 1.0))}, worst={self.app: float(shares.min())},
-            queries=int(came.sum()), timely=int(good.sum()), costs=tuple(costs),
-            stretches={self.app: tuple(shares.round(6).tolist())},
-        )  # fmt: skip
-
     def _why_not_whole(self) -> str:
         """Why the whole demand is not played ("" where it is)."""
         if not max(self.rates) > 0:
             return "nothing comes"
         count = self._demand.rate_qps * self.course.length_s
         return f"not played: {count:.3g} requests, and {MOST_PLAYED} are at most" if count > MOST_PLAYED else ""
-
-    def _requests(self, seed: int) -> Coming:
-        """The requests of the whole demand, drawn once per seed."""
-        if seed not in self._drawn:
-            self._drawn[seed] = coming_of(self._demand, seed_of(seed, 0), self.course.length_s)
-        return self._drawn[seed]
 
     @property
     def _demand(self) -> AppDemand:
@@ -317,13 +273,8 @@ class TextBench:
         self._go_on()
         key = (step.workers, rate, seed)
         if rate > 0 and key not in self._shares:
-            wanted = self.inputs.slo.apps[self.app]
-            demand, limits = demand_of(wanted, rate), limits_of(wanted)
-            settles_s = settling_s(demand, limits, [group.law for group in step.fleet.groups])
-            usual = math.ceil(max(2.0 * settles_s, demand.arrivals.cycle_s) * rate)
-            count = min(max(LEAST_REQUESTS, usual), MOST_REQUESTS)
-            coming = draw(demand, seed=seed_of(seed, 0), count=count, settles_s=settles_s)
-            self._shares[key] = play(step.fleet, coming, seed=seed_of(seed, 0)).goodput(limits)
+            wanted, number = self.inputs.slo.apps[self.app], seed_of(seed, 0)
+            self._shares[key], _ = steady_goodput(step.fleet, wanted, rate, seed=number, most=MOST_REQUESTS)
         return self._shares.get(key, 1.0)
 
 

@@ -19,7 +19,7 @@ __all__ = ["IMPORTERS", "KERNELS", "TARGETS", "compile_ahead", "importers", "tar
 
 KERNELS = {
     "simulation": "hetplan.simulator.simulation:compile_kernels",
-    "pools": "hetplan.simulator.pool_replay:compile_kernels",
+    "pools": "hetplan.simulator.pool:compile_kernels",
     "tokens": "hetplan.simulator.tokens:compile_kernels",
     "policies": "hetplan.solvers.queue_structured:compile_kernels",
     "simulated policies": "hetplan.simulator.policy:compile_kernels",

@@ -11,7 +11,6 @@ serves until then. Offline work may run beside, gated by the rule of `hetplan.di
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +23,14 @@ import numpy as np
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load as PlannedLoad
-from hetplan.serving.demand import response_targets
 from hetplan.serving.needs import load_s_of
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.service import NoiseName
-from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.report import lines_of
-from hetplan.simulator.simulate import simulate_system
-from hetplan.simulator.simulation import Simulation
+from hetplan.simulator.report import wishes_of
+from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
+from hetplan.simulator.simulation import Simulation, content_of
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Event
@@ -87,30 +84,30 @@ def autoscale(
     queries (late and dropped ones are violations), its lines the wishes of the SLO file over the whole time; its cost
     counts workers while they are paid for, loading included.
     """
-    demands = _demands(inputs, series, period_s, offline)
+    demands = _demands(plan, inputs, series, period_s, offline)
     first = _with_offline(system_of(plan, inputs, noise), offline)
 
     def heard() -> RatesOf:
         past: dict[str, deque[float]] = {app: deque(maxlen=max(1, hold)) for app in series}
+        last_ms = 0.0
 
         def look(run: Simulation) -> dict[str, float]:
-            seen = run.observe()
+            nonlocal last_ms
+            arrived, span_ms, last_ms = run.arrived(), max(run.now_ms - last_ms, 1e-9), run.now_ms
             for app, rates in past.items():
-                rates.append(1000.0 * seen.arrived.get(app, 0) / seen.span_ms)
+                rates.append(1000.0 * arrived.get(app, 0) / span_ms)
             return {app: max(rates) for app, rates in past.items()}
 
         return look
 
     control = following_plans(plan, inputs, plan_for, heard, every_s=every_s, noise=noise, offline=offline)
     length_s = period_s * max(len(rates) for rates in series.values())
-    asked = {target.percentile for app in inputs.slo.apps.values() for target in app.latency}
     report = simulate_system(
         first, demands, seeds=seeds, seed=seed, duration_s=length_s, noise=noise, control=control, threads=threads,
-        on_event=on_event, cancel=cancel, percentiles=sorted({50.0, 90.0, 95.0, 99.0} | asked),
+        on_event=on_event, cancel=cancel, percentiles=percentiles_of(inputs),
     )  # fmt: skip
-    # What the first plan promises is no promise of those that follow it: the wishes are judged.
     online = replace(report, apps={name: report.apps[name] for name in series if name in report.apps})
-    lines = lines_of(plan.model_copy(update={"promises": ()}), inputs, online)
+    lines = wishes_of(plan, inputs, online)
     return replace(report, plan=plan.digest, currency=inputs.slo.limits.currency, lines=lines)
 
 
@@ -144,18 +141,13 @@ def following_plans(
 
 
 def _demands(
-    inputs: Inputs, series: Mapping[str, Sequence[float]], period_s: float, offline: OfflineWork | None
+    plan: Plan, inputs: Inputs, series: Mapping[str, Sequence[float]], period_s: float, offline: OfflineWork | None
 ) -> list[AppDemand]:
-    found = []
-    for number, (name, rates) in enumerate(sorted(series.items())):
-        wanted = inputs.slo.apps[name]
-        percentile = max((target.percentile for target in response_targets(wanted)), default=99.0)
-        found.append(
-            AppDemand(
-                name, number, sum(rates) / len(rates), wanted.demand.arrivals, strictest_ms(wanted), percentile,
-                mix=wanted.demand.mix, series_qps=tuple(rates), period_s=period_s,
-            )
-        )  # fmt: skip
+    found = [
+        replace(one, rate_qps=sum(rates) / len(rates), series_qps=tuple(rates), period_s=period_s)
+        for one in demands_of(plan, inputs)
+        if (rates := series.get(one.app)) is not None
+    ]
     if offline is not None:
         length = max(len(rates) for rates in series.values())
         process = inputs.slo.apps[min(series)].demand.arrivals
@@ -348,5 +340,5 @@ def _parts(system: System) -> dict[str, _Part]:
 
 def _same(one: Group, other: Group) -> bool:
     """Whether they hold the same, whatever their number and however they came to it."""
-    alike = (replace(group, count=1, standby=0, ready_ms=0.0) for group in (one, other))
-    return len({pickle.dumps(group) for group in alike}) == 1
+    first, second = (content_of(replace(group, count=1, standby=0, ready_ms=0.0)) for group in (one, other))
+    return bool(first == second)

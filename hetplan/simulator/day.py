@@ -39,7 +39,7 @@ from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
 from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, running, zones_of
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
-from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate
+from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, mean_share
 from hetplan.simulator.following import Names, scheduled
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulation import Simulation, Stream
@@ -606,7 +606,7 @@ class _Shares:
 
     def part(self, segment: _Segment, app: str, which: str) -> Estimate:
         """One part of a segment."""
-        return _clipped([one[which == "rest"] for one in self._parts(segment, app)])
+        return mean_share([one[which == "rest"] for one in self._parts(segment, app)])
 
     def over(self, segments: Iterable[_Segment], app: str) -> Estimate:
         """All of these segments together, by how many queries come in each part of them."""
@@ -617,14 +617,7 @@ class _Shares:
             for seed, (head, rest) in enumerate(self._parts(segment, app)):
                 good[seed] += rate * (head_s * head + (segment.length_s - head_s) * rest)
             came += rate * segment.length_s
-        return _clipped((good / came).tolist() if came > 0 else [1.0])
-
-
-def _clipped(values: Sequence[float]) -> Estimate:
-    if len(values) < 2:
-        return Estimate(values[0], float("nan"), float("nan"))
-    found = estimate(values)
-    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+        return mean_share((good / came).tolist() if came > 0 else [1.0])
 
 
 def _counts(result: Any, lead_s: float, head_s: float) -> _Counts:

@@ -8,7 +8,6 @@ for a failure are in force a little later. In time is a request that keeps all l
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -32,10 +31,10 @@ from hetplan.serving.tokens import (
     settling_s,
     text_system,
 )
-from hetplan.simulator.demand import LEAST_REQUESTS, arrival_times, seeded, steadily
+from hetplan.simulator.demand import arrival_times, seeded, steadily
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.token_run import TokenRun
-from hetplan.simulator.tokens import draw, drawn_at, play
+from hetplan.simulator.tokens import drawn_at, steady_goodput
 
 __all__ = ["Change", "DayText", "Stood", "promised_of_text", "running", "zones_of"]
 
@@ -178,16 +177,10 @@ class DayText:
         held = [group for group in groups if group.count > 0]
         if {group.law.role for group in held} != {group.law.role for group in whole.groups} or not held:
             return 0.0
-        demand, limits = demand_of(wanted, rate), limits_of(wanted)
-        settles_s = settling_s(demand, limits, [group.law for group in held])
-        usual = math.ceil(max(2.0 * settles_s, demand.arrivals.cycle_s) * rate)
-        count = min(max(LEAST_REQUESTS, usual), MOST_REQUESTS)
-        seed = seed_of(self.seed, number)
-        found = play(
-            replace(whole, groups=tuple(held)), draw(demand, seed=seed, count=count, settles_s=settles_s), seed=seed
-        )
-        self.played += len(found.arrival_ms)
-        return found.goodput(limits)
+        seed, fleet = seed_of(self.seed, number), replace(whole, groups=tuple(held))
+        share, count = steady_goodput(fleet, wanted, rate, seed=seed, most=MOST_REQUESTS)
+        self.played += count
+        return share
 
     def first_minute(self, change: Change, number: int, head_s: float) -> tuple[int, int]:
         """How many requests come in the first `head_s` of a change, and how many are in time; seed by number."""

@@ -21,14 +21,12 @@ from hetplan.profiles.mix import count_into_bins
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals, Mix, RateRange
 from hetplan.serving.demand import stated_qps
-from hetplan.serving.tokens import Limit, TokenDemand, demand_of, fleet_of_plan, limits_of, settling_s
+from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, demand_of, limits_of, settling_s
 from hetplan.simulator.figures import HIGHEST_PERCENTILE, queries_needed, run_length_s, warm_up_queries
 from hetplan.simulator.simulation import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from hetplan.profiles.inputs import Inputs
 
 __all__ = [
     "LEAST_REQUESTS",
@@ -274,12 +272,16 @@ class TextDemand:
     settles_s: float = 0.0
 
     @classmethod
-    def of(cls, plan: Plan, inputs: Inputs, app: str, rate_qps: float) -> TextDemand:
-        """What an application asks of the engines that a plan has for it."""
-        wanted = inputs.slo.apps[app]
+    def of(cls, wanted: App, fleet: TokenFleet, rate_qps: float) -> TextDemand:
+        """What an application asks of the engines that there are for it."""
         lengths, limits = demand_of(wanted, rate_qps), limits_of(wanted)
-        laws = [group.law for group in fleet_of_plan(plan, inputs, app).groups]
+        laws = [group.law for group in fleet.groups]
         return cls(lengths, limits, wanted.network_ms_per_hop, settling_s(lengths, limits, laws))
+
+    def requests(self, rate_qps: float) -> int:
+        """How many a run of a steady load has: twice the time to fill the machines, or a cycle of the arrivals."""
+        spans_s = max(2.0 * self.settles_s, self.lengths.arrivals.cycle_s)
+        return max(LEAST_REQUESTS, math.ceil(spans_s * rate_qps))
 
 
 LEAST_REQUESTS = 6000
@@ -333,9 +335,7 @@ class AppDemand:
         if self.as_recorded and self.trace_s is not None and len(self.trace_s):
             return float(self.trace_s[-1]) * (1.0 + 1e-9) + 1e-9
         if self.text is not None:
-            spans_s = max(2.0 * self.text.settles_s, self.arrivals.cycle_s)
-            least = max(LEAST_REQUESTS, math.ceil(spans_s * self.rate_qps))
-            return least / self.rate_qps if self.rate_qps > 0 else 0.0
+            return self.text.requests(self.rate_qps) / self.rate_qps if self.rate_qps > 0 else 0.0
         return run_length_s(self.percentile, rate_qps=self.rate_qps, slo_ms=self.slo_ms, arrivals=self.arrivals)
 
     def shares(self) -> NDArray[np.float64]:

@@ -59,6 +59,7 @@ __all__ = [
     "estimate_of_share",
     "estimates_of_percentiles",
     "figures_of",
+    "mean_share",
     "responses_of",
     "run_length_s",
     "share_interval",
@@ -298,6 +299,12 @@ def estimate_of(name: str, runs: Sequence[AppFigures], stretches: Sequence[AppFi
 def at_least_none(found: Estimate) -> Estimate:
     """An interval that does not go below 0, where the figure cannot."""
     return replace(found, low=max(found.low, 0.0)) if found.value >= 0.0 else found
+
+
+def mean_share(values: Sequence[float]) -> Estimate:
+    """The mean of shares over runs, its interval within 0 to 1; one run has none."""
+    found = at_least_none(estimate(values) if len(values) > 1 else estimate_of_one(values[0], []))
+    return replace(found, high=min(found.high, 1.0))
 
 
 def estimates_of_percentiles(

@@ -30,7 +30,7 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import Service, System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, estimate, estimate_of_one
+from hetplan.simulator.figures import LATE_SLACK_MS, mean_share
 from hetplan.simulator.report import OnTheWay, TransitionReport
 from hetplan.simulator.run_records import RunResult
 from hetplan.simulator.runs import check_size, run_all
@@ -267,12 +267,9 @@ def _on_the_way(courses: Sequence[_Course], percentile: float, stretch_s: float)
     came, answered = (np.sum([getattr(one, name) for one in courses], axis=0) for name in ("came", "answered"))
     good = np.flatnonzero((answered >= came * min(percentile / 100.0, 1.0)) & (came > 0))
     settled_s = float(good[0]) * stretch_s if good.size else None
-    return OnTheWay(_share([one.in_time for one in courses]), _share([one.dropped for one in courses]), settled_s)
-
-
-def _share(values: Sequence[float]) -> Estimate:
-    found = estimate(values) if len(values) > 1 else estimate_of_one(values[0], [])
-    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0)) if found.value >= 0.0 else found
+    return OnTheWay(
+        mean_share([one.in_time for one in courses]), mean_share([one.dropped for one in courses]), settled_s
+    )
 
 
 def _said(action: Action) -> str:

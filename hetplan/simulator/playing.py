@@ -22,19 +22,15 @@ from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.report import SHOWN
 from hetplan.simulator.run_summary import RunSummary, joined, summary_of, summary_of_text
-from hetplan.simulator.simulation import Observation, Simulation
+from hetplan.simulator.simulation import Simulation
 from hetplan.simulator.token_run import TokenRun
 from hetplan.simulator.tokens import coming_of
 
-__all__ = ["Failure", "Playing", "Replan", "SideBySide"]
+__all__ = ["Failure", "Playing", "SideBySide"]
 
 _BUCKETS = 120
-_LOOKS = 50
-"""So often a run of text says how far it is, and whether it was cancelled is looked at."""
 
 T = TypeVar("T")
-
-Replan = Callable[[Observation], "System | None"]
 
 
 @dataclass(frozen=True)
@@ -91,11 +87,8 @@ class SideBySide:
 
     def play_text(self, stop: threading.Event, progressed: Callable[[float], None]) -> None:
         """Play what comes until the horizon, where text keeps the time."""
-        if isinstance(self.clock, Simulation):
-            return
-        for look in range(1, _LOOKS + 1):
-            self.clock.until(self.horizon_ms * look / _LOOKS)
-            progressed(_unless(stop, look / _LOOKS))
+        if isinstance(self.clock, TokenRun):
+            self.clock.play(stop, progressed)
 
     @property
     def _all(self) -> list[Simulation | TokenRun]:
@@ -111,8 +104,6 @@ class Playing:
     noise: NoiseName = "mean"
     misprediction: float = 0.0
     failures: Sequence[Failure] = ()
-    replan: Replan | None = None
-    replan_every_s: float = 10.0
     control: Callable[[Any], None] | None = None
     """Called once per run before it starts; it may ask for changes (`at`, `change`).
 
@@ -122,7 +113,7 @@ class Playing:
     @property
     def is_steady(self) -> bool:
         """Whether one system serves from the beginning to the end."""
-        return len(self.stages) == 1 and self.control is None and self.replan is None and not self.failures
+        return len(self.stages) == 1 and self.control is None and not self.failures
 
     @property
     def queries(self) -> list[AppDemand]:
@@ -141,8 +132,6 @@ class Playing:
             together.at(stage.start_s * 1000.0, lambda stage=stage: together.change(stage.system))  # type: ignore[misc]
         if queries is not None:
             _ask_for_failures(queries, self.failures)
-            if self.replan is not None:
-                _ask_for_plans(queries, self.replan, self.replan_every_s * 1000.0)
             follow_load(queries, first)
         if self.control is not None:
             self.control(together)
@@ -150,7 +139,7 @@ class Playing:
         if queries is not None:
             result = _unless(stop, queries).run(cancel=stop, on_progress=progressed)
             # Systems that come later may have workers of other names.
-            serving = _serving(self.stages) if self.control is None and self.replan is None else {}
+            serving = _serving(self.stages) if self.control is None else {}
             work_of = partial(_work_at_full_batches, {group.id: group for group in first.groups})
             found.append(
                 summary_of(
@@ -225,14 +214,3 @@ def _ask_for_failures(run: Simulation, failures: Sequence[Failure]) -> None:
         )
         if failure.back_s is not None:
             run.at(failure.back_s * 1000.0, lambda item=failure: run.recover(item.worker, item.number))  # type: ignore[misc]
-
-
-def _ask_for_plans(run: Simulation, replan: Replan, every_ms: float) -> None:
-    def look() -> None:
-        following = replan(run.observe())
-        if following is not None:
-            run.change(following)
-        if run.now_ms + every_ms <= run.horizon_ms:
-            run.at(run.now_ms + every_ms, look)
-
-    run.at(every_ms, look)

@@ -25,8 +25,7 @@ from numpy.typing import ArrayLike
 from hetplan.dispatch.queue_rules import Threshold, climb, sweep, thresholds
 from hetplan.dispatch.rules import Rule, rule_name
 from hetplan.errors import InputError
-from hetplan.simulator.pool import Conditions, Draws, Pool, checked_pmf, default_rule
-from hetplan.simulator.pool_replay import oracle_rate_qps, simulate_pool
+from hetplan.simulator.pool import Conditions, Draws, Pool, checked_pmf, default_rule, oracle_rate_qps, simulate_pool
 
 __all__ = [
     "AllowableRate",

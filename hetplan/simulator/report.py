@@ -27,6 +27,7 @@ from hetplan.simulator.figures import (
     estimate_of,
     estimate_of_one,
     estimates_of_percentiles,
+    mean_share,
 )
 from hetplan.simulator.run_summary import RunSummary, Timeline
 
@@ -344,7 +345,7 @@ def group_reports(runs: Sequence[RunSummary], system: System) -> dict[str, Group
         name: GroupReport(
             id=name,
             workers=counts.get(name, 0),
-            utilisation=_over_runs([run.utilisation.get(name, 0.0) for run in runs]),
+            utilisation=mean_share([run.utilisation.get(name, 0.0) for run in runs]),
             waiting=_over_runs([run.waiting.get(name, 0.0) for run in runs]),
             batch=_over_runs([run.batch.get(name, 0.0) for run in runs]),
         )

@@ -1,4 +1,4 @@
-"""What goes into a run and what comes out of it: streams of queries, observations, results."""
+"""What goes into a run and what comes out of it: streams of queries, glances, results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hetplan.simulator.building import WorldBuilder
 from hetplan.simulator.world_kernels import QUERY, Rows, World
 
-__all__ = ["Columns", "Glance", "Observation", "RunResult", "Stream", "query_rows", "result_of"]
+__all__ = ["Columns", "Glance", "RunResult", "Stream", "query_rows", "result_of"]
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,6 @@ class Stream:
     app: str
     times_ms: NDArray[np.float64]
     kinds: NDArray[np.int32] | None = None
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a monitor sees at `now_ms`, over the time since it last looked."""
-
-    now_ms: float
-    span_ms: float
-    arrived: Mapping[str, int]
-    utilisation: Mapping[str, float]
-    waiting: Mapping[str, int]
-    workers: Mapping[str, int]
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from hetplan.serving.price import has_prices
 from hetplan.serving.service import NOISES, NoiseName
 from hetplan.serving.strictest import strictest_ms
 from hetplan.serving.system import Service, System
-from hetplan.serving.tokens import makes_text
+from hetplan.serving.tokens import fleet_of_plan, makes_text
 from hetplan.simulator.control import learning
 from hetplan.simulator.demand import AppDemand, TextDemand, arrivals_named, checked_trace, offered_qps
 from hetplan.simulator.figures import BATCHES, HIGHEST_PERCENTILE, estimate
 from hetplan.simulator.holding import lifetime_lines
 from hetplan.simulator.plan_transition import play_transition
-from hetplan.simulator.playing import Failure, Playing, Replan
+from hetplan.simulator.playing import Failure, Playing
 from hetplan.simulator.report import (
     SHOWN,
     AppReport,
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Failure",
-    "Replan",
     "demands_of",
     "percentiles_of",
     "play_once",
@@ -83,8 +82,6 @@ def simulate(
     misprediction: float = 0.0,
     learn: bool = False,
     failures: Sequence[Failure] = (),
-    replan: Replan | None = None,
-    replan_every_s: float = 10.0,
     services: Mapping[str, Service] | None = None,
     threads: int = 2,
     spread: Spread | None = None,
@@ -97,8 +94,8 @@ def simulate(
     the strictest percentile needs (`figures`). `noise` says how service times vary (`serving.service.NOISES`),
     `arrivals` replaces the process of every application, `trace` (seconds from 0) its queries. With `queries_seed`
     every run plays the queries of that seed, and only service times and the draws of the dispatch differ. With `learn`
-    the dispatcher begins without latency tables (`learning`). `replan` is asked every so often and may hand back
-    another system to go over to. `spread` plays the seeds over processes or a cluster, for the same figures.
+    the dispatcher begins without latency tables (`learning`). `spread` plays the seeds over processes or a cluster, for
+    the same figures.
     """
     if noise not in NOISES:
         raise InputError.one(file="--noise", value=noise, why="no such noise", remedy=f"One of {', '.join(NOISES)}.")
@@ -113,17 +110,13 @@ def simulate(
         "services": services,
     }
     how |= {"noise": noise, "misprediction": misprediction, "failures": failures}
-    playing = replace(playing_of(plan, inputs, **how), replan=replan, replan_every_s=replan_every_s)
+    playing = playing_of(plan, inputs, **how)
     stages, demands = playing.stages, playing.demands
     text = any(stage.system.texts for stage in stages)
     if text:
         _refuse_for_text(
-            misprediction=misprediction, learn=learn, failures=failures, replan=replan, services=services
+            misprediction=misprediction, learn=learn, failures=failures, services=services
         )  # fmt: skip
-    if spread is not None and replan is not None:
-        raise InputError.one(
-            file="--jobs", why="runs that are planned anew are played in this process", remedy="Leave it out."
-        )
     elsewhere = _over(spread, plan, inputs, how) if spread is not None else None
     reports = simulate_playing(playing, Wanted(seeds, seed, duration_s, threads, on_event, cancel), elsewhere)
     way = None
@@ -274,10 +267,18 @@ def demands_of(
                 period_s=inputs.slo.horizon.period_s,
                 clients=wanted.demand.streams or 0,
                 samples=samples_of(plan, inputs, app),
-                text=TextDemand.of(plan, inputs, app, rate) if makes_text(plan, inputs, app) else None,
+                text=_text_of(plan, inputs, app, rate, process),
             )
         )
     return demands
+
+
+def _text_of(plan: Plan, inputs: Inputs, app: str, rate_qps: float, process: Arrivals) -> TextDemand | None:
+    """What is asked of the engines that a plan has for an application; None where its answers are no text."""
+    if not makes_text(plan, inputs, app):
+        return None
+    found = TextDemand.of(inputs.slo.apps[app], fleet_of_plan(plan, inputs, app), rate_qps)
+    return replace(found, lengths=replace(found.lengths, arrivals=process))
 
 
 def _strictest(plan: Plan, app: str, wanted: App) -> float:
@@ -303,8 +304,6 @@ class _How(TypedDict, total=False):
     noise: NoiseName
     misprediction: float
     failures: Sequence[Failure]
-    replan: Replan | None
-    replan_every_s: float
     control: Callable[[Any], None] | None
     percentiles: Sequence[float]
 

@@ -19,11 +19,11 @@ from hetplan.simulator.engine_kernels import ABORT, ADVANCE, EVACUATE, RETRY, ac
 from hetplan.simulator.job_kernels import flag_route, flag_station
 from hetplan.simulator.route_building import add_routes
 from hetplan.simulator.route_kernels import has_open
-from hetplan.simulator.run_records import Glance, Observation, RunResult, Stream, query_rows, result_of
+from hetplan.simulator.run_records import Glance, RunResult, Stream, query_rows, result_of
 from hetplan.simulator.service_kernels import REAL_ROWS, WHOLE_ROWS
 from hetplan.simulator.world_kernels import NEED_EVENTS, NEED_JOBS, PAUSED, REACHED, World
 
-__all__ = ["Observation", "RunResult", "Simulation", "Stream", "compile_kernels", "content_of"]
+__all__ = ["RunResult", "Simulation", "Stream", "compile_kernels", "content_of"]
 
 _SLICE = 200_000
 """Events handled between two looks at `cancel`."""
@@ -70,7 +70,6 @@ class Simulation:
         self._open_steps: list[tuple[float, str, int]] = []
         self._aborted = 0
         self._counted = 0
-        self._last_look = (0.0, {}, 0)  # type: tuple[float, dict[str, float], int]
         self._glanced: dict[tuple[str, ...], tuple[float, NDArray[np.float64]]] = {}
         self._changes = 0
         self.horizon_ms = horizon_ms if horizon_ms is not None else _last_arrival(streams)
@@ -301,34 +300,6 @@ class Simulation:
     def under_way(self) -> int:
         """How many queries wait or are served."""
         return int(self.world.clock[0]["in_system"])
-
-    def observe(self) -> Observation:
-        """What a monitor sees, over the time since it last looked."""
-        world, builder = self.world, self._builder
-        now = self.now_ms
-        before, busy_before, seen = self._last_look
-        batches = world.parts["batch"][: int(world.clock[0]["batches"])]
-        alive = batches[batches["alive"] == 1]
-        spent = world.parts["station"]["busy_ms"].copy()
-        np.add.at(spent, alive["station"], now - alive["start"])
-        busy = {
-            name: float(sum(spent[s] for stations in crew.stations for s in stations))
-            for name, crew in builder.crews.items()
-        }
-        span = max(now - before, 1e-9)
-        coming = int(world.clock[0]["next"])
-        arrived = np.bincount(world.queries["app"][seen:coming], minlength=len(builder.apps))
-        use, waiting, workers = {}, {}, {}
-        for name, crew in builder.crews.items():
-            serving = [s for stations in crew.stations for s in stations if world.parts["station"][s]["is_open"]]
-            servers = int(world.parts["station"]["servers"][serving].sum()) if serving else 0
-            use[name] = (busy[name] - busy_before.get(name, 0.0)) / (servers * span) if servers else 0.0
-            lanes = [lane0 + i for lane0, count in crew.chunks for i in range(count * crew.stride)]
-            waiting[name] = int(world.parts["lane"]["length"][lanes].sum()) if lanes else 0
-            workers[name] = crew.wanted
-        self._last_look = (now, busy, coming)
-        counts = {app: int(arrived[row]) for app, row in builder.apps.items()}
-        return Observation(now, span, counts, use, waiting, workers)
 
     def glance(self, groups: Sequence[str]) -> Glance:
         """What an autoscaler sees of groups that serve together, over the time since it last glanced at them."""

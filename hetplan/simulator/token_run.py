@@ -9,6 +9,7 @@ then what is left over goes. Machines are the same where their name is: an offer
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import InputError
+from hetplan.errors import Cancelled, InputError
 from hetplan.serving.tokens import Group, TextCrew, TextSystem
 from hetplan.simulator.figures import cost_of
 from hetplan.simulator.run_records import Glance
@@ -27,6 +28,8 @@ __all__ = ["CrewFigures", "TokenRun"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_LOOKS = 50
+"""So often a run says how far it is, and whether it was cancelled is looked at."""
 _SHUT = 0
 """The kind, as the router sees it, of a machine that takes nothing new."""
 
@@ -215,6 +218,15 @@ class TokenRun:
             self._play(at_ms)
             change()
         self._play(when_ms)
+
+    def play(self, stop: threading.Event, progressed: Callable[[float], None] | None = None) -> None:
+        """Play what comes until the horizon; says now and then how far it is."""
+        for look in range(1, _LOOKS + 1):
+            if stop.is_set():
+                raise Cancelled("the simulation was cancelled")
+            self.until(self.horizon_ms * look / _LOOKS)
+            if progressed is not None:
+                progressed(look / _LOOKS)
 
     def finish(self) -> Played:
         """Play on until all that came is served; what became of each request."""

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.profiles.slo import App
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
-from hetplan.simulator.demand import AppDemand, arrival_times, seeded
+from hetplan.simulator.demand import AppDemand, TextDemand, arrival_times, seeded
 
 if TYPE_CHECKING:
     from hetplan.simulator.token_kernels import Rules, World
@@ -30,6 +31,7 @@ __all__ = [
     "played_of",
     "rows_of",
     "rules_of",
+    "steady_goodput",
     "world_of",
 ]
 
@@ -94,13 +96,6 @@ class Played:
         if not len(values):
             return 0.0
         return float(values[min(len(values) - 1, int(np.ceil(limit.percentile / 100.0 * len(values) - 1e-9)) - 1)])
-
-    def beyond(self, limit: Limit) -> float:
-        """The share of requests that take longer than a limit, or were not served; those without such a time aside."""
-        part = self.judged()
-        values, lost = self.of(limit.of)[part], ~np.isfinite(self.response_ms[part])
-        asked = lost | ~np.isnan(values)
-        return float(((values > limit.max_ms) | lost)[asked].mean()) if asked.any() else 0.0
 
     def goodput(self, limits: Sequence[Limit]) -> float:
         """The share of requests within all limits at once."""
@@ -180,7 +175,6 @@ def play(
     *,
     gaps: bool = False,
     seed: int = 0,
-    buckets: int = 0,
     most_rounds: int = _NEVER,
 ) -> Played:
     """Serve requests in order of their arrival.
@@ -195,13 +189,19 @@ def play(
 
     groups = [group for group in fleet.groups if group.count > 0]
     kind = np.repeat(np.arange(len(groups)), [group.count for group in groups]).astype(np.int64)
-    course = np.zeros((buckets + 1 if buckets else 0, 4))
-    if buckets:
-        course[0, 0] = max(float(coming.arrival_ms[-1]), 1e-6) / buckets
+    course = np.zeros((0, 4))
     world = world_of(groups, kind, coming, fleet.link_ms_per_token, gaps=gaps, course=course)
     rules = rules_of(fleet, groups, kind, coming, seed=seed)
     k.play(world, rules, most_rounds, np.inf)
     return played_of(world, coming, rules.alone)
+
+
+def steady_goodput(fleet: TokenFleet, wanted: App, rate_qps: float, *, seed: int, most: int) -> tuple[float, int]:
+    """The share of requests within all limits under a steady load, once machines have filled; how many were played."""
+    asked = TextDemand.of(wanted, fleet, rate_qps)
+    count = min(asked.requests(rate_qps), most)
+    played = play(fleet, draw(asked.lengths, seed=seed, count=count, settles_s=asked.settles_s), seed=seed)
+    return played.goodput(asked.limits), len(played.arrival_ms)
 
 
 def world_of(

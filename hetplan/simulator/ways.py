@@ -11,22 +11,26 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled
 from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import LATE_SLACK_MS
+from hetplan.simulator.playing import SideBySide
 from hetplan.simulator.runs import check_size, seed_of
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
+from hetplan.simulator.token_run import TokenRun
+from hetplan.simulator.tokens import Coming, coming_of
+from hetplan.simulator.tokens import Played as PlayedText
 
 __all__ = ["Course", "Played", "Setting", "Tuned", "cheapest_of", "play", "tuned"]
 
-Control = Callable[[Simulation], None]
+Control = Callable[[Any], None]
 _Counted = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Per stretch, how many queries came and how many of them were answered in time."""
 
@@ -56,13 +60,16 @@ class Course:
     cancel: threading.Event | None = None
     fresh: tuple[int, ...] = ()
     """Seeds under which the chosen setting is played once more: queries that it was not tuned on."""
-    _drawn: dict[int, list[Stream]] = field(default_factory=dict, repr=False, compare=False)
+    _drawn: dict[int, tuple[list[Stream], dict[str, Coming]]] = field(default_factory=dict, repr=False, compare=False)
 
-    def streams(self, seed: int) -> list[Stream]:
-        """The queries of a seed, drawn once."""
+    def drawn(self, seed: int) -> tuple[list[Stream], dict[str, Coming]]:
+        """The queries of a seed, and the requests for text by application, drawn once."""
         if seed not in self._drawn:
             check_size(self.demands, self.length_s, seeds=len(self.seeds), asked=True)
-            self._drawn[seed] = [demand.stream(seed_of(seed, 0), self.length_s) for demand in self.demands]
+            number, length_s = seed_of(seed, 0), self.length_s
+            streams = [demand.stream(number, length_s) for demand in self.demands if demand.text is None]
+            texts = {one.app: coming_of(one, number, length_s) for one in self.demands if one.text is not None}
+            self._drawn[seed] = streams, texts
         return self._drawn[seed]
 
     def reached(self, played: Played) -> bool:
@@ -126,19 +133,29 @@ def play(setting: Setting, course: Course) -> Played:
     costs: list[float] = []
     asked: list[dict[str, _Counted]] = []
     for seed in course.seeds:
-        if course.cancel is not None and course.cancel.is_set():
-            raise Cancelled("the comparison was cancelled")
-        run = Simulation(
-            setting.system, course.streams(seed), seed=seed_of(seed, 0), noise=noise_of(course.noise),
-            horizon_ms=1000.0 * course.length_s,
-        )  # fmt: skip
-        follow_load(run, setting.system)
+        number, (streams, texts) = seed_of(seed, 0), course.drawn(seed)
+        queries, horizon_ms, stop = None, 1000.0 * course.length_s, course.cancel or threading.Event()
+        if setting.system.groups:
+            queries = Simulation(
+                setting.system, streams, seed=number, noise=noise_of(course.noise), horizon_ms=horizon_ms
+            )  # fmt: skip
+            follow_load(queries, setting.system)
+        runs = {
+            app: TokenRun(app, system, texts[app], number, horizon_ms) for app, system in setting.system.texts.items()
+        }
         if setting.control is not None:
-            setting.control(run)
-        result = run.run(cancel=course.cancel)
-        paid = sum(ms * result.prices[name] for name, ms in result.paid_ms.items()) / 1e9 / (1000.0 * course.length_s)
+            setting.control(SideBySide(setting.system, queries, runs) if runs else queries)
+        paid, counted = 0.0, dict[str, _Counted]()
+        if queries is not None:
+            result = queries.run(cancel=course.cancel)
+            paid += sum(ms * result.prices[name] for name, ms in result.paid_ms.items()) / 1e9 / horizon_ms
+            counted |= _in_time(result, course)
+        for app, run in runs.items():
+            run.play(stop)
+            counted[app] = _in_limits(run.finish(), course, app)
+            paid += run.cost_per_hour()
         costs.append(paid if setting.bill is None else setting.bill)
-        asked.append(_in_time(result, course))
+        asked.append(counted)
     came = {app: np.sum([one[app][0] for one in asked], axis=0) for app in asked[0]}
     good = {app: np.sum([one[app][1] for one in asked], axis=0) for app in asked[0]}
     shares = {app: np.divide(good[app], came[app], out=np.ones(len(came[app])), where=came[app] > 0) for app in came}
@@ -157,15 +174,29 @@ def play(setting: Setting, course: Course) -> Played:
 
 def _in_time(result: RunResult, course: Course) -> dict[str, _Counted]:
     """Per application, how many came in each stretch, and how many of them were answered in time."""
-    stretches = max(1, round(np.ceil(course.length_s / course.stretch_s)))
     queries, found = result.queries, {}
-    place = np.minimum((queries["arrival"] / (1000.0 * course.stretch_s)).astype(np.int64), stretches - 1)
+    place, stretches = _places(queries["arrival"], course)
     timely = (queries["status"] == 1) & (queries["finish"] <= queries["deadline"] + LATE_SLACK_MS)
     for row, app in enumerate(result.apps):
         mine = queries["app"] == row
         came = np.bincount(place[mine], minlength=stretches)
         found[app] = (came, np.bincount(place[mine & timely], minlength=stretches))
     return found
+
+
+def _in_limits(played: PlayedText, course: Course, app: str) -> _Counted:
+    """The same of an application that makes text: in time is a request that keeps all its limits at once."""
+    text = next(demand.text for demand in course.demands if demand.app == app)
+    assert text is not None  # it was played as text
+    place, stretches = _places(played.arrival_ms, course)
+    good = played.within(text.limits)
+    return np.bincount(place, minlength=stretches), np.bincount(place[good], minlength=stretches)
+
+
+def _places(arrival_ms: NDArray[np.float64], course: Course) -> tuple[NDArray[np.int64], int]:
+    """The stretch of the course that each came in, and how many stretches there are."""
+    stretches = max(1, round(np.ceil(course.length_s / course.stretch_s)))
+    return np.minimum((arrival_ms / (1000.0 * course.stretch_s)).astype(np.int64), stretches - 1), stretches
 
 
 def tuned(

@@ -261,16 +261,16 @@ def test_a_central_queue_finds_the_first_worker_again_when_it_is_back(queues: An
     assert queues.response_ms(run.run())[-10:].max() <= 10.0 + 1e-9
 
 
-def test_observation_counts_what_happened(queues: Any) -> None:
-    seen = []
+def test_a_look_counts_what_happened_since_the_last_one(queues: Any) -> None:
+    seen, came = [], []
     run = Simulation(queues.system(2, rule=Rule.ROUND_ROBIN), [Stream("ask", 5.0 * np.arange(200))])
     for when in (100.0, 300.0):
-        run.at(when, lambda: seen.append(run.observe()))
+        run.at(when, lambda: seen.append(run.glance(["gpu"])))
+        run.at(when, lambda: came.append(run.arrived()["ask"]))
     run.run()
-    assert [item.arrived["ask"] for item in seen] == [20, 40]
-    assert seen[1].utilisation["gpu"] == pytest.approx(1.0, abs=0.03)
-    assert seen[0].workers == {"gpu": 2}
-    assert seen[1].span_ms == pytest.approx(200.0)
+    assert came == [20, 40]
+    assert seen[1].use == pytest.approx(1.0, abs=0.03)
+    assert (seen[0].wanted, seen[0].ready) == (2, 2)
 
 
 def test_offline_work_runs_only_beside_an_idle_enough_worker() -> None:

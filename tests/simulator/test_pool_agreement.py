@@ -12,8 +12,7 @@ from hetplan.dispatch.parts import SPLIT_ABOVE, parts_of_pool
 from hetplan.dispatch.queue_rules import Earliest, Fcfs, Threshold
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import App, Group, Load, Pull, Route, Rule, Service, Stage, System, Way
-from hetplan.simulator.pool import Pool, Queries
-from hetplan.simulator.pool_replay import replay
+from hetplan.simulator.pool import Pool, Queries, replay
 from hetplan.simulator.simulation import Simulation, Stream
 
 HAND = ([[10.0, 40.0], [20.0, 200.0]], 100.0)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.serving.system import Rule, System
+from hetplan.serving.system import Rule
 from hetplan.simulator.report import Line, Verdict, lines_of
-from hetplan.simulator.simulate import Failure, simulate
-from hetplan.simulator.simulation import Observation
+from hetplan.simulator.run_records import Glance
+from hetplan.simulator.simulate import Failure, demands_of, simulate, simulate_system
+from hetplan.simulator.simulation import Simulation
 
 
 def line(report: Any, quantity: str, by: str | None = None) -> Line:
@@ -252,22 +253,26 @@ def test_periods_follow_each_other(plans: Any) -> None:
 
 
 def test_replanning_while_it_runs(plans: Any) -> None:
-    """A re-planner that doubles the workers once it sees more than 90% use keeps the queue from growing."""
+    """Who doubles the workers once they are busy for more than 90% of the time keeps the queue from growing."""
 
     from hetplan.serving.planned_system import planned_systems
 
     plan, inputs = plans.pool((1, 0), rate=70.0)
     first = planned_systems(plan, inputs)[0].system
-    seen: list[Observation] = []
+    seen: list[Glance] = []
 
-    def replan(observation: Observation) -> System | None:
-        seen.append(observation)
-        if observation.utilisation["w1"] > 0.9 and observation.workers["w1"] == 1:
-            return replace(first, groups=(replace(first.groups[0], count=2),))
-        return None
+    def control(run: Simulation) -> None:
+        def look() -> None:
+            seen.append(run.glance(["w1"]))
+            if seen[-1].use > 0.9 and seen[-1].wanted == 1:
+                run.change(replace(first, groups=(replace(first.groups[0], count=2),)))
+            if run.now_ms < run.horizon_ms:
+                run.at(run.now_ms + 5000.0, look)
 
-    stuck = simulate(plan, inputs, seeds=2)
-    helped = simulate(plan, inputs, seeds=2, replan=replan, replan_every_s=5.0)
+        run.at(5000.0, look)
+
+    stuck, demands = simulate(plan, inputs, seeds=2), demands_of(plan, inputs)
+    helped = simulate_system(first, demands, seeds=2, control=control, noise="table")
     assert stuck.apps["rank"].figures["violations"].value > 0.9
     assert helped.apps["rank"].figures["violations"].value < 0.2
     assert len(seen) > 10

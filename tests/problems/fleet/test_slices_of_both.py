@@ -23,7 +23,6 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
 from hetplan.recipes import Recipes
-from hetplan.replanned_text import Fleets
 from hetplan.simulator.day import HowPlayed, _Day, play_day
 
 CARRIES = 50.0 * 0.8
@@ -441,10 +440,10 @@ def test_a_machine_of_both_is_paid_once_by_those_who_play_its_queries_and_its_te
     plan = _solved(files).require()
     assert (_mixed(plan), machines_of(plan, "p0")) == (1, {"node-a": 2})
     inputs = load_inputs(*files)
-    fleet = Fleets(plan, inputs, Recipes(plan, inputs)).of(plan)
-    assert fleet.queries is not None
-    paid = sum(group.count * group.price_nanos for group in fleet.queries.groups) / NANO
-    paid += sum(crew.count * crew.price for system in fleet.texts.values() for crew in system.crews)
+    system = Recipes(plan, inputs).system_of(plan)
+    assert system.groups
+    paid = sum(group.count * group.price_nanos for group in system.groups) / NANO
+    paid += sum(crew.count * crew.price_nanos for text in system.texts.values() for crew in text.crews) / NANO
     assert paid == pytest.approx(2.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hetplan.dispatch.queue_rules import Fcfs, Threshold
 from hetplan.dispatch.snapshot import Overheads
 from hetplan.errors import InputError
-from hetplan.simulator.pool import Conditions, Draws, Pool
+from hetplan.simulator.pool import Conditions, Draws, Pool, simulate_pool
 from hetplan.simulator.pool_allowable import (
     Search,
     allowable_rate,
@@ -19,7 +19,6 @@ from hetplan.simulator.pool_allowable import (
     highest_passing,
     queries_needed,
 )
-from hetplan.simulator.pool_replay import simulate_pool
 
 LATENCY = [[10.0, 20.0, 40.0], [12.0, 60.0, 200.0]]
 PMF = [0.5, 0.3, 0.2]

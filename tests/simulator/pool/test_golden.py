@@ -7,8 +7,7 @@ import pytest
 
 from hetplan.dispatch.queue_rules import Threshold
 from hetplan.dispatch.snapshot import Overheads
-from hetplan.simulator.pool import Pool, Queries
-from hetplan.simulator.pool_replay import oracle_rate_qps, replay, simulate_pool
+from hetplan.simulator.pool import Pool, Queries, oracle_rate_qps, replay, simulate_pool
 
 G1 = Pool.of([[10, 40], [20, 200]], (1, 1), 100)
 FOUR = Queries.of(G1, arrival_ms=[0, 1, 2, 30], bins=[0, 1, 0, 1])

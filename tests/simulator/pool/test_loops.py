@@ -16,8 +16,17 @@ from hetplan.dispatch.queue_rules import Threshold
 from hetplan.dispatch.rules import Rule
 from hetplan.dispatch.snapshot import Snapshot
 from hetplan.simulator import pool_kernels
-from hetplan.simulator.pool import Conditions, Draws, Pool, PoolRun, Queries, default_rule
-from hetplan.simulator.pool_replay import oracle_rate_qps, replay, simulate_pool
+from hetplan.simulator.pool import (
+    Conditions,
+    Draws,
+    Pool,
+    PoolRun,
+    Queries,
+    default_rule,
+    oracle_rate_qps,
+    replay,
+    simulate_pool,
+)
 
 RULES = ("matching", "fcfs", "earliest", "threshold")
 
