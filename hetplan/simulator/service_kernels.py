@@ -429,10 +429,18 @@ def _drop_hopeless_everywhere(world: World, route: int) -> None:
 
 @part
 def _pull_matching(world: World, route: int) -> None:
-    """Match the oldest waiting jobs with all stations; those whose mate is idle start, the others stay.
+    """Match the oldest waiting jobs with all stations, anew while that gives up some: others may take their mates."""
+    while _match_waiting(world, route):
+        pass
+
+
+@part
+def _match_waiting(world: World, route: int) -> bool:
+    """Start the jobs whose mate is idle, the others stay; whether some were given up, late there by the app's rule.
 
     Where no station is idle none can start: nothing is matched.
     """
+    given_up = False
     record, clock = world.parts[route]["route"], world.clock[0]
     side, types = clock["side"], clock["types"]
     at, size = clock["reals"], REAL_ROWS * side
@@ -444,13 +452,13 @@ def _pull_matching(world: World, route: int) -> None:
     if world.parts[world.parts[record["lane"]]["lane"]["row"]]["app"]["late"] != SERVE_LATE:
         _drop_hopeless_everywhere(world, route)
     if not _has_idle(world, route):
-        return
+        return given_up
     instances = _list_instances(world, route, reals, wholes)
     if instances == 0:
-        return
+        return given_up
     queries = _list_waiting(world, route, 2 * instances, reals, wholes, predicted)
     if queries == 0:
-        return
+        return given_up
     kinds = record["targets"]
     mates = wholes[MATES]
     seen = Seen(
@@ -464,9 +472,14 @@ def _pull_matching(world: World, route: int) -> None:
         if instance < 0 or reals[ENDS, instance] != IDLE:
             continue
         lane = wholes[LANE_OF, instance]
-        target = record["target0"] + wholes[KIND, instance]
-        _assign(world, route, target, lane, wholes[JOB_OF, place])
+        target, job = record["target0"] + wholes[KIND, instance], wholes[JOB_OF, place]
+        if is_hopeless(world, world.parts[target]["target"]["load"], job, 1):
+            give_up(world, record["lane"], job)
+            given_up = True
+            continue
+        _assign(world, route, target, lane, job)
         begin_batch(world, lane, world.parts[lane]["lane"]["load"], 1)
+    return given_up
 
 
 @part

@@ -154,3 +154,17 @@ def test_long_work_says_where_it_is_until_its_end(problem: str) -> None:
     assert at[-1] >= took_s - 40.0
     assert all(later - before <= 40.0 for before, later in pairwise([0.0, *at]))
     assert any("best so far" in text for _, text in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [300.0, 450.0])
+def test_a_refused_policy_is_no_more_work_than_eight_plans(rate: float) -> None:
+    """What helps is sought with few programs; what is found is tried by the whole question."""
+    wish = tiny("policy").rarely_late(0.05).of_quality(0.765)
+    kept, refused = wish.rated(75.0), wish.rated(rate)
+    assert solve(kept).is_plan
+    said = solve(refused)
+    assert not said.is_plan
+    assert said.changes
+    (_, one), (_, all_of_it) = spoken(kept), spoken(refused)
+    assert all_of_it <= 8 * one

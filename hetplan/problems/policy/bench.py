@@ -11,7 +11,7 @@ and returns an object with `goodput`, `accuracy`, `violation`, their intervals, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -28,7 +28,7 @@ from hetplan.problems.policy.form import Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.simulated import FRESH
 
-__all__ = ["Bench"]
+__all__ = ["WHOLE_BATCHES", "Bench"]
 
 Floats = NDArray[np.float64]
 Batches = Literal["max", "variable"]
@@ -44,6 +44,10 @@ SHIFTS = (0.1, 0.3, 1.0, 10.0, 100.0, 1e3, 1e5)
 """What accuracies are raised by, in turn, until answers in time weigh enough for the percentile to be kept."""
 _AT_ONCE = 4
 """Processes solved together where all that wait is taken: they hold a few megabytes each until they are certified."""
+
+
+WHOLE_BATCHES: Mapping[str, Any] = {"size": "planned", "batching": "max", "accuracy_step": 1.0}
+"""Options with which a policy is found some fifty times as soon, a percent of accuracy off or so: none is simulated."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,11 @@ class Bench:
     def robust(self) -> bool:
         """Whether tables are chosen over a family of arrivals and service noise."""
         return self.can_simulate and self.options.size == "auto"
+
+    @property
+    def briefly(self) -> Bench:
+        """The same with policies of whole batches, which nobody simulates."""
+        return replace(self, options=self.options.model_copy(update=WHOLE_BATCHES))
 
     def solve(
         self, group: Group, loads_qps: Sequence[float], *, slo_s: float | None = None, about: str = "policy"

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from hetplan.errors import InputError
 from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.promised import on_service_times
@@ -97,18 +96,9 @@ def _worker(inputs: Inputs, number: int, group: Group, offer: str | None, count:
 
 def _offers(inputs: Inputs, group: Group, discipline: str) -> list[tuple[str | None, int]]:
     """Of which offers the workers of a group come."""
-    hardware, count = group.models.hardware, group.workers
-    own: list[tuple[str | None, int]] = [(group.offer, count)]
-    found = own if group.offer is not None else bought(inputs, hardware, count)
-    if discipline == "shared_fifo" and len(found) > 1:
-        raise InputError.one(
-            file=inputs.files.get("profile", "profile"),
-            path="$.offers",
-            value=hardware,
-            why=f"no offer of {hardware} has {count} in stock",
-            remedy="Workers that share one queue come of one offer: add stock.",
-        )
-    return found
+    if group.offer is not None:
+        return [(group.offer, group.workers)]
+    return bought(inputs, group.models.hardware, group.workers, of_one=discipline == "shared_fifo")
 
 
 def _table(worker: str, solved: Solved, part: float, options: PolicyOptions) -> PolicyTable:

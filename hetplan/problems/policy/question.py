@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
@@ -105,10 +105,9 @@ class Policy:
     def _unplayed(self, ask: Ask) -> Draft | Infeasible:
         """Policies of whole batches at the ends of the range: these are found soon. None is simulated."""
         from hetplan.planner.draft import Draft
-        from hetplan.problems.policy.bench import Bench
+        from hetplan.problems.policy.bench import WHOLE_BATCHES, Bench
 
-        chosen: dict[str, Any] = {"size": "planned", "batching": "max", "accuracy_step": 1.0}
-        options = self.asked.options.model_copy(update=chosen)
+        options = self.asked.options.model_copy(update=WHOLE_BATCHES)
         bench = Bench(ask, options, replace(self.tools, repairs=False, trial=False))
         made = self._answered(replace(self.asked, options=options), bench)
-        return replace(made, chosen=chosen) if isinstance(made, Draft) else made
+        return replace(made, chosen=WHOLE_BATCHES) if isinstance(made, Draft) else made

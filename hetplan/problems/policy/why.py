@@ -90,8 +90,8 @@ def _sought(bench: Bench) -> bool:
 
 
 def _kept(bench: Bench, group: Group, load_qps: float, slo_s: float | None = None) -> bool:
-    """Whether the best policy keeps the targets."""
-    answer = bench.solve(group, [load_qps], slo_s=slo_s, about="repair")[0]
+    """Whether the best policy of whole batches keeps the targets: what is found so is tried by the whole question."""
+    answer = bench.briefly.solve(group, [load_qps], slo_s=slo_s, about="repair")[0]
     return not replace(answer, group=group).misses()
 
 

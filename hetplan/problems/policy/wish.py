@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.planner.request import read_request
 from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
@@ -23,7 +24,7 @@ from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of, written
 from hetplan.serving.reading import answering, statistic_of
-from hetplan.serving.runs import at_of, machine_price, runs_on, variants_of
+from hetplan.serving.runs import at_of, runs_on, variants_of
 from hetplan.serving.strictest import limit_ms, strictest
 
 __all__ = [
@@ -286,28 +287,24 @@ def read_workers(inputs: Inputs, faults: Faults) -> tuple[Workers, ...]:
     return tuple(found)
 
 
-def bought(inputs: Inputs, hardware: str, count: int) -> list[tuple[str | None, int]]:
-    """Of which offers so many machines come: the cheapest that has them all, else the cheapest first."""
-    machine, left = inputs.profile.hardware[hardware], count
-    own = {name: offer for name, offer in inputs.profile.offers.items() if offer.hardware == hardware}
-    if not own:
+def bought(inputs: Inputs, hardware: str, count: int, *, of_one: bool = False) -> list[tuple[str | None, int]]:
+    """Of which offers so many machines come, cheapest first; `of_one`: of the cheapest that has them all."""
+    machines = read_request(inputs, [hardware]).machines
+    if not machines:
         return [(None, count)]
-    sold = sorted((machine_price(offer, machine), name, offer.stock) for name, offer in own.items())
-    for _, name, stock in sold:
-        if stock is None or stock >= count:
-            return [(name, count)]
-    found = list[tuple[str | None, int]]()
-    for _, name, stock in sold:
-        if taken := min(left, stock or 0):
-            found.append((name, taken))
-            left -= taken
-    if left:
-        raise InputError.one(
-            file=inputs.files.get("profile", "profile"), path="$.offers", value=hardware,
-            why=f"no offers of {hardware} have {count} in stock: together they have {count - left}",
-            remedy="Add stock.",
-        )  # fmt: skip
-    return found
+    (kind,) = machines
+    if of_one:
+        kind = replace(kind, offers=tuple(offer for offer in kind.offers if offer.stock >= count)[:1])
+    found = kind.taken(count)
+    there = sum(taken for _, taken in found)
+    if there < count:
+        why, remedy = f"no offers of {hardware} have {count} in stock: together they have {there}", "Add stock."
+        if of_one:
+            why = f"no offer of {hardware} has {count} in stock"
+            remedy = "Workers that share one queue come of one offer: add stock."
+        file = inputs.files.get("profile", "profile")
+        raise InputError.one(file=file, path="$.offers", value=hardware, why=why, remedy=remedy)
+    return [(offer.id, taken) for offer, taken in found]
 
 
 def read_apps(inputs: Inputs, faults: Faults) -> tuple[AppWish, ...]:

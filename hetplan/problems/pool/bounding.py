@@ -26,7 +26,7 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     """
     simulated = any(one.quantity == "rate_qps" and one.model.startswith("simulation") for one in plan.promises)
     shown = simulated or pool.options.size == "estimated"
-    rate, budget, known = pool.wish.rate_qps, pool.wish.budget, (claim.about, claim.sense)
+    rate, budget, known = pool.wish.rate_qps, pool.request.budget, (claim.about, claim.sense)
     if known == ("fluid_rate_qps", "max"):
         if claim.scope == "restriction" or (claim.scope == "problem" and pool.formulation == "fluid-lp"):
             return [Bounding(fluid_at(pool, _machines(pool, plan)), of_plans=True)]

@@ -181,7 +181,7 @@ def drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft |
         simulated = size.simulate(pool, pool.of_type(rated.counts), rated.lam, first_seed=ask.limits.seed)
         simulated = replace(simulated, at_most=rated.lam)
         claims = tuple(size.claims(pool, ask, simulated, claims))
-    elif simulated is None and pool.wish.budget is None and not holds(pool, rated):
+    elif simulated is None and pool.request.budget is None and not holds(pool, rated):
         given = pool.formulation == "fluid-lp" and rated.answer.status is Status.OPTIMAL
         return too_slow(pool, rated.counts, rated.lam, proved=given)
     note = "the most that the chosen pool can carry"
@@ -229,9 +229,9 @@ def _late_everywhere(pool: Pool) -> Infeasible | None:
 
 def _cover_over_budget(pool: Pool) -> Infeasible | None:
     """Not even the cheapest pool that carries any rate is within the budget (where counts are not given)."""
-    if pool.wish.budget is None or pool.cover is None or pool.formulation == "fluid-lp":
+    if pool.request.budget is None or pool.cover is None or pool.formulation == "fluid-lp":
         return None
-    return cover_costs(pool, pool.cover, pool.wish.budget) if pool.cost(pool.cover) > pool.wish.budget else None
+    return cover_costs(pool, pool.cover, pool.request.budget) if pool.cost(pool.cover) > pool.request.budget else None
 
 
 # -- by name ---------------------------------------------------------------------------------------------------------

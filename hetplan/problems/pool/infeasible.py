@@ -38,9 +38,9 @@ def unaffordable(pool: Pool, counts: Counts) -> Infeasible | None:
     """Why counts that were given break the budget or the limits (None where they do not)."""
     why, repairs = [], []
     cost = pool.cost(counts)
-    if pool.wish.budget is not None and cost > pool.wish.budget:
-        why.append(f"the given pool needs {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}")
-        repairs.append(more_budget(pool, cost, pool.wish.budget))
+    if pool.request.budget is not None and cost > pool.request.budget:
+        why.append(f"the given pool needs {money(pool, cost)}, the budget is {money_text(pool.request.budget)}")
+        repairs.append(more_budget(pool, cost, pool.request.budget))
     for t, count in enumerate(pool.of_type(counts)):
         kind = pool.request.machines[t]
         at = f"slo.limits.instances.{kind.id}"
@@ -69,7 +69,7 @@ def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasible:
     """
     if pool.formulation == "fluid-lp":
         return _given_serves_nothing(pool, counts)
-    budget = pool.wish.budget
+    budget = pool.request.budget
     why = f"formulation {pool.formulation} found no pool that serves every class in time"
     if pool.cover is not None or budget is None:
         advice = "" if pool.formulation == "fluid-milp" else "; fluid-milp finds one where there is any"
@@ -206,17 +206,15 @@ def too_poor(pool: Pool) -> Infeasible | None:
 
 def minima_over_budget(pool: Pool) -> Infeasible | None:
     """The least instances of all types alone cost more than the budget."""
-    if pool.wish.budget is None:
-        return None
-    machines = pool.request.machines
+    machines, budget = pool.request.machines, pool.request.budget
     cost = sum(kind.cost(kind.least) for kind in machines)
-    if cost <= pool.wish.budget:
+    if budget is None or cost <= budget:
         return None
     named = ", ".join(f"{kind.least} {kind.id}" for kind in machines if kind.least)
-    why = f"the least instances alone ({named}) need {money(pool, cost)}, the budget is {money_text(pool.wish.budget)}"
+    why = f"the least instances alone ({named}) need {money(pool, cost)}, the budget is {money_text(budget)}"
     lower = []
     for kind in machines:
-        left = pool.wish.budget - (cost - kind.cost(kind.least))
+        left = budget - (cost - kind.cost(kind.least))
         if left >= 0 and (fewer := kind.affordable(left)) < kind.least:
             lower.append(change(f"slo.limits.instances.{kind.id}[0]", kind.least, fewer, "instances"))
-    return Infeasible(why=(why,), repairs=(more_budget(pool, cost, pool.wish.budget), *lower))
+    return Infeasible(why=(why,), repairs=(more_budget(pool, cost, budget), *lower))

@@ -15,7 +15,7 @@ W_st        `W` (ms)                 L_st / k_t: what a query takes of a machine
 M_st        `M` (ms)                 the statistic of that time that is compared with the target (`latency_stat`)
 QoS         `qos` (ms)               latency target, less the network's hop (`limits`: of every percentile stated)
 c_o         `c`                      price of one machine under offer o, a count of 1e-9 per hour
-B           `wish.budget`            budget, a count of 1e-9 per hour (None: least cost for `wish.rate_qps`)
+B           `request.budget`         budget, a count of 1e-9 per hour (None: least cost for `wish.rate_qps`)
 eps         `eps`                    share of queries that may be sent where they are late
 lam         --                       rate (queries/s) of the whole pool
 x_st        --                       rate of class s sent to type t
@@ -66,8 +66,8 @@ class Wish:
     """The SLO as the pool reads it.
 
     `points` are the classes of queries with a positive share `p`; `targets` are the response targets by percentile, the
-    last of which is the one that choosing is about. Exactly one of `budget` (most rate for it) and `rate_qps` (least
-    cost for it) is given; `then_cheapest` asks for the least cost among the pools of the most rate.
+    last of which is the one that choosing is about. `rate_qps` is served at the least cost; where it is None, the most
+    is served for `Request.budget`. `then_cheapest` asks for the least cost among the pools of the most rate.
     """
 
     app_id: str
@@ -76,7 +76,6 @@ class Wish:
     points: tuple[Mapping[str, float], ...]
     p: NDArray[np.float64]
     targets: tuple[Target, ...]
-    budget: int | None
     rate_qps: float | None
     then_cheapest: bool
 

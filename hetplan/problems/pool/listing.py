@@ -193,8 +193,8 @@ def listed(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) 
     That pool is the program's without whole numbers, each count rounded up. `room` asks for more than the rate, where
     the choice is made by something that may say less than the truth.
     """
-    if pool.wish.budget is not None:
-        return configurations(pool, pool.wish.budget, with_base=with_base)
+    if pool.request.budget is not None:
+        return configurations(pool, pool.request.budget, with_base=with_base)
     form = fluid(pool, pool.fluid_target)
     answer = ask(replace(form, whole=np.zeros_like(form.whole)), about="least cost without whole numbers")
     if answer.status is Status.INFEASIBLE:

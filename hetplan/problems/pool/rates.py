@@ -170,8 +170,8 @@ def _splits(pool: Pool) -> Iterator[Vector]:
 
 def _spent(pool: Pool, cover: Counts, money: Vector) -> Counts | None:
     """The cover, and for what is left of the budget more of each type in this proportion."""
-    assert pool.wish.budget is not None
-    room = pool.wish.budget - pool.cost(cover)
+    assert pool.request.budget is not None
+    room = pool.request.budget - pool.cost(cover)
     more = np.floor(room * money / money.sum() / _price(pool))
     found = _had(pool, pool.of_type(cover) + more)
     return cover if found is None else found
@@ -187,7 +187,7 @@ def _had(pool: Pool, per_type: Vector) -> Counts | None:
     """Counts per offer of as many of these as may be had; None where they break the budget or a total."""
     most = np.array([kind.most for kind in pool.request.machines])
     counts = pool.by_offer(np.minimum(per_type, most).astype(np.int64))
-    if pool.wish.budget is not None and pool.cost(counts) > pool.wish.budget:
+    if pool.request.budget is not None and pool.cost(counts) > pool.request.budget:
         return None
     return counts if pool.within_resources(pool.of_type(counts)) else None
 
@@ -234,8 +234,8 @@ class Chosen:
 
 def holds(pool: Pool, rated: Rated) -> bool:
     """Whether whole counts keep, exactly, what an engine keeps to within its tolerance."""
-    if pool.wish.budget is not None:
-        return pool.cost(rated.counts) <= pool.wish.budget
+    if pool.request.budget is not None:
+        return pool.cost(rated.counts) <= pool.request.budget
     return rated.lam >= (pool.fluid_target or 0.0) * (1 - SAME_RATE)
 
 

@@ -77,9 +77,9 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
     classes, p = _coming(app)
     refuse(inputs.slo, REFUSED, faults)
     refuse_not_provided(inputs, faults)
-    budget, rate, then_cheapest = _objective(slo, app_id, app, faults)
+    rate, then_cheapest = _objective(slo, app_id, app, faults)
     targets = _targets(app_id, app, faults)
-    return Wish(app_id, app, names[0], classes.points, p, targets, budget, rate, then_cheapest)
+    return Wish(app_id, app, names[0], classes.points, p, targets, rate, then_cheapest)
 
 
 def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
@@ -95,8 +95,8 @@ def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
     return found
 
 
-def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | None, float | None, bool]:
-    """(budget, rate, then cheapest) from limits, demand and objective, which must agree."""
+def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[float | None, bool]:
+    """(rate, then cheapest) from limits, demand and objective, which must agree."""
     at = f"$.apps.{app_id}.demand.rate_qps"
     rate, budget = app.demand.rate_qps, slo.limits.cost_per_hour
     terms = [term.max or term.min or "" for term in slo.objective]
@@ -106,7 +106,7 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | N
         faults.in_slo("$.objective", why, remedy, value=", ".join(terms))
     if isinstance(rate, RateRange):
         faults.in_slo(at, "a pool is sized for one rate", 'Give a number, or "max".')
-        return budget, None, False
+        return None, False
     if rate is None or rate == "max":
         if budget is None:
             remedy = 'Give limits.cost_per_hour with rate_qps "max" for the most rate, or a number for the least cost.'
@@ -114,7 +114,7 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | N
             faults.in_slo(place, "neither a budget nor a rate is given", remedy)
         if terms == ["cost"]:
             faults.in_slo("$.objective", "the least cost needs a rate to be served", f"Give a number at {at}.")
-        return budget, None, terms == ["rate", "cost"]
+        return None, terms == ["rate", "cost"]
     if budget is not None:
         why = f"a budget and a rate ({rate:g} qps) are both given, and a pool is chosen for one of them"
         remedy = 'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.'
@@ -122,7 +122,7 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[int | N
     if terms[:1] == ["rate"]:
         why = "the rate is given, so it cannot be maximised"
         faults.in_slo("$.objective", why, 'Set rate_qps to "max", or minimise cost.')
-    return None, float(rate), False
+    return float(rate), False
 
 
 def _coming(app: App) -> tuple[Classes, NDArray[np.float64]]:
@@ -170,7 +170,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
             without[kind.hardware] = "it has no offer"
             notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no offer"))
     types = [kind for kind in types if kind.hardware in offered]
-    free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (wish.budget or 0)
+    free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (request.budget or 0)
     odd = any(offer.currency != limits.currency for offer in profile.offers.values())
     if limits.instances or free or odd:
         check_types(inputs, wish, request, without, faults, notices)
@@ -431,7 +431,7 @@ def check_types(
                 "Give [least, most], or a stock to its offer.",
             )
     for offer in request.offers:
-        bought = wish.budget // offer.nanos if wish.budget is not None and offer.nanos > 0 else 0
+        bought = request.budget // offer.nanos if request.budget is not None and offer.nanos > 0 else 0
         if min(bought, offer.stock, request.of(offer.machine).most) >= PLENTY:
             faults.in_profile(
                 f"$.offers.{offer.id}.price_per_hour" if offer.id else f"$.variants.{wish.variant}.runs",

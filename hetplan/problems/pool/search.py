@@ -45,7 +45,7 @@ FIXED_ORDER = ("kairos-plus", "exhaustive", "rand")
 
 def by_search(pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]) -> Chosen | Infeasible:
     """The best pool that the search finds."""
-    if pool.wish.budget is None:
+    if pool.request.budget is None:
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
             path=f"$.apps.{pool.wish.app_id}.demand.rate_qps",
@@ -54,7 +54,7 @@ def by_search(pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft
             remedy='Set rate_qps to "max" with a budget, or use formulation fluid-milp with option size "simulated".',
         )
     options = cast(SearchOptions, pool.options)
-    found = configurations(pool, pool.wish.budget, with_base=options.bound == "eq15")
+    found = configurations(pool, pool.request.budget, with_base=options.bound == "eq15")
     bound = _bounds(pool, ask, found)
     at = np.flatnonzero(bound > 0)
     if not at.size:

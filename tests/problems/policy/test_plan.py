@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases.policy import files
 
+import hetplan as hp
 from hetplan import front_door, registry
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.errors import InputError
@@ -444,7 +445,9 @@ def test_offers_and_stock() -> None:
         "dear": {"hardware": "cpu", "price_per_hour": "2"},
         "cheap": {"hardware": "cpu", "price_per_hour": "1", "stock": 3},
     }
-    assert planned(profile, slo, simulate=False).workers[0].offer == "dear"
+    both = planned(profile, slo, simulate=False)
+    assert [(worker.offer, worker.count) for worker in both.workers] == [("cheap", 3), ("dear", 1)]
+    assert hp.verify(both, profile, slo).ok
     profile["offers"]["cheap"]["stock"] = 4
     assert planned(profile, slo, simulate=False).workers[0].offer == "cheap"
     profile["offers"] = {"cheap": {"hardware": "cpu", "price_per_hour": "1", "stock": 3}}

@@ -54,7 +54,7 @@ def rate_by_scipy(problem: PoolQuestion, per_type: Any) -> float:
 @given(case=tiny())
 def test_the_program_finds_what_brute_force_finds(case: tuple[Json, Json]) -> None:
     problem = pose(case)
-    budget = problem.wish.budget or 0
+    budget = problem.request.budget or 0
     most = [range(int(budget // price) + 1) for price in problem.c]
     affordable = [n for n in itertools.product(*most) if problem.cost(np.array(n)) <= budget]
     rates = {n: rate_by_scipy(problem, n) for n in affordable}

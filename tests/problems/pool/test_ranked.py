@@ -32,7 +32,7 @@ def drafted(*args: object, **kwargs: object) -> Draft:
 @pytest.mark.parametrize(("budget", "count"), [(1, 1), (2, 10), (3, 35), (4, 84)])
 def test_configurations_with_a_base(budget: int, count: int) -> None:
     problem = pose(g3(budget=budget))
-    found = configurations(problem, problem.wish.budget or 0, with_base=True)
+    found = configurations(problem, problem.request.budget or 0, with_base=True)
     assert len(found) == count
     assert (found.cost <= budget * 10**9).all()
 
@@ -43,9 +43,9 @@ def test_configurations_with_a_base(budget: int, count: int) -> None:
 def test_published_counts(budget: str, count: int) -> None:
     prices = {"g4dn": "0.526", "c5n": "0.432", "r5n": "0.149", "t3": "0.1664"}
     problem = pose(files({name: [1.0] for name in prices}, [1.0], prices=prices, qos_ms=10, budget=budget))
-    assert len(configurations(problem, problem.wish.budget or 0, with_base=True)) == count
+    assert len(configurations(problem, problem.request.budget or 0, with_base=True)) == count
     if count == 331:
-        assert len(configurations(problem, problem.wish.budget or 0)) == 697
+        assert len(configurations(problem, problem.request.budget or 0)) == 697
 
 
 @settings(max_examples=40, deadline=None)
@@ -57,9 +57,9 @@ def test_every_configuration_stands_once_in_order(data: st.DataObject) -> None:
     budget = data.draw(st.integers(5, 25)) / 10
     case = files({name: [1.0] for name in prices}, [1.0], prices=prices, qos_ms=10, budget=budget, instances=bounds)
     problem = pose(case)
-    found = configurations(problem, problem.wish.budget or 0)
+    found = configurations(problem, problem.request.budget or 0)
     most = [range(least, (30 if top is None else top) + 1) for least, top in bounds.values()]
-    by_hand = [n for n in itertools.product(*most) if problem.cost(np.array(n)) <= (problem.wish.budget or 0)]
+    by_hand = [n for n in itertools.product(*most) if problem.cost(np.array(n)) <= (problem.request.budget or 0)]
     assert found.rows(np.arange(len(found))).tolist() == [list(n) for n in by_hand]
     assert found.cost.tolist() == [problem.cost(np.array(n)) for n in by_hand]
 

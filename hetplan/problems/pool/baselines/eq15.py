@@ -75,8 +75,8 @@ def homogeneous(pool: Pool, ask: Ask) -> Chosen | Infeasible:
         rated = enough
     cost = pool.cost(rated.counts)
     more: tuple[Mapping[str, Any], ...] = ()
-    if pool.wish.budget is not None and cost:
-        scaled = rated.lam * pool.wish.budget / cost
+    if pool.request.budget is not None and cost:
+        scaled = rated.lam * pool.request.budget / cost
         more = ({"what": "the same pool scaled to the whole budget", "fluid_rate_qps": scaled},)
     return Chosen(rated, (word(pool, rated),), alternatives=more)
 
