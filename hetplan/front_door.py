@@ -239,8 +239,9 @@ def verified(
         from hetplan.verifier.fleet import verify_fleet
 
         report = verify_fleet(plan, inputs)
-        lost = (Violation("survive", at, text) for at, text in again.lost_too_much() if "fleet" in report.checked)
-        report = replace(report, violations=(*report.violations, *lost))
+        if "fleet" in report.checked and inputs.slo.limits.survive.hosts:
+            lost = (Violation("survive", at, text) for at, text in again.lost_too_much())
+            report = replace(report, violations=(*report.violations, *lost))
     else:
         report = verify_plan(plan, inputs, registry.check_of(plan.question))
         if reasons := _in_the_way(plan.question, inputs):
@@ -307,12 +308,14 @@ class _Again:
 
     def lost_too_much(self) -> Iterable[tuple[str, str]]:
         """Where single machines of a fleet may be lost, and what is left carries too little, and why."""
-        if not self.inputs.slo.limits.survive.hosts:
-            return ()
         problem, why_not = self.posed
-        if why_not is not None:
-            return [("method", f"the question cannot be asked as the plan says that it was: {why_not}")]
-        return list(problem.lost_too_much(self.plan))
+        try:
+            if why_not is not None:
+                raise why_not
+            return list(problem.lost_too_much(self.plan))
+        except Exception as error:
+            # A plan may say anything, so that anything may go wrong where its question is read by it.
+            return [("method", f"the question cannot be asked as the plan says that it was: {error}")]
 
 
 def options_again(plan: Plan) -> dict[str, Any]:

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["bounding", "lost_too_much"]
 
 SAME = 1e-9
+MOST = 200
+"""So many programs are proved of a plan at most, in tenths of a second each; most are found in lists."""
 KEPT = 1e-6
 """A plan's machines carry what they are for but for so much of it: digits of a file."""
 
@@ -228,16 +230,20 @@ class _Priced:
         return sum(load.instances for load in worker.loads if load.app == app)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Proving:
     """Asks one program after the other, and believes only what is proved of each."""
 
     ask: Asking
+    left: int = MOST
 
     def all(self, forms: Sequence[Any], *, gap: float, about: str) -> list[Answer[Any]]:
         """The answers, each with the bound that is proved; where none is, what costs nothing bounds it."""
         found = []
         for form in forms:
+            self.left -= 1
+            if self.left < 0:
+                raise ValueError(f"more than {MOST} programs of single applications would have to be proved")
             answer = self.ask(form, gap=gap, about=about)
             known = self.ask.record_of(answer)
             bound = known[1].certified_bound if known is not None else None
