@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "choose", "options_again", "options_of", "plan_for", "pose", "solve", "verified"]
 
 Source = str | Path | Mapping[str, Any]
-
-NOT_ANEW = "bounds of fleets by solving anew: they are proved by what the plan carries alone"
-"""What is said of fleets where bounds are to be solved anew."""
 
 ANEW_S = 60.0
 """So long all of a plan's bounds may take; what is open then stays so."""
@@ -197,9 +194,9 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
     """The outcome after its plan was verified."""
     assert outcome.plan is not None
     if outcome.plan.parts is not None and not outcome.plan.method.options.get("look"):
-        from hetplan.verifier.fleet import vouched
+        from hetplan.planner.certify import vouched
 
-        plan = vouched(outcome.plan, inputs)
+        plan = vouched(outcome.plan, _Again(outcome.plan, inputs).bounds, Asking(registry.Engines()))
         outcome = replace(outcome, plan=plan, finding=replace(outcome.finding, proved=all_proved(plan.claims)))
     assert outcome.plan is not None
     plan = outcome.plan
@@ -237,24 +234,37 @@ def verified(
 
     engines = registry.Engines()
     _known(engines, solver, "--solver")
+    again = _Again(plan, inputs)
     if plan.parts is not None:
         from hetplan.verifier.fleet import verify_fleet
 
-        report = verify_fleet(plan, inputs, proofs=proofs)
-        asked = (NOT_ANEW,) if proofs and (prove or solver is not None) else ()
-        return _with_open_bounds(replace(report, skipped=(*report.skipped, *asked)), plan)
-    report = verify_plan(plan, inputs, registry.check_of(plan.question))
-    if reasons := _in_the_way(plan.question, inputs):
-        text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
-        report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
-    if not proofs or "claims" not in report.checked:
+        report = verify_fleet(plan, inputs)
+        if "fleet" in report.checked and inputs.slo.limits.survive.hosts:
+            lost = (Violation("survive", at, text) for at, text in again.lost_too_much())
+            report = replace(report, violations=(*report.violations, *lost))
+    else:
+        report = verify_plan(plan, inputs, registry.check_of(plan.question))
+        if reasons := _in_the_way(plan.question, inputs):
+            text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
+            report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
+    if not proofs or not {"claims", "fleet"}.intersection(report.checked):
         return report
+    from hetplan.planner.certify import prove_again
+
     limits = limits or Limits(seconds=ANEW_S)
-    ask = None
-    if prove is not False and not report.violations:
-        ask = Asking(engines, limits, solver=solver, on_event=logged(on_event))
-    again: dict[str, Any] = {"every": bool(prove), "all_anew": solver is not None, "deadline": Deadline(limits)}
-    return _with_open_bounds(_with_bounds(report, plan, inputs, ask, again), plan)
+    found = prove_again(
+        plan, again.bounds, Asking(engines, limits, solver=solver, on_event=logged(on_event)),
+        anew=prove is not False and not report.violations, every=bool(prove), all_anew=solver is not None,
+        deadline=Deadline(limits),
+    )  # fmt: skip
+    faults = (Violation("proof", at, text) for at, text in found.faults)
+    report = replace(
+        report,
+        violations=(*report.violations, *faults),
+        checked=(*report.checked, "proofs"),
+        claims=found.claims,
+    )
+    return _with_open_bounds(report, plan)
 
 
 def _with_open_bounds(report: Report, plan: Plan) -> Report:
@@ -264,42 +274,48 @@ def _with_open_bounds(report: Report, plan: Plan) -> Report:
     return replace(report, unproved=is_open and plan.status in ("optimal", "within-gap"))
 
 
-def _with_bounds(report: Report, plan: Plan, inputs: Inputs, ask: Asking | None, again: Mapping[str, Any]) -> Report:
-    """The report with what the planner's programs say of the bounds."""
-    from hetplan.planner.certify import prove_again
-    from hetplan.verifier.report import Violation
+@dataclass(frozen=True)
+class _Again:
+    """A plan's question, asked again: what its programs say of the plan."""
 
-    @cache
-    def posed() -> tuple[Any, InputError | None]:
+    plan: Plan
+    inputs: Inputs
+
+    @cached_property
+    def posed(self) -> tuple[Any, InputError | None]:
         """The problem; else why the question cannot be asked as the plan says that it was."""
-        formulation, asked = plan.method.formulation, options_again(plan)
+        question, formulation = self.plan.question, self.plan.method.formulation
         try:
-            choice = choose(inputs, question=plan.question, formulation=formulation, options=asked)
-            return pose(inputs, choice, tools=registry.tools_of(plan.question)), None
+            options = options_again(self.plan)
+            choice = choose(self.inputs, question=question, formulation=formulation, options=options)
+            return pose(self.inputs, choice, tools=registry.tools_of(question)), None
         except InputError as error:
             return None, error
 
-    def bounds(claim: Claim) -> Iterable[Bounding] | None:
+    def bounds(self, claim: Claim) -> Iterable[Bounding] | None:
+        """The programs that bound a claim; None where nobody here can say."""
         try:
-            bounding = getattr(registry.problem(plan.question), "bounding", None)
+            bounding = getattr(registry.problem(self.plan.question), "bounding", None)
         except InputError:
             bounding = None  # a question that is not installed
         if bounding is None:
             return None
-        problem, why_not = posed()
+        problem, why_not = self.posed
         if why_not is not None:
             raise why_not
-        programs: Iterable[Bounding] | None = bounding(problem, claim, plan)
+        programs: Iterable[Bounding] | None = bounding(problem, claim, self.plan)
         return programs
 
-    found = prove_again(plan, bounds, ask, **again)
-    faults = (Violation("proof", at, text) for at, text in found.faults)
-    return replace(
-        report,
-        violations=(*report.violations, *faults),
-        checked=(*report.checked, "proofs"),
-        claims=found.claims,
-    )
+    def lost_too_much(self) -> Iterable[tuple[str, str]]:
+        """Where single machines of a fleet may be lost, and what is left carries too little, and why."""
+        problem, why_not = self.posed
+        try:
+            if why_not is not None:
+                raise why_not
+            return list(problem.lost_too_much(self.plan))
+        except Exception as error:
+            # A plan may say anything, so that anything may go wrong where its question is read by it.
+            return [("method", f"the question cannot be asked as the plan says that it was: {error}")]
 
 
 def options_again(plan: Plan) -> dict[str, Any]:

@@ -1023,6 +1023,11 @@ def carried(plan: Json, number: int) -> Json | None:
     return next((one.get("proof") for one in plan["solves"] if one["id"] == claim.get("solve")), None)
 
 
+def without_prices(plan: Json) -> Json:
+    """A fleet's plan that carries no prices to prove its bound by."""
+    return {**plan, "extensions": {name: one for name, one in plan["extensions"].items() if name != "hetplan.prices"}}
+
+
 def proved_by(plan: Json, number: int, how: str | Json) -> Json:
     """The plan with another proof of one of its bounds: one that is given, or as the word says.
 

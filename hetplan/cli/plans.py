@@ -104,8 +104,7 @@ def verify(
     solves the programs of the latter anew, and exits with 6 when such a bound is wrong. That of a certified bound which
     the plan does not prove is always solved anew.
 
-    A plan that calls itself optimal by a bound that is not proved here is "verified, but for its bound". Bounds of
-    fleets are proved by what the plan carries; they are not solved anew.
+    A plan that calls itself optimal by a bound that is not proved here is "verified, but for its bound".
 
     --require-proof exits with 4 unless every bound is proved again, in either way; --gap exits with 4 when a bound is
     farther from its value. PLAN may be - for stdin.

@@ -2,7 +2,8 @@
 
 A question is read again from the files, with the plan's formulation and options, and says which program bounds a claim
 (`Problem.bounding`). The multipliers that the plan carries, by names of rows, are put to that program, with rounding on
-the safe side. Where they show less than the claim says, an engine may solve the program anew.
+the safe side. Where they show less than the claim says, an engine may solve the program anew. Of a fleet the plan
+carries prices of what joins its applications: they split the program, and each part is asked and proved by itself.
 
 So a plan cannot call a bound proved that its program does not have. Whether the program itself is right is not seen
 here: it is the planner's own.
@@ -17,26 +18,42 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetplan.errors import Cancelled
-from hetplan.planner.answer import Deadline, Limits, Status
+from hetplan.errors import Cancelled, HetplanError
+from hetplan.planner.answer import Deadline, Limits, Status, relative_gap
 from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
 from hetplan.planner.forms.program import Program
 from hetplan.planner.safe_bound import BoundTree, bound_of_tree, dual_bound
 from hetplan.planner.tolerances import NO_GAP, PROOF_NUMBERS, VALUE
+from hetplan.profiles.plan_file import with_digest
 
 if TYPE_CHECKING:
     from hetplan.planner.ask import Asking
     from hetplan.planner.forms.form import Form
     from hetplan.profiles.plan import Claim, Plan, Solve
 
-__all__ = ["Bounding", "Certified", "prove_again"]
+__all__ = ["Bounding", "Certified", "Split", "prove_again", "vouched"]
+
+HAIR = 1e-3
+"""By so much, in parts of it, a claimed bound may give way to one that is proved."""
 
 Bounds = Callable[["Claim"], "Iterable[Bounding] | None"]
 
 
 @dataclass(frozen=True)
+class Split:
+    """A bound in parts: prices of what joins them split a program, and each part is asked by itself.
+
+    What the plan's own prices show, and what prices show that are found anew. Either raises ValueError, where it shows
+    nothing, with the reason.
+    """
+
+    carried: Callable[[Asking], float]
+    anew: Callable[[Asking], float]
+
+
+@dataclass(frozen=True)
 class Bounding:
-    """What bounds a claim: scale times the optimum of a form; or a bound that was worked out without one.
+    """What bounds a claim: scale times the optimum of a form; or a bound that was worked out without one, or in parts.
 
     A `wider` one has plans that the claim is not about: where it does not prove the bound, nobody can say. The points
     of one `of_plans` are plans that the claim is about, of the value that the program says: one that beats the bound
@@ -44,6 +61,7 @@ class Bounding:
     """
 
     form: Form[Any] | None = None
+    split: Split | None = None
     scale: float = 1.0
     bound: float | None = None
     wider: bool = False
@@ -61,8 +79,9 @@ class Certified:
 def prove_again(
     plan: Plan,
     bounds: Bounds,
-    ask: Asking | None = None,
+    ask: Asking,
     *,
+    anew: bool = True,
     every: bool = False,
     all_anew: bool = False,
     deadline: Deadline | None = None,
@@ -70,10 +89,11 @@ def prove_again(
     """Prove every bound by what the plan carries; `bounds` says which programs bound a claim, the loosest first.
 
     None of a claim is a program that its question does not say; no program at all, that its formulation makes no such
-    claim. With `ask`, programs are solved anew: of certified bounds for which the plan has no proof, of `every` bound
-    that is not shown, or `all_anew`. What is not begun by the deadline is left open; a cancel ends it all.
+    claim. If `anew`, programs are solved: of certified bounds for which the plan has no proof, of `every` bound that is
+    not shown, or `all_anew`. Else only what is split is asked, part by part, at the plan's own prices. What is not
+    begun by the deadline is left open; a cancel ends it all.
     """
-    one = _Again(plan, bounds, ask, every, all_anew)
+    one = _Again(plan, bounds, ask, anew, every, all_anew)
     deadline = deadline or Deadline(Limits())
     claims, faults, seen = list[ClaimAgain](), list[tuple[str, str]](), set[tuple[str, str, str]]()
     for number, claim in enumerate(plan.claims):
@@ -92,6 +112,29 @@ def prove_again(
         if fault is not None:
             faults.append((said.at, f"called certified, and {fault.text}"))
     return Certified(tuple(claims), tuple(faults))
+
+
+def vouched(plan: Plan, bounds: Bounds, ask: Asking) -> Plan:
+    """The plan with those least costs called certified whose bounds in parts its prices prove.
+
+    Prices are found by programs whose bounds are an engine's word. A bound that is a hair lower and proved says more
+    than one that nobody can prove.
+    """
+
+    def said(claim: Claim) -> Claim:
+        split = next((one.split for one in bounds(claim) or () if one.split), None) if claim.bound else None
+        try:
+            shown = split.carried(ask) if split is not None else math.nan
+        except (ValueError, HetplanError):
+            return claim
+        if claim.bound is None or not abs(min(shown - claim.bound, 0.0)) <= HAIR * abs(claim.bound):
+            return claim
+        least = claim.bound if compared(claim, shown, 0).word is Word.PROVED else shown
+        return claim.model_copy(
+            update={"bound": least, "gap": relative_gap(claim.value, least), "vouched": "certified"}
+        )
+
+    return with_digest(plan.model_copy(update={"claims": tuple(said(claim) for claim in plan.claims)}))
 
 
 @dataclass(frozen=True)
@@ -122,7 +165,8 @@ class _Unknown(_NoProof):
 class _Again:
     plan: Plan
     bounds: Bounds
-    ask: Asking | None
+    ask: Asking
+    anew: bool
     every: bool
     all_anew: bool
 
@@ -143,10 +187,11 @@ class _Again:
         first, shown, left_out = said, said.word is Word.PROVED, _is_left_out(solve)
         told = programs is not None and not any(one.wider for one in programs)
         # A plan whose own proof is none of its bound is wrong, whatever its program has.
-        wrong = told and not (shown or left_out or unclear or carried is None)
+        silent = carried is None and not any(one.split for one in programs or ())
+        wrong = told and not (shown or left_out or unclear or silent)
         wanted = self.all_anew or (not shown and (self.every or (claim.vouched == "certified" and not wrong)))
         anew = _Anew(said)
-        if self.ask is not None and programs and wanted and programs[0].form is not None:
+        if self.anew and wanted and programs and (programs[0].form or programs[0].split):
             anew = self._anew(number, claim, programs)
             said = said if shown and anew.said.word is not Word.REFUTED else anew.said
         if claim.vouched != "certified" or shown:
@@ -172,11 +217,11 @@ class _Again:
         unknown = 0
         for program in programs:
             try:
-                shown = _shown(program, carried, claim)
+                shown = self._of_parts(program.split.carried) if program.split else _shown(program, carried, claim)
                 said = compared(claim, shown, number)
                 # A plan has 12 digits of each multiplier: where large terms cancel, that is what is missing.
                 bound = claim.bound or 0.0
-                unclear = unclear or abs(shown - bound) <= VALUE * max(abs(bound), 1e-9)
+                unclear = unclear or (not program.split and abs(shown - bound) <= VALUE * max(abs(bound), 1e-9))
             except _NoProof as why:
                 said, unclear = unproved(claim, number, str(why)), unclear or isinstance(why, _Unclear)
                 unknown += isinstance(why, _Unknown)
@@ -188,13 +233,35 @@ class _Again:
         """By solving the programs again, the loosest first: a bound that none shows is held against the tightest."""
         anew = _Anew(unproved(claim, number, ""))
         for program in programs:
-            anew = self._solved(number, claim, program)
+            anew = (
+                self._solved(number, claim, program) if program.split is None else self._split(number, claim, program)
+            )
             if anew.said.word in (Word.PROVED, Word.FOUND):
                 break
         return anew
 
+    def _of_parts(self, show: Callable[[Asking], float]) -> float:
+        """What is shown part by part; else why not."""
+        try:
+            return show(self.ask)
+        except Cancelled:
+            if self.ask.deadline.cancelled:
+                raise
+            raise _Unclear("the time to ask its programs was over") from None
+        except Exception as error:
+            # A plan may say anything, and an engine may be anybody's.
+            raise _NoProof(str(error)) from None
+
+    def _split(self, number: int, claim: Claim, program: Bounding) -> _Anew:
+        """By prices that are found anew."""
+        assert program.split is not None
+        try:
+            said = compared(claim, self._of_parts(program.split.anew), number)
+        except _NoProof as why:
+            return _Anew(unproved(claim, number, f"by other prices {why}"), ended=not isinstance(why, _Unclear))
+        return _Anew(said, ended=True)
+
     def _solved(self, number: int, claim: Claim, program: Bounding) -> _Anew:
-        assert self.ask is not None
         assert claim.bound is not None
         assert program.form is not None
         try:

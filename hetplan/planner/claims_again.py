@@ -45,14 +45,15 @@ class ClaimAgain:
         return self.word is Word.REFUTED
 
 
-def compared(claim: Claim, shown: float, number: int, *, by: str = "the planner's program") -> ClaimAgain:
-    """The bound of the claim of this number against what was shown, and `by` what."""
+def compared(claim: Claim, shown: float, number: int) -> ClaimAgain:
+    """The bound of the claim of this number against what the planner's program showed."""
     assert claim.bound is not None
     short = shown - claim.bound if claim.sense == "max" else claim.bound - shown
     if not short <= SHORT * max(abs(claim.bound), 1e-9):
         return unproved(claim, number, f"its proof shows {shown:.9g}")
     about, gap = f"{claim.sense} {claim.about}", relative_gap(claim.value, claim.bound)
-    return ClaimAgain(f"claims[{number}]", about, Word.PROVED, f"bound {claim.bound:.6g} is proved again by {by}", gap)
+    text = f"bound {claim.bound:.6g} is proved again by the planner's program"
+    return ClaimAgain(f"claims[{number}]", about, Word.PROVED, text, gap)
 
 
 def unproved(claim: Claim, number: int, why: str) -> ClaimAgain:

@@ -9,16 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 
-from hetplan.planner.answer import relative_gap
-from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import Claim, Period, Plan, Valid
-from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan import Period, Plan, Valid
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import of_part
 from hetplan.verifier.check import verify_plan
@@ -38,19 +34,14 @@ from hetplan.verifier.fleet_shared import named_twice, shared_machines
 from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import Report, Violation
-from hetplan.verifier.rows import NoProof
 
-__all__ = ["check", "check_parts", "verify_fleet", "vouched"]
+__all__ = ["check", "check_parts", "verify_fleet"]
 
 CHECKS = {name: f"hetplan.verifier.{name}" for name in ("llm", "pool", "pipeline", "policy", "variants")}
 """Where the check of each question that may be a part is."""
 
 CHECKED = "inputs references parts demand resources cost failures promises actions fleet"
 """What is checked of every fleet, in order."""
-HAIR = 1e-3
-"""By so much, in parts of it, a claimed bound may give way to one that is proved."""
-SOON = 5000
-"""A claim is called certified where a quarter of the boxes that `verify` may split prove it."""
 SLIP = 1e-6
 MONTH_HOURS = 730.0
 Owned = tuple[tuple[str, ...], str]
@@ -63,8 +54,8 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
     return [] if plan.parts is not None else [Violation("fleet", "parts", "a fleet has parts that run in periods")]
 
 
-def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
-    """All that such a plan says, recomputed from the files; with `proofs`, its bounds are proved again."""
+def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
+    """All that such a plan says but for its bounds, recomputed from the files."""
     fleet = Fleet(plan, inputs)
     found = [*check_inputs(plan, inputs), *check_header(plan)]
     broken = list(_references(fleet))
@@ -84,51 +75,7 @@ def verify_fleet(plan: Plan, inputs: Inputs, *, proofs: bool = True) -> Report:
     found += _promises(fleet)
     found += _valid(fleet)
     found += _changes(fleet)
-    checked = [*CHECKED.split(), *(["proofs"] if proofs else [])]
-    words = tuple(_words(fleet)) if proofs else ()
-    for claim, again in zip(plan.claims, words, strict=False):
-        if claim.vouched == "certified" and again.word is not Word.PROVED:
-            found.append(Violation("proof", again.at, f"called certified, and {again.text}"))
-    return Report(tuple(dict.fromkeys(found)), tuple(checked), claims=words)
-
-
-def vouched(plan: Plan, inputs: Inputs) -> Plan:
-    """The plan with those claims called certified that are proved again from its prices with little work.
-
-    Prices are found by programs whose bounds are an engine's word. What they show is proved here.
-    """
-    from hetplan.verifier.fleet_bounds import proved
-
-    def said(claim: Claim) -> Claim:
-        if claim.bound is None:
-            return claim
-        try:
-            shown = proved(Fleet(plan, inputs), claim, boxes=SOON)
-        except NoProof:
-            return claim
-        if compared(claim, shown, 0).word is Word.PROVED:
-            return claim.model_copy(update={"vouched": "certified"})
-        # A bound that is a hair lower and proved says more than one that nobody can prove.
-        if not 0.0 <= claim.bound - shown <= HAIR * abs(claim.bound) or claim.sense != "min":
-            return claim
-        gap = relative_gap(claim.value, shown)
-        return claim.model_copy(update={"bound": shown, "gap": gap, "vouched": "certified"})
-
-    return with_digest(plan.model_copy(update={"claims": tuple(said(claim) for claim in plan.claims)}))
-
-
-def _words(fleet: Fleet) -> Iterator[ClaimAgain]:
-    """Whether each bound is proved again from the prices that the plan carries."""
-    from hetplan.verifier.fleet_bounds import proved
-
-    for number, claim in enumerate(fleet.plan.claims):
-        if claim.bound is None:
-            yield unproved(claim, number, "")
-            continue
-        try:
-            yield compared(claim, proved(fleet, claim), number, by="the prices that the plan carries")
-        except NoProof as reason:
-            yield unproved(claim, number, str(reason))
+    return Report(tuple(dict.fromkeys(found)), tuple(CHECKED.split()))
 
 
 def _references(fleet: Fleet) -> Iterator[Violation]:
@@ -452,8 +399,10 @@ def _starting(fleet: Fleet, before: Mapping[str, float], after: Mapping[str, flo
 
 
 def _failures(fleet: Fleet) -> Iterator[Violation]:
-    """After each failure each application gets what is to be kept, on machines that it had and that are left."""
-    yield from _whichever(fleet)
+    """After each failure each application gets what is to be kept, on machines that it had and that are left.
+
+    Of unlike machines that are shared any may be lost: what is left then the planner's programs say (`lost_too_much`).
+    """
     keep, situations = fleet.inputs.slo.limits.survive.keep, lost_in(fleet)
     profile = fleet.inputs.profile
     for number, period in enumerate(fleet.plan.periods):
@@ -485,16 +434,6 @@ def _failures(fleet: Fleet) -> Iterator[Violation]:
                     held = sum(had[one] for one in mine)
                     if sum(counts[one] for one in mine) > max(held - less, 0):
                         yield Violation("survive", at, f"{app} runs on more {hardware} than the {held - less} left")
-
-
-def _whichever(fleet: Fleet) -> Iterator[Violation]:
-    """Of unlike machines that are shared any may be lost: those that hold most of an application, too."""
-    from hetplan.verifier.fleet_bounds import worst_left
-
-    with suppress(NoProof):  # of what is not known how it shares, `shared_machines` says so
-        for period, name, app, carried, wanted in worst_left(fleet):
-            text = f"without the machines that it has most of, {app} carries {carried:.6g} qps, and {wanted:g} are kept"
-            yield Violation("survive", f"periods.{period.id}.failures.{name}", text)
 
 
 def _model_of(fleet: Fleet, part: str) -> str:

@@ -7,16 +7,22 @@ machine together, by the parts of it that bounds count.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from hetplan.planner.tolerances import FEASIBILITY
+from hetplan.profiles.plan_parts import Part
+from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.fleet_parts import IN_SLICES, Fleet
+from hetplan.verifier.facts import Facts
+from hetplan.verifier.fleet_parts import IN_SLICES, Fleet, loaded, may_run
 from hetplan.verifier.report import Violation
-from hetplan.verifier.rows import NoProof
+from hetplan.verifier.resources import instances_on
+from hetplan.verifier.slices import parts_of_one
 
 __all__ = ["named_twice", "shared_machines"]
 
+HAIR = 1e-9
+"""Rounding of how often something fits."""
 Held = Sequence[tuple[str, Worker]]
 """Workers of one id, and the part of each."""
 
@@ -39,12 +45,7 @@ def named_twice(fleet: Fleet, names: Sequence[str], at: str) -> Iterator[Violati
 
 def shared_machines(fleet: Fleet) -> Iterator[Violation]:
     """Pools and text share hardware where parts of it say exactly what fits (bounds are of such plans), and it fits."""
-    from hetplan.verifier.fleet_bounds import slices_of
-
-    try:
-        slices = slices_of(fleet) if fleet.sharers else {}
-    except NoProof:  # an application of which nothing is known shares with nobody
-        slices = {}
+    slices = _slices(fleet)
     for name, part in fleet.parts.items():
         for worker in part.workers if part.question in IN_SLICES else ():
             if (text := _unlike(slices, [(name, worker)])) is not None:
@@ -62,7 +63,7 @@ def shared_machines(fleet: Fleet) -> Iterator[Violation]:
                 seen.add(key)
 
 
-def _unlike(slices: Mapping[str, Mapping[str, int]], held: Held) -> str | None:
+def _unlike(slices: Mapping[str, Set[str]], held: Held) -> str | None:
     """Why these applications may not be on these machines together; None where they may."""
     hardware = held[0][1].hardware
     apps = sorted({load.app or "" for _, worker in held for load in worker.loads})
@@ -81,11 +82,9 @@ def _in_several(fleet: Fleet, names: Sequence[str]) -> Iterator[tuple[str, Held]
 
 def _overfull(fleet: Fleet, one: str, held: Held, at: str) -> Iterator[Violation]:
     """What the loads of all parts need of a machine, against what it provides."""
-    from hetplan.verifier.fleet_bounds import instances_of
-
     hardware, taken = held[0][1].hardware, defaultdict[str, float](float)
     for name, load in ((name, load) for name, worker in held for load in worker.loads):
-        needs, _ = instances_of(fleet, name, load.app or "")[hardware]
+        needs, _ = _instances(fleet, name, load.app or "")[hardware]
         for resource, amount in needs.items():
             taken[resource] += load.instances * amount
     provides = fleet.inputs.profile.hardware[hardware].provides
@@ -93,3 +92,74 @@ def _overfull(fleet: Fleet, one: str, held: Held, at: str) -> Iterator[Violation
         if amount > (room := provides.get(resource, 0.0)) + FEASIBILITY * max(room, 1.0):
             text = f"loads of {', '.join(name for name, _ in held)} take {amount:g} {resource} on {one}"
             yield Violation("resource", at, f"{text}, and it provides {room:g}")
+
+
+def _slices(fleet: Fleet) -> dict[str, set[str]]:
+    """Of each pool, or text, that shares machines: the hardware that it may share.
+
+    A hardware is shared by all of them, where places say what fits of all; else by those of one question: of that of
+    which some do, where there are two.
+    """
+    parts = fleet.sharers
+    seen = {app: _instances(fleet, name, app) for app, name in parts.items()}
+    found: dict[str, set[str]] = {app: set() for app in seen}
+    for hardware, machine in fleet.inputs.profile.hardware.items():
+        there = {app: own[hardware] for app, own in seen.items() if hardware in own}
+        ways: dict[str, set[str]] = {}
+        for question in ("", *IN_SLICES):
+            mine = {app: one for app, one in there.items() if question in ("", fleet.parts[parts[app]].question)}
+            needs, rooms = [needs for needs, _ in mine.values()], [room for _, room in mine.values()]
+            if len(mine) > 1 and parts_of_one(machine.provides, needs, rooms) > 1:
+                ways[question] = set(mine)
+        chosen = [""] if "" in ways else [one for one in ways if _is_shared(fleet, one, hardware)] or ways
+        for app in (app for question in chosen for app in ways[question]):
+            found[app].add(hardware)
+    return found
+
+
+def _is_shared(fleet: Fleet, question: str, hardware: str) -> bool:
+    """Whether a machine of a hardware has several applications of a question."""
+    workers = (worker for part in fleet.parts.values() if part.question == question for worker in part.workers)
+    return any(one.hardware == hardware and len({load.app for load in one.loads}) > 1 for one in workers)
+
+
+def _instances(fleet: Fleet, name: str, app: str) -> dict[str, tuple[Mapping[str, float], int]]:
+    """What an instance takes of a machine of each hardware, and how many it holds: where all of them take the same."""
+    part, profile = fleet.parts[name], fleet.inputs.profile
+    sold = {one.hardware for one in profile.offers.values()}
+    runs = _runs_of_pool(fleet, part, app) if part.question == "pool" else _runs_of_text(fleet, app)
+    kinds = list[tuple[str, tuple[Mapping[str, float], int]]]()
+    for run in (run for run in runs if run.hardware in sold):
+        provides, engine = profile.hardware[run.hardware].provides, profile.engines.get(run.engine or "")
+        if part.question == "llm" and engine is not None:
+            needs = {**run.needs, "gpu": float(engine.tensor * engine.pipeline)}
+            there = {"gpu": 1.0, **(provides or run.needs)}
+            taken = [there.get(resource, 0.0) / amount for resource, amount in needs.items() if amount > 0.0]
+            kinds.append((run.hardware, (needs, int(min(taken) + HAIR))))
+        elif all(need <= provides.get(resource, 0.0) for resource, need in run.needs.items()) or not provides:
+            kinds.append((run.hardware, (run.needs, instances_on(Facts(fleet.plan, fleet.inputs), run))))
+    times = Counter(hardware for hardware, (_, room) in kinds if room)
+    return {hardware: one for hardware, one in kinds if one[1] and times[hardware] == 1}
+
+
+def _runs_of_pool(fleet: Fleet, part: Part, app: str) -> Iterator[Run]:
+    """Of the one variant of a pool on each hardware the run of single queries at its own settings."""
+    for variant in (fleet.inputs.profile.variants[name] for name in loaded(part, app)):
+        settings, runs = {**variant.knobs, "batch": 1}, dict[str, list[Run]]()
+        for run in variant.runs:
+            runs.setdefault(run.hardware, []).append(run)
+        for mine in runs.values():
+            fitting = [run for run in mine if all(settings.get(axis) == value for axis, value in run.at.items())]
+            run = max(fitting or mine, key=lambda run: len(run.at))
+            if run.price_per_hour is None:
+                yield run
+
+
+def _runs_of_text(fleet: Fleet, app: str) -> Iterator[Run]:
+    """Engines of all variants that an application may run, good enough."""
+    wish = fleet.inputs.slo.apps[app]
+    floor = wish.quality.min if wish.quality is not None else None
+    for name, variant in fleet.inputs.profile.variants.items():
+        good = floor is None or (variant.quality is not None and variant.quality.value >= floor)
+        if good and may_run(wish, name, variant):
+            yield from (run for run in variant.runs if run.engine in fleet.inputs.profile.engines)

@@ -22,7 +22,7 @@ from hetplan.verifier.facts import Facts, gather, option
 from hetplan.verifier.report import Violation
 from hetplan.verifier.wanted import check_demand
 
-__all__ = ["Seated", "Size", "check", "has_room", "prefill_ms", "row_loads", "sizes_of", "slowed"]
+__all__ = ["check"]
 
 Size = tuple[int, int, int]
 

@@ -238,30 +238,6 @@ class Step:
             self._besides[model, waiting] = self.service(model, waiting, waiting)
         return self._besides[model, waiting]
 
-    def leaving(
-        self, n: int, batch: int, models: Integers, slacks: Integers, seats: Floats, *, cell: int = 1
-    ) -> Floats:
-        """The worth of some actions that take fewer than n: [action, column]. A batch of 0 drops the head.
-
-        With a `cell` of several slacks each counts as the best of its cell: no less than the worth, and sooner known.
-        """
-        chain, taken = self.chain, max(batch, 1)
-        latency = chain.latency_s[models, taken - 1] if batch else np.zeros(models.size)
-        at, last = chain.grid_s[slacks], np.arange(cell, chain.slacks - 1, cell, dtype=np.int64)
-        edges = chain.grid_s[last] + (latency - at)[:, None]
-        before = self.passed(n, np.full(slacks.size, taken), chain.grid_s[-1] - at, edges)
-        shares = np.diff(before, axis=2, prepend=0.0, append=1.0) * self.weights[n - 1][slacks][:, :, None]
-        number = np.minimum(n - taken + np.arange(chain.queue + 2), chain.queue + 1)
-        after = seats[:-1, number]
-        result = np.empty((slacks.size, seats.shape[2]))
-        for model in np.unique(models):
-            mine = np.flatnonzero(models == model)
-            joins = self.joining(np.array(float(chain.rate_of[n]) * latency[mine[0]]))
-            # Given the phase, the new head's slack and how many join are independent.
-            worth = np.maximum.reduceat(np.einsum("xk,jkc->jxc", joins, after), np.append(0, last), axis=0)
-            result[mine] = np.tensordot(shares[mine], worth, axes=([2, 1], [0, 1]))
-        return result
-
     def joining(self, mean: Floats) -> Floats:
         """P(k come while so many stages are expected | phase), k = 0 .. N, and more: [phase, k] of each mean."""
         return np.asarray(np.diff(pdtr(self.seats - 1, mean), axis=-1, prepend=0.0, append=1.0), dtype=np.float64)

@@ -49,18 +49,7 @@ from hetplan.verifier.scene import Scene
 from hetplan.verifier.service import read, service_of
 from hetplan.verifier.taking_down import has_room
 
-__all__ = [
-    "Held",
-    "Reading",
-    "batches_of",
-    "change_s",
-    "check",
-    "is_whole",
-    "part_of",
-    "price_of",
-    "weight_of_loading",
-    "worst_ms",
-]
+__all__ = ["Held", "check", "worst_ms"]
 
 _WITHOUT_SLACK = ("greedy", "replicate-only", "static")
 """Formulations that serve what they can; what they cannot is said to be unserved."""

@@ -29,7 +29,7 @@ from hetplan.problems.fleet.zoned import Zoned
 from hetplan.problems.fleet.zones import Counts, Floats
 from hetplan.problems.parts import Cone
 
-__all__ = ["Choice", "Menus", "add_part", "left_of", "surviving", "worth"]
+__all__ = ["Choice", "Menus", "add_part", "left_of", "on_grid", "surviving", "worth"]
 
 PRICE_GAP = 1e-6
 BEYOND_GAP = 1e-3
@@ -370,3 +370,12 @@ STEP = 1e-6
 
 def _grid(prices: Floats) -> Counts:
     return tuple(int(n) for n in np.floor(np.maximum(prices, 0.0) / STEP + 1e-9))
+
+
+def on_grid(price: float) -> float:
+    """A price as menus count it: no purchase undercuts it, as it is no higher.
+
+    >>> on_grid(0.1234567), on_grid(-1.0)
+    (0.123456, 0.0)
+    """
+    return float(f"{_grid(np.array([price]))[0] * STEP:.9g}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -14,12 +14,13 @@ from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
 
 if TYPE_CHECKING:
+    from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasible
     from hetplan.planner.part import Part
     from hetplan.problems.fleet.ways import Found
     from hetplan.problems.fleet.wish import Wish
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["FleetQuestion"]
 
@@ -50,6 +51,18 @@ class FleetQuestion:
 
         del formulation, start
         return cls(read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs)), tools)
+
+    def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
+        """What bounds a claim of such a plan."""
+        from hetplan.problems.fleet.bounding import bounding
+
+        return bounding(self.wish, self.tools, claim, plan)
+
+    def lost_too_much(self, plan: Plan) -> Iterator[tuple[str, str]]:
+        """Where single machines that are shared may be lost, and what is left carries too little, and why."""
+        from hetplan.problems.fleet.bounding import lost_too_much
+
+        return lost_too_much(self.wish, self.tools, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""

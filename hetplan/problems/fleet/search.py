@@ -22,7 +22,7 @@ from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.alike import grouped, groups_of, zone_classes, zone_orders
 from hetplan.problems.fleet.master import Limit, add_machines, limits_of
-from hetplan.problems.fleet.menus import Choice, Menus
+from hetplan.problems.fleet.menus import Choice, Menus, on_grid
 from hetplan.problems.fleet.wish import Application, Wish
 
 __all__ = ["FEW", "REFINED", "Fleet", "Relaxed", "Search", "is_over"]
@@ -36,8 +36,6 @@ CENTRE = 1e-3
 PAIRS = 30
 """So many applications and periods in a round of prices; where there are more, periods are grouped."""
 LEAST_GROUPS = 4
-HAIR = 1e-9
-"""By so much lower prices are said than they are, so that no purchase undercuts them by their rounding."""
 FEW = 1e-6
 """Less than this of an application is missing: rounding."""
 MIXTURE = 40
@@ -246,12 +244,12 @@ class Search:
         offers, bare, listed = [offer.name for offer in self.wish.offers], self.bare, list[dict[str, Any]]()
         names = [*offers, *(f"{limit.name}[{limit.label}]" for limit in self.limits)]
         for number, periods in enumerate(groups):
-            hourly = self.best[self.rows_of(bare, number)] * (1.0 - HAIR) / self.wish.length(number)
+            hourly = self.best[self.rows_of(bare, number)] / self.wish.length(number)
             prices = dict(zip(names, (float(price) for price in hourly), strict=True))
             listed.append(
                 {
                     "periods": [f"p{p}" for p in periods],
-                    "machines": {name: min(max(prices[name], 0.0), MISSING) for name in offers},
+                    "machines": {name: on_grid(min(prices[name], MISSING)) for name in offers},
                     "limits": {name: prices[name] for name in names[len(offers) :] if prices[name]},
                 }
             )

@@ -30,7 +30,7 @@ from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import machines_with_users
 
-__all__ = ["used_in", "with_sharing"]
+__all__ = ["used_in", "who_may_share", "with_sharing"]
 
 SHARING = ("variants", "pipeline")
 """Questions whose machines hold several applications; where both could, those of the first do."""
@@ -40,7 +40,7 @@ NAME = 40
 
 def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
     """The fleet with fewer machines, where applications can share them and that costs less; else as it is."""
-    wish, apps = found.wish, _sharers(found, parts)
+    wish, apps = found.wish, _sharers(found.wish, parts)
     if len(apps) < 2:
         return found
     known: dict[object, Together | None] = {}
@@ -84,9 +84,15 @@ def _beside(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Toget
     return {p: (*found.together.get(p, ()), *own.get(p, ())) for p in sorted({*found.together, *own})}
 
 
-def _sharers(found: Found, parts: Mapping[str, Part]) -> list[Application]:
+def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
+    """The applications that a bound in which nobody shares counts as free."""
+    apps = _sharers(wish, parts)
+    return apps if _may_fit(wish, apps, parts) else []
+
+
+def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
     """The applications that may share: of one of the questions that can, asked in the same way."""
-    wish, limits = found.wish, found.wish.inputs.slo.limits
+    limits = wish.inputs.slo.limits
     least = any(low for low, _ in limits.instances.values())
     least |= any(one.least or one.share is not None for one in limits.offers.values())
     if not wish.options.share or wish.goal != "cost" or limits.moves is not None or least:

@@ -37,6 +37,7 @@ __all__ = [
     "is_small",
     "part_of",
     "parts_of",
+    "priced",
     "roomier",
     "searched",
     "settled_anew",
@@ -227,7 +228,7 @@ def searched(
             return OVER
         search.begin()
         return explained(search)
-    relaxed = _priced(search, each, like)
+    relaxed = priced(search, each, like)
     search.bound, search.rounds = each.bound, each.rounds
     forced = refined(search, None) if relaxed.missing > FEW and not is_over(ask) else None
     if relaxed.missing > FEW and forced is None:
@@ -258,12 +259,12 @@ def searched(
         ask.note(Event("fleet", detail=f"{len(refused)} choices do not settle: {next(iter(refused.values()))}"))
         for (name, p), _ in refused.items():
             search.menus.drop(name, p, fleet.choices[name, p])
-        relaxed = _priced(search, each, like)
+        relaxed = priced(search, each, like)
     why = ("machines that carry the rates by their rows do not settle into plans", *dict.fromkeys(refused.values()))
     return Infeasible(why=why, proved=False)
 
 
-def _priced(search: Search, each: Search, like: Search) -> Relaxed:
+def priced(search: Search, each: Search, like: Search) -> Relaxed:
     """Prices of every rate, where there are many from those of groups of like ones."""
     wish, ask = search.wish, search.ask
     near = wish.options.gap / 3 if like is each else wish.options.gap
@@ -286,7 +287,7 @@ def _from(search: Search, each: Search, like: Search) -> tuple[Search, Search, R
     every, some = others[0], others[-1]
     if not some.begin():
         return None
-    relaxed = _priced(search, every, some)
+    relaxed = priced(search, every, some)
     search.bound, search.rounds = every.bound, every.rounds
     return None if relaxed.missing > FEW else (every, some, relaxed)
 

@@ -379,7 +379,9 @@ def test_limits_that_contradict_one_another_are_the_fewest_and_one_changed_is_en
         assert f"slo.limits.offers.{field}" in named
     assert "quota" not in named
     texts = {repair.field: repair for repair in outcome.repairs}
-    assert texts["slo.limits.offers.spot.least"].text == "lower slo.limits.offers.spot.least from 4 to 2 machines"
+    assert texts["slo.limits.offers.spot.least"].text == (
+        "lower slo.limits.offers.spot.least from 4 to 2 machines (fails at 3)"
+    )
     assert texts["slo.limits.offers.spot.share[1]"].to == pytest.approx(0.667)
     for field, to in (("least", 2), ("share", [0, 0.667])):
         less = copy.deepcopy(limits)

@@ -16,7 +16,7 @@ import hetplan as hp
 from hetplan.planner.claims_again import Word
 from hetplan.problems.places import places_for
 from hetplan.profiles.load import load_inputs
-from hetplan.profiles.plan_file import with_digest
+from hetplan.profiles.plan_file import plan_dict, with_digest
 from hetplan.simulator.day import HowPlayed, play_day
 
 CARRIES = 50.0
@@ -194,6 +194,31 @@ def test_a_lost_card_takes_what_it_holds_of_each_and_may_hold_all_of_one() -> No
         assert hp.verify(one, *files).ok
         (failure,) = play_day(one, load_inputs(*files), HowPlayed(seeds=1, queries=4e3)).failures
         assert min(found.value for found in failure.after.values()) > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unlike", [False, True])
+def test_any_card_may_be_lost_not_only_the_one_that_a_plan_says(unlike: bool) -> None:
+    """One card full of each pool, and one of both: without that one both go on, without a full one a pool is short."""
+    files = _files({"faces": [70.0], "plates": [70.0]}, zones="a", survive={"hosts": 1, "keep": 1.0})
+    data = plan_dict(solved(files, size="planned", levers=False).require())
+    first, after = data["parts"].values()
+    (mixed,) = first["workers"]
+    if unlike:
+        own = {load["app"]: load for load in mixed["loads"]}
+        full = [
+            {**mixed, "id": app, "count": 1, "loads": [{**load, "id": f"{app}.{number}"} for number in (1, 2)]}
+            for app, load in own.items()
+        ]
+        first["workers"], after["workers"] = [{**mixed, "count": 1}, *full], full
+        for app, load in own.items():
+            first["routing"][app][0]["to"] = {load["id"]: 1 / 3, f"{app}.1": 1 / 3, f"{app}.2": 1 / 3}
+            after["routing"][app][0]["to"] = {f"{app}.1": 0.5, f"{app}.2": 0.5}
+    plan = with_digest(hp.Plan.model_validate({**data, "digest": None}))
+    found = [one.text for one in hp.verify(plan, *files, simulate=False).violations]
+    short = [text for text in found if text.startswith("without the machines that it has most of")]
+    assert len(short) == 2 * unlike, found
+    assert found == [] or unlike
 
 
 @pytest.mark.slow

@@ -1,0 +1,295 @@
+r"""What no fleet costs less than: the prices that a plan carries, put to the fleet's own programs.
+
+Machines of an offer are paid for ahead (R) or rented in a period (N). For any prices pi >= 0 of a machine in a period,
+and any prices of the limits, a fleet costs no less than
+
+    sum over applications and periods of the cheapest machines at these prices that carry the rate, after every failure
+    + the least of  sum_o cost R_o + sum_op cost N_op - sum_op pi_op (R_o + N_op)  under the limits
+
+The second is a linear program, whose bound is safe from rounding; the first are found in lists, or by small programs
+that are proved (`menus`). Costs of starting only add to it. What machines carry is said by the part of an application:
+of pools and text by their linear programs, of variants by what their instances need at least. Applications of other
+questions, and those that may share machines without slices, count as free: the bound is true, and lower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from hetplan.planner.certify import Bounding, Split
+from hetplan.planner.contract import Tools
+from hetplan.planner.safe_bound import dual_bound
+from hetplan.problems.fleet.bounded import BARE
+from hetplan.problems.fleet.draft import PRICES
+from hetplan.problems.fleet.search import MISSING, Search
+from hetplan.problems.fleet.slices import in_slices
+from hetplan.problems.fleet.together import who_may_share
+from hetplan.problems.fleet.ways import part_of, priced, table_of
+from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.parts import Cone, Table
+from hetplan.profiles.validate import validate
+from hetplan.serving.runs import variants_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetplan.planner.answer import Answer
+    from hetplan.planner.ask import Asking
+    from hetplan.planner.contract import Ask
+    from hetplan.planner.part import Part
+    from hetplan.profiles.plan import Claim, Plan
+    from hetplan.profiles.plan_parts import Part as PlanPart
+    from hetplan.profiles.workers import Worker
+
+__all__ = ["bounding", "lost_too_much"]
+
+SAME = 1e-9
+MOST = 200
+"""So many programs are proved of a plan at most, in tenths of a second each; most are found in lists."""
+KEPT = 1e-6
+"""A plan's machines carry what they are for but for so much of it: digits of a file."""
+
+
+def bounding(wish: Wish, tools: Tools, claim: Claim, plan: Plan) -> Sequence[Bounding]:
+    """The least cost of all fleets, by prices; of a restriction nothing is known, nor of other goals."""
+    known = (claim.about, claim.sense) == ("cost_per_hour", "min") and claim.scope in ("problem", "relaxation")
+    if not known or wish.most is not None:
+        return []
+    priced_by = _Priced(wish, tools, plan)
+    return [Bounding(split=Split(priced_by.carried, priced_by.anew))]
+
+
+def lost_too_much(wish: Wish, tools: Tools, plan: Plan) -> Iterator[tuple[str, str]]:
+    """Where those who share machines carry too little without the single machines that hold most of them, and why."""
+    single = [one for one in wish.situations if one.hardware is not None]
+    known = _Priced(wish, tools, plan)
+    if not single or not known.wish.slices:
+        return
+    for number, period in enumerate(plan.periods):
+        for app in (app for app in known.wish.apps if app.name in known.wish.slices):
+            served = [part for name in period.parts or () if app.name in (part := known.held[name]).rate_qps]
+            for lost in single if served else ():
+                cone, wanted = cast(Cone, known.parts[app.name]), app.rates[number] * lost.keep
+                left = known.machines(app.name, served[0])
+                most = sorted(known.on_one(app.name, served[0], lost.hardware or ""), reverse=True)
+                if lost.hardware in left:
+                    left[lost.hardware] -= sum(most[: lost.count])
+                carried = cone.carried([left.get(hardware, 0.0) for hardware in cone.hardware])
+                if carried < wanted * (1.0 - KEPT):
+                    text = (
+                        f"without the machines that it has most of, {app.name} carries {carried:.6g} qps, and "
+                        f"{wanted:g} are kept"
+                    )
+                    yield f"periods.{period.id}.failures.{lost.name}", text
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """The applications of a fleet of which it is known what machines carry, beside a plan with prices."""
+
+    asked: Wish
+    tools: Tools
+    plan: Plan
+
+    def carried(self, ask: Asking) -> float:
+        """What the plan's own prices show."""
+        prices = self.plan.extensions.get(PRICES)
+        if not isinstance(prices, list):
+            raise ValueError("the plan carries no prices")
+        return self.shown(prices, ask)
+
+    def anew(self, ask: Asking) -> float:
+        """What prices show that are found anew."""
+        search = Search.of(self.wish, self.parts, ask)
+        each = search.over(search.same)
+        like = each.over(each.groups)
+        if not like.begin():
+            raise ValueError("no machines are found for it")
+        priced(search, each, like)
+        return self.shown(each.said(search.same), ask)
+
+    def shown(self, prices: Sequence[Any], ask: Asking) -> float:
+        """What no fleet costs less than per hour, by these prices."""
+        self._check_kept()
+        search = Search.of(self.wish, self.parts, ask)
+        bare, wish = search.bare, self.wish
+        duals = np.zeros(len(bare.form.row_lower))
+        for p, hourly in enumerate(self._hourly(prices, search)):
+            duals[search.rows_of(bare, p)] = hourly * wish.length(p)
+        wanted = [
+            (app, wish.rate(app, p), np.minimum(duals[bare.cover[p]] / wish.length(p), MISSING))
+            for app, p in search.pairs
+            if app.rates[p] > 0
+        ]
+        lengths = [wish.length(p) for app, p in search.pairs if app.rates[p] > 0]
+        served = [value for value, _ in search.menus.price(cast("Ask", _Proving(ask)), wanted)]
+        total = dual_bound(bare.form, duals) + float(np.dot(served, lengths))
+        if not math.isfinite(total):
+            raise ValueError("its prices bound nothing")
+        return total / (wish.hours * wish.periods) * (1.0 - SAME * math.copysign(1.0, total))
+
+    def _hourly(self, prices: Sequence[Any], search: Search) -> Iterator[NDArray[np.float64]]:
+        """Of each period the prices per hour of machines of each offer, and of each limit."""
+        offers = [offer.name for offer in self.wish.offers]
+        limits = [f"{limit.name}[{limit.label}]" for limit in search.limits]
+        for p in range(self.wish.periods):
+            try:
+                (mine,) = (one for one in prices if f"p{p}" in one["periods"])
+                machines = [float(mine["machines"].get(name, 0.0)) for name in offers]
+                said = {str(name): float(price) for name, price in mine["limits"].items()}
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise ValueError(f"the plan carries no prices of p{p} that can be read") from None
+            if not all(0.0 <= one <= MISSING for one in machines) or not all(map(math.isfinite, said.values())):
+                raise ValueError(f"the prices of p{p} are none")
+            if unknown := [name for name in said if name not in limits]:
+                raise ValueError(f"it prices {unknown[0]}, which the files do not limit")
+            yield np.array([*machines, *(said.get(name, 0.0) for name in limits)])
+
+    @cached_property
+    def _known(self) -> tuple[Wish, Mapping[str, Part]]:
+        """The wish of these applications at the rates that are bounded, with slices, and their parts."""
+        wish, tools = self.asked, self.tools
+        tables = {app.name: table_of(wish, app, tools) for app in wish.apps}
+        together = {app for part in self.held.values() if len(part.rate_qps) > 1 for app in part.rate_qps}
+        free = {app.name for app in who_may_share(wish, tables)}
+        found: dict[str, Part] = {}
+        for app in wish.apps:
+            one: Part | None = None
+            if app.question == "variants" and app.name not in free | together:
+                one = _of_variants(tables[app.name])
+            elif app.question == "llm" or (app.question == "pool" and self._is_one_model(app)):
+                one = part_of(wish, app, tools)
+            if isinstance(one, Cone):
+                found[app.name] = one
+        sliced, parts = in_slices(wish, found, tools)
+        alone = {name: one for name, one in parts.items() if name not in together or name in sliced.slices}
+        apps = tuple(self._planned(app) for app in wish.apps if app.name in alone)
+        return replace(sliced, apps=apps), alone
+
+    @property
+    def wish(self) -> Wish:
+        """See `_known`."""
+        return self._known[0]
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """See `_known`."""
+        return self._known[1]
+
+    @property
+    def held(self) -> Mapping[str, PlanPart]:
+        """The plan's parts."""
+        return self.plan.parts or {}
+
+    def _is_one_model(self, app: Application) -> bool:
+        profile = self.asked.inputs.profile
+        return len(list(variants_of(profile, self.asked.inputs.slo.apps[app.name].runs))) == 1
+
+    def _planned(self, app: Application) -> Application:
+        """The application at no more than the plan's machines are for: more is no part of what it answers."""
+        more, rates = 1.0 + self.asked.options.headroom, list[float]()
+        for rate, period in zip(app.rates, self.plan.periods, strict=True):
+            planned = sum(self.held[name].rate_qps.get(app.name, 0.0) for name in period.parts or ())
+            rates.append(min(rate, planned / more))
+        return replace(app, rates=tuple(rates))
+
+    def _check_kept(self) -> None:
+        """That the plan's own machines carry what they are for, with all that its options keep free beside it."""
+        for name, part in self.held.items():
+            for app in part.rate_qps:
+                cone = self.parts.get(app)
+                if isinstance(cone, Cone) and part.rate_qps[app] > 0.0:
+                    machines = self.machines(app, part)
+                    carried = cone.carried([machines.get(hardware, 0.0) for hardware in cone.hardware])
+                    if carried < part.rate_qps[app] * (1.0 - KEPT):
+                        raise ValueError(f"part {name} keeps less free than the plan's options say")
+
+    def machines(self, app: str, part: PlanPart) -> dict[str, float]:
+        """What an application has in a part of each hardware: machines, or slices of those that are shared."""
+        found = Counter[str]()
+        for worker in part.workers:
+            found[worker.hardware] += worker.count * self._held_on(app, worker)
+        return {hardware: float(count) for hardware, count in found.items()}
+
+    def on_one(self, app: str, part: PlanPart, hardware: str) -> Iterator[int]:
+        """What each machine of a hardware has of an application."""
+        for worker in (one for one in part.workers if one.hardware == hardware):
+            yield from [self._held_on(app, worker)] * worker.count
+
+    def _held_on(self, app: str, worker: Worker) -> int:
+        if worker.hardware not in self.wish.slices.get(app, {}):
+            return int(any(load.app in (app, None) for load in worker.loads))
+        return sum(load.instances for load in worker.loads if load.app == app)
+
+
+@dataclass
+class _Proving:
+    """Asks one program after the other, and believes only what is proved of each."""
+
+    ask: Asking
+    left: int = MOST
+
+    def all(self, forms: Sequence[Any], *, gap: float, about: str) -> list[Answer[Any]]:
+        """The answers, each with the bound that is proved; where none is, what costs nothing bounds it."""
+        found = []
+        for form in forms:
+            self.left -= 1
+            if self.left < 0:
+                raise ValueError(f"more than {MOST} programs of single applications would have to be proved")
+            answer = self.ask(form, gap=gap, about=about)
+            known = self.ask.record_of(answer)
+            bound = known[1].certified_bound if known is not None else None
+            found.append(replace(answer, bound=0.0 if bound is None else bound))
+        return found
+
+    def note(self, event: Any) -> None:
+        """Nobody looks on."""
+
+
+def _of_variants(table: Table) -> Cone | None:
+    """Variants as machines that carry so much each at most, whatever instances they hold; None where nothing says so.
+
+    An instance is on one machine. What all need of some resource says how many a machine holds: one where each needs
+    more than half of it, else as many as its parts come to. Nobody waits in it.
+    """
+    variants = {name: import_module(f"hetplan.problems.variants.{name}") for name in ("kinds", "options", "wish")}
+    files = table.files(1.0, {}, None)
+    limits = files.slo.limits.model_copy(update={"only_listed": False})
+    files = replace(files, slo=files.slo.model_copy(update={"limits": limits}))
+    options = validate(variants["options"].VariantsOptions, {**table.options, **BARE["variants"]}, file="options")
+    v = variants["wish"].read_snapshot(files, options)
+    most = np.zeros(len(table.hardware))
+    for place, hardware in enumerate(table.hardware):
+        provides = {**files.profile.hardware[hardware].provides, variants["kinds"].WHOLE: 1.0}
+        served = [(pair.qps, v.kinds[pair.kind].needs) for pair in v.serves if v.kinds[pair.kind].hardware == hardware]
+        most[place] = _carried(served, provides) if served else 0.0
+    if not np.isfinite(most).all():
+        return None
+    weights = most / v.asked[0].need_qps
+
+    def carried(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
+        return float(np.dot(weights, machines)), weights
+
+    what = {name: getattr(table, name) for name in ("app", "question", "hardware", "inputs", "options", "solve")}
+    return Cone(**what, most=carried)
+
+
+def _carried(served: Sequence[tuple[float, Mapping[str, float]]], provides: Mapping[str, float]) -> float:
+    """The most that instances carry on a machine: the rate of each, and what it needs; infinite where nothing says."""
+    most = math.inf
+    for resource in {name for _, needs in served for name in needs}:
+        room = provides.get(resource, 0.0)
+        amounts = [needs.get(resource, 0.0) for _, needs in served]
+        if room > 0.0 and all(amount > room / 2.0 * (1.0 + SAME) for amount in amounts):
+            most = min(most, max(qps for qps, _ in served))
+        elif all(amount > 0.0 for amount in amounts):
+            most = min(most, max(qps * room / amount for (qps, _), amount in zip(served, amounts, strict=True)))
+    return most
