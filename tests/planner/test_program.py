@@ -180,12 +180,12 @@ def test_fees_are_paid_within_the_budget_and_lower_it_to_what_can_be_paid() -> N
     assert budget_in_whole_machines(request, 300_000_000) == 1_700_000_000
     m = Builder("min")
     used = m.columns("used", ["a", "own"], whole=True)
-    m.add(m.rows("carried", ["all"], lower=4.0), used, [1.0, 1.0])
+    m.add(m.rows("carried", ["all"], lower=5.0), used, [1.0, 1.0])
     uses = Uses({"a": Expression(used[:1])}, counted=frozenset("a"), fees=Expression(used[1:], 0.3), most={"a": 9.0})
     rent(m, request, uses, priced=True)
     answer = Asking(registry.solvers("milp"), Limits())(m.build())
-    assert answer.value == pytest.approx(1.2)
-    m.add(m.rows("whole", ["a"], lower=1.0), used[0], 1.0)
+    assert answer.value == pytest.approx(1.5)
+    m.add(m.rows("whole", ["a"], lower=2.0), used[0], 1.0)
     assert Asking(registry.solvers("milp"), Limits())(m.build()).status is Status.INFEASIBLE
 
 
