@@ -102,6 +102,7 @@ def test_where_there_are_too_many_patterns_totals_count(monkeypatch: pytest.Monk
     try:
         form, answer = solved(sharing, [5, 2])
         assert answer.value == 4  # 3.8 cards are taken; one by one it is 5
+        assert answer.point is not None
         assert read_places(form, answer.point, sharing, [5, 2], {0: 5, 1: 2}) is None
         assert sharing.least([5, 2]) == 4
     finally:

@@ -156,21 +156,23 @@ def test_offers_of_one_name_draw_on_one_stock_and_types_of_one_hardware_are_limi
     assert request.allows([1, 1, 2])
     assert not request.allows([2, 0, 2])
     assert not request.allows([3, 2, 0])
-    m = Builder("min")
-    used = m.columns("used", ["a", "a-dear", "a!"], whole=True)
-    rows = m.rows("wanted", ["paid", "own"], lower=[2.0, 2.0])
-    m.add(rows[0], used[:2], 1.0)
-    m.add(rows[1], used[2], 1.0)
-    machines = {kind.id: Expression(used[[place]]) for place, kind in enumerate(request.machines)}
-    n = rent(m, request, Uses(machines, counted=frozenset(machines)), priced=True)
-    form = m.build()
-    answer = Asking(registry.solvers("milp"), Limits())(form)
-    assert n.size == 0
-    assert answer.value == 3.0  # one of three is left to pay for, and one dear one
-    assert answer.point is not None
-    assert answer.point.tolist() == [1.0, 1.0, 2.0]
-    m.add(m.rows("more", ["own"], lower=4.0), used[2], 1.0)
-    assert Asking(registry.solvers("milp"), Limits())(m.build()).status is Status.INFEASIBLE
+
+    def asked(own_used: float, most: int) -> tuple[Status, list[float]]:
+        limited = replace(request, machines=tuple(replace(kind, most=most) for kind in request.machines))
+        m = Builder("min")
+        used = m.columns("used", ["a", "a-dear", "a!"], whole=True)
+        rows = m.rows("wanted", ["paid", "own"], lower=[2.0, own_used])
+        m.add(rows[0], used[:2], 1.0)
+        m.add(rows[1], used[2], 1.0)
+        machines = {kind.id: Expression(used[[place]]) for place, kind in enumerate(request.machines)}
+        n = rent(m, limited, Uses(machines, counted=frozenset(machines)), priced=True)
+        assert n.size == 0
+        answer = Asking(registry.solvers("milp"), Limits())(m.build())
+        return answer.status, [] if answer.point is None else answer.point.tolist()
+
+    assert asked(2.0, 4) == (Status.OPTIMAL, [1.0, 1.0, 2.0])  # one of three is left to pay for, and one dear one
+    assert asked(2.0, 3)[0] is Status.INFEASIBLE
+    assert asked(4.0, 9)[0] is Status.INFEASIBLE
 
 
 def test_fees_are_paid_within_the_budget_and_lower_it_to_what_can_be_paid() -> None:
@@ -178,12 +180,12 @@ def test_fees_are_paid_within_the_budget_and_lower_it_to_what_can_be_paid() -> N
     assert budget_in_whole_machines(request, 300_000_000) == 1_700_000_000
     m = Builder("min")
     used = m.columns("used", ["a", "own"], whole=True)
-    m.add(m.rows("carried", ["all"], lower=4.0), used, [1.0, 1.0])
+    m.add(m.rows("carried", ["all"], lower=5.0), used, [1.0, 1.0])
     uses = Uses({"a": Expression(used[:1])}, counted=frozenset("a"), fees=Expression(used[1:], 0.3), most={"a": 9.0})
     rent(m, request, uses, priced=True)
     answer = Asking(registry.solvers("milp"), Limits())(m.build())
-    assert answer.value == pytest.approx(1.2)
-    m.add(m.rows("whole", ["a"], lower=3.0), used[0], 1.0)
+    assert answer.value == pytest.approx(1.5)
+    m.add(m.rows("whole", ["a"], lower=2.0), used[0], 1.0)
     assert Asking(registry.solvers("milp"), Limits())(m.build()).status is Status.INFEASIBLE
 
 

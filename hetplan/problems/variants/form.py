@@ -171,7 +171,7 @@ def _used_up(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) 
         in_total(m, sharing, x[list(items)], machines, less=shrunk)
 
     few = [t for t in v.used_up if count_of(v.types[t]) is not None]
-    if v.typed:
+    if v.typed or not few:
         for t in few:
             limit(v.types[t].id, v.own[t], [t], v.types[t].provides)
         return found

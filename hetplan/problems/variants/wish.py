@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -250,7 +250,7 @@ class Snapshot:
     def sharing(self) -> Mapping[int, Sharing]:
         """Types whose machines are shared and paid whole, each with the items that share them."""
         found = {}
-        for t, items in self._by_type(lambda kind: kind.part is not None).items():
+        for t, items in self._by_type["shared"].items():
             needs = [self.kinds[self.items[i].kind].needs for i in items]
             found[t] = Sharing(self.types[t].id, self.types[t].provides, items, needs, [self.company[i] for i in items])
         return found
@@ -264,19 +264,22 @@ class Snapshot:
     @cached_property
     def whole(self) -> Mapping[int, tuple[int, ...]]:
         """Types of which instances take a machine each, with these items."""
-        return self._by_type(lambda kind: WHOLE in kind.needs)
+        return self._by_type["whole"]
 
     @cached_property
     def own(self) -> Mapping[int, tuple[int, ...]]:
         """Types on which instances are paid by themselves, with these items."""
-        return self._by_type(lambda kind: kind.part is None and WHOLE not in kind.needs)
+        return self._by_type["own"]
 
-    def _by_type(self, of: Callable[[Kind], bool]) -> dict[int, tuple[int, ...]]:
-        found: dict[int, list[int]] = {}
+    @cached_property
+    def _by_type(self) -> Mapping[str, Mapping[int, tuple[int, ...]]]:
+        """The items of each type of machine, by what is paid for them."""
+        found: dict[str, dict[int, list[int]]] = {"shared": {}, "whole": {}, "own": {}}
         for i, item in enumerate(self.items):
-            if of(self.kinds[item.kind]):
-                found.setdefault(self.kinds[item.kind].type, []).append(i)
-        return {t: tuple(items) for t, items in sorted(found.items())}
+            kind = self.kinds[item.kind]
+            how = "shared" if kind.part is not None else "whole" if WHOLE in kind.needs else "own"
+            found[how].setdefault(kind.type, []).append(i)
+        return {how: {t: tuple(some) for t, some in sorted(here.items())} for how, here in found.items()}
 
     @cached_property
     def request(self) -> Request:
