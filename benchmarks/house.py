@@ -27,7 +27,7 @@ FRONT = {
     "kept",
     "recipes",
     "replanned",
-    "replanned_text",
+    "text_baselines",
     "comparing",
     "watching",
     "search",

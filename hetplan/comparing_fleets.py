@@ -21,13 +21,13 @@ from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import Survive
 from hetplan.recipes import Recipes
 from hetplan.replanned import play_recipes
-from hetplan.replanned_text import text_beside
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.runs import machine_price, times
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import System
 from hetplan.simulator.following import Names
 from hetplan.simulator.report import SimulationReport
+from hetplan.text_baselines import text_beside
 
 __all__ = ["FleetPlayed", "replanned_fleet"]
 

@@ -23,7 +23,6 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
 from hetplan.recipes import Recipes
-from hetplan.replanned_text import OneType, of_one_type
 from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import machine_price
 from hetplan.serving.system import System
@@ -35,6 +34,7 @@ from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.tokens import steady_goodput
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, cheapest_of
 from hetplan.simulator.ways import play as play_way
+from hetplan.text_baselines import OneType, of_one_type
 
 __all__ = ["MOST_TIMES", "Bench", "TextBench", "Together", "planned_steps"]
 

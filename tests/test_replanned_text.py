@@ -18,8 +18,8 @@ from hetplan.errors import InputError
 from hetplan.profiles.load import load_inputs
 from hetplan.recipes import Recipes
 from hetplan.replanned import play_replanned
-from hetplan.replanned_text import text_beside
 from hetplan.simulator.simulate import simulate
+from hetplan.text_baselines import text_beside
 
 START_S, LOAD_S = 20.0, 10.0
 PROFILE: dict[str, Any] = {

@@ -186,7 +186,7 @@ def _run(
 
             reports = {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
             if baselines and tried.question == "llm":
-                from hetplan.replanned_text import text_beside
+                from hetplan.text_baselines import text_beside
 
                 return reports | text_beside(tried, inputs, on_event=show, cancel=cancel, **how)
             return reports | (beside(tried, inputs, on_event=show, cancel=cancel, **how) if baselines else {})

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.profiles.slo import Arrivals
 from hetplan.simulator.demand import arrival_times
+from hetplan.simulator.figures import estimate
 
 __all__ = ["Balancing", "PolicyRun", "compile_kernels", "simulate_policy"]
 
@@ -233,10 +234,8 @@ def _together(runs: Sequence[_One]) -> PolicyRun:
     rates = [run.rates for run in runs if run.rates.size]
 
     def share(what: Callable[[Floats], float]) -> tuple[float, tuple[float, float]]:
-        values = np.array([what(run.tally) for run in runs])
-        if values.size < 2:
-            return what(total), (what(total), what(total))
-        half = _student(values.size) * float(values.std(ddof=1)) / np.sqrt(values.size)
+        found = estimate([what(run.tally) for run in runs])
+        half = found.high - found.value
         return what(total), (what(total) - half, what(total) + half)
 
     goodput, goodput_interval = share(lambda t: float(t[kernels.ACCURACY] / max(t[kernels.QUERIES], 1.0)))
@@ -273,13 +272,6 @@ def _mean_rates(rates: Sequence[Floats]) -> Floats:
         return np.zeros(0)
     seen = np.isfinite(rates).sum(axis=0)
     return np.asarray(np.where(seen > 0, np.nansum(rates, axis=0) / np.maximum(seen, 1), np.nan))
-
-
-def _student(size: int) -> float:
-    """The 97.5 % point of Student's t with size - 1 degrees of freedom."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(size - 1, 0.975))
 
 
 def compile_kernels() -> None:
