@@ -427,7 +427,7 @@ def idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
     counts = pool.by_offer(pool.least) if answer.point is None else read_counts(pool, answer.point)
     note = "nothing is asked for: the least instances alone"
     cost = Reported("cost_per_hour", "min", "problem", answer, value=pool.cost(counts) / NANO, note=note)
-    if pool.usable[:, pool.least > 0].any(axis=1).all() and pool.options.size != "simulated":
+    if not pool.missed(pool.least > 0).size and pool.options.size != "simulated":
         rated = rate_at(pool, ask, counts)
         if rated.lam > 0:
             return Chosen(rated, (cost,))

@@ -85,7 +85,7 @@ def nothing_served(pool: Pool, ask: Ask, counts: Counts) -> Infeasible:
 
 def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasible:
     there = pool.of_type(counts) > 0
-    missed = np.flatnonzero(~pool.usable[:, there].any(axis=1))
+    missed = pool.missed(there)
     if missed.size:
         named = ", ".join(pool.class_label(int(s)) for s in missed[:SHOWN])
         return Infeasible(why=(f"the given pool serves {len(missed)} classes of queries in time nowhere ({named})",))

@@ -22,18 +22,17 @@ x_st        --                       rate of class s sent to type t
 n_o         --                       machines rented under offer o
 ==========  =======================  ==================================================================================
 
-The exact fluid program (`program`), in place of the paper's Eq. 15, which is no bound::
+The exact fluid program (`program`), in place of the paper's Eq. 15, which is no bound: rows (1) to (6) of
+`planner.program` (N_o are the n_o here) say what may be rented, and these what it is used for::
 
     max lam
-    (1) sum_t x_st = p_s lam                              every class is served, in its share
-    (2) sum_s W_st x_st / 1000 <= sum_{o of t} n_o        a machine is busy at most all the time
-    (3) sum_o c_o n_o <= B
-    (4) min_t <= sum_{o of t} n_o <= max_t,  0 <= n_o <= stock_o, whole
-    (5) x_st = 0 where M_st > QoS;  with eps > 0 allowed there, in all at most eps lam;  so for every percentile
+    u_t = sum_s W_st x_st / 1000                          in (1): a machine is busy at most all the time
+    (7) sum_t x_st = p_s lam                              every class is served, in its share
+    (8) x_st = 0 where M_st > QoS;  with eps > 0 allowed there, in all at most eps lam;  so for every percentile
 
-`min_cost` minimises the left of (3) at lam >= rate / derate instead. With n fixed it is a linear program, and a true
-bound on the rate of any dispatcher (mean service times, stationary mix) when eps is the share of late queries that the
-target allows.
+Least cost instead minimises the left of (4), with a row (9) lam >= rate / derate. With n fixed it is a linear program,
+and a true bound on the rate of any dispatcher (mean service times, stationary mix) when eps is the share of late
+queries that the target allows.
 """
 
 from __future__ import annotations
@@ -239,6 +238,10 @@ class Pool:
     def rentable(self) -> list[int]:
         """Types of which at least one instance may be had."""
         return [t for t, kind in enumerate(self.request.machines) if kind.available > 0]
+
+    def missed(self, there: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The classes that no type of those that are `there` may serve."""
+        return np.flatnonzero(~self.usable[:, there].any(axis=1))
 
     @cached_property
     def least(self) -> Counts:

@@ -53,7 +53,7 @@ def _pairs(pool: Pool) -> tuple[Index, Index]:
 
 
 def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str, Expression]]:
-    """Columns lam and x with equations (1) and (5); returns lam, and the machines of each type that x keeps busy (2).
+    """Columns lam and x with rows (7) and (8); returns lam, and the machines of each type that x keeps busy.
 
     An engine's tolerances are absolute, so rates are counted in units of `scale`, and flows also in units of their
     class's share: column lam is lam / scale, and column x of class s is x_st / (p_s scale).
@@ -66,12 +66,12 @@ def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str,
         return f"{pool.class_label(int(s[i]))}@{pool.types[int(t[i])].hardware}"
 
     x = m.columns("x", label, size=s.size, unit=f"its share of {unit}")
-    served = m.rows("served", pool.class_label, size=pool.p.size, lower=0.0, upper=0.0, unit=unit, equation="(1)")
+    served = m.rows("served", pool.class_label, size=pool.p.size, lower=0.0, upper=0.0, unit=unit, equation="(7)")
     m.add(served[s], x, 1.0)
     m.add(served, lam, -1.0)
     lax = [(limit, share) for limit, share in pool.limits if share > 0]
     if lax:
-        late = m.rows("late", [f"{limit:g} ms" for limit, _ in lax], upper=0.0, unit=unit, equation="(5)")
+        late = m.rows("late", [f"{limit:g} ms" for limit, _ in lax], upper=0.0, unit=unit, equation="(8)")
         for row, (limit, share) in zip(late, lax, strict=True):
             is_late = pool.M[s, t] > limit
             m.add(row, x[is_late], pool.p[s[is_late]])
@@ -95,9 +95,7 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0) -> Milp:
         at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
         per_unit = pool.options.derate * target
         elastic = Elastic(PRICE_OF_SLACK, at, verb="lower", per_unit=per_unit, unit="qps")
-        row = m.rows(
-            "target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="min_cost", elastic=elastic
-        )
+        row = m.rows("target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="(9)", elastic=elastic)
         m.add(row, lam, 1.0)
     return m.build()
 

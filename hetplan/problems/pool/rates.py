@@ -92,7 +92,7 @@ def flows(pool: Pool, per_type: Counts | Vector, *, rounds: int = ROUNDS) -> tup
 def _in_time(pool: Pool, there: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """Where classes may go: no later than on the fastest type that is there. None where even that breaks a target."""
     allowed = pool.usable & there
-    if not allowed.any(axis=1).all():
+    if pool.missed(there).size:
         return None
     fastest = np.where(allowed, pool.M, np.inf).min(axis=1)
     for limit, share in pool.limits:
@@ -257,7 +257,7 @@ def rated_by(pool: Pool, counts: Counts, answer: Answer[Any], *, known: Vector |
     per_type = pool.of_type(counts)
     found = [Rated(counts, 0.0, np.zeros_like(pool.L), answer)]
     # A class that nobody serves makes the rate 0, not the hair that an engine's tolerance leaves.
-    if not pool.usable[:, per_type > 0].any(axis=1).all():
+    if pool.missed(per_type > 0).size:
         return found[0]
     points = [] if answer.point is None else [answer.point]
     if answer.status is not Status.OPTIMAL:
