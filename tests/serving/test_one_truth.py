@@ -148,7 +148,7 @@ class Sought:
             kind = v.kinds[one.kind]
             run = self.inputs.profile.variants[kind.variant].runs[kind.run]
             load = self._worker(
-                kind.variant, run, v.types[kind.type].offer, kind.batch, kind.price, kind.share, knobs=dict(kind.knobs)
+                kind.variant, run, v.types[kind.type].offers[0].id, kind.batch, kind.price, kind.share, knobs=dict(kind.knobs)
             )
             self.figures["worst_ms", load, kind.batch] = one.latency_ms
             assert v.asked[one.app].slo_ms == pytest.approx(

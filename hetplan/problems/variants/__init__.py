@@ -41,7 +41,7 @@ cost, whose argmin is that of the paper's net cost but of which a relative gap m
 is called feasible only once every instance has its machine.
 
 The files, in the order in which they are used: `question` (the door), `kinds` and `wish` (reading), `form` (the
-programs), `ways` (the conversation), `places` (instances on machines), `actions` and `draft` (the plan), `why` (no plan,
-and what would give one), `size` (room for waiting), `alone` (what is late though nobody waits), `near` (cheaper plans
-near by), `baselines/` (rules to compare with).
+programs), `ways` (the conversation), `places` (instances on machines), `actions` and `draft` (the plan), `why` (no
+plan, and what would give one), `size` (room for waiting), `alone` (what is late though nobody waits), `near` (cheaper
+plans near by), `baselines/` (rules to compare with).
 """
