@@ -125,12 +125,10 @@ class Sought:
             for c in range(task.size):
                 variant, hardware = task.variants[task.variant[c]], fleet.hardware[task.hardware[c]]
                 run = self.inputs.profile.variants[variant].runs[task.run[c]]
-                own = fleet.price_of(run)
-                for offer in fleet.offers_of(int(task.hardware[c])):
-                    # Where a hardware has several offers, and runs no prices, each offer is paid at its own.
-                    nanos = own.nanos or round(offer.price or 0)
-                    batch = int(task.batch[c])
-                    load = self._worker(variant, run, offer.id, batch, nanos, own.share, node=task.id)
+                fee, batch = fleet.fee_of(run), int(task.batch[c])
+                for offer in fleet.request.of(hardware).offers:
+                    nanos = offer.nanos + fee.nanos
+                    load = self._worker(variant, run, offer.id, batch, nanos, fee.share, node=task.id)
                     assert self.workers[-1].hardware == hardware
                     self._say(load, 0, batch, "mean", float(task.ms[c]))
         for sink, limit in tree.limit_ms.items():

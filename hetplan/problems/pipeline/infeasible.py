@@ -297,8 +297,9 @@ def looser_limits(problem: Pipelines, write: Write, find: Find) -> Iterator[Repa
     form = write(asked)
     for knob in knobs(form):
         found = find(problem.served, replace(asked, loose=knob.field), f"least change of {knob.field} alone")
-        if found is not None:
-            yield _limit_repair(problem, form, knob, found.value, found.bound)
+        repair = None if found is None else _limit_repair(problem, form, knob, found.value, found.bound)
+        if repair is not None and repair.amount:  # by a hair is not short
+            yield repair
 
 
 def all_limits_looser(problem: Pipelines, ask: Ask, write: Write) -> Iterator[Repair]:
