@@ -246,9 +246,9 @@ def _carried(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterat
     rates = {one.quantity: one.value for one in plan.promises if one.app == name}
     rate, fluid, options = rates.get("rate_qps", 0.0), rates.get("fluid_rate_qps", 0.0), plan.method.options
     if options.get("size") == "planned":
-        least = rate * (1.0 + option(plan, "rate_headroom", 0.0))
-        if fluid < least * (1.0 - VALUE):
-            text = f"a fluid rate of {fluid:.6g} requests/s; the rate with its headroom is {least:.6g}"
+        wanted = rate * (1.0 + option(plan, "rate_headroom", 0.0))
+        if abs(fluid - wanted) > VALUE * wanted:
+            text = f"a fluid rate of {fluid:.6g} requests/s; the rate with its headroom is {wanted:.6g}"
             yield Violation("headroom", f"promises.{name}", text)
     # A fluid rate is promised of laws that are slower than they were fitted.
     laws = ((0.0, rate), (1.5 if options.get("law_error", True) else 0.0, fluid))
