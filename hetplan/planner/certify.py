@@ -122,7 +122,8 @@ def vouched(plan: Plan, bounds: Bounds, ask: Asking) -> Plan:
     """
 
     def said(claim: Claim) -> Claim:
-        split = next((one.split for one in bounds(claim) or () if one.split), None) if claim.bound else None
+        programs = (bounds(claim) or ()) if claim.bound is not None else ()
+        split = next((one.split for one in programs if one.split), None)
         try:
             shown = split.carried(ask) if split is not None else math.nan
         except (ValueError, HetplanError):

@@ -134,7 +134,7 @@ class _Priced:
         total = dual_bound(bare.form, duals) + float(np.dot(served, lengths))
         if not math.isfinite(total):
             raise ValueError("its prices bound nothing")
-        return total / (wish.hours * wish.periods) * (1.0 - SAME * math.copysign(1.0, total))
+        return max(total, 0.0) / (wish.hours * wish.periods) * (1.0 - SAME)  # nothing costs less than none
 
     def _hourly(self, prices: Sequence[Any], search: Search) -> Iterator[NDArray[np.float64]]:
         """Of each period the prices per hour of machines of each offer, and of each limit."""

@@ -539,7 +539,7 @@ def test_work_that_is_interrupted_keeps_the_machines_that_it_knows(
 
 
 ROOM_BY_PRICES = {
-    "room is foreseen": ("_foreseen", lambda search, each: search.wish),
+    "room is foreseen": ("foreseen", lambda search, each: search.wish),
     "only whole machines are looked for anew": ("roomier", lambda *_: None),
 }
 """How a large fleet finds room to wait at the prices that are known, and what stands for it where none are known."""
