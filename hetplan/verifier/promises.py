@@ -382,8 +382,8 @@ def _carried(facts: Facts, claim: Claim, solve: Solve) -> Iterator[str]:
     if ahead > CLAMPED * max(abs(bound), 1.0):
         yield f"solve {solve.id} found {solve.value:.9g}, better than its own bound {bound:.9g}"
     gaps = [relative_gap(claim.value, scale * solve.value, floor=1.0) for scale in fitting]
-    # A solve that may end within a wide gap says no more of the value: the plan may have been found beside it.
-    allowed = max(SOLVED_AGAIN, relative_gap(solve.value, bound, floor=1.0))
+    # A solve that ended within a wide gap says no more of the value: the plan may have been found beside it.
+    allowed = max(SOLVED_AGAIN, relative_gap(solve.value, bound, floor=1.0) if solve.stop == "gap" else 0.0)
     if claim.scope == "problem" and solve.status == "optimal" and min(gaps, default=0.0) > allowed:
         yield f"claims {claim.value:.9g}, solve {solve.id} found {solve.value:.9g}"
 
