@@ -593,7 +593,7 @@ def test_an_engine_that_proves_no_bound_finds_machines_and_calls_nothing_impossi
 def test_a_plan_holds_up_to_what_is_left_after_every_failure(keep: float, rates: list[float]) -> None:
     """In each period: up to the least rate of which the machines of a failure carry the share that is kept."""
     asked = wish(app(rates), periods=len(rates), limits={"survive": {"zones": 1, "keep": keep}})
-    plan = hp.solve(PROFILE, asked, question="fleet", options={"levers": False}).require()
+    plan = hp.solve(PROFILE, asked, question="fleet", options={"levers": False, "size": "planned"}).require()
     assert plan.parts is not None
     for period, rate in zip(plan.periods, rates, strict=True):
         own = of_period(plan, period)
