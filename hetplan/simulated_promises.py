@@ -206,7 +206,8 @@ def _played(
                 if number or times == "table":
                     raise
                 times = "mean"  # what such methods take where a table has no such percentile
-                report = simulate(unit.plan, unit.inputs, **how | {"noise": times})
+                how["noise"] = times
+                report = simulate(unit.plan, unit.inputs, **how)
         except InputError as error:
             why = str(error).splitlines()[0]
             return [Tried(at, _said(one), Shown.NOT_SIMULATED, 0, why) for at, one in promises]
