@@ -50,7 +50,8 @@ class FleetQuestion:
         from hetplan.problems.fleet.wish import read_wish
 
         del formulation, start
-        return cls(read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs)), tools)
+        wish = read_wish(inputs, cast(FleetOptions, options), Faults.of(inputs))
+        return cls(replace(wish, explains=tools.explains or not tools.trial), tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding]:
         """What bounds a claim of such a plan."""

@@ -82,9 +82,11 @@ def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = No
 
     `refused`: who found no plan on machines that its program called enough, and why.
     """
+    wish = search.wish
+    if not wish.explains:
+        return Infeasible(why=("no machines were found for all of it",), proved=False)
     for app, p in search.impossible:
         return _alone(search, app, p)
-    wish = search.wish
     busiest = sorted(range(wish.periods), key=lambda p: -sum(app.rates[p] for app in wish.apps))
     for p in busiest:
         found = _period(search, p)

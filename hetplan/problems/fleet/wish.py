@@ -135,6 +135,8 @@ class Wish:
     """What is best; more than the cost can be said of one period alone (`between`)."""
     most: str | None = None
     """The application of which the most rate is wanted."""
+    explains: bool = True
+    """Whether a refusal says what is missing."""
     running: Mapping[Owned, int] = field(default_factory=dict)
     """Machines that run already, by whose they are: the first period follows them, the first time it comes."""
     room: Mapping[tuple[str, float | None], float] = field(default_factory=dict)
