@@ -1,4 +1,4 @@
-"""Default plans keep their word on random instances: twenty of each question here, 200 by `benchmarks/kept.py`.
+"""Default plans keep their word on random instances: six of each question, or twenty, and 200 by `benchmarks/kept.py`.
 
 Of pools, policies and variants that vary more (`-wide`), eight to twelve.
 """
@@ -17,16 +17,22 @@ from benchmarks import kept
 KEPT_AT_LEAST = 0.95
 
 
+FEW = 6
+MANY = {"pool-wide": 12, "policy-wide": 12, "variants-wide": 8}
+"""The first pool alone takes as long as ten others."""
+
+
 @pytest.mark.parametrize(
-    "question",
+    ("question", "seeds"),
     [
-        pytest.param(one, marks=pytest.mark.longest if one in ("pool-wide", "variants-wide") else pytest.mark.slow)
-        for one in sorted(kept.QUESTIONS)
+        *(pytest.param(one, range(1, 1 + FEW), marks=pytest.mark.slow) for one in sorted(kept.QUESTIONS.keys() - MANY)),
+        *(
+            pytest.param(one, range(1, 1 + MANY.get(one, 20)), marks=pytest.mark.longest)
+            for one in sorted(kept.QUESTIONS)
+        ),
     ],
 )
-def test_default_plans_keep_their_word(question: str) -> None:
-    # The first pool alone takes as long as ten others.
-    seeds = range(1, 1 + {"pool-wide": 12, "policy-wide": 12, "variants-wide": 8}.get(question, 20))
+def test_default_plans_keep_their_word(question: str, seeds: range) -> None:
     judged = [kept.judge(question, kept.QUESTIONS[question].make(seed), search=False, beside=False) for seed in seeds]
     plans = [one for one in judged if one.kept is not None]
     assert len(plans) >= len(seeds) // 2

@@ -199,7 +199,9 @@ def differences(seed: int) -> Iterator[str]:
                 yield f"profile {seed}: {key}: {other} says {before:.9g}, {name} says {value:.9g}"
 
 
-@pytest.mark.parametrize("seeds", [range(QUICK), pytest.param(range(QUICK, PROFILES), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize(
+    "seeds", [range(QUICK), pytest.param(range(QUICK, PROFILES), marks=pytest.mark.longest)], ids=str
+)
 def test_a_thousand_profiles_of_text_are_read_alike(seeds: range) -> None:
     found = [text for seed in seeds for text in differences(seed)]
     assert not found, "\n".join(found[:20])
