@@ -148,7 +148,7 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
         yield Violation("llm-rule", at, f"{said} sends no requests to machines that make text")
         return
     fluid = any(one.app == name and one.quantity == "fluid_rate_qps" for one in plan.promises)
-    if fluid and not isinstance(rule, LeastWorkDispatch):
+    if (fluid or _is_unplayed(plan)) and not isinstance(rule, LeastWorkDispatch):
         yield Violation("llm-rule", at, f"{rule.rule} keeps unlike machines busy alike, which no fluid rate is of")
     ids = {seat.load.id for seat in seats}
     routes = plan.routing.get(name, ())
@@ -178,8 +178,8 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
         if one.app == name and timed and not one.model.startswith("simulation/"):
             text = f"{one.quantity} by the model {one.model}: only a simulation shows it"
             yield Violation("llm-promise", f"promises[{number}]", text)
-    if plan.method.options.get("size") in ("planned", "estimated"):
-        return  # nothing was played, and no time is promised
+    if _is_unplayed(plan):
+        return  # no time is promised
     shown = {(one.quantity, one.percentile): one for one in mine}
     for target in app.latency:
         promise = shown.get((f"{target.of}_ms", target.percentile))
@@ -191,6 +191,11 @@ def _promises(plan: Plan, name: str, app: App) -> Iterator[Violation]:
         promise = shown.get(("goodput", None))
         if promise is None or promise.value < app.goodput or promise.relation != ">=":
             yield Violation("llm-promise", f"promises.{name}", f"no simulation shows a goodput of {app.goodput:g}")
+
+
+def _is_unplayed(plan: Plan) -> bool:
+    """Whether a fleet is as large as a program says, and was not simulated."""
+    return plan.method.options.get("size") in ("planned", "estimated")
 
 
 def sizes_of(app: App) -> tuple[list[Size], list[float]]:
@@ -250,6 +255,9 @@ def _carried(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterat
         if abs(fluid - wanted) > VALUE * wanted:
             text = f"a fluid rate of {fluid:.6g} requests/s; the rate with its headroom is {wanted:.6g}"
             yield Violation("headroom", f"promises.{name}", text)
+    elif _is_unplayed(plan) and fluid < rate * (1.0 - VALUE):
+        text = f"a fluid rate of {fluid:.6g} requests/s is promised, and {rate:.6g} with room to wait"
+        yield Violation("headroom", f"promises.{name}", text)
     # A fluid rate is promised of laws that are slower than they were fitted.
     laws = ((0.0, rate), (1.5 if options.get("law_error", True) else 0.0, fluid))
     for errors, promised in laws:

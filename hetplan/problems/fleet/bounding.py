@@ -35,6 +35,7 @@ from hetplan.problems.fleet.together import who_may_share
 from hetplan.problems.fleet.ways import part_of, priced, table_of
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
+from hetplan.profiles.plan_periods import machines_with_users
 from hetplan.profiles.validate import validate
 from hetplan.serving.runs import variants_of
 
@@ -71,8 +72,11 @@ def lost_too_much(wish: Wish, tools: Tools, plan: Plan) -> Iterator[tuple[str, s
     """Where those who share machines carry too little without the single machines that hold most of them, and why."""
     single = [one for one in wish.situations if one.hardware is not None]
     known = _Priced(wish, tools, plan)
-    if not single or not known.wish.slices:
+    if not single:
         return
+    for app in (app for app in wish.apps if app.name in known.together and known.has_cone(app)):
+        if app.name not in known.wish.slices:
+            yield "method.options", f"{app.name} shares machines, and the plan's options say that it does not"
     for number, period in enumerate(plan.periods):
         for app in (app for app in known.wish.apps if app.name in known.wish.slices):
             served = [part for name in period.parts or () if app.name in (part := known.held[name]).rate_qps]
@@ -158,14 +162,14 @@ class _Priced:
         """The wish of these applications at the rates that are bounded, with slices, and their parts."""
         wish, tools = self.asked, self.tools
         tables = {app.name: table_of(wish, app, tools) for app in wish.apps}
-        together = {app for part in self.held.values() if len(part.rate_qps) > 1 for app in part.rate_qps}
+        together = self.together
         free = {app.name for app in who_may_share(wish, tables)}
         found: dict[str, Part] = {}
         for app in wish.apps:
             one: Part | None = None
             if app.question == "variants" and app.name not in free | together:
                 one = _of_variants(tables[app.name])
-            elif app.question == "llm" or (app.question == "pool" and self._is_one_model(app)):
+            elif self.has_cone(app):
                 one = part_of(wish, app, tools)
             if isinstance(one, Cone):
                 found[app.name] = one
@@ -189,9 +193,20 @@ class _Priced:
         """The plan's parts."""
         return self.plan.parts or {}
 
-    def _is_one_model(self, app: Application) -> bool:
+    @cached_property
+    def together(self) -> frozenset[str]:
+        """Applications with machines that others use too: in one part, or by workers of one name in several."""
+        runs = [names for one in self.plan.periods for names in (one.parts or (), *(one.failures or {}).values())]
+        groups = [part.rate_qps for part in self.held.values()]
+        groups += [dict.fromkeys(users, 0.0) for names in runs
+                   for _, users in machines_with_users(self.held[name] for name in names)]
+        return frozenset(app for group in groups if len(group) > 1 for app in group)
+
+    def has_cone(self, app: Application) -> bool:
+        """Whether a program says what machines carry of it, where its options ask for one: of text, of one model."""
         profile = self.asked.inputs.profile
-        return len(list(variants_of(profile, self.asked.inputs.slo.apps[app.name].runs))) == 1
+        models = variants_of(profile, self.asked.inputs.slo.apps[app.name].runs)
+        return app.question == "llm" or (app.question == "pool" and len(list(models)) == 1)
 
     def _planned(self, app: Application) -> Application:
         """The application at no more than the plan's machines are for: more is no part of what it answers."""
@@ -205,8 +220,14 @@ class _Priced:
         """That the plan's own machines carry what they are for, with all that its options keep free beside it."""
         for name, part in self.held.items():
             for app in part.rate_qps:
-                cone = self.parts.get(app)
-                if isinstance(cone, Cone) and part.rate_qps[app] > 0.0:
+                cone, stated = self.parts.get(app), self.asked.options
+                if not isinstance(cone, Cone):
+                    continue
+                # With `auto` a part is sized otherwise than its bound, by less than it is played with.
+                asked = stated.parts.get(app, {}) if stated.size == "auto" else cone.options
+                if any(part.method.options.get(key) != value for key, value in asked.items()):
+                    raise ValueError(f"part {name} was asked otherwise than the plan's options say")
+                if part.rate_qps[app] > 0.0:
                     machines = self.machines(app, part)
                     carried = cone.carried([machines.get(hardware, 0.0) for hardware in cone.hardware])
                     if carried < part.rate_qps[app] * (1.0 - KEPT):
@@ -267,9 +288,12 @@ def _of_variants(table: Table) -> Cone | None:
     options = validate(variants["options"].VariantsOptions, {**table.options, **BARE["variants"]}, file="options")
     v = variants["wish"].read_snapshot(files, options)
     most = np.zeros(len(table.hardware))
+    whole = {variants["kinds"].WHOLE: 1.0}
     for place, hardware in enumerate(table.hardware):
-        provides = {**files.profile.hardware[hardware].provides, variants["kinds"].WHOLE: 1.0}
-        served = [(pair.qps, v.kinds[pair.kind].needs) for pair in v.serves if v.kinds[pair.kind].hardware == hardware]
+        # Of a machine that says nothing of what it provides an instance takes the whole, whatever it needs.
+        given = files.profile.hardware[hardware].provides
+        provides = {**given, **whole}
+        served = [(pair.qps, v.kinds[pair.kind].needs if given else whole) for pair in v.serves if v.kinds[pair.kind].hardware == hardware]
         most[place] = _carried(served, provides) if served else 0.0
     if not np.isfinite(most).all():
         return None
