@@ -103,7 +103,7 @@ def pose(model: str, budget: str) -> PoolQuestion:
 
 def ranked(pool: PoolQuestion) -> int:
     """List, estimate, rank, choose: what the published code does, for all configurations at once."""
-    found = configurations(pool, pool.wish.budget or 0, with_base=True)
+    found = configurations(pool, pool.request.budget or 0, with_base=True)
     best = top(estimate(from_pool(pool), found.counts), found.cost, 10)
     return int(best[most_similar(found.rows(best), pool.base)])
 
@@ -125,7 +125,7 @@ def ranking(model: str) -> list[Row]:
     rows = []
     for budget in ("2.5", "5", "10", "20"):
         pool = pose(model, budget)
-        found = configurations(pool, pool.wish.budget or 0, with_base=True)
+        found = configurations(pool, pool.request.budget or 0, with_base=True)
         fast = cpu_ms(lambda pool=pool: ranked(pool))
         ratio, beside = None, ""
         if len(found) < 10**5:
@@ -138,7 +138,7 @@ def ranking(model: str) -> list[Row]:
 def programs(model: str) -> list[Row]:
     """The fluid program at 331 given counts: warm, one by one, with another engine; and what certifying adds."""
     pool = pose(model, "2.5")
-    found = configurations(pool, pool.wish.budget or 0, with_base=True)
+    found = configurations(pool, pool.request.budget or 0, with_base=True)
     forms = at_counts(pool, found.rows(np.arange(len(found))))
     highs = next(engine for engine in registry.solvers("milp") if engine.name == "highs")
     scipy = next(engine for engine in registry.solvers("milp") if engine.name == "scipy")

@@ -120,6 +120,6 @@ def our_ranking(service: Service) -> list[tuple[Counts, float]]:
     """All pools by Eq. 15 on the exact mix, best first, with the estimate: ties to the cheaper, then in order."""
     inputs = load_inputs(*service.inputs())
     pool = cast("Pool", pose(inputs, choose(inputs, formulation="eq15")))
-    found = configurations(pool, pool.wish.budget or 0, with_base=True)
+    found = configurations(pool, pool.request.budget or 0, with_base=True)
     rates = estimate(from_pool(pool), found.counts)
     return [(tuple(found.row(int(at)).tolist()), float(rates[at])) for at in top(rates, found.cost, len(found))]

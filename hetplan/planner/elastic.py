@@ -29,6 +29,7 @@ __all__ = ["Knob", "explain", "knobs", "stretch", "stretch_all"]
 MOST_KNOBS = 24
 """Single repairs tried one by one; beyond, only the blocks that give way in the cheapest joint relaxation are."""
 MOST_NAMED = 5
+TOGETHER = " (together with the others)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,32 +151,34 @@ def explain(
     loose = [knob for knob in knobs(form) if knob.block.name != kept]
     if not loose:
         return Infeasible(why=("no choice satisfies all rows, and none of them may give way",))
-    joint, read = stretch(form, loose)
-    answer = ask(joint, gap=gap, about="smallest joint relaxation")
-    if answer.point is None:
-        return Infeasible(
-            why=("even with every demand loosened no choice exists",), proved=answer.status is Status.INFEASIBLE
-        )
-    slack = read(answer.point)
-    giving = [k for k, s in zip(loose, slack, strict=True) if s > FEASIBILITY * _scale(k, form)]
-    alone = _single_repairs(form, ask, loose, giving, gap, known or {})
-    repairs = list(alone.values())
-    if not repairs:
-        repairs = [_repair(form, k, float(s)) for k, s in zip(loose, slack, strict=True) if k in giving]
-    names = _binding(form, ask, loose, [*alone, *(k for k in giving if k not in alone)])
-    return Infeasible(why=tuple(names), repairs=tuple(repairs), answer=answer)
+    # Of what only helps to explain, no infeasibility is claimed: none is put to the test.
+    answer, giving, together, briefly = None, list[Knob](), list[Repair](), ask.untested()
+    alone = _single_repairs(form, briefly, loose, gap, known or {}) if len(loose) <= MOST_KNOBS else {}
+    if not alone:
+        joint, read = stretch(form, loose)
+        answer = ask(joint, gap=gap, about="smallest joint relaxation")
+        if answer.point is None:
+            return Infeasible(
+                why=("even with every demand loosened no choice exists",), proved=answer.status is Status.INFEASIBLE
+            )
+        slack = dict(zip(loose, read(answer.point), strict=True))
+        giving = [k for k, s in slack.items() if s > FEASIBILITY * _scale(k, form)]
+        if len(loose) > MOST_KNOBS:
+            alone = _single_repairs(form, briefly, giving[:MOST_KNOBS], gap, known or {})
+        also = TOGETHER if len(giving) > 1 else ""
+        together = [_repair(form, k, float(slack[k]), also) for k in giving] if not alone else []
+    names = _binding(form, briefly, loose, [*alone, *(k for k in giving if k not in alone)])
+    return Infeasible(why=tuple(names), repairs=(*alone.values(), *together), answer=answer)
 
 
 def _single_repairs(
     form: Milp,
     ask: Ask,
-    loose: list[Knob],
-    giving: list[Knob],
+    tried: list[Knob],
     gap: float | None,
     known: Mapping[tuple[str, str], float],
 ) -> dict[Knob, Repair]:
     """For each knob alone, the least it must give; what cures nothing alone is left out."""
-    tried = loose if len(loose) <= MOST_KNOBS else giving[:MOST_KNOBS]
     found = {}
     for knob in tried:
         if ask.remaining <= 0:
@@ -229,7 +232,7 @@ def _scale(knob: Knob, form: Milp) -> float:
     return max([1.0, *(abs(float(limit)) for limit in limits if math.isfinite(limit))])
 
 
-def _repair(form: Milp, knob: Knob, slack: float) -> Repair:
+def _repair(form: Milp, knob: Knob, slack: float, also: str = "") -> Repair:
     elastic = knob.elastic
     per_unit = elastic.per_unit
     if isinstance(per_unit, tuple):
@@ -248,5 +251,5 @@ def _repair(form: Milp, knob: Knob, slack: float) -> Repair:
     to = round(to) if elastic.whole else to
     at = elastic.field.format(label=knob.label)
     unit = f" {elastic.unit}" if elastic.unit else ""
-    text = f"{elastic.verb} {at} by {amount:.6g}{unit} to {to:.6g}{unit}"
+    text = f"{elastic.verb} {at} by {amount:.6g}{unit} to {to:.6g}{unit}{also}"
     return Repair(field=at, verb=elastic.verb, amount=amount, to=to, unit=elastic.unit, text=text)

@@ -65,6 +65,7 @@ LESS = " (less may do)"
 """How a repair ends of which it was not tried how much less would do."""
 SEVERAL = "several"
 """The field of a repair that changes several at once."""
+TOGETHER = "together with the others"
 COUNTS = ("stock", "moves", "hosts", "zones")
 """Fields of whole numbers."""
 
@@ -418,12 +419,15 @@ class Trials:
         while tried and self._may() and self.count < last:
             more = self._tried(tried, given)
             if more is None:
-                fails = {_place(edit): edit.value for edit in failed}
+                fails = {
+                    _place(one): one.value for one, does in zip(failed, tried, strict=False) if one.value != does.value
+                }
                 return _Does(repair, tried, fails, unplayed=self.unplayed, is_guess=guessed)
             failed = tried
             now = edited(given, tried)
             said = [one for one in more if guessed or not one.text.endswith(ABOUT)]
-            same = [new for new in (edits_of(one, now) for one in said) if _places(new) == _places(tried)]
+            more_of = (edits_of(one, now) for one in said)
+            same = [_merged([tried, new]) for new in more_of if new and set(_places(new)) <= set(_places(tried))]
             if more and not same and beyond < MOST_BEYOND and tried[0].path[-1] == "cost_per_hour":
                 beyond += 1  # late when it is played: more money buys more room
                 moved = _moved(_between(stated, tried, 2.0), given, up=up)
@@ -515,11 +519,13 @@ def _asks_nothing(edits: Sequence[Edit]) -> bool:
 
 def _ways(repairs: Sequence[Repair], given: Documents) -> list[tuple[Repair, tuple[Edit, ...]]]:
     """Each repair with its edits; those that only help together are one."""
-    joined = [(repair, edits_of(repair, given)) for repair in repairs if "together with the others" in repair.text]
-    alone = [(repair, edits_of(repair, given)) for repair in repairs if "together with the others" not in repair.text]
-    if joined and all(edits for _, edits in joined):
-        first = replace(joined[0][0], field=SEVERAL, text=", and ".join(repair.text for repair, _ in joined))
-        alone.append((first, _merged([edits for _, edits in joined])))
+    alone = [(repair, edits_of(repair, given)) for repair in repairs if TOGETHER not in repair.text]
+    for of_rates in (False, True):  # limits are one joint change, rates another
+        those = (one for one in repairs if TOGETHER in one.text and one.field.endswith("rate_qps") == of_rates)
+        joined = [(repair, edits_of(repair, given)) for repair in those]
+        if joined and all(edits for _, edits in joined):
+            first = replace(joined[0][0], field=SEVERAL, text=", and ".join(repair.text for repair, _ in joined))
+            alone.append((first, _merged([edits for _, edits in joined])))
     return alone
 
 

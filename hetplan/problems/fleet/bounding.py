@@ -198,8 +198,11 @@ class _Priced:
         """Applications with machines that others use too: in one part, or by workers of one name in several."""
         runs = [names for one in self.plan.periods for names in (one.parts or (), *(one.failures or {}).values())]
         groups = [part.rate_qps for part in self.held.values()]
-        groups += [dict.fromkeys(users, 0.0) for names in runs
-                   for _, users in machines_with_users(self.held[name] for name in names)]
+        groups += [
+            dict.fromkeys(users, 0.0)
+            for names in runs
+            for _, users in machines_with_users(self.held[name] for name in names)
+        ]
         return frozenset(app for group in groups if len(group) > 1 for app in group)
 
     def has_cone(self, app: Application) -> bool:
@@ -293,7 +296,11 @@ def _of_variants(table: Table) -> Cone | None:
         # Of a machine that says nothing of what it provides an instance takes the whole, whatever it needs.
         given = files.profile.hardware[hardware].provides
         provides = {**given, **whole}
-        served = [(pair.qps, v.kinds[pair.kind].needs if given else whole) for pair in v.serves if v.kinds[pair.kind].hardware == hardware]
+        served = [
+            (pair.qps, v.kinds[pair.kind].needs if given else whole)
+            for pair in v.serves
+            if v.kinds[pair.kind].hardware == hardware
+        ]
         most[place] = _carried(served, provides) if served else 0.0
     if not np.isfinite(most).all():
         return None

@@ -423,11 +423,12 @@ def price_of(wish: Wish, counts: Sequence[int]) -> int:
 
 
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
-    """The fleet that the program says, with the chunks of `_chunk`, or its own where those serve too little."""
+    """The fleet that the program says, with the chunks of `_chunk`, or the next longer ones that serve enough."""
     counts = [int(n) for n in np.rint(point[: len(wish.kinds)])]
-    chosen = tuple(law.limited(_chunk(wish, law), law.most_seqs) for law in laws)
-    if not _carries(wish, counts, chosen):
-        chosen = tuple(laws)
+    for longer in range(len(CHUNKS) + 1):
+        chosen = tuple(law.limited(_chunk(wish, law, longer), law.most_seqs) for law in laws)
+        if _carries(wish, counts, chosen):
+            break
     return Sized(tuple(counts), chosen, THETAS[1], price_of(wish, counts))
 
 
@@ -452,8 +453,11 @@ def room_at_once(wish: Wish) -> float:
     return highest * (1.0 + sigmas * math.sqrt((gaps + spread) / there)) - 1.0
 
 
-def _chunk(wish: Wish, law: TokenLaw) -> int:
-    """As long as an iteration may take within the limit per token; longer where prompts would else be late alone."""
+def _chunk(wish: Wish, law: TokenLaw, longer: int) -> int:
+    """As long as an iteration may take within the limit per token; longer where prompts would else be late alone.
+
+    Or so many sizes longer.
+    """
     sizes, tpot = [*(size for size in CHUNKS if size < law.most_tokens), law.most_tokens], wish.limit_ms("tpot")
     usual = max((size for size in sizes if law.iteration_ms(size) <= tpot), default=sizes[0])
     limit = wish.limit_ms("ttft")
@@ -462,7 +466,8 @@ def _chunk(wish: Wish, law: TokenLaw) -> int:
         return int(np.sum(wish.first_token_ms([law.limited(size, law.most_seqs)], wish.demand.requests)[0] > limit))
 
     least = min(late(size) for size in sizes)
-    return next((size for size in sizes if size >= usual and late(size) <= least), usual)
+    enough = next((size for size in sizes if size >= usual and late(size) <= least), usual)
+    return sizes[min(sizes.index(enough) + longer, len(sizes) - 1)]
 
 
 def dearest(wish: Wish, bound: float) -> list[Sized]:

@@ -159,6 +159,11 @@ def _used_up(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) 
             continue
         machines = m.columns(f"machines {name}", ["all"], whole=True, unit="machines")
         found[name] = Expression(machines)
+        light = [i for i in items if not any(v.kinds[v.items[i].kind].needs.get(one) for one in v.types[t].provides)]
+        if light:  # what takes nothing of a machine is on one all the same
+            row = m.rows(f"on some {name}", list(map(v.item_name, light)), upper=0.0, equation="(2)")
+            m.add(row, x[light], 1.0)
+            m.add(row, np.repeat(machines, len(light)), -v.most[light])
         if v.types[t].least:
             row = m.rows("in use", [name], upper=0.0)
             m.add(row, machines, 1.0)
@@ -195,10 +200,17 @@ class Room:
     """Whether nothing else takes of it."""
 
 
-def rooms_of(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> tuple[Room, ...]:
+def rooms_of(v: Snapshot) -> tuple[Room, ...]:
     """What limits the counts of items, where as many machines are used up as may be had."""
+    if "rooms" not in v.known:
+        v.known["rooms"] = _rooms(v, {})
+    rooms: tuple[Room, ...] = v.known["rooms"]
+    return rooms
+
+
+def _rooms(v: Snapshot, shrunk: Mapping[str, float]) -> tuple[Room, ...]:
     m, found = Builder("min"), list[Room]()
-    _limit(v, m, m.columns("x", v.item_name, size=len(v.items)), shrunk or {})
+    _limit(v, m, m.columns("x", v.item_name, size=len(v.items)), shrunk)
     form = m.build()
     most = np.zeros(form.lower.size)
     available = {f"machines {v.types[t].id}{OWN}": v.types[t].available for t in v.used_up}
@@ -303,7 +315,7 @@ def why_no_columns(v: Snapshot) -> str:
         return "instances share machines"
     if any(kind.least for kind in v.types):
         return "some machines must be there, used or not"
-    if not all(room.alone for room in v.rooms):
+    if not all(room.alone for room in rooms_of(v)):
         return "machines are limited together that are paid in several ways"
     first: dict[int, tuple[int, float]] = {}
     for item, g in zip(v.items, v.group.tolist(), strict=True):
@@ -322,7 +334,7 @@ def _order(v: Snapshot) -> NDArray[np.int64]:
 def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
     """The program as configuration columns, its items by application."""
     order = _order(v)
-    rooms = rooms_of(v, shrunk) if shrunk else v.rooms
+    rooms = _rooms(v, shrunk) if shrunk else rooms_of(v)
     use = np.array([room.use[order] for room in rooms]).reshape(len(rooms), order.size)
     return Columns(
         block=np.array([v.items[i].serves[0].app for i in order], dtype=np.int64),
@@ -344,7 +356,7 @@ def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
 def least_use(v: Snapshot, room: Room) -> Columns:
     """The least that all loads can take of one room, the others kept."""
     form = columns(v)
-    others = [k for k, one in enumerate(v.rooms) if one is not room]
+    others = [k for k, one in enumerate(rooms_of(v)) if one is not room]
     return replace(
         form, cost=room.use[_order(v)], surcharge=np.zeros_like(form.surcharge), use=form.use[others],
         capacity=form.capacity[others], rows=tuple(form.rows[k] for k in others), name="variants least use",

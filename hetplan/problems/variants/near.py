@@ -48,7 +48,7 @@ import numpy as np
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft
 from hetplan.planner.placing import IN_TOTAL, Filling
-from hetplan.problems.variants.form import TAKEN, evenly
+from hetplan.problems.variants.form import TAKEN, evenly, rooms_of
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Worker
@@ -386,7 +386,7 @@ class Near:
         if budget is not None and self.cost(units) - v.changes(x) > budget / NANO * (1.0 + 1e-9):
             return False
         return all(
-            float(room.use @ x) <= room.size * (1.0 + 1e-9) for room in v.rooms if room.block in (TAKEN, IN_TOTAL)
+            float(room.use @ x) <= room.size * (1.0 + 1e-9) for room in rooms_of(v) if room.block in (TAKEN, IN_TOTAL)
         )
 
     def _good(self, units: Units, hopes: Mapping[int, float]) -> bool:

@@ -30,8 +30,9 @@ Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 SLIP = 1e-9
-COMPANY = 1e-6
-"""Of a whole machine, what an instance takes that shares one: so little that it only keeps out who takes it whole."""
+COMPANY = 1e-4
+"""Of a whole machine, what an instance takes that shares one: so little that it only keeps out who takes it whole, and
+more than an engine's tolerance."""
 MOST_ASSIGNED = 1000
 """Counts (item on machine) that an exact packing of given instances may have."""
 MOST_EXACT = 1500
@@ -107,7 +108,9 @@ def _sizes(v: Snapshot) -> _Sizes:
     needs = np.array([[v.kinds[item.kind].needs.get(name, 0.0) for name in resources] for item in v.items])
     if WHOLE in resources:
         # Beside what takes a whole machine there is nothing else.
-        needs[[v.kinds[item.kind].part is not None for item in v.items], resources.index(WHOLE)] = COMPANY
+        kinds = [v.kinds[item.kind] for item in v.items]
+        beside = [kind.part is not None or (kind.type in v.used_up and WHOLE not in kind.needs) for kind in kinds]
+        needs[beside, resources.index(WHOLE)] = COMPANY
     return _Sizes(resources, needs.reshape(len(v.items), len(resources)), rooms)
 
 
@@ -462,7 +465,7 @@ def _same_app(v: Snapshot, i: int, load: Load) -> bool:
 def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
     item = v.items[i]
     own = v.asked[item.app].id if item.app is not None else None
-    if v.inputs.slo.limits.moves is not None and v.options.sharing != "dedicated":
+    if v.inputs.slo.limits.moves is not None:
         # A load that changes its application would count as moved.
         own = load.app
     kind = v.kinds[item.kind]
@@ -494,7 +497,38 @@ def placed_by_counts(v: Snapshot, x: Integers) -> Placed:
                 )
             )  # fmt: skip
     _add_idle(v, placed, names)
+    _name_as_running(v, placed)
     return placed
+
+
+def _name_as_running(v: Snapshot, placed: Placed) -> None:
+    """Where moves are limited, new loads are called after the application of what no longer runs: then none is new."""
+    state = v.inputs.state
+    if v.inputs.slo.limits.moves is None or state is None:
+        return
+    left, known = _placed(state.workers), {load.id for worker in state.workers for load in worker.loads}
+    left.subtract(_placed(placed.workers))
+    for n, worker in enumerate(placed.workers):
+        loads = []
+        for load in worker.loads:
+            own, count = (load.app, load.variant, worker.hardware), worker.count * load.instances
+            others = (key for key, more in left.items() if more > 0 and key[1:] == own[1:])
+            may = (None, *(v.asked[s.app].id for s in v.items[placed.item_of[load.id]].serves))
+            other = next((key for key in others if key[0] in may), None)
+            if load.id not in known and left[own] < 0 and other is not None:
+                left[own] += count
+                left[other] -= count
+                load = load.model_copy(update={"app": other[0]})
+            loads.append(load)
+        placed.workers[n] = worker.model_copy(update={"loads": tuple(loads)})
+
+
+def _placed(workers: Iterable[Worker]) -> Counter[tuple[str | None, str | None, str]]:
+    found: Counter[tuple[str | None, str | None, str]] = Counter()
+    for worker in workers:
+        for load in worker.loads:
+            found[load.app, load.variant, worker.hardware] += worker.count * load.instances
+    return found
 
 
 def _kept(
@@ -549,6 +583,7 @@ def placed_on_machines(v: Snapshot, machines: list[Machine]) -> Placed:
             )
         )  # fmt: skip
     _add_idle(v, placed, names)
+    _name_as_running(v, placed)
     return placed
 
 

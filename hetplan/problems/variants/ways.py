@@ -21,6 +21,7 @@ from hetplan.problems.variants.form import (
     counts_in_order,
     counts_of,
     program,
+    rooms_of,
     spread,
     why_no_columns,
 )
@@ -170,7 +171,12 @@ def _repacked(v: Snapshot, ask: Ask, packed: Packed, claim: Reported) -> Draft |
         whole = ask(form, gap=1e-4, about="least gross cost, machine by machine")
         if whole.point is not None:
             x = counts_of(v, whole.point)
-            placed = placed_on_machines(v, read_exact(v, form, whole.point))
+            machines, rest = read_exact(v, form, whole.point), x.copy()
+            for machine in machines:
+                for i, n in machine.holds.items():
+                    rest[i] -= n * machine.count
+            machines += pack(v, rest, ask, _on_machines(v, form, whole.point, rest)).machines  # of types without end
+            placed = placed_on_machines(v, machines)
             return _drafted(v, ask, x, placed, _claimed(v, whole))
         if whole.status is Status.INFEASIBLE:
             return fits_nowhere(v, packed.left, proved=True)
@@ -199,7 +205,7 @@ def _again(v: Snapshot, ask: Ask, shrunk: dict[str, float]) -> Integers | None:
 
 def _shrink(v: Snapshot, packed: Packed, shrunk: dict[str, float]) -> None:
     """Take what was left over out of the room of its type."""
-    for room in v.rooms:
+    for room in rooms_of(v):
         over = sum(float(room.use[i]) * count for i, count in packed.left.items())
         if over > 0 and room.block == IN_TOTAL:
             shrunk[room.label] = shrunk.get(room.label, 0.0) + over

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,6 @@ from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.reading import statistic_of
 from hetplan.serving.strictest import limit_ms
-
-if TYPE_CHECKING:
-    from hetplan.problems.variants.form import Room
 
 __all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
@@ -130,6 +127,8 @@ class Snapshot:
     notices: tuple[Notice, ...] = ()
     repairs: bool = True
     """Whether it is looked for what would help, where there is no plan: a dozen programs more."""
+    known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was read off the program of this snapshot, for those who ask again."""
 
     @cached_property
     def weighted(self) -> bool:
@@ -302,13 +301,6 @@ class Snapshot:
         """Whether so many machines of each type may be rented; money apart."""
         of = {kind.id: machines.get(t, 0) for t, kind in enumerate(self.types)}
         return self.request.allows([of.get(offer.machine, 0) for offer in self.request.offers])
-
-    @cached_property
-    def rooms(self) -> tuple[Room, ...]:
-        """What limits the counts of items by themselves."""
-        from hetplan.problems.variants.form import rooms_of
-
-        return rooms_of(self)
 
     @cached_property
     def group_of_kind(self) -> Integers:

@@ -16,7 +16,7 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.variants.draft import aim, draft
-from hetplan.problems.variants.form import Room, spread
+from hetplan.problems.variants.form import Room, rooms_of, spread
 from hetplan.problems.variants.options import GreedyOptions
 from hetplan.problems.variants.places import Placed, pack, placed_by_counts, placed_on_machines
 from hetplan.problems.variants.ways import Way
@@ -63,7 +63,7 @@ class _Scaler:
             if left[item.kind] > 0:
                 own[item.serves[0].app][i] = left[item.kind]
                 left[item.kind] = 0
-        bounds = v.rooms
+        bounds = rooms_of(v)
         takes = np.array([room.use for room in bounds]).reshape(len(bounds), len(v.items))
         most = [room.size * (1 + 1e-9) + 1e-9 for room in bounds]
         made = cls(
@@ -263,7 +263,7 @@ def _by_brute_force(v: Snapshot, ask: Ask) -> Draft | Infeasible:
             path="formulation", value="brute-force", why=f"{tries:,} choices, or instances that are shared",
             remedy="Use columns or milp; this is for the smallest of snapshots.",
         )  # fmt: skip
-    bounds = v.rooms
+    bounds = rooms_of(v)
     gain = np.zeros((len(v.asked), len(v.items)))
     for i, item in enumerate(v.items):
         gain[item.serves[0].app, i] = item.serves[0].qps
