@@ -425,10 +425,8 @@ def price_of(wish: Wish, counts: Sequence[int]) -> int:
 def planned(wish: Wish, point: NDArray[np.float64], laws: Sequence[TokenLaw]) -> Sized:
     """The fleet that the program says, with the chunks of `_chunk`, or the next longer ones that serve enough."""
     counts = [int(n) for n in np.rint(point[: len(wish.kinds)])]
-    for longer in range(len(CHUNKS) + 1):
-        chosen = tuple(law.limited(_chunk(wish, law, longer), law.most_seqs) for law in laws)
-        if _carries(wish, counts, chosen):
-            break
+    tried = ([law.limited(_chunk(wish, law, longer), law.most_seqs) for law in laws] for longer in range(len(CHUNKS)))
+    chosen = tuple(next((one for one in tried if _carries(wish, counts, one)), laws))
     return Sized(tuple(counts), chosen, THETAS[1], price_of(wish, counts))
 
 
