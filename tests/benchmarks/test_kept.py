@@ -71,7 +71,7 @@ def test_pools_that_seem_to_keep_their_word_are_not_handed_out(seed: int) -> Non
     assert one.kept
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_pool_so_large_that_it_cannot_be_played_is_not_the_answer_to_a_limit_that_no_pool_keeps() -> None:
     made = kept.pool(3)
     times = made.profile["tables"]

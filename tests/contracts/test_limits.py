@@ -156,6 +156,7 @@ def test_long_work_says_where_it_is_until_its_end(problem: str) -> None:
     assert any("best so far" in text for _, text in lines)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [300.0, 450.0])
 def test_a_refused_policy_is_no_more_work_than_eight_plans(rate: float) -> None:
