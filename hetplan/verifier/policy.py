@@ -226,8 +226,10 @@ def _overload(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, over:
     latency = latencies_s(plan, inputs, worker, table)
     assert latency is not None  # else no figures were recomputed
     workers, rate_qps = in_turn(plan, app_id, table)
-    most = workers * float((np.arange(1, latency.shape[1] + 1) / latency[0]).max())
-    certain = abs(over - _OVERLOADED) > _SAME and abs(rate_qps - most) > _SAME * most
+    rates = workers * np.arange(1, latency.shape[1] + 1) / latency[0]
+    # Whoever is beyond the table is served in batches of N + 1, which are not counted on.
+    least, most = float(rates[:-1].max()), float(rates.max())
+    certain = abs(over - _OVERLOADED) > _SAME and not least * (1 - _SAME) <= rate_qps <= most * (1 + _SAME)
     if certain and table.overload != (over > _OVERLOADED or rate_qps > most):
         text = f"overload {table.overload}: {rate_qps:.6g} qps come, at most {most:.6g} are worked off"
         yield Violation("policy", f"policies.{app_id}", f"{text}, and {over:.3g} of decisions are beyond the table")
