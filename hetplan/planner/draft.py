@@ -14,7 +14,10 @@ from hetplan.profiles.workers import Worker
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
 
-__all__ = ["Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope", "without_bound"]
+__all__ = ["TOGETHER", "Draft", "Edit", "Infeasible", "Repair", "Reported", "Scope", "without_bound"]
+
+TOGETHER = " (together with the others)"
+"""How the text of a repair ends that helps only with all others that end so."""
 
 Scope = Literal["problem", "relaxation", "restriction", "model", "none"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import TOGETHER, Infeasible, Repair
 from hetplan.planner.forms.milp import Block, Elastic, Milp
 from hetplan.planner.tolerances import FEASIBILITY
 
@@ -29,7 +29,6 @@ __all__ = ["Knob", "explain", "knobs", "stretch", "stretch_all"]
 MOST_KNOBS = 24
 """Single repairs tried one by one; beyond, only the blocks that give way in the cheapest joint relaxation are."""
 MOST_NAMED = 5
-TOGETHER = " (together with the others)"
 
 
 @dataclass(frozen=True, eq=False)

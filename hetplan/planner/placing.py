@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.program import Expression
+from hetplan.planner.tolerances import SLIP
 
 __all__ = ["IN_TOTAL", "Filling", "Sharing", "in_total", "place", "read_places", "total_of"]
 
@@ -34,11 +35,11 @@ Rows = tuple[tuple[float, ...], ...]
 Patterns = tuple[tuple[int, ...], ...]
 
 MOST_PATTERNS = 2000
+"""Ways to fill machines of one type that are written out: each is one more whole column of the program."""
 MOST_ON_ONE = 1000
 """Of one thing on one machine."""
 MOST_TRIED = 50_000
 """Fillings that are looked at, those included to which something can be added."""
-SLIP = 1e-9
 IN_TOTAL = "in total"
 """The rows of `in_total`."""
 

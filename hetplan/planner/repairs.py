@@ -29,7 +29,7 @@ from typing import Any
 from hetplan.errors import HetplanError, InputError
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Event, OnEvent, Options, Tools
-from hetplan.planner.draft import Edit, Repair
+from hetplan.planner.draft import TOGETHER, Edit, Repair
 from hetplan.planner.outcome import Outcome
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
@@ -65,7 +65,6 @@ LESS = " (less may do)"
 """How a repair ends of which it was not tried how much less would do."""
 SEVERAL = "several"
 """The field of a repair that changes several at once."""
-TOGETHER = "together with the others"
 COUNTS = ("stock", "moves", "hosts", "zones")
 """Fields of whole numbers."""
 

@@ -13,6 +13,7 @@ __all__ = [
     "PROOF_NUMBERS",
     "PROOF_ROWS",
     "ROUNDING",
+    "SLIP",
     "VALUE",
 ]
 
@@ -46,6 +47,9 @@ ROUNDING = 1e-12
 
 NO_GAP = 1e-9
 """What a gap of 0 that is asked for may come to: bounds are proved with rounding on the safe side."""
+
+SLIP = 1e-9
+"""How far sums and quotients of what files state may be off in floating point: a limit that is just reached is kept."""
 
 PROOF_NUMBERS = 16_000
 """Trees of proofs with more numbers than this (some 256 KiB) stay out of the plan file (the solve says so)."""

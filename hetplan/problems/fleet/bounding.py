@@ -27,6 +27,7 @@ import numpy as np
 from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Tools
 from hetplan.planner.safe_bound import dual_bound
+from hetplan.planner.tolerances import SLIP
 from hetplan.problems.fleet.bounded import BARE
 from hetplan.problems.fleet.draft import PRICES
 from hetplan.problems.fleet.search import MISSING, Search
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bounding", "lost_too_much"]
 
-SAME = 1e-9
 MOST = 200
 """So many programs are proved of a plan at most, in tenths of a second each; most are found in lists."""
 KEPT = 1e-6
@@ -138,7 +138,7 @@ class _Priced:
         total = dual_bound(bare.form, duals) + float(np.dot(served, lengths))
         if not math.isfinite(total):
             raise ValueError("its prices bound nothing")
-        return max(total, 0.0) / (wish.hours * wish.periods) * (1.0 - SAME)  # nothing costs less than none
+        return max(total, 0.0) / (wish.hours * wish.periods) * (1.0 - SLIP)  # nothing costs less than none
 
     def _hourly(self, prices: Sequence[Any], search: Search) -> Iterator[NDArray[np.float64]]:
         """Of each period the prices per hour of machines of each offer, and of each limit."""
@@ -319,7 +319,7 @@ def _carried(served: Sequence[tuple[float, Mapping[str, float]]], provides: Mapp
     for resource in {name for _, needs in served for name in needs}:
         room = provides.get(resource, 0.0)
         amounts = [needs.get(resource, 0.0) for _, needs in served]
-        if room > 0.0 and all(amount > room / 2.0 * (1.0 + SAME) for amount in amounts):
+        if room > 0.0 and all(amount > room / 2.0 * (1.0 + SLIP) for amount in amounts):
             most = min(most, max(qps for qps, _ in served))
         elif all(amount > 0.0 for amount in amounts):
             most = min(most, max(qps * room / amount for (qps, _), amount in zip(served, amounts, strict=True)))

@@ -15,6 +15,7 @@ from hetplan.planner.forms.milp import Builder, Elastic, Milp
 from hetplan.planner.placing import Sharing, in_total, place
 from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, limit_moves, rent
 from hetplan.planner.request import PLENTY
+from hetplan.planner.tolerances import SLIP
 from hetplan.problems.variants.kinds import OWN, count_of
 from hetplan.problems.variants.wish import Snapshot
 
@@ -42,7 +43,6 @@ SMALL = 1e-3
 LOAD, TAKEN = "load", "taken"
 PRICE_OF_LOAD = 1000.0 * PRICE_OF_SLACK
 """Where all may give way a load does last."""
-SLIP = 1e-9
 
 
 def program(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> Milp:

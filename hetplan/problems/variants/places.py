@@ -19,6 +19,7 @@ from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.planner.placing import Filling
 from hetplan.planner.request import PLENTY
+from hetplan.planner.tolerances import SLIP
 from hetplan.problems.variants.form import written
 from hetplan.problems.variants.kinds import WHOLE, Slot, count_of, room_of
 from hetplan.problems.variants.wish import Snapshot
@@ -29,7 +30,6 @@ __all__ = ["Packed", "Placed", "exact", "pack", "placed_by_counts", "placed_on_m
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-SLIP = 1e-9
 COMPANY = 1e-4
 """Of a whole machine, what an instance takes that shares one: so little that it only keeps out who takes it whole, and
 more than an engine's tolerance."""

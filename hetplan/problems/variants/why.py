@@ -10,9 +10,10 @@ import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Repair
+from hetplan.planner.draft import TOGETHER, Infeasible, Repair
 from hetplan.planner.elastic import explain, knobs, stretch
 from hetplan.planner.placing import IN_TOTAL
+from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
 from hetplan.problems.variants.draft import steady_nanos
 from hetplan.problems.variants.form import LOAD, least_use, program, rooms_of, why_no_columns
@@ -24,7 +25,6 @@ from hetplan.serving.demand import response_targets
 __all__ = ["explained", "fits_nowhere", "impossible", "over_limits"]
 
 SHOWN = 5
-SLIP = 1e-9
 LARGE, ROUGH, CLOSE = 100, 0.1, 1e-2
 """Above so many applications explanations are found with looser gaps: they need no last digit, and would take longer
 than the plan."""
@@ -125,7 +125,7 @@ def _less_load(v: Snapshot, short: dict[int, float]) -> list[Repair]:
         one = v.asked[b]
         to = one.load_qps * (one.need_qps - missing) / one.need_qps
         at = f"slo.apps.{one.id}.demand.rate_qps"
-        also = " (together with the others)" if len(short) > 1 else ""
+        also = TOGETHER if len(short) > 1 else ""
         found.append(change(at, one.load_qps, to, "qps", more=also))
     return found
 
