@@ -49,7 +49,8 @@ COMPILE = "import sys; from hetplan.registry_further import compile_ahead; compi
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test marked `quick_cases(n)` all but the first n cases are slow; of `slow_cases(n)`, the longest.
 
-    Of one marked `quick_sample(n)` all but n cases that the seed draws are slow.
+    Of one marked `quick_sample(n)` all but n cases that the seed draws are slow; of `quick_sample(n, m)` m of these are,
+    and the others among the longest.
     """
     met: Counter[str] = Counter()
     sampled: dict[str, list[pytest.Function]] = {}
@@ -65,12 +66,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("quick_sample") and not item.get_closest_marker("slow"):
             sampled.setdefault(name, []).append(item)
     for name, cases in sampled.items():
-        most = cases[0].get_closest_marker("quick_sample").args[0]  # type: ignore[union-attr]
+        most, *more = cases[0].get_closest_marker("quick_sample").args  # type: ignore[union-attr]
         cases.sort(key=lambda item: item.name)  # which tests were asked for, and in which order, changes no draw
-        quick = random.Random(f"{os.environ[SAMPLE]} {name}").sample(range(len(cases)), min(most, len(cases)))
-        for place, item in enumerate(cases):
-            if place not in quick and len(cases) > 1:
-                item.add_marker(pytest.mark.slow)
+        drawn = random.Random(f"{os.environ[SAMPLE]} {name}").sample(cases, len(cases))
+        for place, item in enumerate(drawn[most:] if len(cases) > 1 else ()):
+            item.add_marker(pytest.mark.longest if more and place >= more[0] else pytest.mark.slow)
 
 
 def pytest_report_header() -> str:

@@ -51,7 +51,7 @@ OF_PARTS = ("fleet", "policy", "compound")
 
 
 @pytest.mark.quick_sample(5)
-@pytest.mark.parametrize("after", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("after", [1, 4, 16])
 @pytest.mark.parametrize("by", ["limit", "cancel"])
 @pytest.mark.parametrize("name", EVERY)
 def test_the_best_plan_so_far_comes_back(name: str, by: str, after: int) -> None:

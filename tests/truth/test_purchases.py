@@ -42,7 +42,6 @@ def bought_better(wish: Files, answer: Answer) -> float:
     return total / len(hours)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the one program buys (planner/program)")
 @pytest.mark.slow
 @pytest.mark.parametrize("apps", [1, 3])
 def test_the_same_machines_cannot_be_bought_for_less(apps: int) -> None:
@@ -51,7 +50,6 @@ def test_the_same_machines_cannot_be_bought_for_less(apps: int) -> None:
     assert plan.cost - plan.starts_cost <= bought_better(wish, plan) + 1e-6
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="shares are rows of the one program (planner/program)")
 @pytest.mark.parametrize("spot", [0.2, 0.3, 0.6])
 def test_one_application_mixes_spot_and_on_demand_under_a_share(spot: float) -> None:
     wish = files(

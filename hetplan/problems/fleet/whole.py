@@ -19,6 +19,7 @@ from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.once import asked_of
 from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
+from hetplan.problems.parts import Cone
 
 __all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "hours", "moves_of", "polished", "refined", "starts_of", "tries_of"]
 
@@ -28,6 +29,8 @@ FEW_PAIRS = 72
 """Up to so many applications and periods programs over whole menus are asked, too."""
 FEW_TOGETHER = 24
 """Up to so many of them are one program, where slices share machines."""
+FEW_TYPES = 2
+"""Of so many types the fewest machines are found by halving, one search for each number of machines of the first."""
 HOUR_GAP = 0.01
 """How near the cheapest each hour is looked for by itself, then."""
 POLISHES = 2
@@ -121,11 +124,12 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
     """The same by all rows of its parts, where slices share machines: menus know few ways to fill one.
 
     Where there are few applications and periods, in one program of all of them; else hour by hour, beside what is
-    committed, of the offers that are used.
+    committed, of the offers that are used. Such a program is also asked where the fleet is not near its bound: menus
+    have no machines that are the cheapest at no prices, such as some of each of two offers where a share is limited.
     """
     wish, each = search.wish, search.over(search.same)
     together = len(each.pairs) <= FEW_TOGETHER
-    if not wish.places or (fleet is None and not together):
+    if not (wish.places or (together and _is_far(search, fleet))) or (fleet is None and not together):
         return fleet
     used = [any(counts) for counts in zip(fleet.committed, *fleet.rented, strict=True)] if fleet else []
     for group in [[*range(each.wish.periods)]] if together else [[n] for n in range(each.wish.periods)]:
@@ -148,6 +152,19 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
             other = _tight(wish, Fleet(found.committed, choices, tuple(rented)))
             fleet = min([one for one in (fleet, other) if one], key=lambda one: cost_of(wish, one))
     return fleet
+
+
+def _is_far(search: Search, fleet: Fleet | None) -> bool:
+    """Whether a fleet costs more than its bound by more than is asked for, and its parts have rows that are soon made.
+
+    A question that has no linear program is asked for each least number of machines, so it may run on few types.
+    """
+    wish = search.wish
+    if fleet is None or wish.inputs.slo.limits.moves is not None:
+        return False
+    cost, parts = cost_of(wish, fleet), search.menus.parts.values()
+    soon = all(isinstance(part, Cone) or len(part.hardware) <= FEW_TYPES for part in parts)
+    return soon and cost - search.bound > wish.options.gap * cost
 
 
 def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:

@@ -174,7 +174,7 @@ def test_machines_without_a_price_are_stations_too():
     assert "too little of tier device" in " ".join(outcome.why)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_rate_beyond_all_replicas_is_not_blamed_on_the_latency():
     (why,) = solve(rated(1e9), options=FORMULA).why
     assert "the rate binds" in why

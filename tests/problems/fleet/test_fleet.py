@@ -334,7 +334,7 @@ def test_commitments_pay_where_machines_run_all_day() -> None:
         solved(short, profile)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_what_cannot_be_had_names_period_failure_and_stock() -> None:
     outcome = solved(wish(app([90.0, 2000.0]), periods=2))
     assert outcome.plan is None

@@ -97,10 +97,11 @@ CASES: dict[str, tuple[Json, Json]] = {
 }
 
 
-QUICK = ("resources", "instances")
+QUICK, SLOW = ("resources", "instances"), ("budget", "quota")
+MARKS = {name: pytest.mark.slow if name in SLOW else pytest.mark.longest for name in CASES if name not in QUICK}
 
 
-@pytest.mark.parametrize("case", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
+@pytest.mark.parametrize("case", [pytest.param(one, marks=MARKS.get(one, ())) for one in CASES])
 def test_each_repair_of_a_played_fleet_is_a_kept_plan(case: str) -> None:
     """They were tried without room to wait: who followed one was refused again, as not kept."""
     slo, profile = CASES[case]

@@ -49,7 +49,7 @@ def test_what_is_said_to_run_where_it_does_not_fit_is_called_like_nothing():
     check(142)
 
 
-@pytest.mark.slow_cases(5)
+@pytest.mark.slow_cases(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_every_plan_of_a_thousand_is_verified(first):
