@@ -5,13 +5,14 @@
     python benchmarks/longest.py --table FILE    those that the table has not as passed; their rows are added to it
     python benchmarks/longest.py --minutes 30    no test begins later
 
-They take hours, so a table may be filled in several runs: each row names the commit that it is of. The last table is in
-`docs/measured/longest.md`. Ends with 1 where a test failed.
+They take hours, so a table may be filled in several runs: each row names the commit that it is of. What a seed draws is
+the same in all of them. The last table is in `docs/measured/longest.md`. Ends with 1 where a test failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -72,6 +73,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, metavar="FILE", help="a table of an earlier run, which goes on")
     parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="no test begins later")
     given = parser.parse_args()
+    os.environ["HETPLAN_SAMPLE"] = "longest"
     table = Table(given.table, given.minutes)
     words = ["-o", "addopts=--import-mode=importlib", "-p", "no:terminal", "-m", "longest", str(ROOT / "tests")]
     code = pytest.main([*words, *(("-k", given.k) if given.k else ())], plugins=[table])
