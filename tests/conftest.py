@@ -49,7 +49,7 @@ COMPILE = "import sys; from hetplan.registry_further import compile_ahead; compi
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test marked `quick_cases(n)` all but the first n cases are slow; of `slow_cases(n)`, the longest.
 
-    Of one marked `quick_sample(n)` all but n cases that the seed draws are slow; of `quick_sample(n, m)` m more, and the
+    Of one marked `quick_sample(n)` all but n cases that the seed draws are slow; of `quick_sample(n, m)` m are, and the
     others are among the longest.
     """
     met: Counter[str] = Counter()
