@@ -418,6 +418,12 @@ class Simulated:
     """Group of machines -> how many of them work, on the mean."""
     seconds: float
     """How long each run is."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """Code and text."""
+
+    def warned(self) -> set[str]:
+        """The codes of its warnings."""
+        return {code for code, _ in self.warnings}
 
 
 @dataclass(frozen=True)
@@ -562,6 +568,7 @@ def simulate(
         ),
         busy={name: one["workers"] * one["utilisation"]["value"] for name, one in said["groups"].items()},
         seconds=said["duration_s"],
+        warnings=tuple((one["code"], one["text"]) for one in said["warnings"]),
     )  # fmt: skip
 
 

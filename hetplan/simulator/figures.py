@@ -59,10 +59,13 @@ __all__ = [
     "estimate_of_share",
     "estimates_of_percentiles",
     "figures_of",
+    "mean_of",
     "mean_share",
+    "rates_of",
     "responses_of",
     "run_length_s",
     "share_interval",
+    "stretch_of",
     "warm_up_queries",
 ]
 
@@ -407,25 +410,22 @@ def figures_of(
     every = result.columns
     asked = np.flatnonzero((every.app == result.apps.index(app)) & ~np.isnan(every.arrival))
     asked = asked[warm_up:] if warm_up < len(asked) else asked[:0]
-    low, high = len(asked) * part[0] // part[1], len(asked) * (part[0] + 1) // part[1]
-    mine = asked[low:high]
+    mine = asked[stretch_of(slice(0, len(asked)), part)]
     status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
     served = status == 1
     response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
     in_time = served & (finish <= every.deadline[mine] + LATE_SLACK_MS)
-    span_s = _span_s(arrival, result.horizon_ms, part[0] + 1 == part[1]) if len(mine) else 1.0
-    accuracy, timely = _mean(quality[in_time]), _mean(in_time)
+    accuracy, timely = mean_of(quality[in_time]), mean_of(in_time)
     return AppFigures(
         len(mine),
         {
-            "mean_ms": _mean(response[served]),
+            "mean_ms": mean_of(response[served]),
             "in_time": timely,
-            "late": _mean(served & ~in_time),
-            "dropped": _mean((status == 2) | (status == 3)),
+            "late": mean_of(served & ~in_time),
+            "dropped": mean_of((status == 2) | (status == 3)),
             "accuracy": accuracy,
-            "served_accuracy": _mean(quality[served]),
-            "rate_qps": len(mine) / span_s,
-            "goodput_qps": float(in_time.sum()) / span_s,
+            "served_accuracy": mean_of(quality[served]),
+            **rates_of(arrival, in_time, result.horizon_ms, last=part[0] + 1 == part[1]),
             "violations": 1.0 - timely,
             "goodput": timely * (0.0 if math.isnan(accuracy) else accuracy),
         },
@@ -433,8 +433,27 @@ def figures_of(
     )
 
 
-def _mean(values: NDArray[Any]) -> float:
+def stretch_of(whole: slice, part: tuple[int, int]) -> slice:
+    """The i-th of n equal parts of a slice.
+
+    >>> stretch_of(slice(10, 20), (1, 5))
+    slice(12, 14, None)
+    """
+    (number, parts), count = part, whole.stop - whole.start
+    return slice(whole.start + count * number // parts, whole.start + count * (number + 1) // parts)
+
+
+def mean_of(values: NDArray[Any]) -> float:
+    """The mean; of nothing it is NaN."""
     return float(values.mean()) if len(values) else math.nan
+
+
+def rates_of(
+    arrival_ms: NDArray[np.float64], in_time: NDArray[np.bool_], horizon_ms: float, *, last: bool
+) -> dict[str, float]:
+    """How many queries come in a second of the time that they span, and how many of them are answered in time."""
+    span_s = _span_s(arrival_ms, horizon_ms, last) if len(arrival_ms) else 1.0
+    return {"rate_qps": len(arrival_ms) / span_s, "goodput_qps": float(in_time.sum()) / span_s}
 
 
 def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> float:

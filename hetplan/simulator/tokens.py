@@ -86,6 +86,16 @@ class Played:
         beyond = int(np.searchsorted(self.arrival_ms, last - settled / 4.0, side="right"))
         return slice(max(first, count // 10), min(beyond, count - count // 20))
 
+    @property
+    def queued_until_ms(self) -> float:
+        """Until when a request waited, before its first token or after it; what is answered token by token does not.
+
+        The longest gap of an answer is a wait. When it was is not known, but not before the first token.
+        """
+        waits = self.ttft_ms if self.gap_ms is None else self.ttft_ms + self.gap_ms
+        until = self.arrival_ms + waits
+        return self.end_ms if np.isnan(until).any() else float(until.max(initial=0.0))
+
     def percentile(self, limit: Limit) -> float:
         """The time at a limit's percentile; infinite where requests were not served."""
         part = self.judged()
