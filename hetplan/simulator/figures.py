@@ -69,6 +69,8 @@ __all__ = [
     "warm_up_queries",
 ]
 
+TWO_SIDED = 0.975
+"""How sure each end of an interval of 95% is."""
 _ALL_OF, _STEP = 200, 1.005
 _ROUNDING = 1e-12
 
@@ -109,8 +111,10 @@ def responses_of(ordered_ms: Sequence[float] | NDArray[np.float64]) -> Responses
     return Responses(kept, 1.0 - np.searchsorted(ordered, kept, side="right") / max(count, 1))
 
 
-def share_interval(shares: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of the mean of independent shares: Student's, on the scale of log odds; never outside 0 to 1.
+def share_interval(shares: Sequence[float], end: float = TWO_SIDED) -> tuple[float, float]:
+    """The interval of the mean of independent shares: Student's, on the scale of log odds; never outside 0 to 1.
+
+    Each end is on the right side with the probability `end`: the interval is one of 95% by default.
 
     >>> low, high = share_interval([0.01, 0.02, 0.03])
     >>> round(low, 4), round(high, 4)
@@ -120,11 +124,11 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float]:
     """
     import numpy as np
 
-    low, high = _share_intervals(np.asarray(shares, dtype=np.float64)[:, None])
+    low, high = _share_intervals(np.asarray(shares, dtype=np.float64)[:, None], end)
     return float(low[0]), float(high[0])
 
 
-def _share_intervals(shares: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _share_intervals(shares: NDArray[np.float64], end: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The interval of each column of shares, one row per run."""
     import numpy as np
     from scipy.special import expit, logit, stdtrit
@@ -136,16 +140,17 @@ def _share_intervals(shares: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
     low, high = mean.copy(), mean.copy()
     varied = (spread > _ROUNDING) & (mean > 0.0) & (mean < 1.0)
     some = mean[varied]
-    half = float(stdtrit(count - 1, 0.975)) * spread[varied] / math.sqrt(count) / (some * (1.0 - some))
+    half = float(stdtrit(count - 1, end)) * spread[varied] / math.sqrt(count) / (some * (1.0 - some))
     low[varied], high[varied] = expit(logit(some) - half), expit(logit(some) + half)
     return low, high
 
 
 @dataclass(frozen=True)
 class Together:
-    """The response times of several runs, each counted alike."""
+    """The response times of several runs, each counted alike; `end` says how sure each end of an interval is."""
 
     runs: Sequence[Responses]
+    end: float = TWO_SIDED
 
     @cached_property
     def at_ms(self) -> NDArray[np.float64]:
@@ -163,7 +168,7 @@ class Together:
 
     @cached_property
     def _intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return _share_intervals(self.beyond)
+        return _share_intervals(self.beyond, self.end)
 
     def percentile(self, percentile: float) -> tuple[float, float, float]:
         """The percentile of all runs together and its interval; infinite where too many queries have no answer.

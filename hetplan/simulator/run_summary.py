@@ -213,12 +213,7 @@ def _figures_of_text(
     """
     mine = stretch_of(played.judged(), part)
     arrival, response, good = played.arrival_ms[mine], played.response_ms[mine], played.within(asked.limits)[mine]
-    lost = ~np.isfinite(response)
-    times = {}
-    for of in ("response", "ttft", "tpot"):
-        ms = played.of(of)[mine] + (0.0 if of == "tpot" else asked.hop_ms)
-        # A request of one token has no time per token.
-        times[of] = Times.of(np.where(lost, np.inf, ms)[lost | ~np.isnan(ms)], percentiles)
+    hops = {"response": asked.hop_ms, "ttft": asked.hop_ms, "tpot": 0.0}
     gaps = played.gap_ms[mine] if played.gap_ms is not None else np.zeros(1)
     return AppFigures(
         len(arrival),
@@ -226,12 +221,12 @@ def _figures_of_text(
             "goodput": mean_of(good),
             "violations": 1.0 - mean_of(good),
             **rates_of(arrival, good, horizon_ms, last=mine.stop == len(played.arrival_ms)),
-            "mean_ms": mean_of(response[~lost]) + asked.hop_ms,
+            "mean_ms": mean_of(response[np.isfinite(response)]) + asked.hop_ms,
             "longest gap p95 ms": float(np.quantile(gaps, 0.95)) if len(gaps) else np.nan,
             "preemptions per request": mean_of(played.lost[mine]),
             "largest KV use": float(played.most_kv.max()) if part == (0, 1) else np.nan,
         },
-        times,
+        {of: Times.of(played.times_ms(of, mine) + hop_ms, percentiles) for of, hop_ms in hops.items()},
         shares=("goodput", "violations"),
     )
 
