@@ -374,6 +374,8 @@ class Judgement:
     """Each promise that rests on simulation: "met", "broken", "undecided" or "not simulated"; by how many queries."""
     bounds: tuple[str, ...] = ()
     """What becomes of each bound: "proved again", "found again by an engine", "not proved here" or "refuted"."""
+    why_open: tuple[str, ...] = ()
+    """Of each bound that is not proved, why not."""
 
     @property
     def verdicts(self) -> set[str]:
@@ -514,7 +516,8 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
     refuted = [f"{one.about}: {one.text}" for one in report.claims if one.refuted]
     tried = tuple((one.about, str(one.word), one.queries) for one in report.simulated)
     bounds = tuple(str(one.word) for one in report.claims)
-    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried, bounds)
+    why_open = tuple(one.text for one in report.claims if str(one.word) == "not proved here")
+    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried, bounds, why_open)
 
 
 def simulate(
