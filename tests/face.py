@@ -104,6 +104,7 @@ __all__ = [
     "text_sent_by",
     "thinned",
     "tightened",
+    "unpromised",
     "vary",
     "verify",
     "with_option",
@@ -989,6 +990,26 @@ def called_simulated(plan: Json) -> Json:
             claim["vouched"] = "claimed"  # the program of another size proves another bound
 
     return forged(plan, change)
+
+
+def unpromised(plan: Json, *, after_failures: bool) -> Json:
+    """A fleet without promises of response times: of the parts that run while nothing failed, which say now that a
+    formula sized them; or of those after failures, which say now that simulation did.
+    """
+    running = {name for period in plan["periods"] for name in period["parts"]}
+
+    def change(plan: Json) -> None:
+        for name, part in plan["parts"].items():
+            if (name not in running) == after_failures:
+                part["method"]["options"]["size"] = "auto" if after_failures else "estimated"
+                part["promises"] = [one for one in part["promises"] if one["quantity"] not in _SHOWN_BY_QUEUES]
+        if not after_failures:
+            plan["promises"] = [one for one in plan["promises"] if one["quantity"] not in _SHOWN_BY_QUEUES]
+
+    return forged(plan, change)
+
+
+_SHOWN_BY_QUEUES = ("response_ms", "violations")
 
 
 def unlimited(plan: Json) -> list[Json]:
