@@ -171,6 +171,7 @@ def plan_for(
     limits = replace(limits, threads=max(1, min(limits.threads, os.cpu_count() or 1)))
     ask = Asking(engines, limits, solver=solver, recheck=recheck, on_event=logged(on_event))
     handed = replace(registry.tools_of(choice.problem.question, tools, ask.stop), repairs=try_repairs)
+    ask = ask.unproved() if handed.trial else ask  # whether there is a plan, and not how good it is
     problem = pose(inputs, choice, tools=handed, start=previous)
     outcome = make_plan(problem, inputs, ask, method=choice.method, require_proof=require_proof)
     if outcome.repairs and try_repairs and (tools is None or tools.evaluate is None):

@@ -50,6 +50,10 @@ ROUNDED = 1e-6
 """And by this where they did not differ: two simulators add up in different orders."""
 PLAYED, UNPLAYED = ("pool", "variants", "pipeline"), ("W-queueing", "W-unconfirmed")
 """Questions whose simulated plans promise every limit on response times; and the warnings of those that do not."""
+SIMULATED = frozenset({"auto", "simulated"})
+"""Sizes that rest on simulation."""
+BY_FORMULA = frozenset({"planned", "estimated"})
+"""Sizes that do not."""
 _MISSING = {"<=": ("violations", "violation", "dropped"), ">=": ("goodput", "in_time", "attainment")}
 """Shares of the queries; of the others the complement is judged."""
 
@@ -130,21 +134,30 @@ def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **
 
 
 def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
-    """Limits on response times of which a plan, or a part, that calls itself simulated promises nothing, unwarned."""
+    """Limits on response times of which a plan, or a part, that is sized by simulation promises nothing, unwarned.
+
+    A fleet is sized by simulation where its parts run while nothing failed, whatever they say of themselves. A part
+    that only runs after a failure may say that a formula sized it: its response times are not promised.
+    """
     if plan.status == "not-simulated" or any(one.code in UNPLAYED for one in plan.warnings):
         return
     every: dict[str, Plan | Part] = {"": plan}
     if plan.parts is not None:
         every = {f"parts.{name}.": part for name, part in plan.parts.items()}
+    running = {f"parts.{name}." for period in plan.periods for name in period.parts or ()}
+    by_plan = plan.method.options.get("size")
     for at, one in every.items():
-        sized = {plan.method.options.get("size"), one.method.options.get("size")} & {"auto", "simulated"}
-        if one.question not in PLAYED or not sized or any(said.code in UNPLAYED for said in one.warnings):
+        own = one.method.options.get("size") or by_plan
+        is_sized = not {own, by_plan}.isdisjoint(SIMULATED)
+        if one.question not in PLAYED or not is_sized or any(said.code in UNPLAYED for said in one.warnings):
             continue
+        word, text = Shown.NOT_SIMULATED, "the plan promises none, though it is said to be sized by simulation"
+        if own in BY_FORMULA and plan.parts is not None and at not in running:
+            word, text = Shown.NOT_PROMISED, f"it runs after failures, and is sized without simulation (size={own})"
         promised = {said.app for said in one.promises if said.percentile is not None}
         for name in one.routing:
             if name not in promised and response_targets(inputs.slo.apps[name]):
-                text = "the plan promises none, though it is said to be sized by simulation"
-                yield Tried(f"{at}routing.{name}", f"{name}: response times", Shown.NOT_SIMULATED, 0, text)
+                yield Tried(f"{at}routing.{name}", f"{at}{name}: response times", word, 0, text)
 
 
 def _units(plan: Plan, inputs: Inputs) -> Iterator[_Unit]:

@@ -104,6 +104,7 @@ __all__ = [
     "text_sent_by",
     "thinned",
     "tightened",
+    "unpromised",
     "vary",
     "verify",
     "with_option",
@@ -374,6 +375,8 @@ class Judgement:
     """Each promise that rests on simulation: "met", "broken", "undecided" or "not simulated"; by how many queries."""
     bounds: tuple[str, ...] = ()
     """What becomes of each bound: "proved again", "found again by an engine", "not proved here" or "refuted"."""
+    why_open: tuple[str, ...] = ()
+    """Of each bound that is not proved, why not."""
 
     @property
     def verdicts(self) -> set[str]:
@@ -418,6 +421,12 @@ class Simulated:
     """Group of machines -> how many of them work, on the mean."""
     seconds: float
     """How long each run is."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """Code and text."""
+
+    def warned(self) -> set[str]:
+        """The codes of its warnings."""
+        return {code for code, _ in self.warnings}
 
 
 @dataclass(frozen=True)
@@ -508,7 +517,8 @@ def verify(plan: Json, wish: Files, **more: Any) -> Judgement:
     refuted = [f"{one.about}: {one.text}" for one in report.claims if one.refuted]
     tried = tuple((one.about, str(one.word), one.queries) for one in report.simulated)
     bounds = tuple(str(one.word) for one in report.claims)
-    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried, bounds)
+    why_open = tuple(one.text for one in report.claims if str(one.word) == "not proved here")
+    return Judgement(report.ok, (*map(str, report.violations), *refuted), report.reason, tried, bounds, why_open)
 
 
 def simulate(
@@ -562,6 +572,7 @@ def simulate(
         ),
         busy={name: one["workers"] * one["utilisation"]["value"] for name, one in said["groups"].items()},
         seconds=said["duration_s"],
+        warnings=tuple((one["code"], one["text"]) for one in said["warnings"]),
     )  # fmt: skip
 
 
@@ -979,6 +990,26 @@ def called_simulated(plan: Json) -> Json:
             claim["vouched"] = "claimed"  # the program of another size proves another bound
 
     return forged(plan, change)
+
+
+def unpromised(plan: Json, *, after_failures: bool) -> Json:
+    """A fleet without promises of response times: of the parts that run while nothing failed, which say now that a
+    formula sized them; or of those after failures, which say now that simulation did.
+    """
+    running = {name for period in plan["periods"] for name in period["parts"]}
+
+    def change(plan: Json) -> None:
+        for name, part in plan["parts"].items():
+            if (name not in running) == after_failures:
+                part["method"]["options"]["size"] = "auto" if after_failures else "estimated"
+                part["promises"] = [one for one in part["promises"] if one["quantity"] not in _SHOWN_BY_QUEUES]
+        if not after_failures:
+            plan["promises"] = [one for one in plan["promises"] if one["quantity"] not in _SHOWN_BY_QUEUES]
+
+    return forged(plan, change)
+
+
+_SHOWN_BY_QUEUES = ("response_ms", "violations")
 
 
 def unlimited(plan: Json) -> list[Json]:

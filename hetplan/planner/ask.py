@@ -127,7 +127,7 @@ class Asking:
 
             engines = Listed(engines)
         self._engines: Engines = engines
-        self._solver, self._recheck, self._tests = solver, recheck, True
+        self._solver, self._recheck, self._tests, self._proves = solver, recheck, True, True
         self._on_event = on_event
         self.deadline = Deadline(self.limits)
         self._incumbent = Incumbent()  # one for all copies of this conversation
@@ -188,8 +188,14 @@ class Asking:
 
     def untested(self, *, gap: float | None = None) -> Asking:
         """The same conversation, in which a bare word of infeasibility is not put to the test; or within this gap."""
-        other = copy(self)
+        other = self.unproved()
         other._tests, other.limits = False, self.limits if gap is None else replace(self.limits, gap=gap)
+        return other
+
+    def unproved(self) -> Asking:
+        """The same conversation, in which nobody hears how good an answer is: no engine is asked to prove it."""
+        other = copy(self)
+        other._proves = False
         return other
 
     def note(self, event: Event) -> None:
@@ -211,7 +217,7 @@ class Asking:
 
         def run(engine: Solver) -> list[Answer[Any]]:
             answer = engine.solve(form, limits, start=start, on_event=self.note)
-            prove = getattr(engine, "prove", None)
+            prove = getattr(engine, "prove", None) if self._proves else None
             return [answer if prove is None else prove(form, answer, self._limits(gap))]
 
         record = self._record([form], run, about=about, limits=limits, solver=solver)

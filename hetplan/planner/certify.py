@@ -259,7 +259,7 @@ class _Again:
         try:
             said = compared(claim, self._of_parts(program.split.anew), number)
         except _NoProof as why:
-            return _Anew(unproved(claim, number, f"by other prices {why}"), ended=not isinstance(why, _Unclear))
+            return _Anew(unproved(claim, number, f"by other prices, {why}"), ended=not isinstance(why, _Unclear))
         return _Anew(said, ended=True)
 
     def _solved(self, number: int, claim: Claim, program: Bounding) -> _Anew:

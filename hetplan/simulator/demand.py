@@ -278,10 +278,13 @@ class TextDemand:
         laws = [group.law for group in fleet.groups]
         return cls(lengths, limits, wanted.network_ms_per_hop, settling_s(lengths, limits, laws))
 
+    def filling(self, rate_qps: float) -> int:
+        """How many come in twice the time to fill the machines: half of them count."""
+        return math.ceil(2.0 * self.settles_s * rate_qps)
+
     def requests(self, rate_qps: float) -> int:
-        """How many a run of a steady load has: twice the time to fill the machines, or a cycle of the arrivals."""
-        spans_s = max(2.0 * self.settles_s, self.lengths.arrivals.cycle_s)
-        return max(LEAST_REQUESTS, math.ceil(spans_s * rate_qps))
+        """How many a run of a steady load has: they fill the machines, or make a cycle of the arrivals."""
+        return max(LEAST_REQUESTS, self.filling(rate_qps), math.ceil(self.lengths.arrivals.cycle_s * rate_qps))
 
 
 LEAST_REQUESTS = 6000
@@ -324,6 +327,11 @@ class AppDemand:
         moving = self.as_recorded or self.series_qps or self.arrivals.process in ("diurnal", "empirical")
         return not (moving or self.from_start)
 
+    @property
+    def spanned_ms(self) -> float:
+        """The latency limit that a run spans many times; one of text spans the time that machines take to fill."""
+        return self.slo_ms if self.text is None else math.inf
+
     def length_s(self) -> float:
         """How long a run must be for this application's percentile."""
         if self.clients:
@@ -334,9 +342,10 @@ class AppDemand:
             return len(self.series_qps) * self.period_s
         if self.as_recorded and self.trace_s is not None and len(self.trace_s):
             return float(self.trace_s[-1]) * (1.0 + 1e-9) + 1e-9
-        if self.text is not None:
-            return self.text.requests(self.rate_qps) / self.rate_qps if self.rate_qps > 0 else 0.0
-        return run_length_s(self.percentile, rate_qps=self.rate_qps, slo_ms=self.slo_ms, arrivals=self.arrivals)
+        length_s = run_length_s(self.percentile, rate_qps=self.rate_qps, slo_ms=self.spanned_ms, arrivals=self.arrivals)
+        if self.text is None or self.rate_qps <= 0:
+            return length_s
+        return max(length_s, self.text.requests(self.rate_qps) / self.rate_qps)
 
     def shares(self) -> NDArray[np.float64]:
         """How many of the queries are of each class."""
@@ -362,10 +371,14 @@ class AppDemand:
             return 0
         return warm_up_queries(count, rate_qps=self.rate_qps, slo_ms=self.slo_ms, arrivals=self.arrivals)
 
+    def needed(self) -> int:
+        """How many queries say something of the percentile."""
+        needed = queries_needed(self.percentile, rate_qps=self.rate_qps, slo_ms=self.spanned_ms)
+        return needed if self.text is None else max(needed, self.text.filling(self.rate_qps))
+
     def is_too_short(self, duration_s: float) -> bool:
         """Whether a run of that length has too few queries beyond the percentile."""
-        needed = queries_needed(self.percentile, rate_qps=self.rate_qps, slo_ms=self.slo_ms)
-        return self.rate_qps > 0 and self.rate_qps * duration_s < 0.95 * needed
+        return self.rate_qps > 0 and self.rate_qps * duration_s < 0.95 * self.needed()
 
     def drawn(self, duration_s: float) -> float:
         """About how many times are drawn for a run of that length, before any is left out."""
@@ -386,8 +399,7 @@ class AppDemand:
 
     def enough_s(self) -> float:
         """The length from which a run is not too short for its percentile."""
-        needed = queries_needed(self.percentile, rate_qps=self.rate_qps, slo_ms=self.slo_ms)
-        return max(self.length_s(), needed / self.rate_qps if self.rate_qps > 0 else 0.0)
+        return max(self.length_s(), self.needed() / self.rate_qps if self.rate_qps > 0 else 0.0)
 
     def stream(self, seed: int, duration_s: float) -> Stream:
         """The queries of a run with this seed."""

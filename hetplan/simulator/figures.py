@@ -59,13 +59,18 @@ __all__ = [
     "estimate_of_share",
     "estimates_of_percentiles",
     "figures_of",
+    "mean_of",
     "mean_share",
+    "rates_of",
     "responses_of",
     "run_length_s",
     "share_interval",
+    "stretch_of",
     "warm_up_queries",
 ]
 
+TWO_SIDED = 0.975
+"""How sure each end of an interval of 95% is."""
 _ALL_OF, _STEP = 200, 1.005
 _ROUNDING = 1e-12
 
@@ -106,8 +111,10 @@ def responses_of(ordered_ms: Sequence[float] | NDArray[np.float64]) -> Responses
     return Responses(kept, 1.0 - np.searchsorted(ordered, kept, side="right") / max(count, 1))
 
 
-def share_interval(shares: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of the mean of independent shares: Student's, on the scale of log odds; never outside 0 to 1.
+def share_interval(shares: Sequence[float], end: float = TWO_SIDED) -> tuple[float, float]:
+    """The interval of the mean of independent shares: Student's, on the scale of log odds; never outside 0 to 1.
+
+    Each end is on the right side with the probability `end`: the interval is one of 95% by default.
 
     >>> low, high = share_interval([0.01, 0.02, 0.03])
     >>> round(low, 4), round(high, 4)
@@ -117,11 +124,11 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float]:
     """
     import numpy as np
 
-    low, high = _share_intervals(np.asarray(shares, dtype=np.float64)[:, None])
+    low, high = _share_intervals(np.asarray(shares, dtype=np.float64)[:, None], end)
     return float(low[0]), float(high[0])
 
 
-def _share_intervals(shares: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _share_intervals(shares: NDArray[np.float64], end: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The interval of each column of shares, one row per run."""
     import numpy as np
     from scipy.special import expit, logit, stdtrit
@@ -133,16 +140,17 @@ def _share_intervals(shares: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
     low, high = mean.copy(), mean.copy()
     varied = (spread > _ROUNDING) & (mean > 0.0) & (mean < 1.0)
     some = mean[varied]
-    half = float(stdtrit(count - 1, 0.975)) * spread[varied] / math.sqrt(count) / (some * (1.0 - some))
+    half = float(stdtrit(count - 1, end)) * spread[varied] / math.sqrt(count) / (some * (1.0 - some))
     low[varied], high[varied] = expit(logit(some) - half), expit(logit(some) + half)
     return low, high
 
 
 @dataclass(frozen=True)
 class Together:
-    """The response times of several runs, each counted alike."""
+    """The response times of several runs, each counted alike; `end` says how sure each end of an interval is."""
 
     runs: Sequence[Responses]
+    end: float = TWO_SIDED
 
     @cached_property
     def at_ms(self) -> NDArray[np.float64]:
@@ -160,7 +168,7 @@ class Together:
 
     @cached_property
     def _intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return _share_intervals(self.beyond)
+        return _share_intervals(self.beyond, self.end)
 
     def percentile(self, percentile: float) -> tuple[float, float, float]:
         """The percentile of all runs together and its interval; infinite where too many queries have no answer.
@@ -407,25 +415,22 @@ def figures_of(
     every = result.columns
     asked = np.flatnonzero((every.app == result.apps.index(app)) & ~np.isnan(every.arrival))
     asked = asked[warm_up:] if warm_up < len(asked) else asked[:0]
-    low, high = len(asked) * part[0] // part[1], len(asked) * (part[0] + 1) // part[1]
-    mine = asked[low:high]
+    mine = asked[stretch_of(slice(0, len(asked)), part)]
     status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
     served = status == 1
     response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
     in_time = served & (finish <= every.deadline[mine] + LATE_SLACK_MS)
-    span_s = _span_s(arrival, result.horizon_ms, part[0] + 1 == part[1]) if len(mine) else 1.0
-    accuracy, timely = _mean(quality[in_time]), _mean(in_time)
+    accuracy, timely = mean_of(quality[in_time]), mean_of(in_time)
     return AppFigures(
         len(mine),
         {
-            "mean_ms": _mean(response[served]),
+            "mean_ms": mean_of(response[served]),
             "in_time": timely,
-            "late": _mean(served & ~in_time),
-            "dropped": _mean((status == 2) | (status == 3)),
+            "late": mean_of(served & ~in_time),
+            "dropped": mean_of((status == 2) | (status == 3)),
             "accuracy": accuracy,
-            "served_accuracy": _mean(quality[served]),
-            "rate_qps": len(mine) / span_s,
-            "goodput_qps": float(in_time.sum()) / span_s,
+            "served_accuracy": mean_of(quality[served]),
+            **rates_of(arrival, in_time, result.horizon_ms, last=part[0] + 1 == part[1]),
             "violations": 1.0 - timely,
             "goodput": timely * (0.0 if math.isnan(accuracy) else accuracy),
         },
@@ -433,8 +438,27 @@ def figures_of(
     )
 
 
-def _mean(values: NDArray[Any]) -> float:
+def stretch_of(whole: slice, part: tuple[int, int]) -> slice:
+    """The i-th of n equal parts of a slice.
+
+    >>> stretch_of(slice(10, 20), (1, 5))
+    slice(12, 14, None)
+    """
+    (number, parts), count = part, whole.stop - whole.start
+    return slice(whole.start + count * number // parts, whole.start + count * (number + 1) // parts)
+
+
+def mean_of(values: NDArray[Any]) -> float:
+    """The mean; of nothing it is NaN."""
     return float(values.mean()) if len(values) else math.nan
+
+
+def rates_of(
+    arrival_ms: NDArray[np.float64], in_time: NDArray[np.bool_], horizon_ms: float, *, last: bool
+) -> dict[str, float]:
+    """How many queries come in a second of the time that they span, and how many of them are answered in time."""
+    span_s = _span_s(arrival_ms, horizon_ms, last) if len(arrival_ms) else 1.0
+    return {"rate_qps": len(arrival_ms) / span_s, "goodput_qps": float(in_time.sum()) / span_s}
 
 
 def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> float:

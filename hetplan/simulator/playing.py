@@ -149,7 +149,7 @@ class Playing:
             )  # fmt: skip
         if isinstance(together, SideBySide):
             together.play_text(stop, progressed)
-        found += [summary_of_text(run, asked[app], self.percentiles) for app, run in texts.items()]
+        found += [summary_of_text(run, asked[app], self.percentiles, stretches=stretches) for app, run in texts.items()]
         return joined(found)
 
     def _of_queries(self, first: System, seed: int, length_s: float, stop: threading.Event) -> Simulation:

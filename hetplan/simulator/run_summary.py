@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetplan.simulator.demand import AppDemand, TextDemand
-from hetplan.simulator.figures import LATE_SLACK_MS, AppFigures, Times, cost_of, figures_of
+from hetplan.simulator.figures import (
+    LATE_SLACK_MS,
+    AppFigures,
+    Times,
+    cost_of,
+    figures_of,
+    mean_of,
+    rates_of,
+    stretch_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,9 +136,14 @@ def summary_of(
         batch=batch,
         cost_per_hour=cost_of(paid, span) if priced else None,
         timeline=_timeline(result),
-        overrun=max(0.0, _queued_until_ms(result, demands) - result.horizon_ms) / max(result.horizon_ms, 1e-9),
+        overrun=_overrun(_queued_until_ms(result, demands), result.horizon_ms),
         events=result.events,
     )
+
+
+def _overrun(queued_until_ms: float, horizon_ms: float) -> float:
+    """For how long queries queued after the last one came, as a share of the run."""
+    return max(0.0, queued_until_ms - horizon_ms) / max(horizon_ms, 1e-9)
 
 
 def _queued_until_ms(result: RunResult, demands: Sequence[AppDemand]) -> float:
@@ -164,50 +178,55 @@ def _timeline(result: RunResult) -> Timeline:
 # Machines that make text
 
 
-def summary_of_text(run: TokenRun, demand: AppDemand, percentiles: Sequence[float]) -> RunSummary:
+def summary_of_text(
+    run: TokenRun, demand: AppDemand, percentiles: Sequence[float], *, stretches: int = 0
+) -> RunSummary:
     """The figures of a run of text, played to its end."""
     assert demand.text is not None  # it makes text
-    played = run.finish()
+    played, asked = run.finish(), demand.text
+    parts = [
+        _figures_of_text(played, asked, percentiles, run.horizon_ms, (part, stretches)) for part in range(stretches)
+    ]
     crews, priced = run.crews(played), any(crew.price_nanos for crew in run.system.crews)
     return RunSummary(
-        apps={run.app: _figures_of_text(played, demand.text, percentiles)},
-        stretches={run.app: ()},
+        apps={run.app: _figures_of_text(played, asked, percentiles, run.horizon_ms)},
+        stretches={run.app: tuple(parts)},
         utilisation={name: crew.utilisation for name, crew in crews.items()},
         busiest=0.0,
         busiest_of={},
         waiting={name: crew.waiting for name, crew in crews.items()},
         batch={name: crew.batch for name, crew in crews.items()},
         cost_per_hour=run.cost_per_hour() if priced else None,
-        timeline=_timeline_of_text(played, demand.text, run.open_ms()),
+        timeline=_timeline_of_text(played, asked, run.open_ms()),
         events=int(played.rounds.sum()),
+        overrun=_overrun(played.queued_until_ms, run.horizon_ms),
         most={name: crew.most for name, crew in crews.items()},
     )
 
 
-def _figures_of_text(played: Played, asked: TextDemand, percentiles: Sequence[float]) -> AppFigures:
-    """In time is a request that keeps all limits at once; the first token and the answer pass the network once."""
-    part = played.judged()
-    lost = ~np.isfinite(played.response_ms[part])
-    times = {}
-    for of in ("response", "ttft", "tpot"):
-        ms = played.of(of)[part] + (0.0 if of == "tpot" else asked.hop_ms)
-        # A request of one token has no time per token.
-        times[of] = Times.of(np.where(lost, np.inf, ms)[lost | ~np.isnan(ms)], percentiles)
-    good, rate = played.goodput(asked.limits), 1000.0 * played.served / max(played.end_ms, 1e-9)
-    gaps = played.gap_ms[part] if played.gap_ms is not None else np.zeros(1)
+def _figures_of_text(
+    played: Played, asked: TextDemand, percentiles: Sequence[float], horizon_ms: float, part: tuple[int, int] = (0, 1)
+) -> AppFigures:
+    """In time is a request that keeps all limits at once; the first token and the answer pass the network once.
+
+    `part` (i, n) is the i-th of n stretches of equal numbers of requests; what one has of KV is not known.
+    """
+    mine = stretch_of(played.judged(), part)
+    arrival, response, good = played.arrival_ms[mine], played.response_ms[mine], played.within(asked.limits)[mine]
+    hops = {"response": asked.hop_ms, "ttft": asked.hop_ms, "tpot": 0.0}
+    gaps = played.gap_ms[mine] if played.gap_ms is not None else np.zeros(1)
     return AppFigures(
-        len(played.arrival_ms),
+        len(arrival),
         {
-            "goodput": good,
-            "violations": 1.0 - good,
-            "rate_qps": rate,
-            "goodput_qps": rate * good,
-            "mean_ms": float(np.nanmean(played.response_ms)) if played.served else np.nan,
+            "goodput": mean_of(good),
+            "violations": 1.0 - mean_of(good),
+            **rates_of(arrival, good, horizon_ms, last=mine.stop == len(played.arrival_ms)),
+            "mean_ms": mean_of(response[np.isfinite(response)]) + asked.hop_ms,
             "longest gap p95 ms": float(np.quantile(gaps, 0.95)) if len(gaps) else np.nan,
-            "preemptions per request": float(played.lost.mean()),
-            "largest KV use": float(played.most_kv.max()),
+            "preemptions per request": mean_of(played.lost[mine]),
+            "largest KV use": float(played.most_kv.max()) if part == (0, 1) else np.nan,
         },
-        times,
+        {of: Times.of(played.times_ms(of, mine) + hop_ms, percentiles) for of, hop_ms in hops.items()},
         shares=("goodput", "violations"),
     )
 

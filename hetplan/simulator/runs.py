@@ -168,8 +168,10 @@ def utilisation_of(runs: Sequence[RunSummary], app: str | None = None) -> float:
 def memory_length_s(demands: Sequence[AppDemand], runs: Sequence[RunSummary]) -> float:
     """How long runs have to be at the utilisation seen; infinite in overload, which has no steady state.
 
-    It is 0 where nothing is gained: where load follows a day or a trace, or callers wait for answers.
+    It is 0 where nothing is gained: where load follows a day or a trace, or callers wait for answers. Runs of text are
+    as long as their machines take to fill: how near they are to all that they can do is not known.
     """
+    demands = [demand for demand in demands if demand.text is None]
     rate = min((demand.rate_qps for demand in demands if demand.rate_qps > 0), default=0.0)
     if rate <= 0 or not all(demand.stationary and not demand.clients for demand in demands):
         return 0.0
@@ -188,6 +190,8 @@ def _is_overrun(runs: Sequence[RunSummary]) -> bool:
 
 def spans_of(demand: AppDemand, length_s: float, runs: Sequence[RunSummary]) -> float:
     """How many times runs of this length span what a queue remembers; infinite where that means nothing."""
+    if demand.text is not None:
+        return math.inf
     busy = utilisation_of(runs, demand.app)
     if demand.rate_qps <= 0 or not demand.stationary or demand.clients or (busy >= _OVERLOADED and _is_overrun(runs)):
         return math.inf

@@ -18,7 +18,6 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals
 from hetplan.serving.dangling import refuse_dangling
-from hetplan.serving.demand import response_targets
 from hetplan.serving.operators import samples_of
 from hetplan.serving.planned_system import PlannedSystem, planned_systems, served_apps
 from hetplan.serving.price import has_prices
@@ -284,10 +283,11 @@ def _text_of(plan: Plan, inputs: Inputs, app: str, rate_qps: float, process: Arr
 def _strictest(plan: Plan, app: str, wanted: App) -> float:
     """The highest percentile that a wish, or a promise by simulation, is about; a share of late queries is one too."""
     promised = [one for one in plan.promises if one.app == app and one.model.startswith("simulation")]
-    percentiles = [target.percentile for target in response_targets(wanted)]
+    percentiles = [target.percentile for target in wanted.latency]
     percentiles += [one.percentile for one in promised if one.percentile is not None]
     shares = [one.value for one in promised if one.quantity == "violations"]
     shares += [wanted.violations.max] if wanted.violations is not None else []
+    shares += [1.0 - wanted.goodput] if wanted.goodput is not None else []
     # No run shows that none is ever late.
     percentiles += [min(100.0 * (1.0 - share), HIGHEST_PERCENTILE) for share in shares]
     return max(percentiles, default=99.0)
@@ -369,13 +369,18 @@ def _wanted_s(
 ) -> float:
     """How long each run lasts; refused where there is nothing to run, or too much."""
     length_s = duration_s if duration_s is not None else _length_s(demands, stages)
-    if length_s <= 0 and not any(demand.clients for demand in demands):
+    if not any(demand.clients or min(length_s, demand.drawn(length_s)) > 0 for demand in demands):
         raise InputError.one(
             path="demand", value=0, why="no load to simulate: every rate is 0", remedy="Give a rate, or a trace."
         )
     check_size(demands, length_s, seeds=seeds, asked=duration_s is not None)
     for demand in demands:
         count = demand.drawn(length_s)
+        if demand.text is not None and count <= 0:
+            raise InputError.one(
+                path=f"apps.{demand.app}.demand", value=0, why="no request for text comes: its rate is 0",
+                remedy="Give a rate, or a trace.",
+            )  # fmt: skip
         if demand.text is not None and not demand.as_recorded and count < _LEAST_REQUESTS:
             raise InputError.one(
                 file="--duration", path=f"apps.{demand.app}", value=length_s,
@@ -407,13 +412,11 @@ def _report(
         lines=(),
         timeline=timeline_of(runs),
         events=sum(run.events for run in runs),
-        warnings=tuple(notices(playing.queries, length_s, runs)) if playing.queries else (),
+        warnings=tuple(notices(playing.demands, length_s, runs)),
     )
 
 
 def _of_app(demand: AppDemand, runs: Sequence[RunSummary], length_s: float) -> AppReport:
-    """The figures of an application; runs of text are as long as their machines take to fill, and are not asked."""
-    if demand.text is not None:
-        return app_report(demand, runs, settled=lambda _: True)
+    """The figures of an application."""
     spans = spans_of(demand, length_s, runs)
     return app_report(demand, runs, spans=spans, settled=lambda at: is_settled(at, demand, length_s, runs))

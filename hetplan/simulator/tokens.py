@@ -14,6 +14,7 @@ from hetplan.errors import InputError
 from hetplan.profiles.slo import App
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
 from hetplan.simulator.demand import AppDemand, TextDemand, arrival_times, seeded
+from hetplan.simulator.figures import Together, responses_of, share_interval
 
 if TYPE_CHECKING:
     from hetplan.simulator.token_kernels import Rules, World
@@ -86,21 +87,42 @@ class Played:
         beyond = int(np.searchsorted(self.arrival_ms, last - settled / 4.0, side="right"))
         return slice(max(first, count // 10), min(beyond, count - count // 20))
 
-    def percentile(self, limit: Limit) -> float:
-        """The time at a limit's percentile; infinite where requests were not served."""
-        part = self.judged()
-        if not np.isfinite(self.response_ms[part]).all():
-            return np.inf
-        values = self.of(limit.of)[part]
-        values = np.sort(values[~np.isnan(values)])
-        if not len(values):
-            return 0.0
-        return float(values[min(len(values) - 1, int(np.ceil(limit.percentile / 100.0 * len(values) - 1e-9)) - 1)])
+    @property
+    def queued_until_ms(self) -> float:
+        """Until when a request waited, before its first token or after it; what is answered token by token does not.
+
+        The longest gap of an answer is a wait. When it was is not known, but not before the first token.
+        """
+        waits = self.ttft_ms if self.gap_ms is None else self.ttft_ms + self.gap_ms
+        until = self.arrival_ms + waits
+        return self.end_ms if np.isnan(until).any() else float(until.max(initial=0.0))
+
+    def times_ms(self, of: str, part: slice | None = None) -> Floats:
+        """The times of the requests that count, or of a part of them; infinite of one that was not served.
+
+        A request of one token has no time per token, so it is left out; where all are such, there is a 0.
+        """
+        mine = self.judged() if part is None else part
+        lost, values = ~np.isfinite(self.response_ms[mine]), self.of(of)[mine]
+        found = np.where(lost, np.inf, values)[lost | ~np.isnan(values)]
+        return found if len(found) or not len(values) else np.zeros(1)
+
+    @staticmethod
+    def percentile(runs: Sequence[Played], limit: Limit, end: float) -> tuple[float, float, float]:
+        """The time at a limit's percentile, of all runs together, and its interval; `end`: how sure each end is."""
+        every = [responses_of(np.sort(run.times_ms(limit.of))) for run in runs]
+        return Together(every, end).percentile(limit.percentile)
 
     def goodput(self, limits: Sequence[Limit]) -> float:
         """The share of requests within all limits at once."""
         good = self.within(limits)[self.judged()]
         return float(good.mean()) if len(good) else 0.0
+
+    @staticmethod
+    def attainment(runs: Sequence[Played], limits: Sequence[Limit], end: float) -> tuple[float, float, float]:
+        """The share of requests within all limits at once, over runs that count alike, and its interval."""
+        shares = [run.goodput(limits) for run in runs]
+        return (float(np.mean(shares)), *share_interval(shares, end))
 
     def within(self, limits: Sequence[Limit]) -> NDArray[np.bool_]:
         """Which requests are within all limits."""

@@ -16,6 +16,8 @@ class Shown(StrEnum):
     BROKEN = "broken"
     UNDECIDED = "undecided"
     NOT_SIMULATED = "not simulated"
+    NOT_PROMISED = "not promised"
+    """A part says that it rests on a formula, and promises nothing that a simulation could show."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,10 @@ class Tried:
 
 
 def in_words(tried: Sequence[Tried]) -> str:
-    """The verdict on a plan in which nothing else is wrong; "verified" where every promise is met."""
+    """The verdict on a plan in which nothing else is wrong; "verified" where every promise is met.
+
+    What nobody promises is said beside it, and needs no simulation.
+    """
     words = {one.word for one in tried}
     if Shown.NOT_SIMULATED in words:
         return "not simulated: nothing else is wrong"

@@ -33,6 +33,27 @@ def test_every_application_of_every_period_has_its_percentile(wish: Files) -> No
             assert one.value == wish.limits_ms(one.app)[one.percentile]
 
 
+@pytest.mark.parametrize(
+    "wish",
+    [
+        example("pool"),
+        *(random_files("pool", seed).rated("max").limited(cost=2.0).aiming("max rate") for seed in (1, 4)),
+    ],
+    ids=["example", "1", "4"],
+)
+def test_a_highest_rate_that_was_simulated_is_called_what_its_own_gap_makes_it(wish: Files) -> None:
+    """It was called optimal, as nothing carries more where nothing waits."""
+    answer = solve(wish)
+    claim = answer.claims[0]
+    assert (claim.objective, claim.sense) == ("rate_qps", "max")
+    assert claim.value == answer.promised("rate")
+    assert claim.gap is not None
+    assert claim.gap > 0.01
+    assert answer.status == "best-of-measured"
+    assert verify(answer.plan, wish).is_ok
+    assert solve(wish, "fluid").status == "optimal", "nothing waits there"
+
+
 @pytest.mark.slow
 def test_it_is_so_of_the_shipped_fleet() -> None:
     answer = solve(example("fleet"), options={"levers": False})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from face import (
     EXIT,
     RULES,
     Answer,
+    Json,
     Refused,
     called_simulated,
     command,
@@ -27,6 +29,7 @@ from face import (
     solve,
     text_sent_by,
     thinned,
+    unpromised,
     verify,
 )
 
@@ -206,6 +209,34 @@ def test_a_plan_of_rates_alone_that_calls_itself_simulated_is_not_called_verifie
     assert found.findings or found.verdicts == {"not simulated"}
     assert problem != "fleet" or not found.findings
     assert found.said != "verified"
+
+
+@cache
+def after_failures() -> tuple[Files, Json]:
+    """A pool of which a machine may be lost: what is left then is planned by a formula."""
+    wish = tiny("fleet").limited(survive_machines=1)
+    apps = {"ranking": wish.slo["apps"]["ranking"]}
+    wish = replace(wish, slo={**wish.slo, "apps": apps})
+    plan = solve(wish).plan
+    assert plan is not None
+    return wish, plan
+
+
+def test_a_part_that_promises_no_response_time_needs_no_simulation() -> None:
+    """A fleet whose every promise is met was called not simulated; what is not promised is said by part."""
+    wish, plan = after_failures()
+    found = verify(plan, wish)
+    assert found.verdicts == {"met", "not promised"}
+    assert found.said.startswith("verified")
+    assert not verify(plan, wish, simulate=False).said.startswith("verified")
+
+
+@pytest.mark.parametrize("what", ["while nothing failed", "and calls itself simulated"])
+def test_a_part_that_is_said_to_be_simulated_and_promises_no_response_time_is_not_verified(what: str) -> None:
+    wish, plan = after_failures()
+    found = verify(unpromised(plan, after_failures=what != "while nothing failed"), wish)
+    assert found.findings or "not simulated" in found.verdicts
+    assert not found.said.startswith("verified")
 
 
 @pytest.mark.parametrize("rule", sorted({*RULES} - {"matched"}))

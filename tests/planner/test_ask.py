@@ -104,6 +104,26 @@ def test_a_word_of_infeasibility_that_need_not_be_tested_is_one_program(referenc
     assert (ask.untested(gap=0.1).limits.gap, ask.limits.gap) == (0.1, None)
 
 
+def test_what_no_claim_rests_on_is_not_proved(reference) -> None:
+    """A proof may take longer than the answer."""
+    proved: list[str] = []
+
+    class Prover(Liar):
+        def prove(self, form: Milp, answer: Answer[Any], limits: Limits) -> Answer[Any]:
+            proved.append(form.name)
+            return answer
+
+    ask = Asking([Prover(reference, lambda form, answer: answer)])
+    assert ask.unproved()(form(whole=True)).value == pytest.approx(4.0)
+    assert ask.untested()(form(whole=True)).value == pytest.approx(4.0)
+    assert not proved
+    # Another word of infeasibility is tested all the same.
+    assert ask.unproved()(form(demand=5.0)).status is Status.INFEASIBLE
+    assert ask.records[-1].certificates[0].infeasible == "certified"
+    ask(form(whole=True))
+    assert len(proved) == 1
+
+
 def test_a_crashing_engine_is_passed_over(reference) -> None:
     def crash(asked: Milp, answer: Answer[Any]) -> Answer[Any]:
         raise RuntimeError("segmentation of duty")

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from build import app, files, machine, model, pipeline
+from face import solve, verify
 
 import hetplan as hp
 from benchmarks.forged_plans import forgeries, is_counted
@@ -273,3 +275,27 @@ def test_a_bound_a_hair_too_high_gives_way_to_what_is_proved(
     (said,) = hp.solve(PROFILE, wish, question="fleet", options=options).require().claims
     assert said.vouched == ("certified" if certified else "claimed")
     assert said.bound == pytest.approx(claim.bound * (1.0 if certified else 1.0 + more), rel=1e-6)
+
+
+@pytest.mark.parametrize("apps", [1, 2])
+def test_a_fleet_whose_applications_all_count_as_free_says_that_nothing_bounds_it(apps: int) -> None:
+    """Programs of no application at all were asked, and the reader was told of an array of size zero."""
+    machines = {"m0": machine(0.5, startup_s=60), "m1": machine(1.0, startup_s=60)}
+    models = {
+        stage: model({"m0": {1: 6, 8: 30}, "m1": {1: 3, 8: 12}}, quality=0.7, task=stage)
+        for stage in ("detect", "label")
+    }
+    street = pipeline([("detect", "label", 1.5)], ["detect", "label"])
+    names = [f"cameras-{number}" for number in range(apps)]
+    wanted = app("street", rate=[30.0, 60.0], limits={99: 200.0}, by="pipeline")
+    fleet = files(
+        machines=machines, models=models, apps=dict.fromkeys(names, wanted), pipelines={"street": street}, periods=2,
+        problem="fleet",
+    )  # fmt: skip
+    answer = solve(fleet, "fluid")
+    assert answer.plan is not None
+    judged = verify(answer.plan, fleet, prove=True, simulate=False)
+    assert judged.is_ok
+    (why,) = judged.why_open
+    assert "no application bounds the fleet" in why
+    assert all(name in why for name in names)

@@ -112,7 +112,7 @@ class _Priced:
 
     def anew(self, ask: Asking) -> float:
         """What prices show that are found anew."""
-        search = Search.of(self.wish, self.parts, ask)
+        search = self._search(ask)
         each = search.over(search.same)
         like = each.over(each.groups)
         if not like.begin():
@@ -123,7 +123,7 @@ class _Priced:
     def shown(self, prices: Sequence[Any], ask: Asking) -> float:
         """What no fleet costs less than per hour, by these prices."""
         self._check_kept()
-        search = Search.of(self.wish, self.parts, ask)
+        search = self._search(ask)
         bare, wish = search.bare, self.wish
         duals = np.zeros(len(bare.form.row_lower))
         for p, hourly in enumerate(self._hourly(prices, search)):
@@ -139,6 +139,16 @@ class _Priced:
         if not math.isfinite(total):
             raise ValueError("its prices bound nothing")
         return max(total, 0.0) / (wish.hours * wish.periods) * (1.0 - SLIP)  # nothing costs less than none
+
+    def _search(self, ask: Asking) -> Search:
+        """The programs of those whose machines have prices; refused where nobody's have."""
+        if not self.wish.apps:
+            free = ", ".join(app.name for app in self.asked.apps)
+            raise ValueError(
+                f"no application bounds the fleet; counted as free are {free}, of which it is not known what their "
+                "machines carry, or who shares these"
+            )
+        return Search.of(self.wish, self.parts, ask)
 
     def _hourly(self, prices: Sequence[Any], search: Search) -> Iterator[NDArray[np.float64]]:
         """Of each period the prices per hour of machines of each offer, and of each limit."""

@@ -24,6 +24,8 @@ PLAYED, CONFIRMED = 2.0, 6.0
 """So many times as long as a fleet takes to fill it is played at least, to choose and to confirm it."""
 MOST_CYCLES, LONG = 30_000, 40.0
 """Bursts and days are shortened to about so many requests, but not to less than so many times as long as that."""
+SURE = 0.95
+"""How sure it is that a fleet keeps a limit, where the upper end of the interval does."""
 EARLY, FAR = 4, 1.1
 """After so many draws a fleet that misses a limit by this factor is given up."""
 
@@ -127,8 +129,7 @@ class Judge:
 
     def late(self, run: Any, limit: Limit) -> float:
         """The share of requests beyond a limit."""
-        part = run.judged()
-        return float(np.mean((run.of(limit.of)[part] > limit.max_ms) | ~np.isfinite(run.response_ms[part])))
+        return float(np.mean(run.times_ms(limit.of) > limit.max_ms))
 
     def shares(self, counts: Sequence[int]) -> list[float]:
         """What part of the requests each type got, of the fleet that was confirmed last."""
@@ -140,30 +141,25 @@ class Judge:
         return found
 
     def surely(self, fleet: TokenFleet) -> Shown:
-        """Fresh draws, one-sided at 95%; and once more on others: of many fleets some are lucky on the first ones."""
+        """Fresh draws, one-sided; and once more on others: of many fleets some are lucky on the first ones."""
         first = self._shown(fleet, FRESH)
         return self._shown(fleet, 2 * FRESH) if first.kept else first
 
     def _shown(self, fleet: TokenFleet, fresh: int) -> Shown:
-        from scipy.special import stdtrit
-
         options, limits = self.wish.options, self.wish.limits
         runs = list[Any]()
         for k in range(options.seeds):
             runs.append(self.once(fleet, seed=fresh + k, lasts=CONFIRMED))
             if len(runs) == EARLY and self._is_far(runs):
                 break
-        factor = float(stdtrit(len(runs) - 1, 0.95)) / math.sqrt(len(runs)) if len(runs) > 1 else 0.0
         machines = sum(group.count for group in fleet.groups)
         self.sent = [float(sum((run.machine == j).sum() for run in runs)) for j in range(machines)]
         rows, kept = [], True
         for limit in limits:
-            value, low, high = _around([run.percentile(limit) for run in runs], factor)
+            value, low, high = runs[0].percentile(runs, limit, SURE)
             rows.append((limit, value, low, high))
-            # The mean of percentiles is below the percentile of all requests where runs differ; that of shares is not.
-            late = _around([self.late(run, limit) for run in runs], factor)
-            kept &= high <= limit.max_ms and late[2] <= limit.left * (1 + 1e-9)
-        goodput = _around([run.goodput(limits) for run in runs], factor)
+            kept &= high <= limit.max_ms
+        goodput = runs[0].attainment(runs, limits, SURE)
         wanted = self.wish.goodput
         kept &= wanted is None or goodput[1] >= wanted
         kept &= len(runs) == options.seeds
@@ -172,15 +168,4 @@ class Judge:
 
     def _is_far(self, runs: Sequence[Any]) -> bool:
         """Whether some limit is missed by so much on the mean that more draws would not help."""
-        return any(
-            float(np.mean([run.percentile(limit) for run in runs])) > FAR * limit.max_ms for limit in self.wish.limits
-        )
-
-
-def _around(values: Sequence[float], factor: float) -> tuple[float, float, float]:
-    """The mean, with its lower and upper end."""
-    mean = float(np.mean(values))
-    if not math.isfinite(mean):
-        return mean, mean, mean
-    half = factor * float(np.std(values, ddof=1))
-    return mean, max(mean - half, 0.0), mean + half
+        return any(runs[0].percentile(runs, limit, SURE)[0] > FAR * limit.max_ms for limit in self.wish.limits)

@@ -315,7 +315,7 @@ class _Trial:
                 if self.ask.remaining > 0 and (not number or _is_open(last)):
                     last = _played(self.pool, rated, rate, again, self.ask.limits.seed + 2 * FRESH)
             if not last.late and last.worst <= ALMOST:
-                return self._drafted(rated, rate, program, last.promises, warnings)
+                return replace(self._drafted(rated, rate, program, last.promises, warnings), searched=True)
             if self.pool.wish.rate_qps is not None:
                 break
             rate *= BACK
@@ -340,7 +340,7 @@ class _Trial:
         return replace(made, promises=(*made.promises, *shown))
 
     def _claims(self, rated: Rated, program: Sequence[Reported], rate: float) -> list[Reported]:
-        """What the program proves of the pool where nothing waits; then what is kept, against what nobody exceeds."""
+        """Of a rate that is sought, what is kept against what nobody exceeds; and what the pool carries unqueued."""
         note = "the most that the chosen pool can carry if nothing waits"
         fluid_rate = Reported("fluid_rate_qps", "max", "restriction", rated.answer, value=rated.lam, note=note)
         programs = [one for one in program if one.about == "rate_qps"]
@@ -352,7 +352,7 @@ class _Trial:
             self.bound = self.ask(fluid(tolerant(self.pool), None), gap=GAP, about="rate that no dispatcher can exceed")
         note = "the rate that simulation shows to be kept, against the most that any dispatcher can carry"
         shown = Reported("rate_qps", "max", "relaxation", self.bound, value=rate, note=note)
-        return [fluid_rate, shown, *(one for one in program if one.about != "rate_qps")]
+        return [shown, fluid_rate, *(one for one in program if one.about != "rate_qps")]
 
 
 def _in_words(share: float) -> str:
@@ -382,8 +382,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     trial, made, nearest = _Trial(pool, ask), None, None
     only = _only(trial, rate)
     if only is not None:
-        sure = trial.confirmed(only, rate, (_kept_at(pool, only, bound),), further=(STEADY, LONGER))
-        return replace(sure, searched=True)
+        return trial.confirmed(only, rate, (_kept_at(pool, only, bound),), further=(STEADY, LONGER))
     above = 0.0
     for again in range(1 + MOST_AGAIN):
         good, nearest = _first_kept(trial, bound, rate, above)
@@ -399,7 +398,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
         for rated in [*(trial.nearly(rate, good[0]) if good else ()), *good[:3]]:
             found = trial.confirmed(rated, rate, (_kept_at(pool, rated, bound),))
             if not found.target_missed:
-                return replace(found, searched=True)
+                return found
             made = made or found
         if not good or not trial.left:
             break

@@ -63,7 +63,8 @@ class Variants:
         from hetplan.problems.variants.wish import read_snapshot
 
         del start
-        snapshot = replace(read_snapshot(inputs, cast(VariantsOptions, options)), repairs=tools.says_what_helps)
+        snapshot = read_snapshot(inputs, cast(VariantsOptions, options))
+        snapshot = replace(snapshot, repairs=tools.says_what_helps, explains=tools.explains or not tools.trial)
         return cls(snapshot, formulation, tools)
 
     def bounding(self, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:

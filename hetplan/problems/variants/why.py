@@ -82,12 +82,14 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
 
 def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
     """What can be served; what contradicts what, and what alone would cure it."""
+    if not v.explains:
+        return Infeasible(why=("no choice satisfies all rows",), answer=answer)
     form, gap = program(v), None if len(v.asked) <= LARGE else ROUGH
     loads = [knob for knob in knobs(form) if knob.block.name == LOAD]
     fewer, read = stretch(form, loads)
     # Of loads unserved the queries count, not the shares.
     fewer.cost[form.cost.size :], fewer.upper[form.cost.size :] = np.tile(v.need, 2), 1.0
-    found = ask(fewer, gap=gap, about="least load left unserved")
+    found = ask.untested()(fewer, gap=gap, about="least load left unserved")
     if found.point is None:
         short, served = dict[int, float](), "the limits contradict one another, even if nothing is served"
     else:

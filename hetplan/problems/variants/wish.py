@@ -127,6 +127,8 @@ class Snapshot:
     notices: tuple[Notice, ...] = ()
     repairs: bool = True
     """Whether it is looked for what would help, where there is no plan: a dozen programs more."""
+    explains: bool = True
+    """Whether anybody hears why there is no plan."""
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was read off the program of this snapshot, for those who ask again."""
 

@@ -16,7 +16,7 @@ from hetplan.planner.contract import Tools
 from hetplan.problems.llm import alike
 from hetplan.problems.llm import size as search
 from hetplan.problems.llm.form import Rows, program
-from hetplan.problems.llm.judge import Judge
+from hetplan.problems.llm.judge import CONFIRMED, FRESH, Judge
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.size import Tried, fleet_of, judge_of, tried_fleet
 from hetplan.problems.llm.wish import Wish, read_wish
@@ -96,6 +96,37 @@ def test_a_fleet_that_has_not_filled_yet_confirms_nothing() -> None:
     assert judge.excess(judge.once(too_few, seed=0)) > 2.0
     assert not judge.surely(too_few).kept
     assert judge.surely(enough).kept
+
+
+@pytest.mark.parametrize("machines", [3, 4])
+def test_a_percentile_is_that_of_the_requests_of_all_runs(machines: int) -> None:
+    """Bursts make runs unlike: the mean of their percentiles is another figure. Requests of one token have no TPOT."""
+    slo = texts.slo(20.0, ttft_ms=900.0)
+    demand = slo["apps"]["chat"]["demand"]
+    demand["arrivals"] = {"process": "mmpp", "relative_rates": [0.6, 1.6], "stay_s": [12.0, 8.0]}
+    demand["mix"].update(bins=[[200, 1], [1000, 120]], share=[0.5, 0.5])
+    wish = wish_of(texts.profile(), slo, requests=600, seeds=5)
+    judge = judge_of(wish, Tools(extra={"play_tokens": play, "draw_tokens": draw}), 0)
+    fleet = fleet_of(wish, (0, machines), wish.laws, 1.0)
+    shown = judge.surely(fleet)
+    first = 2 * FRESH if judge.played > shown.seeds else FRESH
+    runs = [judge.once(fleet, seed=first + number, lasts=CONFIRMED) for number in range(shown.seeds)]
+    ways = {
+        "ttft": [run.ttft_ms[run.judged()] for run in runs],
+        "tpot": [run.tpot_ms[run.judged()][~np.isnan(run.tpot_ms[run.judged()])] for run in runs],
+    }
+    for limit, value, low, high in shown.percentiles:
+        times = ways[limit.of]
+        assert len({len(one) for one in times}) > 1
+        weight = np.concatenate([np.full(len(one), 1.0 / len(one) / len(times)) for one in times])
+        order = np.argsort(np.concatenate(times))
+        ordered, beyond = np.concatenate(times)[order], 1.0 - np.cumsum(weight[order])
+        least = ordered[np.argmax(beyond <= 1.0 - limit.percentile / 100.0 + 1e-12)]
+        assert low <= value <= high
+        # Each run keeps the share beyond a time to half a percent of itself.
+        assert least <= value <= ordered[np.argmax(beyond <= 0.994 * (1.0 - limit.percentile / 100.0))]
+        late = [float(np.mean(one > limit.max_ms)) for one in times]
+        assert [judge.late(run, limit) for run in runs] == pytest.approx(late)
 
 
 @pytest.mark.parametrize("period_s", [1400.0, 86400.0])

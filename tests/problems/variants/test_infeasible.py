@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from build import tiny
 from cases.variants import NEEDS, machines, solve, table2
 
 import hetplan as hp
+from hetplan.front_door import plan_for
+from hetplan.planner.contract import Tools
 
 
 @pytest.mark.parametrize("formulation", ["columns", "milp"])
@@ -98,3 +101,22 @@ def test_too_few_moves_are_named_and_raised_to_the_fewest_that_do(moves):
     assert (repair.field, repair.to) == ("slo.limits.moves", 2)
     slo["limits"]["moves"] = 2
     assert hp.solve(folder / "profile.json", slo, **given).exit_code == 0
+
+
+def test_a_trial_of_which_nobody_hears_why_it_fails_asks_only_whether_there_is_a_plan():
+    """A refusal tries some ten numbers for each repair: each one that failed was explained to nobody."""
+    wish = tiny("variants").limited(cost=0.01)
+    inputs = hp.load_inputs(wish.profile, wish.slo)
+    heard = {True: [], False: []}
+    for explains, programs in heard.items():
+        tools = Tools(trial=True, explains=explains)
+        events = []
+        outcome = plan_for(
+            inputs, question="variants", options={"size": "planned"}, tools=tools, try_repairs=False,
+            on_event=events.append,
+        )  # fmt: skip
+        programs += [one.detail for one in events if one.what == "solve"]
+        assert outcome.plan is None
+        assert bool(outcome.repairs) == explains
+    assert len(heard[True]) > 2
+    assert heard[False] == heard[True][:1]
