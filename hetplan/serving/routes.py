@@ -11,7 +11,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan import Route as PlannedRoute
 from hetplan.profiles.workers import Worker
-from hetplan.serving.choice import best_route
+from hetplan.serving.choice import best_route, is_large, preferred_first
 from hetplan.serving.demand import points_of
 from hetplan.serving.steps import balancing_of, paths_of
 from hetplan.serving.system import After, App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
@@ -55,6 +55,8 @@ def _pool_routes(inputs: Inputs, app: App, groups: Sequence[Group], dispatch: An
     if rule == "earliest/1":
         return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.EARLIEST)]
     if rule == "fcfs/1":
+        order = preferred_first(dispatch.prefer, [group.hardware for group, _ in members])
+        members.sort(key=lambda member: order.index(member[0].hardware))
         return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.CENTRAL)]
     if rule == "threshold/1":
         return _threshold_routes(inputs, app, members, dispatch)
@@ -70,8 +72,8 @@ def _matching_route(app: App, members: Sequence[tuple[Group, str]], dispatch: An
 
 def _threshold_routes(inputs: Inputs, app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> list[Route]:
     kinds = points_of(inputs.slo.apps[app.id].demand.mix)
-    small = tuple(n for n, kind in enumerate(kinds) if kind.get("batch", 0.0) <= dispatch.threshold)
-    large = tuple(n for n in range(len(kinds)) if n not in small)
+    large = tuple(n for n, kind in enumerate(kinds) if is_large(kind, dispatch.threshold))
+    small = tuple(n for n in range(len(kinds)) if n not in large)
     base = dispatch.base if isinstance(dispatch.base, str) else members[0][0].hardware
     basic = tuple(Way(group.id, load) for group, load in members if group.hardware == base)
     others = tuple(Way(group.id, load) for group, load in members if group.hardware != base)
