@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.load_send import Sent
 from hetplan.planner.promised import FIGURES, RATES
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -166,10 +167,7 @@ class _Responses:
 
     def percentile(self, at: float) -> float:
         """The least response that at least so many percent do not exceed."""
-        count = len(self._ordered)
-        if not count:
-            return math.nan
-        return float(self._ordered[min(max(math.ceil(at / 100.0 * count - 1e-9) - 1, 0), count - 1)])
+        return nearest_rank(self._ordered, at / 100.0)
 
     def rate_qps(self) -> float:
         due = self._sent.due_s[self._places]

@@ -23,6 +23,7 @@ from hetplan.measure.load_report import (
     judge,
 )
 from hetplan.measure.load_send import Sent, Target
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,10 +120,7 @@ def percentile(values: NDArray[np.float64], at: float) -> float:
     """The least value that at least so many percent do not exceed; of those that have one."""
     import numpy as np
 
-    known = np.sort(values[~np.isnan(values)])
-    if not len(known):
-        return math.nan
-    return float(known[min(len(known) - 1, math.ceil(at / 100.0 * len(known) - 1e-9) - 1)])
+    return nearest_rank(np.sort(values[~np.isnan(values)]), at / 100.0)
 
 
 def in_limits(found: TextMeasured, limits: Sequence[Limit]) -> float:

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
 from hetplan.measure.profile_wish import Repeats
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +137,7 @@ def figures_of(samples_ms: Sequence[float], preempted: Sequence[int], rule: Repe
         runs=len(values),
         mean=_short(values.mean()),
         std=_short(values.std(ddof=1)) if len(values) > 1 else 0.0,
-        percentiles={name: _short(ordered[_place(len(ordered), share)]) for name, share in quantiles.items()},
+        percentiles={name: _short(nearest_rank(ordered, share)) for name, share in quantiles.items()},
         intervals={name: _interval(ordered, share, rule.confidence) for name, share in quantiles.items()},
         max=_short(ordered[-1]),
         outliers=len(marked),
@@ -162,14 +163,9 @@ def enough(samples_ms: Sequence[float], rule: Repeats) -> bool:
         if within is None:
             continue
         low, high = _interval(ordered, share, rule.confidence)
-        if high is None or (high - low) / 2.0 > within * float(ordered[_place(len(ordered), share)]):
+        if high is None or (high - low) / 2.0 > within * nearest_rank(ordered, share):
             return False
     return True
-
-
-def _place(count: int, share: float) -> int:
-    """The least measurement that at least this share does not exceed."""
-    return min(max(math.ceil(share * count - 1e-9) - 1, 0), count - 1)
 
 
 def _interval(ordered: NDArray[np.float64], share: float, confidence: float) -> tuple[float, float | None]:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -376,7 +377,7 @@ class Times:
         import numpy as np
 
         ordered = np.sort(response_ms)
-        at = {percentile: _percentile(ordered, percentile) for percentile in percentiles}
+        at = {percentile: nearest_rank(ordered, percentile / 100.0) for percentile in percentiles}
         return cls(at, responses_of(ordered))
 
 
@@ -442,11 +443,3 @@ def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> f
     end = max(horizon_ms, float(arrival_ms[-1])) if last else float(arrival_ms[-1])
     span = end - float(arrival_ms[0])
     return span / 1000.0 if span > 0 else 1e-9
-
-
-def _percentile(ordered: NDArray[np.float64], percentile: float) -> float:
-    """The least response that at least so many percent of the queries do not exceed."""
-    if not len(ordered):
-        return math.nan
-    place = math.ceil(percentile / 100.0 * len(ordered) - 1e-9) - 1
-    return float(ordered[min(max(place, 0), len(ordered) - 1)])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.profiles.slo import App
+from hetplan.serving.distribution import nearest_rank
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
 from hetplan.simulator.demand import AppDemand, TextDemand, arrival_times, seeded
 
@@ -93,9 +94,7 @@ class Played:
             return np.inf
         values = self.of(limit.of)[part]
         values = np.sort(values[~np.isnan(values)])
-        if not len(values):
-            return 0.0
-        return float(values[min(len(values) - 1, int(np.ceil(limit.percentile / 100.0 * len(values) - 1e-9)) - 1)])
+        return nearest_rank(values, limit.percentile / 100.0) if len(values) else 0.0
 
     def goodput(self, limits: Sequence[Limit]) -> float:
         """The share of requests within all limits at once."""
