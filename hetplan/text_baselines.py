@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetplan.errors import InputError
+from hetplan.planner.request import cheapest_first
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, text_apps
 from hetplan.recipes import Recipes
@@ -28,7 +29,7 @@ from hetplan.simulator.demand import LEAST_REQUESTS
 from hetplan.simulator.playing import SideBySide
 from hetplan.simulator.report import SimulationReport, wishes_of
 from hetplan.simulator.run_records import Glance
-from hetplan.simulator.scalers import Hpa, Run, Scaled, Scaler, scaling, shared_out
+from hetplan.simulator.scalers import Hpa, Run, Scaled, Scaler, scaling
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 from hetplan.simulator.tokens import draw, play
 
@@ -188,7 +189,7 @@ class OneType:
     def at(self, rate: float) -> TextSystem:
         """Its part of the machines for a rate, the first crews first."""
         count = min(max(1, math.ceil(self.count * rate / self.peak - 1e-9)), self.most)
-        counts = shared_out(count, self.stock)
+        counts = cheapest_first(count, self.stock)
         return self.system.sized({crew.id: n for crew, n in zip(self.system.crews, counts, strict=True)})
 
     def scaled(self, scaler: Scaler) -> Callable[[Run], None]:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
+from hetplan.planner.request import cheapest_first
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan, Route, SharesDispatch
 from hetplan.profiles.profile import Run
@@ -38,7 +39,7 @@ from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.report import SimulationReport
-from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling, shared_out
+from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation
 
@@ -110,7 +111,7 @@ class OneType:
         of = {
             name: count
             for place, names in self.stages.items()
-            for name, count in zip(names, shared_out(counts[place], self.stock[place]), strict=True)
+            for name, count in zip(names, cheapest_first(counts[place], self.stock[place]), strict=True)
         }
         groups = tuple(replace(group, count=of[group.id]) for group in self.system.groups)
         return replace(self.system, groups=groups)
