@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 
 from hetplan.errors import InputError
 
-__all__ = ["DemandMonitor", "LatencyLearner", "LoadMonitor"]
+__all__ = ["DemandMonitor", "LatencyLearner", "LoadMonitor", "forecast"]
+
+
+def forecast(history_qps: Iterable[float], com: float = 1.6) -> float:
+    """The moving average after a history, 0 after none.
+
+    >>> round(forecast([100, 200]), 4), round(forecast([100, 200, 400]), 4)
+    (138.4615, 239.0533)
+    """
+    monitor = DemandMonitor(com)
+    for rate in history_qps:
+        monitor.observe(rate)
+    return monitor.rate_qps
 
 
 @dataclass

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from hetplan.dispatch.decision_kernels import behind
-from hetplan.dispatch.monitors import DemandMonitor
+from hetplan.dispatch.monitors import DemandMonitor, forecast
 from hetplan.dispatch.pipelines import FRONTEND, Backups, Host, PathShares, most_accurate_first
 from hetplan.errors import InputError
 from hetplan.profiles.plan import Route
@@ -123,10 +123,10 @@ def test_backups_give_the_best_that_makes_up_the_time_until_they_are_full():
     assert backups.take(2.0, late_ms=35, exec_ms=40) == "fast"
 
 
-def test_moving_averages():
-    monitor = DemandMonitor()
-    assert monitor.rate_qps == 0.0
-    assert [monitor.observe(rate) for rate in (100, 200, 400)] == pytest.approx([100, 138.4615, 239.0533], abs=1e-4)
+def test_forecasts():
+    assert forecast([100, 200]) == pytest.approx(138.4615, abs=1e-4)
+    assert forecast([100, 200, 400]) == pytest.approx(239.0533, abs=1e-4)
+    assert forecast([]) == 0.0
     with pytest.raises(ValueError, match="0 or more"):
         DemandMonitor().observe(-1)
     with pytest.raises(ValueError, match="above 0"):
