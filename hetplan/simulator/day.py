@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event, OnEvent
+from hetplan.planner.promised import Estimate
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import inputs_of_part, machines_with_users, of_part
@@ -39,7 +40,7 @@ from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
 from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, running, zones_of
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
-from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, mean_share
+from hetplan.simulator.figures import LATE_SLACK_MS, mean_share
 from hetplan.simulator.following import Names, scheduled
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulation import Simulation, Stream

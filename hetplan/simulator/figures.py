@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hetplan.planner.promised import Estimate
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.distribution import nearest_rank
@@ -48,7 +49,6 @@ __all__ = [
     "HIGHEST_PERCENTILE",
     "TAIL_QUERIES",
     "AppFigures",
-    "Estimate",
     "Responses",
     "Times",
     "Together",
@@ -214,21 +214,6 @@ LATE_SLACK_MS = 1e-6
 SHARES = ("in_time", "late", "dropped", "violations")
 """Figures that are shares of the queries."""
 _WARM_QUERIES, _WARM_SPANS, _WARM_SHARE = 1000, 20.0, 0.2
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A figure with its interval; `low` and `high` equal `value` where there is no spread to see."""
-
-    value: float
-    low: float
-    high: float
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON: what is infinite (a percentile that some queries never reach) is null."""
-        finite = [self.value, self.low, self.high]
-        value, low, high = (round(item, 9) if math.isfinite(item) else None for item in finite)
-        return {"value": value, "interval": [low, high]}
 
 
 def estimate(values: Sequence[float]) -> Estimate:
