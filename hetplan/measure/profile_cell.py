@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
 from hetplan.measure.profile_wish import Repeats
+from hetplan.profiles.validate import collector_at_rest
 from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
@@ -382,7 +383,7 @@ def _samples(subject: Subject, run: Any, rule: Repeats, cancel: threading.Event,
     samples = found.samples_ms
     look, until = rule.min_runs, time.monotonic() + rule.max_s
     rests = rests_s(rule)
-    with _collector_at_rest():
+    with collector_at_rest():
         while len(samples) < rule.max_runs and not cancel.is_set():
             if (rest_s := next(rests)) > 0.0:
                 cancel.wait(rest_s)
@@ -419,18 +420,6 @@ def rests_s(rule: Repeats, now: Callable[[], float] = time.monotonic) -> Iterato
         else:
             due_s += random.expovariate(rule.rate_qps)
             yield due_s - now()
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Python's garbage collector must not strike inside a measurement."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _mean(values: list[float | None]) -> float | None:

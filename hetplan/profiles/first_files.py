@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.read_json import VERSIONS
+from hetplan.profiles.read_json import format_of
 from hetplan.profiles.read_text import read_text
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "as_id",
     "comments_on",
     "first_files",
-    "format_of",
     "read_edge",
     "read_latencies",
     "read_machine",
@@ -438,12 +437,6 @@ def _offer(machine: Machine, said: Answers) -> dict[str, Any]:
     most = machine.stock if machine.stock is not None else MOST_SERVERS if said.steps else None
     stock = {"stock": most} if most is not None else {}
     return {"hardware": machine.name, "price_per_hour": machine.price, "currency": said.currency, **stock}
-
-
-def format_of(kind: str) -> str:
-    """The newest format of a kind of file."""
-    major, minor = VERSIONS[kind]
-    return f"hetplan/{kind}/{major}.{minor}"
 
 
 def _column(name: str) -> str:

@@ -72,10 +72,6 @@ class Course:
             self._drawn[seed] = streams, texts
         return self._drawn[seed]
 
-    def reached(self, played: Played) -> bool:
-        """Whether every application has as many in time as is asked."""
-        return all(played.in_time.get(app, 0.0) >= share for app, share in self.attain.items())
-
 
 @dataclass(frozen=True)
 class Played:
@@ -98,6 +94,10 @@ class Played:
     def late(self) -> float:
         """Of all queries, the share that is late or never answered."""
         return 1.0 - self.timely / max(self.queries, 1)
+
+    def reaches(self, attain: Mapping[str, float]) -> bool:
+        """Whether every application has as many in time as is asked."""
+        return all(self.in_time.get(app, 0.0) >= share for app, share in attain.items())
 
     def per_million(self, hours: float) -> float:
         """Money for a million queries in time."""
@@ -247,5 +247,5 @@ def cheapest_of(
 
 
 def _cheapest(tried: Mapping[int, Played], course: Course) -> int | None:
-    reached = [number for number, one in tried.items() if course.reached(one)]
+    reached = [number for number, one in tried.items() if one.reaches(course.attain)]
     return min(reached, key=lambda number: (tried[number].cost_per_hour, number), default=None)
