@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,10 @@ def _with_interval(found: TextMeasured, figure: Callable[[TextMeasured], float])
     return estimated(whole, [part for part in parts if math.isfinite(part)] if math.isfinite(whole) else [])
 
 
+def _percentile_of(of: str, at: float, found: TextMeasured) -> float:
+    return percentile(found.of(of), at)
+
+
 SHOWN = (("ttft", 50.0), ("ttft", 95.0), ("tpot", 50.0), ("tpot", 95.0), ("gap", 95.0), ("response", 95.0))
 
 
@@ -156,9 +161,7 @@ def text_report(
     part = found.taken(judged)
     beside = {key: (value, value, value) for key, value in simulated.items()}
     percentiles = dict.fromkeys([*((limit.of, limit.percentile) for limit in limits), *SHOWN])
-    figures = {
-        (of, at): _with_interval(part, lambda one, of=of, at=at: percentile(one.of(of), at)) for of, at in percentiles
-    }
+    figures = {(of, at): _with_interval(part, partial(_percentile_of, of, at)) for of, at in percentiles}
     shares = _with_interval(part, lambda one: in_limits(one, limits))
     lines = [
         LoadLine(

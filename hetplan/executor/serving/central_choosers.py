@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from math import inf
 from time import monotonic
@@ -156,12 +155,13 @@ class MatchingChooser(_Central):
     """Rule matching/1, by the same kernel as in the simulator."""
 
     def __init__(
-        self, lanes: Sequence[Lane], times: Times, rule: Matching, weight: Mapping[str, float], send: Send,
+        self, lanes: Sequence[Lane], times: Times, dispatch: Mapping[str, Any], send: Send,
         soon: Callable[[Callable[[], None]], Any], late: Deadlines | None,
     ) -> None:  # fmt: skip
         super().__init__(lanes, send, soon, late)
+        rule, weight, late_costs = Matching.of(dispatch, [lane.hardware for lane in self.lanes])
         # The heaviest type is the base: where nothing else decides, it is asked first.
-        self.lanes.sort(key=lambda lane: -weight.get(lane.hardware, 1.0))
+        self.lanes.sort(key=lambda lane: -weight[lane.hardware])
         ordered = list(dict.fromkeys(times.type_of(lane) for lane in self.lanes))
         self._times = times
         self._columns = np.array([times.types.index(one) for one in ordered], np.int64)
@@ -176,13 +176,9 @@ class MatchingChooser(_Central):
         self._arrived, self._mates = np.zeros(window), np.zeros(window, np.int64)
         self._room = scratch(count, window)
         hardware = {times.type_of(lane): lane.hardware for lane in self.lanes}
-        # All types of the plan scale what a late pair costs, also those that are not among these workers.
-        known = {**dict.fromkeys(hardware.values(), 1.0), **weight} or {"": 1.0}
-        typed = replace(rule, weight=tuple(known.values()))
-        late_costs = dict(zip(known, typed.late_cost().tolist(), strict=True))
-        weights = np.array([known[hardware[one]] for one in ordered])
+        weights = np.array([weight[hardware[one]] for one in ordered])
         late_cost = np.array([late_costs[hardware[one]] for one in ordered])
-        self._costs = (weights, late_cost, typed.limit_ms, typed.merges)
+        self._costs = (weights, late_cost, rule.limit_ms, rule.merges)
         self._warm_up(len(ordered))
 
     def _warm_up(self, types: int) -> None:
@@ -341,7 +337,8 @@ class InOrderChooser(_Central):
     ) -> None:  # fmt: skip
         super().__init__(lanes, send, soon, late)
         by_size = dispatch["rule"] == "threshold/1"
-        self._threshold, base = (dispatch["threshold"], dispatch["base"]) if by_size else (inf, None)
+        self._threshold: float = dispatch["threshold"] if by_size else inf
+        base = dispatch["base"] if by_size else None
         order = preferred_first(dispatch.get("prefer", ()), [lane.hardware for lane in self.lanes])
         self.lanes.sort(key=lambda lane: order.index(lane.hardware))
         self._large: deque[Task] = deque()
