@@ -155,7 +155,7 @@ def _share_routes(
                     rule=rule,
                     name=path.name,
                     kinds=part,
-                    backups=_backups(dispatch, stage.id, entry, home),
+                    backups=_backups(dispatch, stage.id, home),
                 )
             )
         return path.name
@@ -228,17 +228,6 @@ def _by_kind(
     return [(entry, tuple(numbers)) for entry, numbers in chosen.values()]
 
 
-def _backups(dispatch: Any, stage: str, entry: PlannedRoute, home: Mapping[str, str]) -> tuple[Backup, ...]:
-    found: list[Backup] = []
-    for backup in getattr(dispatch, "backup", ()) or ():
-        load = _get(backup, "to")
-        node = _get(backup, "node")
-        if load in home and (node == stage if node is not None else load in entry.to):
-            found.append(
-                Backup(home[load], load, float(_get(backup, "latency_ms") or 0.0), float(_get(backup, "left_qps")))
-            )
-    return tuple(found)
-
-
-def _get(record: Any, name: str) -> Any:
-    return record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
+def _backups(dispatch: Any, stage: str, home: Mapping[str, str]) -> tuple[Backup, ...]:
+    stated = [one for one in getattr(dispatch, "backup", ()) if one.node == stage and one.to in home]
+    return tuple(Backup(home[one.to], one.to, one.latency_ms, one.left_qps) for one in stated)

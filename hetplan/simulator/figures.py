@@ -209,8 +209,6 @@ TAIL_QUERIES = 200
 HIGHEST_PERCENTILE = 99.99
 SPANS = 200.0
 BATCHES = 5
-LATE_SLACK_MS = 1e-6
-"""A response this much above the limit is in time: ends minus arrivals are rounded numbers."""
 SHARES = ("in_time", "late", "dropped", "violations")
 """Figures that are shares of the queries."""
 _WARM_QUERIES, _WARM_SPANS, _WARM_SHARE = 1000, 20.0, 0.2
@@ -398,7 +396,7 @@ def figures_of(
     status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
     served = status == 1
     response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
-    in_time = served & (finish <= every.deadline[mine] + LATE_SLACK_MS)
+    in_time = every.in_time[mine]
     span_s = _span_s(arrival, result.horizon_ms, part[0] + 1 == part[1]) if len(mine) else 1.0
     accuracy, timely = _mean(quality[in_time]), _mean(in_time)
     return AppFigures(

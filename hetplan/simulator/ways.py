@@ -20,7 +20,6 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.figures import LATE_SLACK_MS
 from hetplan.simulator.playing import SideBySide
 from hetplan.simulator.runs import check_size, seed_of
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
@@ -174,13 +173,12 @@ def play(setting: Setting, course: Course) -> Played:
 
 def _in_time(result: RunResult, course: Course) -> dict[str, _Counted]:
     """Per application, how many came in each stretch, and how many of them were answered in time."""
-    queries, found = result.queries, {}
-    place, stretches = _places(queries["arrival"], course)
-    timely = (queries["status"] == 1) & (queries["finish"] <= queries["deadline"] + LATE_SLACK_MS)
+    every, found = result.columns, {}
+    place, stretches = _places(every.arrival, course)
     for row, app in enumerate(result.apps):
-        mine = queries["app"] == row
+        mine = every.app == row
         came = np.bincount(place[mine], minlength=stretches)
-        found[app] = (came, np.bincount(place[mine & timely], minlength=stretches))
+        found[app] = (came, np.bincount(place[mine & every.in_time], minlength=stretches))
     return found
 
 
