@@ -12,6 +12,7 @@ from typing import Any
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import shortened
+from hetplan.profiles.pipelines import pipeline_of
 
 __all__ = ["measured_document_of", "refuse_malformed_measurements"]
 
@@ -41,8 +42,7 @@ def refuse_malformed_measurements(inputs: Inputs) -> None:
         raise InputError.one(file=file, path="$.apps", why=why, remedy=REMEDY)
     faults = []
     for name, entries in apps.items():
-        app = inputs.slo.apps.get(name)
-        pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs is not None else None) or "")
+        pipeline = pipeline_of(inputs.profile, inputs.slo.apps.get(name))
         steps = tuple(pipeline.nodes) if pipeline is not None else ()
         exits = pipeline is not None and pipeline.has_outcomes
         for number, entry in enumerate(entries):
