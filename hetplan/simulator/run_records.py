@@ -59,7 +59,8 @@ class Columns:
     @cached_property
     def in_time(self) -> NDArray[np.bool_]:
         """Which queries were answered by their deadline."""
-        return (self.status == 1) & (self.finish <= self.deadline + LATE_SLACK_MS)
+        timely: NDArray[np.bool_] = (self.status == 1) & (self.finish <= self.deadline + LATE_SLACK_MS)
+        return timely
 
 
 @dataclass(frozen=True)
