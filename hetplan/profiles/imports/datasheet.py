@@ -19,7 +19,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.imports.cards import MEMORY_SHARE, room_of
-from hetplan.profiles.imports.words import above_0, ill_written, section
+from hetplan.profiles.imports.words import above_0, digits, ill_written, section
 from hetplan.profiles.read_json import read_json
 
 __all__ = ["convert", "convert_sheet"]
@@ -98,8 +98,8 @@ def _engine(
     base = usual["iteration_ms"]
     return {
         "pieces": [
-            {"base_ms": base, "token_ms": _digits(2e3 * parameters / flops), "pair_ms": _digits(1e3 * pair / flops)},
-            {"base_ms": _digits(base + 1e3 * weights / speed), "kv_token_ms": _digits(1e3 * kv / speed)},
+            {"base_ms": base, "token_ms": digits(2e3 * parameters / flops), "pair_ms": digits(1e3 * pair / flops)},
+            {"base_ms": digits(base + 1e3 * weights / speed), "kv_token_ms": digits(1e3 * kv / speed)},
         ],
         "overlap": "assumed",
         "kv_tokens": int(room / kv),
@@ -114,7 +114,3 @@ def _said(usual: Mapping[str, float]) -> str:
         f"{usual['compute']:.0%} of peak compute, {usual['bandwidth']:.0%} of peak bandwidth, "
         f"{usual['iteration_ms']:g} ms per iteration; replace by measurements"
     )
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.6g}")

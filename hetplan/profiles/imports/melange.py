@@ -35,6 +35,7 @@ from typing import Any
 
 from hetplan.profiles.imports.json_lines import read_json_or_lines
 from hetplan.profiles.imports.words import refuse
+from hetplan.profiles.plain_data import is_number
 
 __all__ = ["convert", "convert_document"]
 
@@ -236,7 +237,6 @@ def _axis(value: Any, path: str, file: str) -> list[float]:
 
 
 def _number(value: Any, path: str, file: str) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
+    if not is_number(value) or value < 0:
         refuse(file, path, value, "a finite number, 0 or more", "Mend the number.")
     return float(value)

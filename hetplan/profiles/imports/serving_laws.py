@@ -31,7 +31,8 @@ from typing import Any
 from hetplan.profiles.engine_law import Iteration, fit
 from hetplan.profiles.imports.cards import ROOM_NOTE, room_for, stated_rooms
 from hetplan.profiles.imports.json_lines import read_json_or_lines
-from hetplan.profiles.imports.words import count_of, id_of, refuse
+from hetplan.profiles.imports.words import count_of, digits, id_of, refuse
+from hetplan.profiles.plain_data import is_number
 from hetplan.profiles.read_json import read_json
 
 __all__ = ["guidellm", "inference_perf", "vllm"]
@@ -228,17 +229,17 @@ def _law(runs: Sequence[Run], file: str, chunk: int | None, sequences: int | Non
     error = math.fsum(abs(one) for one in off) / len(off)
     if error > LARGEST_ERROR:
         why = f"no law fits {who}: off by over a quarter on the mean"
-        refuse(file, runs[0].path, _digits(error), why, "Look for runs that broke down, or that reused prompts.")
+        refuse(file, runs[0].path, digits(error), why, "Look for runs that broke down, or that reused prompts.")
     names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
     longest = max(math.ceil(one.tokens) for one in prefills)
     reads, together = (max(math.ceil(value) for value in of) for of in _largest(runs))
     return {
         "pieces": [
-            {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
+            {name: digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
             for row in law.pieces.tolist()
         ],
         "overlap": "assumed",
-        "fitted": {"error": _digits(error), "tokens": longest, "kv_tokens": reads, "sequences": together},
+        "fitted": {"error": digits(error), "tokens": longest, "kv_tokens": reads, "sequences": together},
         "most_tokens": max(chunk or longest, 1),
         "most_seqs": sequences or together,
     }  # fmt: skip
@@ -332,7 +333,7 @@ def _either(data: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _number(data: Mapping[str, Any], name: str, at: str, file: str) -> float:
     value = data.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not (math.isfinite(value) and value > 0.0):
+    if not is_number(value) or value <= 0.0:
         refuse(file, f"{at}.{name}", value, "a finite number above 0", "Give runs that streamed and completed.")
     return float(value)
 
@@ -342,7 +343,3 @@ def _text(data: Mapping[str, Any], name: str, at: str, file: str) -> str:
     if not isinstance(value, str) or not value:
         refuse(file, f"{at}.{name}", value, "the name of the model", "Give a result of this tool.")
     return value
-
-
-def _digits(value: float) -> float:
-    return float(f"{float(value):.6g}")

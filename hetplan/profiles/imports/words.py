@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import shortened
 
-__all__ = ["above_0", "count_of", "id_of", "ill_written", "refuse", "section"]
+__all__ = ["above_0", "count_of", "digits", "id_of", "ill_written", "refuse", "section"]
 
 _LONGEST_ID = 30
 
@@ -39,6 +39,11 @@ def count_of(value: Any, at: str, file: str) -> int:
             remedy="Write such a number.",
         )  # fmt: skip
     return int(found)
+
+
+def digits(value: float, count: int = 6) -> float:
+    """A number to so many significant digits."""
+    return float(f"{float(value):.{count}g}")
 
 
 def refuse(file: str, path: str, value: Any, why: str, remedy: str) -> NoReturn:
