@@ -24,7 +24,7 @@ import llm
 from token_judge import Card, Court, Setting
 
 import hetplan as hp
-from hetplan.simulator.report import Verdict
+from hetplan.planner.promised import Verdict
 
 __all__ = ["Case", "Judged", "case", "judged"]
 

@@ -131,10 +131,6 @@ class Comparison:
         """Money for a million queries in time."""
         return played.per_million(self.hours * max(1, len(played.costs)))
 
-    def reached(self, played: Played) -> bool:
-        """Whether every application has as many in time as is asked."""
-        return all(played.in_time.get(app, 0.0) >= share for app, share in self.attain.items())
-
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -184,7 +180,7 @@ class Comparison:
                 figures = (one.cost_per_hour, HOURS_PER_MONTH * one.cost_per_hour, self.per_million(one), one.late,
                            min(one.in_time.values(), default=1.0), min(one.worst.values(), default=1.0))  # fmt: skip
                 chosen = one is row.nearest
-                reached = self.reached(one)
+                reached = one.reaches(self.attain)
                 lines.writerow(
                     [
                         row.way,

@@ -99,8 +99,8 @@ class Planner:
         cancel: threading.Event | None = None,
     ) -> str:
         """How a plan violates the SLO in a quick simulation; empty where it meets it."""
+        from hetplan.planner.promised import Verdict
         from hetplan.problems.simulated import CONFIRMED, play_length_s
-        from hetplan.simulator.report import Verdict
         from hetplan.simulator.simulate import demands_of, simulate
 
         plan, inputs = read_plan(plan), self._inputs(slo, demand)

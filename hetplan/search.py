@@ -194,7 +194,7 @@ class Space:
 
     def _in_order(self, knob: str) -> bool:
         """Whether the levels of a knob are rising or falling numbers, and no names."""
-        return knob not in self.stated.unordered and _in_order(self.knobs[knob])
+        return knob not in self.stated.unordered and settings.is_ordered(self.knobs[knob])
 
 
 @dataclass(frozen=True)
@@ -591,13 +591,6 @@ def _measured(measure: Callable[..., Any], task: dict[str, Any], _cancel: thread
         return json.loads(json.dumps(dict(given), default=float, allow_nan=False))  # type: ignore[no-any-return]
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"}
-
-
-def _in_order(levels: Sequence[Any]) -> bool:
-    if len(levels) < 2 or any(isinstance(level, bool) or not isinstance(level, int | float) for level in levels):
-        return False
-    steps = np.sign(np.diff(np.array(levels, dtype=float)))
-    return bool(abs(steps.sum()) == steps.size)
 
 
 def _refuse(path: str, value: object, why: str, remedy: str) -> None:

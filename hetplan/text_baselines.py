@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetplan.errors import InputError
+from hetplan.planner.request import cheapest_first
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, text_apps
 from hetplan.recipes import Recipes
 from hetplan.serving.system import System
 from hetplan.serving.tokens import TextSystem, demand_of, text_system
-from hetplan.simulator.baselines import BASELINES, NO_LIMIT, Baseline, Name, baseline
+from hetplan.simulator.baselines import BASELINES, Baseline, Name, baseline, stock_of
 from hetplan.simulator.demand import LEAST_REQUESTS
 from hetplan.simulator.playing import SideBySide
 from hetplan.simulator.report import SimulationReport, wishes_of
 from hetplan.simulator.run_records import Glance
-from hetplan.simulator.scalers import Hpa, Run, Scaled, Scaler, scaling, shared_out
+from hetplan.simulator.scalers import Hpa, Run, Scaled, Scaler, scaling
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 from hetplan.simulator.tokens import draw, play
 
@@ -173,7 +174,7 @@ class OneType:
         busy = play(system.fleet, draw(drawn, seed=0, count=LEAST_REQUESTS), seed=0)
         many = sum(crew.count for crew in system.crews)
         usual = peak * float(np.nanmean(busy.response_ms)) / 1000.0 / many
-        return cls(system, tuple(_stock(inputs, crew.offer) for crew in system.crews), peak, usual)
+        return cls(system, tuple(stock_of(inputs, crew.offer) for crew in system.crews), peak, usual)
 
     @property
     def count(self) -> int:
@@ -188,7 +189,7 @@ class OneType:
     def at(self, rate: float) -> TextSystem:
         """Its part of the machines for a rate, the first crews first."""
         count = min(max(1, math.ceil(self.count * rate / self.peak - 1e-9)), self.most)
-        counts = shared_out(count, self.stock)
+        counts = cheapest_first(count, self.stock)
         return self.system.sized({crew.id: n for crew, n in zip(self.system.crews, counts, strict=True)})
 
     def scaled(self, scaler: Scaler) -> Callable[[Run], None]:
@@ -196,8 +197,3 @@ class OneType:
         if isinstance(scaler, Hpa):
             scaler = PerMachine(scaler, self.usual)
         return scaling([Scaled(tuple(crew.id for crew in self.system.crews), self.stock, scaler)])
-
-
-def _stock(inputs: Inputs, named: str | None) -> int:
-    offer = inputs.profile.offers.get(named or "")
-    return NO_LIMIT if offer is None or offer.stock is None else offer.stock

@@ -245,7 +245,8 @@ def _odd_units(said: Answers) -> str:
 
 def _of_profile(said: Said) -> Made:
     """A wish on a profile that is there, or on one of data sheets; prices that were given are written beside it."""
-    from hetplan.profiles.first_files import as_id, format_of
+    from hetplan.profiles.first_files import as_id
+    from hetplan.profiles.read_json import format_of
 
     known, written, assumed = _known(said)
     runs = _runs(said, known)
@@ -349,7 +350,7 @@ def _latency(said: Said) -> list[dict[str, Any]]:
 
 def _prices(said: Said, known: Profile) -> dict[str, Any] | None:
     """A profile with the machines that were given a price, to be read beside the one that is there."""
-    from hetplan.profiles.first_files import format_of
+    from hetplan.profiles.read_json import format_of
 
     machines = machines_of(said) | _priced(said, known.hardware if said.prices else ())[0]
     unknown = [name for name in machines if name not in known.hardware]

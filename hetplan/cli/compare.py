@@ -283,7 +283,7 @@ def _show(found: Comparison, page: Page) -> None:
         ],
         right=("per hour", "per month", "per million in time", "late", "worst hour in time"),
     )
-    missed = [row.way for row in found.rows if row.fresh is not None and not found.reached(row.fresh)]
+    missed = [row.way for row in found.rows if row.fresh is not None and not row.fresh.reaches(found.attain)]
     if any(row.fresh is not None for row in found.rows):
         page.line("figures are of queries that no setting was tuned on")
     if missed:

@@ -19,11 +19,11 @@ from hetplan.cli.output import Exit, Output, Page, number
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.planner.promised import Estimate
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.simulator.day import HowPlayed
     from hetplan.simulator.day_report import DayReport
-    from hetplan.simulator.figures import Estimate
     from hetplan.simulator.report import SimulationReport
 
 __all__ = ["refuse_beside", "simulate", "simulate_day"]

@@ -25,6 +25,7 @@ from hetplan.kept import Kept
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
 from hetplan.planning_again import Planner, unplayed_size
 from hetplan.profiles.canonical import digest
@@ -216,7 +217,7 @@ class Answers:
         claims = [one.claims[0] if one is not None and one.plan is not None and one.claims else None for one in found]
         about = next((claim.about for claim in claims if claim is not None), "nothing")
         x, y = [float(value) for value in values], [None if one is None else one.value for one in claims]
-        now = _at(_file(asked, "slo"), path)
+        now = value_at(_file(asked, "slo"), path)
         limits = {"now": float(now)} if isinstance(now, int | float | str) and _is_number(now) else {}
         label = str(asked.get("label") or path[-1])
         gaps = [gap for one in found if one is not None and (gap := _within(one)) is not None]
@@ -437,15 +438,6 @@ def _with(document: Any, path: Sequence[Any], value: Any) -> Any:
     if isinstance(document, dict) and isinstance(step, str):
         return {**document, step: _with(document.get(step), rest, value)}
     raise _wrong("path", list(path), "no such place in the SLO file", "Name one that is there.")
-
-
-def _at(document: Any, path: Sequence[Any]) -> Any:
-    for step in path:
-        try:
-            document = document[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return document
 
 
 def _is_number(value: object) -> bool:

@@ -7,11 +7,11 @@ compiles. This module imports nothing that loads NumPy.
 
 from __future__ import annotations
 
-from math import inf
+from math import floor, inf
 
 from hetplan.serving.system import Late
 
-__all__ = ["behind", "done_ms", "has_less_to_do", "makes_up"]
+__all__ = ["behind", "done_ms", "has_less_to_do", "has_room_for", "makes_up", "spare_in_second"]
 
 _DROP, _DROP_LAST_TASK = int(Late.DROP), int(Late.DROP_LAST_TASK)
 _DROP_PER_TASK, _REROUTE = int(Late.DROP_PER_TASK), int(Late.REROUTE)
@@ -72,3 +72,23 @@ def makes_up(longest_ms: float, takes_ms: float, late_ms: float) -> bool:
     (True, False)
     """
     return takes_ms <= longest_ms - late_ms + 1e-9
+
+
+def spare_in_second(left: float, until_ms: float, each_s: float, now_ms: float) -> tuple[float, float]:
+    """What is left of a backup's spare capacity, and until when: all of it comes back with every second.
+
+    >>> spare_in_second(0.0, 1000.0, 5.0, 999.0), spare_in_second(0.0, 1000.0, 5.0, 1000.0)
+    ((0.0, 1000.0), (5.0, 2000.0))
+    """
+    if now_ms >= until_ms:
+        return each_s, (floor(now_ms / 1000.0) + 1.0) * 1000.0
+    return left, until_ms
+
+
+def has_room_for(jobs: float, left: float, longest_ms: float, takes_ms: float, late_ms: float) -> bool:
+    """Whether a backup takes so many queries that come late (less than one is one): it is fast enough and has room.
+
+    >>> has_room_for(0.5, 1.0, 50.0, 20.0, 30.0), has_room_for(1.5, 1.0, 50.0, 20.0, 30.0)
+    (True, False)
+    """
+    return makes_up(longest_ms, takes_ms, late_ms) and left >= max(1.0, jobs)

@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hetplan.dispatch.monitors import DemandMonitor
+
 __all__ = ["FORECASTS", "Forecast", "ForecastName"]
 
 ForecastName = Literal["last", "ewma", "seasonal"]
@@ -55,7 +57,7 @@ class Forecast:
     com: float = 1.6
     season_s: float = 86_400.0
     _past: list[float] = field(default_factory=list, repr=False)
-    _level: float = 0.0
+    _average: DemandMonitor = field(init=False, repr=False)
     _levels: list[float] = field(default_factory=list, repr=False)
     _open: deque[tuple[int, float]] = field(default_factory=deque, repr=False)
     _recent: deque[float] = field(default_factory=deque, repr=False)
@@ -67,6 +69,7 @@ class Forecast:
             raise ValueError(f"a forecast is one of {', '.join(FORECASTS)}, not {self.kind}")
         if not (0 < self.quantile <= 1 and self.step_s > 0 and self.lead_s >= 0 and self.com > 0 and self.season_s > 0):
             raise ValueError("a quantile is above 0 and at most 1, times are above 0")
+        self._average = DemandMonitor(self.com)
 
     @property
     def _lead(self) -> int:
@@ -75,10 +78,8 @@ class Forecast:
 
     def observe(self, rate_qps: float) -> None:
         """Take in the rate of one step."""
-        alpha = 1.0 / (1.0 + self.com)
-        self._level = alpha * rate_qps + (1.0 - alpha) * self._level if self._past else rate_qps
         self._past.append(rate_qps)
-        self._levels.append(self._level)
+        self._levels.append(self._average.observe(rate_qps))
         while self._open and self._open[0][0] + self._lead < len(self._past):
             at, point = self._open.popleft()
             self._learn(max(self._past[at + 1 : at + 1 + self._lead]) / max(point, _LEAST_QPS))
@@ -97,12 +98,12 @@ class Forecast:
             return self._past[-1]
         season, now = round(self.season_s / self.step_s), len(self._past) - 1
         if self.kind == "ewma" or now + 1 - season < 0:
-            return self._level
+            return self._levels[-1]
         then = now - season
         highest = max(self._past[then + 1 : then + 1 + self._lead] or self._past[-1:])
         if then < 0:
             return highest
-        return highest * self._level / max(self._levels[then], _LEAST_QPS)
+        return highest * self._levels[-1] / max(self._levels[then], _LEAST_QPS)
 
     def ahead(self) -> float:
         """The rate to be ready for: the forecast, times the ratio that so many of the past ones stayed within."""

@@ -25,8 +25,9 @@ of weighted milliseconds; ``lexicographic`` counts late pairs before all else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +41,8 @@ Penalty = Literal["paper", "absolute", "lexicographic"]
 Floats = NDArray[np.float64]
 
 _LATE_TIMES_SLO = 10.0  # Eq. 8
+_STATED = ("slo_ms", "xi", "penalty", "penalty_ms")
+"""The parameters that a plan states beside the weights."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,20 @@ class Matching:
                 raise InputError.one(
                     file="dispatch", path=field, value=getattr(self, field), why=why, remedy="See rule matching/1."
                 )
+
+    @classmethod
+    def of(cls, stated: Mapping[str, Any], hardware: Iterable[str]) -> tuple[Self, dict[str, float], dict[str, float]]:
+        """The rule as a plan states it for machines of these hardware, the weight of each, and what a late pair costs.
+
+        All hardware that the plan weighs scales what a late pair costs, also what is not among these machines.
+
+        >>> Matching.of({"slo_ms": 100.0, "weight": {"gpu": 1.0, "cpu": 0.2}}, ["cpu"])[2]
+        {'cpu': 200.0, 'gpu': 1000.0}
+        """
+        weight = {**dict.fromkeys(hardware, 1.0), **stated.get("weight", {})} or {"": 1.0}
+        limits = {name: stated[name] for name in _STATED if stated.get(name) is not None}
+        rule = cls(weight=tuple(weight.values()), **limits)
+        return rule, weight, dict(zip(weight, rule.late_cost().tolist(), strict=True))
 
     @property
     def scaled(self) -> bool:

@@ -16,9 +16,7 @@ __all__ = ["DemandMonitor", "LatencyLearner", "LoadMonitor", "forecast"]
 
 
 def forecast(history_qps: Iterable[float], com: float = 1.6) -> float:
-    """The exponentially weighted moving average of a history, with this centre of mass.
-
-    s_0 = d_0, s = alpha d + (1 - alpha) s with alpha = 1 / (1 + com).
+    """The moving average after a history, 0 after none.
 
     >>> round(forecast([100, 200]), 4), round(forecast([100, 200, 400]), 4)
     (138.4615, 239.0533)
@@ -31,7 +29,9 @@ def forecast(history_qps: Iterable[float], com: float = 1.6) -> float:
 
 @dataclass
 class DemandMonitor:
-    """The moving average itself, fed a rate per period.
+    """The exponentially weighted moving average of rates, one per period, with this centre of mass.
+
+    s_0 = d_0, s = alpha d + (1 - alpha) s with alpha = 1 / (1 + com).
 
     >>> monitor = DemandMonitor(com=1.0)
     >>> monitor.observe(10), monitor.observe(20)

@@ -22,9 +22,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING
 
-from hetplan.dispatch.decision_kernels import makes_up
+from hetplan.dispatch.decision_kernels import has_room_for, spare_in_second
 from hetplan.errors import InputError
 from hetplan.serving.choice import best_route
 
@@ -173,13 +174,11 @@ class Backups:
     ('b2', 'b3')
     >>> backups.take(1.1, late_ms=30, exec_ms=50), backups.take(1.1, late_ms=45, exec_ms=50)
     ('b2', None)
-    >>> backups.makes_up(1.2, late_ms=40, exec_ms=50), backups.makes_up(1.2, late_ms=41, exec_ms=50)
-    (True, False)
     """
 
     entries: tuple[BackupEntry, ...]
-    _left: dict[str, float] = field(default_factory=dict, repr=False)
-    _second: int = -1
+    _left: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+    """What is left of each, and until when."""
 
     @classmethod
     def of(cls, table: Iterable[BackupEntry], node: str) -> Backups:
@@ -187,30 +186,22 @@ class Backups:
         own = (entry for entry in table if entry.node == node)
         return cls(tuple(sorted(own, key=lambda entry: (-entry.quality, entry.to))))
 
-    def makes_up(self, now_s: float, *, late_ms: float, exec_ms: float) -> bool:
-        """Whether any load could take a request late by `late_ms` now; nothing is taken."""
-        return bool(self._fitting(now_s, exec_ms, late_ms))
-
     def take(self, now_s: float, *, late_ms: float, exec_ms: float, draw: float = 0.0) -> str | None:
         """The load that takes a request late by `late_ms` at a step whose budget is made for `exec_ms`; None: drop it.
 
         Among those that make up the time and have capacity left in this second, the best accuracy; of equals one at
         random (`draw` in [0, 1)). What it takes is gone until the next second.
         """
-        fitting = self._fitting(now_s, exec_ms, late_ms)
+        fitting: list[BackupEntry] = []
+        for entry in self.entries:
+            left, until_ms = self._left.get(entry.to, (0.0, -inf))
+            left, _ = self._left[entry.to] = spare_in_second(left, until_ms, entry.left_qps, 1e3 * now_s)
+            if has_room_for(1.0, left, exec_ms, entry.latency_ms, late_ms):
+                fitting.append(entry)
         if not fitting:
             return None
         best = [entry for entry in fitting if entry.quality == fitting[0].quality]
-        chosen = best[min(int(draw * len(best)), len(best) - 1)]
-        self._left[chosen.to] -= 1.0
-        return chosen.to
-
-    def _fitting(self, now_s: float, exec_ms: float, late_ms: float) -> list[BackupEntry]:
-        if int(now_s) != self._second:
-            self._second = int(now_s)
-            self._left = {entry.to: entry.left_qps for entry in self.entries}
-        return [
-            entry
-            for entry in self.entries
-            if makes_up(exec_ms, entry.latency_ms, late_ms) and self._left[entry.to] >= 1.0
-        ]
+        chosen = best[min(int(draw * len(best)), len(best) - 1)].to
+        left, until_ms = self._left[chosen]
+        self._left[chosen] = (left - 1.0, until_ms)
+        return chosen

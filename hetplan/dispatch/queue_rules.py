@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from hetplan.dispatch.snapshot import Pair, Snapshot
 from hetplan.errors import InputError
+from hetplan.serving.choice import preferred_first
 
 __all__ = [
     "Earliest",
@@ -60,7 +61,7 @@ class Fcfs:
 
     def order(self, types: int) -> tuple[int, ...]:
         """All types, the most preferred first."""
-        return self.prefer + tuple(kind for kind in range(types) if kind not in self.prefer)
+        return tuple(preferred_first(self.prefer, range(types)))
 
 
 def take_in_order(snapshot: Snapshot, queries: range | list[int], types: tuple[int, ...]) -> tuple[Pair, ...]:

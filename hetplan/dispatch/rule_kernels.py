@@ -16,13 +16,16 @@ __all__ = [
     "earliest_completion",
     "first_free",
     "has_less_to_do",
+    "has_room_for",
     "makes_up",
     "run_oracle",
     "slack_index",
+    "spare_in_second",
 ]
 
 behind, done_ms = part(decision_kernels.behind), part(decision_kernels.done_ms)
 has_less_to_do, makes_up = part(decision_kernels.has_less_to_do), part(decision_kernels.makes_up)
+has_room_for, spare_in_second = part(decision_kernels.has_room_for), part(decision_kernels.spare_in_second)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

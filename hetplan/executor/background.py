@@ -18,6 +18,7 @@ from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_slo, read_profile
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
@@ -32,7 +33,6 @@ from hetplan.serving.steps import (
     combine_of,
     late_of,
     paths_of,
-    pipeline_of,
     stages_by_routes,
     stages_of,
     weight_of,

@@ -38,6 +38,7 @@ from typing import Any, TypeVar
 from hetplan.errors import Cancelled, HetplanError, InputError
 from hetplan.planner.forms.black_box import OutOfTime
 from hetplan.profiles.fields import MOST
+from hetplan.profiles.plain_data import is_number
 from hetplan.profiles.read_text import read_text
 
 __all__ = ["Command", "EvaluationFailed", "Guarded", "Process", "Sample", "load_evaluators"]
@@ -176,7 +177,7 @@ def _as_mapping(raw: Any) -> Mapping[str, Any]:
 def _number(value: Any, name: str) -> float:
     if hasattr(value, "item") and not hasattr(value, "__len__"):
         value = value.item()  # a NumPy scalar
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         raise EvaluationFailed(f"{name} is {str(value)[:40]!r}, not a finite number")
     if abs(value) > MOST:
         raise EvaluationFailed(f"{name} is {value:g}, more than anything measured is ({MOST:g})")

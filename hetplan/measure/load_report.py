@@ -21,11 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.load_send import Sent
-from hetplan.planner.promised import FIGURES, RATES
+from hetplan.planner.promised import FIGURES, RATES, Estimate, Verdict
+from hetplan.planner.promised import judge as judge_by_interval
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,14 +38,15 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "AppMeasured",
-    "Figure",
     "LoadLine",
     "LoadReport",
-    "Verdict",
     "compared",
+    "estimated",
     "figures_of",
     "judge",
+    "kept_or_worse",
     "load_report",
+    "statuses_of",
 ]
 
 STRETCHES = 10
@@ -58,20 +60,6 @@ _TIMES = ("response_ms", "ttft_ms", "tpot_ms")
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A measured value with its interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: what is infinite (a percentile that some requests never reach) is null."""
-        value, low, high = (round(one, 9) if math.isfinite(one) else None for one in (self.value, self.low, self.high))
-        return {"value": value, "interval": [low, high]}
-
-
-@dataclass(frozen=True)
 class AppMeasured:
     """The figures of one application; `late_sender_ms` are p50 and p99 of how late requests were sent."""
 
@@ -79,8 +67,8 @@ class AppMeasured:
     requests: int
     warm_up: int
     offered_qps: float
-    figures: dict[str, Figure]
-    percentiles_ms: dict[float, Figure]
+    figures: dict[str, Estimate]
+    percentiles_ms: dict[float, Estimate]
     statuses: dict[str, int]
     late_sender_ms: tuple[float, float]
     connections: int
@@ -131,9 +119,9 @@ def figures_of(
         offered_qps=table.rate_qps(),
         figures={name: _figure(table, parts, name) for name in _NAMES},
         percentiles_ms={
-            at: _estimate(table.percentile(at), [part.percentile(at) for part in parts]) for at in percentiles
+            at: estimated(table.percentile(at), [part.percentile(at) for part in parts]) for at in percentiles
         },
-        statuses=_statuses(sent, asked),
+        statuses=statuses_of(sent.status[asked]),
         late_sender_ms=(_short(np.percentile(late, 50)), _short(np.percentile(late, 99))) if len(late) else (0.0, 0.0),
         connections=sent.connections,
         short_of=tuple(at for at in percentiles if len(asked) * (1.0 - at / 100.0) < TAIL_REQUESTS),
@@ -166,10 +154,7 @@ class _Responses:
 
     def percentile(self, at: float) -> float:
         """The least response that at least so many percent do not exceed."""
-        count = len(self._ordered)
-        if not count:
-            return math.nan
-        return float(self._ordered[min(max(math.ceil(at / 100.0 * count - 1e-9) - 1, 0), count - 1)])
+        return nearest_rank(self._ordered, at / 100.0)
 
     def rate_qps(self) -> float:
         due = self._sent.due_s[self._places]
@@ -197,8 +182,8 @@ class _Responses:
         }[name]
 
 
-def _figure(whole: _Responses, parts: Sequence[_Responses], name: str) -> Figure:
-    found = _estimate(whole.of(name), [part.of(name) for part in parts])
+def _figure(whole: _Responses, parts: Sequence[_Responses], name: str) -> Estimate:
+    found = estimated(whole.of(name), [part.of(name) for part in parts])
     if name not in _SHARES or math.isnan(found.value):
         return found
     count = len(whole.response_ms)
@@ -206,30 +191,31 @@ def _figure(whole: _Responses, parts: Sequence[_Responses], name: str) -> Figure
     edge = 1.0 - 0.025 ** (1.0 / count)
     low = min(found.low, 1.0 - edge) if found.value == 1.0 else max(found.low, 0.0)
     high = max(found.high, edge) if found.value == 0.0 else min(found.high, 1.0)
-    return Figure(found.value, low, high)
+    return Estimate(found.value, low, high)
 
 
-def _estimate(whole: float, parts: Sequence[float]) -> Figure:
+def estimated(whole: float, parts: Sequence[float]) -> Estimate:
+    """A figure of a run that is not below 0, with Student's interval from stretches of the run."""
     known = [part for part in parts if not math.isnan(part)]
     if math.isnan(whole) or len(known) < 2:
-        return Figure(whole, math.nan, math.nan)
+        return Estimate(whole, math.nan, math.nan)
     if not all(math.isfinite(part) for part in known):
-        return Figure(whole, min([whole, *known]), math.inf)
+        return Estimate(whole, min([whole, *known]), math.inf)
     import numpy as np
     from scipy.special import stdtrit
 
     half = float(stdtrit(len(known) - 1, 0.975)) * float(np.std(known, ddof=1)) / math.sqrt(len(known))
     # None of these figures can be below 0.
-    return Figure(whole, max(whole - half, 0.0), whole + half)
+    return Estimate(whole, max(whole - half, 0.0), whole + half)
 
 
-def _statuses(sent: Sent, places: NDArray[np.int64]) -> dict[str, int]:
+def statuses_of(status: NDArray[np.int16]) -> dict[str, int]:
     """How many requests ended how: by HTTP's number, "none" where nothing came."""
     import numpy as np
 
-    numbers, counts = np.unique(sent.status[places], return_counts=True)
+    numbers, counts = np.unique(status, return_counts=True)
     return {
-        "none" if number == 0 else str(number): int(count)
+        "none" if number <= 0 else str(number): int(count)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
     }
 
@@ -243,16 +229,6 @@ Interval = tuple[float, float, float]
 """A simulated value, and the ends of its interval."""
 
 
-class Verdict(StrEnum):
-    """What became of a line; only `BROKEN` fails the plan."""
-
-    KEPT = "kept"
-    BROKEN = "broken"
-    UNDECIDED = "undecided"
-    REPORTED = "reported"
-    NOT_MEASURED = "not-measured"
-
-
 @dataclass(frozen=True)
 class LoadLine:
     """One promise, wish or plain figure (`by` is then "figure"), simulated and measured."""
@@ -264,9 +240,9 @@ class LoadLine:
     promised: float | None
     by: str
     simulated: Interval | None
-    measured: Figure | None
+    measured: Estimate | None
     verdict: Verdict
-    stated: Figure | None = None
+    stated: Estimate | None = None
     """In place of a measurement: what the profile says of the variants that served."""
 
     @property
@@ -277,21 +253,19 @@ class LoadLine:
     def disagrees(self, tolerance: float) -> bool:
         """Whether simulated and measured intervals are further apart than this share, or than a point of violations.
 
-        >>> line = LoadLine("a", "response_ms", 99.0, "", None, "", (100, 95, 105), Figure(130, 120, 140), Verdict.KEPT)
+        >>> measured = Estimate(130, 120, 140)
+        >>> line = LoadLine("a", "response_ms", 99.0, "", None, "", (100, 95, 105), measured, Verdict.KEPT)
         >>> line.disagrees(0.1), line.disagrees(0.2)
         (True, False)
         """
         if self.simulated is None or self.measured is None or not math.isfinite(tolerance):
             return False
-        value, low, high = self.simulated
-        low, high = (value if math.isnan(end) else end for end in (low, high))
-        found = self.measured
-        least, most = (found.value if math.isnan(end) else end for end in (found.low, found.high))
+        simulated, found = Estimate(*self.simulated).ended, self.measured.ended
         if self.quantity in _TIMES and self.percentile is not None:
-            return least > high * (1.0 + tolerance) or most < low * (1.0 - tolerance)
+            return found.low > simulated.high * (1.0 + tolerance) or found.high < simulated.low * (1.0 - tolerance)
         shares = self.quantity == "violations" or (self.quantity, self.by) == ("goodput", "slo")
         apart = _HALF_A_POINT if self.quantity in ("accuracy", "quality") else _POINT if shares else math.inf
-        return least > high + apart or most < low - apart
+        return found.low > simulated.high + apart or found.high < simulated.low - apart
 
     def __str__(self) -> str:
         share = f" p{self.percentile:g}" if self.percentile is not None else ""
@@ -399,24 +373,16 @@ def _as_stated(line: LoadLine, apps: Mapping[str, AppMeasured]) -> LoadLine:
     return replace(line, measured=None, stated=line.measured, verdict=verdict)
 
 
-def judge(found: Figure, relation: str, promised: float) -> Verdict:
+def judge(found: Estimate, relation: str, promised: float) -> Verdict:
     """Kept, broken with significance, or undecided.
 
-    >>> judge(Figure(90, 80, 100), "<=", 95), judge(Figure(96, 90, 102), "<=", 95), judge(Figure(99, 96, 102), "<=", 95)
-    (<Verdict.KEPT: 'kept'>, <Verdict.UNDECIDED: 'undecided'>, <Verdict.BROKEN: 'broken'>)
+    >>> judge(Estimate(96, 90, 102), "<=", 95), judge(Estimate(96, math.nan, math.nan), "<=", 95)
+    (<Verdict.UNDECIDED: 'undecided'>, <Verdict.BROKEN: 'broken'>)
     """
-    if math.isnan(found.value):
-        return Verdict.NOT_MEASURED
-    low = found.value if math.isnan(found.low) else found.low
-    high = found.value if math.isnan(found.high) else found.high
-    slack = 1e-9 * max(abs(promised), 1.0)
-    sign = -1.0 if relation == ">=" else 1.0
-    if sign * (found.value - promised) <= slack:
-        return Verdict.KEPT
-    return Verdict.BROKEN if sign * ((low if sign > 0 else high) - promised) > slack else Verdict.UNDECIDED
+    return judge_by_interval(found.ended, relation, promised, unknown=Verdict.NOT_MEASURED)
 
 
-def compared(measured: AppMeasured, quantity: str, percentile: float | None) -> Figure | None:
+def compared(measured: AppMeasured, quantity: str, percentile: float | None) -> Estimate | None:
     """The measured figure of a quantity."""
     if quantity == "response_ms" and percentile is not None:
         return measured.percentiles_ms.get(percentile)
@@ -431,7 +397,7 @@ def _wishes(app: AppMeasured, slo: Slo | None, beside: Simulated) -> Iterable[Lo
         return
 
     def line(
-        of: str, at: float | None, relation: str, value: float, found: Figure | None, verdict: Verdict
+        of: str, at: float | None, relation: str, value: float, found: Estimate | None, verdict: Verdict
     ) -> LoadLine:
         return LoadLine(app.app, of, at, relation, value, "slo", beside.get((app.app, of, at)), found, verdict)
 
@@ -469,7 +435,7 @@ def _promise(
         if verdict is not Verdict.BROKEN and promise.value > app.offered_qps * 1.1:
             verdict = Verdict.NOT_MEASURED
     else:
-        verdict = _kept_or_worse(found, promise)
+        verdict = kept_or_worse(found, promise)
     name = "mean_ms" if promise.quantity == "response_ms" and promise.percentile is None else promise.quantity
     key = (app.app if app is not None else "", FIGURES.get(name, name), promise.percentile)
     return LoadLine(
@@ -478,7 +444,7 @@ def _promise(
     )  # fmt: skip
 
 
-def _kept_or_worse(found: Figure, promise: Promise) -> Verdict:
+def kept_or_worse(found: Estimate, promise: Promise) -> Verdict:
     """A promise of an equality was an estimate: what is better than that breaks nothing."""
     if promise.relation != "=":
         return judge(found, promise.relation, promise.value)

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.load_report import (
+    STRETCHES,
     AppMeasured,
-    Figure,
     LoadLine,
     LoadReport,
-    Verdict,
+    estimated,
     judge,
+    kept_or_worse,
+    statuses_of,
 )
 from hetplan.measure.load_send import Sent, Target
+from hetplan.planner.promised import Estimate, Verdict
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +40,6 @@ __all__ = ["SHOWN", "TextMeasured", "in_limits", "percentile", "text_of", "text_
 
 _TOKENS = (10, 1000)
 """The numbers of tokens that prompts are made of: every vocabulary has them."""
-_STRETCHES = 10
 
 
 def text_target(
@@ -104,14 +108,17 @@ def text_of(sent: Sent) -> TextMeasured:
         ttft[place], response[place] = 1e3 * (marks.first_s - due), 1e3 * (marks.last_s - due)
         tpot[place] = 1e3 * (marks.last_s - marks.first_s) / (made - 1) if made > 1 else math.nan
         gap[place], tokens[place] = 1e3 * marks.gap_s, made
-    numbers, counts = np.unique(sent.status, return_counts=True)
-    statuses = {
-        "none" if number <= 0 else str(number): int(one)
-        for number, one in zip(numbers.tolist(), counts.tolist(), strict=True)
-    }
     length = float(sent.due_s[-1] - sent.due_s[0]) if count > 1 else 0.0
     return TextMeasured(
-        ttft, tpot, response, gap, tokens, sent.late_ms, statuses, sent.connections, count / max(length, 1e-9)
+        ttft,
+        tpot,
+        response,
+        gap,
+        tokens,
+        sent.late_ms,
+        statuses_of(sent.status),
+        sent.connections,
+        count / max(length, 1e-9),
     )
 
 
@@ -119,35 +126,28 @@ def percentile(values: NDArray[np.float64], at: float) -> float:
     """The least value that at least so many percent do not exceed; of those that have one."""
     import numpy as np
 
-    known = np.sort(values[~np.isnan(values)])
-    if not len(known):
-        return math.nan
-    return float(known[min(len(known) - 1, math.ceil(at / 100.0 * len(known) - 1e-9) - 1)])
+    return nearest_rank(np.sort(values[~np.isnan(values)]), at / 100.0)
 
 
 def in_limits(found: TextMeasured, limits: Sequence[Limit]) -> float:
     """The share of requests within all limits at once."""
-    import numpy as np
+    from hetplan.serving.tokens import within
 
-    good = np.isfinite(found.response_ms)
-    for limit in limits:
-        good &= ~(found.of(limit.of) > limit.max_ms)
+    good = within(found.of, limits)
     return float(good.mean()) if len(good) else math.nan
 
 
-def _with_interval(found: TextMeasured, figure: Any) -> Figure:
-    """A figure of the whole, with Student's interval from ten stretches of it."""
+def _with_interval(found: TextMeasured, figure: Callable[[TextMeasured], float]) -> Estimate:
+    """A figure of the whole, with the interval that ten stretches of it make; one that is never reached has none."""
     import numpy as np
-    from scipy.special import stdtrit
 
-    whole = figure(found)
-    edges = np.linspace(0, len(found.ttft_ms), _STRETCHES + 1).astype(int)
-    parts = [figure(found.taken(slice(*ends))) for ends in pairwise(edges.tolist())]
-    known = [part for part in parts if math.isfinite(part)]
-    if not math.isfinite(whole) or len(known) < 2:
-        return Figure(whole, math.nan, math.nan)
-    half = float(stdtrit(len(known) - 1, 0.975)) * float(np.std(known, ddof=1)) / math.sqrt(len(known))
-    return Figure(whole, max(whole - half, 0.0), whole + half)
+    edges = np.linspace(0, len(found.ttft_ms), STRETCHES + 1).astype(int)
+    whole, parts = figure(found), [figure(found.taken(slice(*ends))) for ends in pairwise(edges.tolist())]
+    return estimated(whole, [part for part in parts if math.isfinite(part)] if math.isfinite(whole) else [])
+
+
+def _percentile_of(of: str, at: float, found: TextMeasured) -> float:
+    return percentile(found.of(of), at)
 
 
 SHOWN = (("ttft", 50.0), ("ttft", 95.0), ("tpot", 50.0), ("tpot", 95.0), ("gap", 95.0), ("response", 95.0))
@@ -161,9 +161,7 @@ def text_report(
     part = found.taken(judged)
     beside = {key: (value, value, value) for key, value in simulated.items()}
     percentiles = dict.fromkeys([*((limit.of, limit.percentile) for limit in limits), *SHOWN])
-    figures = {
-        (of, at): _with_interval(part, lambda one, of=of, at=at: percentile(one.of(of), at)) for of, at in percentiles
-    }
+    figures = {(of, at): _with_interval(part, partial(_percentile_of, of, at)) for of, at in percentiles}
     shares = _with_interval(part, lambda one: in_limits(one, limits))
     lines = [
         LoadLine(
@@ -183,7 +181,7 @@ def text_report(
         if promise.app != app or at is None or (promise.quantity.removesuffix("_ms"), at) not in figures:
             continue
         key = (promise.quantity.removesuffix("_ms"), at)
-        verdict = judge(figures[key], promise.relation, promise.value)
+        verdict = kept_or_worse(figures[key], promise)
         lines.append(
             LoadLine(
                 app, promise.quantity, promise.percentile, promise.relation, promise.value, promise.model,

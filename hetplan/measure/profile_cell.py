@@ -38,6 +38,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetplan.measure.profile_models import Answer, MeasurementFailed, Subject
 from hetplan.measure.profile_wish import Repeats
+from hetplan.profiles.validate import collector_at_rest
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +138,7 @@ def figures_of(samples_ms: Sequence[float], preempted: Sequence[int], rule: Repe
         runs=len(values),
         mean=_short(values.mean()),
         std=_short(values.std(ddof=1)) if len(values) > 1 else 0.0,
-        percentiles={name: _short(ordered[_place(len(ordered), share)]) for name, share in quantiles.items()},
+        percentiles={name: _short(nearest_rank(ordered, share)) for name, share in quantiles.items()},
         intervals={name: _interval(ordered, share, rule.confidence) for name, share in quantiles.items()},
         max=_short(ordered[-1]),
         outliers=len(marked),
@@ -162,14 +164,9 @@ def enough(samples_ms: Sequence[float], rule: Repeats) -> bool:
         if within is None:
             continue
         low, high = _interval(ordered, share, rule.confidence)
-        if high is None or (high - low) / 2.0 > within * float(ordered[_place(len(ordered), share)]):
+        if high is None or (high - low) / 2.0 > within * nearest_rank(ordered, share):
             return False
     return True
-
-
-def _place(count: int, share: float) -> int:
-    """The least measurement that at least this share does not exceed."""
-    return min(max(math.ceil(share * count - 1e-9) - 1, 0), count - 1)
 
 
 def _interval(ordered: NDArray[np.float64], share: float, confidence: float) -> tuple[float, float | None]:
@@ -386,7 +383,7 @@ def _samples(subject: Subject, run: Any, rule: Repeats, cancel: threading.Event,
     samples = found.samples_ms
     look, until = rule.min_runs, time.monotonic() + rule.max_s
     rests = rests_s(rule)
-    with _collector_at_rest():
+    with collector_at_rest():
         while len(samples) < rule.max_runs and not cancel.is_set():
             if (rest_s := next(rests)) > 0.0:
                 cancel.wait(rest_s)
@@ -423,18 +420,6 @@ def rests_s(rule: Repeats, now: Callable[[], float] = time.monotonic) -> Iterato
         else:
             due_s += random.expovariate(rule.rate_qps)
             yield due_s - now()
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Python's garbage collector must not strike inside a measurement."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _mean(values: list[float | None]) -> float | None:

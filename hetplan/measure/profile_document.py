@@ -15,6 +15,7 @@ from hetplan.measure.profile_cell import Cell, CellFigures, cores_of_this_proces
 from hetplan.measure.profile_run import Measurements
 from hetplan.measure.profile_wish import MeasuredHardware, MeasuredVariant, Wish, points_of
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.plain_data import whole_if_it_is
 
 __all__ = ["machine_memory_gib", "profile_document"]
 
@@ -114,7 +115,7 @@ def _size_table(variant: MeasuredVariant, sizes: Mapping[tuple[float, ...], floa
 
 
 def _axes(variant: MeasuredVariant) -> dict[str, list[float]]:
-    return {name: [_plain(value) for value in variant.axes[name]] for name in sorted(variant.axes)}
+    return {name: [whole_if_it_is(value) for value in variant.axes[name]] for name in sorted(variant.axes)}
 
 
 def _grid(variant: MeasuredVariant, cells: Mapping[tuple[float, ...], Any]) -> Any:
@@ -265,10 +266,6 @@ def machine_memory_gib() -> float:
 def _dumped(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = model.model_dump(mode="json", exclude_unset=True)
     return found
-
-
-def _plain(value: float) -> float:
-    return int(value) if value == int(value) else value
 
 
 def _id(text: str) -> str:

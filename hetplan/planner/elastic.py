@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hetplan.planner.forms.milp import Vector
 
-__all__ = ["Knob", "explain", "knobs", "stretch", "stretch_all"]
+__all__ = ["Knob", "explain", "giving_together", "knobs", "stretch", "stretch_all"]
 
 MOST_KNOBS = 24
 """Single repairs tried one by one; beyond, only the blocks that give way in the cheapest joint relaxation are."""
@@ -154,20 +154,28 @@ def explain(
     answer, giving, together, briefly = None, list[Knob](), list[Repair](), ask.untested()
     alone = _single_repairs(form, briefly, loose, gap, known or {}) if len(loose) <= MOST_KNOBS else {}
     if not alone:
-        joint, read = stretch(form, loose)
-        answer = ask(joint, gap=gap, about="smallest joint relaxation")
+        answer, slack = giving_together(form, ask, loose, gap)
         if answer.point is None:
             return Infeasible(
                 why=("even with every demand loosened no choice exists",), proved=answer.status is Status.INFEASIBLE
             )
-        slack = dict(zip(loose, read(answer.point), strict=True))
-        giving = [k for k, s in slack.items() if s > FEASIBILITY * _scale(k, form)]
+        giving = list(slack)
         if len(loose) > MOST_KNOBS:
             alone = _single_repairs(form, briefly, giving[:MOST_KNOBS], gap, known or {})
         also = TOGETHER if len(giving) > 1 else ""
-        together = [_repair(form, k, float(slack[k]), also) for k in giving] if not alone else []
+        together = [_repair(form, k, slack[k], also) for k in giving] if not alone else []
     names = _binding(form, briefly, loose, [*alone, *(k for k in giving if k not in alone)])
     return Infeasible(why=tuple(names), repairs=(*alone.values(), *together), answer=answer)
+
+
+def giving_together(
+    form: Milp, ask: Ask, loose: Sequence[Knob], gap: float | None = None
+) -> tuple[Answer[Vector], dict[Knob, float]]:
+    """The cheapest joint relaxation of these demands, and by how much each of those gives way that do."""
+    joint, read = stretch(form, loose)
+    answer = ask(joint, gap=gap, about="smallest joint relaxation")
+    slack = [] if answer.point is None else zip(loose, read(answer.point).tolist(), strict=True)
+    return answer, {knob: more for knob, more in slack if more > FEASIBILITY * _scale(knob, form)}
 
 
 def _single_repairs(

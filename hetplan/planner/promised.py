@@ -1,13 +1,16 @@
 """What a promise rests on, in words that are written in one place and read in another; and the figure beside it.
 
-A figure of a run, simulated or measured, is compared with each promised quantity.
+A figure of a run, simulated or measured, is compared with each promised quantity, and judged by its interval.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["FIGURES", "RATES", "on_service_times", "service_times_of"]
+__all__ = ["FIGURES", "RATES", "Estimate", "Verdict", "judge", "on_service_times", "service_times_of"]
 
 RATES = ("rate_qps", "planned_qps")
 """Rates that a plan promises to carry: judged by what was wished of their queries."""
@@ -27,6 +30,69 @@ FIGURES = {
     "dropped": "dropped",
 }
 """Promised quantity -> figure; a rate is judged by the answers in time."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its interval; `low` and `high` equal `value` where there is no spread to see."""
+
+    value: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON: what is infinite (a percentile that some queries never reach) is null."""
+        finite = [self.value, self.low, self.high]
+        value, low, high = (round(item, 9) if math.isfinite(item) else None for item in finite)
+        return {"value": value, "interval": [low, high]}
+
+    @property
+    def ended(self) -> Estimate:
+        """With the value itself as an end of which nothing is known."""
+        low, high = (self.value if math.isnan(end) else end for end in (self.low, self.high))
+        return Estimate(self.value, low, high)
+
+
+class Verdict(StrEnum):
+    """What became of a promise.
+
+    Only `BROKEN` fails a plan: the interval of what was simulated or measured lies wholly on the wrong side.
+    `UNDECIDED` is an interval that holds the promised value, with the mean on the wrong side, or a run too short for
+    its percentile: more seeds, or a longer run, would tell. `REPORTED` is for a promise by a model that knows no
+    queueing, or of something nobody wished to be judged. `NOT_SIMULATED` was not played, `NOT_MEASURED` not measured: a
+    promised rate above the one that was, for instance.
+    """
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    UNDECIDED = "undecided"
+    REPORTED = "reported"
+    NOT_SIMULATED = "not-simulated"
+    NOT_MEASURED = "not-measured"
+
+
+def judge(found: Estimate, relation: str, promised: float, *, unknown: Verdict = Verdict.NOT_SIMULATED) -> Verdict:
+    """Kept, broken or undecided; `unknown` where there is no figure.
+
+    >>> judge(Estimate(90.0, 88.0, 92.0), "<=", 100.0), judge(Estimate(99.0, 97.0, 101.0), "<=", 100.0)
+    (<Verdict.KEPT: 'kept'>, <Verdict.KEPT: 'kept'>)
+    >>> judge(Estimate(101.0, 99.0, 103.0), "<=", 100.0), judge(Estimate(103.0, 101.0, 105.0), "<=", 100.0)
+    (<Verdict.UNDECIDED: 'undecided'>, <Verdict.BROKEN: 'broken'>)
+    """
+    slack = 1e-9 * max(abs(promised), 1.0)
+    if math.isnan(found.value):
+        return unknown
+    sign = -1.0 if relation == ">=" else 1.0
+    over, surely = sign * (found.value - promised), sign * ((found.low if sign > 0 else found.high) - promised)
+    if relation == "=":
+        if math.isnan(found.low):
+            return Verdict.KEPT if abs(found.value - promised) <= slack else Verdict.UNDECIDED
+        inside = found.low - slack <= promised <= found.high + slack
+        return Verdict.KEPT if inside else Verdict.BROKEN
+    if over <= slack:
+        return Verdict.KEPT
+    return Verdict.BROKEN if surely > slack else Verdict.UNDECIDED
+
 
 _SAID = re.compile(r"service times of the (\w+) of their tables")
 

@@ -19,7 +19,7 @@ from hetplan.serving.runs import machine_price
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PLENTY", "MachineType", "Offer", "Request", "read_request"]
+__all__ = ["PLENTY", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
 
 PLENTY = 10**9
 """Where nothing limits machines there are as many: more than any plan file may count in one group of machines."""
@@ -48,6 +48,19 @@ class Offer:
     def price(self) -> float:
         """Per hour, in currency units."""
         return self.nanos / NANO
+
+
+def cheapest_first(count: int, stock: Sequence[int]) -> list[int]:
+    """So many machines over offers, cheapest first.
+
+    >>> cheapest_first(5, (3, 10))
+    [3, 2]
+    """
+    found = []
+    for most in stock:
+        found.append(min(count, most))
+        count -= found[-1]
+    return found
 
 
 @dataclass(frozen=True)
@@ -80,13 +93,8 @@ class MachineType:
         >>> [(offer.id, n) for offer, n in kind.taken(5)], kind.cost(5)
         ([('spot', 2), ('gpu', 3)], 11)
         """
-        found = []
-        for offer in self.offers:
-            here = min(count, offer.stock)
-            if here:
-                found.append((offer, here))
-            count -= here
-        return found
+        counts = cheapest_first(count, [offer.stock for offer in self.offers])
+        return [(offer, here) for offer, here in zip(self.offers, counts, strict=True) if here]
 
     def cost(self, count: int) -> int:
         """What so many cost per hour, cheapest first."""

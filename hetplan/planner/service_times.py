@@ -10,6 +10,7 @@ from functools import cached_property
 from hetplan.planner.draft import Draft, Infeasible, Repair
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.multilinear import OffTable
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App
@@ -18,7 +19,6 @@ from hetplan.serving.distribution import PERCENTILES
 from hetplan.serving.law import Law
 from hetplan.serving.loads import law_of_run, run_of
 from hetplan.serving.runs import variants_of
-from hetplan.serving.steps import pipeline_of
 
 __all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time"]
 

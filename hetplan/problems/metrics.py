@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hetplan.problems.faults import Faults
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.serving.runs import variants_of
 
 __all__ = ["higher_is_better"]
@@ -15,7 +16,7 @@ def higher_is_better(inputs: Inputs, faults: Faults) -> None:
     tasks = {profile.variants[name].task for app in slo.apps.values() for name in variants_of(profile, app.runs)}
     whole = set[str | None]()
     for app in slo.apps.values():
-        pipeline = profile.pipelines.get((app.runs.pipeline if app.runs is not None else None) or "")
+        pipeline = pipeline_of(profile, app)
         tasks |= {node.task or "" for node in pipeline.nodes.values()} if pipeline is not None else set()
         whole |= {pipeline.metric} if pipeline is not None else set()
     named = whole | {profile.tasks[task].metric for task in tasks if task in profile.tasks}

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.read_json import VERSIONS
+from hetplan.profiles.plain_data import whole_if_it_is
+from hetplan.profiles.read_json import format_of
 from hetplan.profiles.read_text import read_text
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "as_id",
     "comments_on",
     "first_files",
-    "format_of",
     "read_edge",
     "read_latencies",
     "read_machine",
@@ -320,7 +320,9 @@ def first_files(said: Answers) -> tuple[dict[str, Any], dict[str, Any], list[str
     runs = {"pipeline": app} if said.steps else {"task": app} if said.workers else {"variants": models}
     wish: dict[str, Any] = {
         "runs": runs,
-        "latency": [{"of": "response", "percentile": _plain(said.percentile), "max_ms": _plain(said.max_ms)}],
+        "latency": [
+            {"of": "response", "percentile": whole_if_it_is(said.percentile), "max_ms": whole_if_it_is(said.max_ms)}
+        ],
         "demand": dict(said.demand),
     }
     if said.least_quality is not None:
@@ -352,7 +354,7 @@ def _pipeline(steps: Sequence[str], edges: Mapping[tuple[str, str], float]) -> d
     drawn = edges or dict.fromkeys(pairwise(steps), 1.0)
     return {
         "nodes": {step: {"task": step} for step in steps},
-        "edges": [{"from": one, "to": other, "fanout": _plain(many)} for (one, other), many in drawn.items()],
+        "edges": [{"from": one, "to": other, "fanout": whole_if_it_is(many)} for (one, other), many in drawn.items()],
     }
 
 
@@ -440,12 +442,6 @@ def _offer(machine: Machine, said: Answers) -> dict[str, Any]:
     return {"hardware": machine.name, "price_per_hour": machine.price, "currency": said.currency, **stock}
 
 
-def format_of(kind: str) -> str:
-    """The newest format of a kind of file."""
-    major, minor = VERSIONS[kind]
-    return f"hetplan/{kind}/{major}.{minor}"
-
-
 def _column(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
     return _OTHER_NAMES.get(plain, plain)
@@ -465,10 +461,6 @@ def as_id(text: str) -> str:
 
 def _kind(hardware: str) -> str:
     return "cpu" if "cpu" in hardware else "gpu"
-
-
-def _plain(value: float) -> float | int:
-    return int(value) if float(value).is_integer() else value
 
 
 def comments_on(document: Mapping[str, Any], assumed: Sequence[str]) -> dict[tuple[str | int, ...], str]:

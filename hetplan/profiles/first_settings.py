@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hetplan.errors import Fault, InputError
-from hetplan.profiles.first_files import Machine, as_id, format_of, read_rows
+from hetplan.profiles.first_files import Machine, as_id, read_rows
+from hetplan.profiles.read_json import format_of
 
 __all__ = ["Settings", "read_settings_table", "settings_files"]
 

@@ -5,13 +5,14 @@ Whether they suit a search (its ranges, its samples, the paths that queries may 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import shortened
+from hetplan.profiles.pipelines import pipeline_of
+from hetplan.profiles.plain_data import is_number
 
 __all__ = ["measured_document_of", "refuse_malformed_measurements"]
 
@@ -41,8 +42,7 @@ def refuse_malformed_measurements(inputs: Inputs) -> None:
         raise InputError.one(file=file, path="$.apps", why=why, remedy=REMEDY)
     faults = []
     for name, entries in apps.items():
-        app = inputs.slo.apps.get(name)
-        pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs is not None else None) or "")
+        pipeline = pipeline_of(inputs.profile, inputs.slo.apps.get(name))
         steps = tuple(pipeline.nodes) if pipeline is not None else ()
         exits = pipeline is not None and pipeline.has_outcomes
         for number, entry in enumerate(entries):
@@ -59,7 +59,7 @@ def _entry(entry: Any, steps: tuple[str, ...], exits: bool) -> Iterator[tuple[st
         return
     if entry.get("verdict") == SET_ASIDE or "seconds" not in entry:
         return
-    if not _finite(entry.get("mean")):
+    if not is_number(entry.get("mean")):
         yield ".mean", "a number: the mean of the scores"
     if not _amount(entry.get("input_bytes", 0.0)):
         yield ".input_bytes", "a number, 0 or more"
@@ -94,9 +94,5 @@ def _per_sample(values: Any, count: int, *, empty: bool) -> bool:
     )
 
 
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _amount(value: Any) -> bool:
-    return _finite(value) and value >= 0
+    return is_number(value) and value >= 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import json_path, shortened
 
-__all__ = ["MOST_LEVELS", "finite", "plain", "too_deep"]
+__all__ = ["MOST_LEVELS", "finite", "is_number", "plain", "too_deep", "whole_if_it_is"]
 
 MOST_LEVELS = 64
 """Deeper nesting is a slip or an attack; no format of ours comes near."""
@@ -79,3 +79,13 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def whole_if_it_is(value: float) -> float | int:
+    """A whole number without a point, as files are written."""
+    return int(value) if float(value).is_integer() else value

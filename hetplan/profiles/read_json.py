@@ -14,7 +14,7 @@ from hetplan.errors import Fault, InputError
 from hetplan.profiles.json_path import closest, shortened
 from hetplan.profiles.plain_data import MOST_LEVELS, plain, too_deep
 
-__all__ = ["FEATURES", "VERSIONS", "Source", "format_faults", "is_newer", "read_json", "source_name"]
+__all__ = ["FEATURES", "VERSIONS", "Source", "format_faults", "format_of", "is_newer", "read_json", "source_name"]
 
 
 Source = str | os.PathLike[str] | bytes | Mapping[str, Any]
@@ -143,12 +143,13 @@ _FORMAT = re.compile(r"hetplan/([a-z]+)/(\d{1,6})\.(\d{1,6})\Z")
 def format_faults(document: Any, kind: str, file: str) -> list[Fault]:
     """What is wrong with a document as a whole: no object, another kind, another major version, unknown features."""
     if not isinstance(document, Mapping):
-        remedy = f'Start with {{"format": "{_own(kind)}", ...}}.'
+        remedy = f'Start with {{"format": "{format_of(kind)}", ...}}.'
         return [Fault(file, "$", shortened(document), "a JSON object at the top", remedy)]
     return _version_faults(document, kind, file) + _feature_faults(document, kind, file)
 
 
-def _own(kind: str) -> str:
+def format_of(kind: str) -> str:
+    """The newest format of a kind of file."""
     major, minor = VERSIONS[kind]
     return f"hetplan/{kind}/{major}.{minor}"
 
@@ -161,15 +162,15 @@ def _version_faults(document: Mapping[str, Any], kind: str, file: str) -> list[F
         return [Fault(file=file, path="$.format", value=value, why=why, remedy=remedy)]
 
     if "format" not in document:
-        return fault("every file says its format", f'Add "format": "{_own(kind)}".')
+        return fault("every file says its format", f'Add "format": "{format_of(kind)}".')
     matched = _FORMAT.match(given) if isinstance(given, str) else None
     if matched is None:
-        return fault(f'"{_own(kind)}"', f'Write "format": "{_own(kind)}".')
+        return fault(f'"{format_of(kind)}"', f'Write "format": "{format_of(kind)}".')
     if matched[1] != kind:
         return fault(f"a {kind} file here, not a {matched[1]} file", f"Give the {kind} file in its place.")
     if int(matched[2]) != VERSIONS[kind][0]:
         newer = int(matched[2]) > VERSIONS[kind][0]
-        cure = "Upgrade hetplan." if newer else f"Rewrite the file as {_own(kind)}; docs/formats.md says how."
+        cure = "Upgrade hetplan." if newer else f"Rewrite the file as {format_of(kind)}; docs/formats.md says how."
         return fault(f"this hetplan reads {kind} files of version {VERSIONS[kind][0]}.x", cure)
     return []
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from hetplan.profiles.apis import Api, ApiCall
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.fanned import most_calls, visits
 from hetplan.serving.operators import called_by, measured_of, quality_at, samples_of, several_fail
-from hetplan.serving.steps import pipeline_of
 from hetplan.serving.system import After, App, Edge, Fails, Group, Load, Service, Stage, System, Way
 from hetplan.serving.system import Route as PlayedRoute
 

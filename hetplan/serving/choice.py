@@ -1,20 +1,40 @@
-"""Which route of a plan holds for a query at a step: one rule for the simulator and the router.
+"""Which route of a plan holds for a query at a step, and how a pool queues: one rule for the simulator and the router.
 
-It is the route whose `prefix` is the whole path so far, else the last load alone, else none; of those the one that
+A route is the route whose `prefix` is the whole path so far, else the last load alone, else none; of those the one that
 names most outcomes (`after`), then the one that names most of the class (`when`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from hetplan.serving.law import same_value
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Route
 
-__all__ = ["best_route"]
+__all__ = ["best_route", "is_large", "preferred_first"]
+
+T = TypeVar("T")
+
+
+def is_large(at: Mapping[str, float], threshold: float) -> bool:
+    """Whether a query of this class queues for the base under ``threshold/1``; the others queue for all the rest.
+
+    >>> is_large({"batch": 8}, 8.0), is_large({"batch": 9}, 8.0)
+    (False, True)
+    """
+    return at.get("batch", 1.0) > threshold
+
+
+def preferred_first(prefer: Iterable[T], every: Iterable[T]) -> list[T]:
+    """The order in which ``fcfs/1`` looks for an idle machine of a hardware: what is preferred, then as they come.
+
+    >>> preferred_first(["b"], ["a", "b", "a", "c"])
+    ['b', 'a', 'c']
+    """
+    return list(dict.fromkeys((*prefer, *every)))
 
 
 def best_route(

@@ -8,6 +8,7 @@ from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 
 __all__ = ["refuse_dangling"]
@@ -60,7 +61,7 @@ def _of_loads(plan: Plan, inputs: Inputs, faults: _Faults) -> None:
             on, app = f"$.workers[{number}].loads[{place}]", apps.get(load.app or "")
             faults.missing(f"{on}.app", "application", load.app, apps)
             if app is not None and load.node is not None:
-                pipeline = profile.pipelines.get((app.runs.pipeline if app.runs is not None else None) or "")
+                pipeline = pipeline_of(profile, app)
                 steps = pipeline.nodes if pipeline is not None else ()
                 faults.missing(f"{on}.node", f"step of {load.app}", load.node, steps)
 

@@ -22,12 +22,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-__all__ = ["PERCENTILES", "Distribution", "distribution_of"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["PERCENTILES", "Distribution", "distribution_of", "nearest_rank"]
 
 PERCENTILES: Mapping[str, tuple[float, float]] = {
     "p50": (50.0, 0.0),
@@ -53,6 +58,17 @@ ROUNDING = 1e-12
 """A time this little above a limit, as a part of it, is at the limit."""
 
 Points = list[tuple[float, float]]
+
+
+def nearest_rank(ordered: Sequence[float] | NDArray[np.float64], share: float) -> float:
+    """The least of some times, in order, that at least this share of them does not exceed; NaN of none.
+
+    >>> nearest_rank([1.0, 2.0, 3.0, 4.0], 0.5), nearest_rank([1.0, 2.0, 3.0, 4.0], 0.51)
+    (2.0, 3.0)
+    """
+    if not len(ordered):
+        return math.nan
+    return float(ordered[min(max(math.ceil(share * len(ordered) - 1e-9) - 1, 0), len(ordered) - 1)])
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 from hetplan.serving.operators import is_operator, measured_of, operator_at, samples_of, times_of
-from hetplan.serving.steps import pipeline_of
 from hetplan.serving.system import App, Group, Load, Route
 
 __all__ = ["stations_of", "with_exits", "with_shared"]

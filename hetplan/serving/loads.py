@@ -14,6 +14,7 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
 from hetplan.profiles.workers import Load, Worker
@@ -196,8 +197,7 @@ def _slices(inputs: Inputs, worker: Worker, resource: str) -> Decimal | None:
 
 def _on_processor(inputs: Inputs, load: Load) -> bool:
     """Whether a load is an operator that takes nothing of a GPU."""
-    app = inputs.slo.apps.get(load.app or "")
-    pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs else None) or "")
+    pipeline = pipeline_of(inputs.profile, inputs.slo.apps.get(load.app or ""))
     node = pipeline.nodes.get(load.node or "") if pipeline is not None and load.variant is None else None
     return node is not None and load.share is None and node.device == "cpu" and not node.needs.get("gpu", 0.0)
 

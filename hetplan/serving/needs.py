@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.workers import Load
 from hetplan.serving.loads import fitting_runs
 from hetplan.serving.price import SLICES
@@ -20,8 +21,7 @@ def needs_of(inputs: Inputs, load: Load, hardware: str) -> dict[str, float]:
         runs = fitting_runs(inputs.profile, load, hardware)
         needs = dict(runs[0].needs) if len(runs) == 1 else {}
     elif load.node is not None:
-        app = inputs.slo.apps.get(load.app or "")
-        pipeline = inputs.profile.pipelines.get((app.runs.pipeline if app and app.runs else None) or "")
+        pipeline = pipeline_of(inputs.profile, inputs.slo.apps.get(load.app or ""))
         node = pipeline.nodes.get(load.node) if pipeline is not None else None
         needs = dict(node.needs) if node is not None else {}
     for resource in SLICES:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.slo import App
@@ -75,23 +76,17 @@ def samples_of(plan: Plan, inputs: Inputs, app_id: str) -> int:
 
 def several_fail(plan: Plan, inputs: Inputs, app_id: str) -> bool:
     """Whether a query makes several calls side by side that may fail, each by its own luck."""
-    pipeline, apis = _pipeline_of(inputs, app_id), inputs.profile.apis
+    pipeline, apis = pipeline_of(inputs.profile, inputs.slo.apps.get(app_id)), inputs.profile.apis
     most = {} if pipeline is None else most_calls(pipeline)
     return any(apis[one.api].failures > 0 and most[name] > 1 for name, one in called_by(plan, inputs, app_id).items())
 
 
 def called_by(plan: Plan, inputs: Inputs, app_id: str) -> dict[str, ApiCall]:
     """The operators of an application that are calls of an API at the plan's knobs."""
-    rule, pipeline = plan.dispatch.get(app_id), _pipeline_of(inputs, app_id)
+    rule, pipeline = plan.dispatch.get(app_id), pipeline_of(inputs.profile, inputs.slo.apps.get(app_id))
     if pipeline is None or not isinstance(rule, ChosenPlanDispatch):
         return {}
     return calls_made(pipeline, rule.knobs)
-
-
-def _pipeline_of(inputs: Inputs, app_id: str) -> Pipeline | None:
-    """The pipeline that an application runs, if it runs one."""
-    app = inputs.slo.apps.get(app_id)
-    return inputs.profile.pipelines.get((app.runs.pipeline if app is not None and app.runs else None) or "")
 
 
 def calls_made(pipeline: Pipeline, knobs: Mapping[str, Any]) -> dict[str, ApiCall]:

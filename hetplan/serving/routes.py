@@ -11,7 +11,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan import Route as PlannedRoute
 from hetplan.profiles.workers import Worker
-from hetplan.serving.choice import best_route
+from hetplan.serving.choice import best_route, is_large, preferred_first
 from hetplan.serving.demand import points_of
 from hetplan.serving.steps import balancing_of, paths_of
 from hetplan.serving.system import After, App, Backup, Group, Inner, Pull, Route, Rule, Stage, Way
@@ -55,6 +55,8 @@ def _pool_routes(inputs: Inputs, app: App, groups: Sequence[Group], dispatch: An
     if rule == "earliest/1":
         return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.EARLIEST)]
     if rule == "fcfs/1":
+        order = preferred_first(dispatch.prefer, [group.hardware for group, _ in members])
+        members.sort(key=lambda member: order.index(member[0].hardware))
         return [Route(app.id, stage, tuple(Way(group.id, load) for group, load in members), rule=Rule.CENTRAL)]
     if rule == "threshold/1":
         return _threshold_routes(inputs, app, members, dispatch)
@@ -70,8 +72,8 @@ def _matching_route(app: App, members: Sequence[tuple[Group, str]], dispatch: An
 
 def _threshold_routes(inputs: Inputs, app: App, members: Sequence[tuple[Group, str]], dispatch: Any) -> list[Route]:
     kinds = points_of(inputs.slo.apps[app.id].demand.mix)
-    small = tuple(n for n, kind in enumerate(kinds) if kind.get("batch", 0.0) <= dispatch.threshold)
-    large = tuple(n for n in range(len(kinds)) if n not in small)
+    large = tuple(n for n, kind in enumerate(kinds) if is_large(kind, dispatch.threshold))
+    small = tuple(n for n in range(len(kinds)) if n not in large)
     base = dispatch.base if isinstance(dispatch.base, str) else members[0][0].hardware
     basic = tuple(Way(group.id, load) for group, load in members if group.hardware == base)
     others = tuple(Way(group.id, load) for group, load in members if group.hardware != base)
@@ -153,7 +155,7 @@ def _share_routes(
                     rule=rule,
                     name=path.name,
                     kinds=part,
-                    backups=_backups(dispatch, stage.id, entry, home),
+                    backups=_backups(dispatch, stage.id, home),
                 )
             )
         return path.name
@@ -226,17 +228,6 @@ def _by_kind(
     return [(entry, tuple(numbers)) for entry, numbers in chosen.values()]
 
 
-def _backups(dispatch: Any, stage: str, entry: PlannedRoute, home: Mapping[str, str]) -> tuple[Backup, ...]:
-    found: list[Backup] = []
-    for backup in getattr(dispatch, "backup", ()) or ():
-        load = _get(backup, "to")
-        node = _get(backup, "node")
-        if load in home and (node == stage if node is not None else load in entry.to):
-            found.append(
-                Backup(home[load], load, float(_get(backup, "latency_ms") or 0.0), float(_get(backup, "left_qps")))
-            )
-    return tuple(found)
-
-
-def _get(record: Any, name: str) -> Any:
-    return record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
+def _backups(dispatch: Any, stage: str, home: Mapping[str, str]) -> tuple[Backup, ...]:
+    stated = [one for one in getattr(dispatch, "backup", ()) if one.node == stage and one.to in home]
+    return tuple(Backup(home[one.to], one.to, one.latency_ms, one.left_qps) for one in stated)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App as WantedApp
@@ -21,18 +22,12 @@ if TYPE_CHECKING:
     from hetplan.profiles.pipelines import Pipeline
 
 __all__ = [
-    "ONLY_STEP", "balancing_of", "combine_of", "late_of", "outcomes_of", "paths_of", "pipeline_of", "stages_by_routes",
+    "ONLY_STEP", "balancing_of", "combine_of", "late_of", "outcomes_of", "paths_of", "stages_by_routes",
     "stages_of", "weight_of",
 ]  # fmt: skip
 
 ONLY_STEP = "serve"
 """The name of the one step of an application without a pipeline."""
-
-
-def pipeline_of(profile: Profile | None, wanted: WantedApp | None) -> Pipeline | None:
-    """The pipeline that an application runs; None where it runs none, or the profile knows none of that name."""
-    name = wanted.runs.pipeline if wanted is not None and wanted.runs is not None else None
-    return profile.pipelines.get(name) if profile is not None and name is not None else None
 
 
 def stages_of(

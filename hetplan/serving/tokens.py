@@ -20,7 +20,7 @@ from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.needs import load_s_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.pipelines import Link
@@ -51,6 +51,7 @@ __all__ = [
     "settling_s",
     "text_system",
     "usual_s",
+    "within",
 ]
 
 Floats = NDArray[np.float64]
@@ -260,6 +261,15 @@ class Limit:
     def left(self) -> float:
         """The share of requests that may take longer."""
         return 1.0 - self.percentile / 100.0
+
+
+def within(times_of: Callable[[str], Floats], limits: Sequence[Limit]) -> NDArray[np.bool_]:
+    """Which requests are answered, and within all limits, by the times that a limit may be about."""
+    good = np.isfinite(times_of("response"))
+    for limit in limits:
+        # A request of one token has no time per token to miss.
+        good &= ~(times_of(limit.of) > limit.max_ms)
+    return good
 
 
 def limits_of(app: App) -> tuple[Limit, ...]:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
+from hetplan.planner.request import cheapest_first
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan, Route, SharesDispatch
 from hetplan.profiles.profile import Run
@@ -38,11 +39,23 @@ from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Rule, System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.report import SimulationReport
-from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling, shared_out
+from hetplan.simulator.scalers import Hpa, Scaled, Scaler, scaling
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation
 
-__all__ = ["BASELINES", "Baseline", "Kind", "Name", "OneType", "baseline", "beside", "compare", "kinds_of", "one_type"]
+__all__ = [
+    "BASELINES",
+    "Baseline",
+    "Kind",
+    "Name",
+    "OneType",
+    "baseline",
+    "beside",
+    "compare",
+    "kinds_of",
+    "one_type",
+    "stock_of",
+]
 
 Name = Literal["static-peak", "cheapest-type", "autoscaled"]
 BASELINES: tuple[Name, ...] = ("static-peak", "cheapest-type", "autoscaled")
@@ -110,7 +123,7 @@ class OneType:
         of = {
             name: count
             for place, names in self.stages.items()
-            for name, count in zip(names, shared_out(counts[place], self.stock[place]), strict=True)
+            for name, count in zip(names, cheapest_first(counts[place], self.stock[place]), strict=True)
         }
         groups = tuple(replace(group, count=of[group.id]) for group in self.system.groups)
         return replace(self.system, groups=groups)
@@ -249,7 +262,7 @@ def _kinds(inputs: Inputs, app: str, load: PlannedLoad) -> Iterator[Kind]:
         except OffTable:
             continue
         offers = tuple(
-            (name, price.nanos, _stock(inputs, name), price.share)
+            (name, price.nanos, stock_of(inputs, name), price.share)
             for price, name in sorted(priced, key=lambda one: (one[0].nanos, one[1] or ""))
         )
         each_ms = sum(share * ms for share, ms in zip(coming.shares, times, strict=True)) / load.serve.max_batch
@@ -258,9 +271,10 @@ def _kinds(inputs: Inputs, app: str, load: PlannedLoad) -> Iterator[Kind]:
         yield Kind(load.variant or "", run, load.serve, many, offers, max(times), each_ms / many)
 
 
-def _stock(inputs: Inputs, offer: str | None) -> int:
-    stated = inputs.profile.offers[offer].stock if offer is not None else None
-    return NO_LIMIT if stated is None else stated
+def stock_of(inputs: Inputs, named: str | None) -> int:
+    """How many machines an offer has."""
+    offer = inputs.profile.offers.get(named or "")
+    return NO_LIMIT if offer is None or offer.stock is None else offer.stock
 
 
 def _stage_rates(system: System, demands: Sequence[AppDemand], *, at_peak: bool) -> dict[tuple[str, str], float]:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event, OnEvent
+from hetplan.planner.promised import Estimate
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_periods import inputs_of_part, machines_with_users, of_part
@@ -39,7 +40,7 @@ from hetplan.simulator.control import follow_load
 from hetplan.simulator.day_report import DayReport, FailureReport, HourReport
 from hetplan.simulator.day_text import Change, DayText, Stood, promised_of_text, running, zones_of
 from hetplan.simulator.demand import arrival_times, draw_kinds, seeded, steadily
-from hetplan.simulator.figures import LATE_SLACK_MS, Estimate, mean_share
+from hetplan.simulator.figures import mean_share
 from hetplan.simulator.following import Names, scheduled
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.simulation import Simulation, Stream
@@ -621,16 +622,15 @@ class _Shares:
 
 
 def _counts(result: Any, lead_s: float, head_s: float) -> _Counts:
-    queries = result.queries
-    timely = (queries["status"] == 1) & (queries["finish"] <= queries["deadline"] + LATE_SLACK_MS)
-    at: NDArray[np.float64] = queries["arrival"] / 1000.0
+    every = result.columns
+    at: NDArray[np.float64] = every.arrival / 1000.0
     head = (at >= lead_s) & (at < lead_s + head_s)
     rest = at >= lead_s + head_s
     found = _Counts({}, {})
     for row, app in enumerate(result.apps):
-        mine = queries["app"] == row
-        found.head[app] = (int((mine & head).sum()), int((mine & head & timely).sum()))
-        found.rest[app] = (int((mine & rest).sum()), int((mine & rest & timely).sum()))
+        mine = every.app == row
+        found.head[app] = (int((mine & head).sum()), int((mine & head & every.in_time).sum()))
+        found.rest[app] = (int((mine & rest).sum()), int((mine & rest & every.in_time).sum()))
     return found
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hetplan.simulator.figures import Estimate
-from hetplan.simulator.report import Verdict, judge
+from hetplan.planner.promised import Estimate, Verdict, judge
 
 __all__ = ["DayReport", "FailureReport", "HourReport"]
 

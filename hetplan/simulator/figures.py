@@ -33,8 +33,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hetplan.planner.promised import Estimate
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
+from hetplan.serving.distribution import nearest_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +49,6 @@ __all__ = [
     "HIGHEST_PERCENTILE",
     "TAIL_QUERIES",
     "AppFigures",
-    "Estimate",
     "Responses",
     "Times",
     "Together",
@@ -216,26 +217,9 @@ TAIL_QUERIES = 200
 HIGHEST_PERCENTILE = 99.99
 SPANS = 200.0
 BATCHES = 5
-LATE_SLACK_MS = 1e-6
-"""A response this much above the limit is in time: ends minus arrivals are rounded numbers."""
 SHARES = ("in_time", "late", "dropped", "violations")
 """Figures that are shares of the queries."""
 _WARM_QUERIES, _WARM_SPANS, _WARM_SHARE = 1000, 20.0, 0.2
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A figure with its interval; `low` and `high` equal `value` where there is no spread to see."""
-
-    value: float
-    low: float
-    high: float
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON: what is infinite (a percentile that some queries never reach) is null."""
-        finite = [self.value, self.low, self.high]
-        value, low, high = (round(item, 9) if math.isfinite(item) else None for item in finite)
-        return {"value": value, "interval": [low, high]}
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -384,7 +368,7 @@ class Times:
         import numpy as np
 
         ordered = np.sort(response_ms)
-        at = {percentile: _percentile(ordered, percentile) for percentile in percentiles}
+        at = {percentile: nearest_rank(ordered, percentile / 100.0) for percentile in percentiles}
         return cls(at, responses_of(ordered))
 
 
@@ -419,7 +403,7 @@ def figures_of(
     status, arrival, finish, quality = every.status[mine], every.arrival[mine], every.finish[mine], every.quality[mine]
     served = status == 1
     response = np.where(served, finish - arrival + result.once_ms.get(app, 0.0), np.inf)
-    in_time = served & (finish <= every.deadline[mine] + LATE_SLACK_MS)
+    in_time = every.in_time[mine]
     accuracy, timely = mean_of(quality[in_time]), mean_of(in_time)
     return AppFigures(
         len(mine),
@@ -466,11 +450,3 @@ def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> f
     end = max(horizon_ms, float(arrival_ms[-1])) if last else float(arrival_ms[-1])
     span = end - float(arrival_ms[0])
     return span / 1000.0 if span > 0 else 1e-9
-
-
-def _percentile(ordered: NDArray[np.float64], percentile: float) -> float:
-    """The least response that at least so many percent of the queries do not exceed."""
-    if not len(ordered):
-        return math.nan
-    place = math.ceil(percentile / 100.0 * len(ordered) - 1e-9) - 1
-    return float(ordered[min(max(place, 0), len(ordered) - 1)])

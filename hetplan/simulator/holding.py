@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.planner.promised import Verdict
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.serving.operators import is_operator
 from hetplan.simulator.demand import seeded
 from hetplan.simulator.figures import estimate
-from hetplan.simulator.report import Line, Verdict
+from hetplan.simulator.report import Line
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

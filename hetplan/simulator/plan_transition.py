@@ -30,7 +30,7 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import Service, System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.figures import LATE_SLACK_MS, mean_share
+from hetplan.simulator.figures import mean_share
 from hetplan.simulator.report import OnTheWay, TransitionReport
 from hetplan.simulator.run_records import RunResult
 from hetplan.simulator.runs import check_size, run_all
@@ -253,12 +253,13 @@ class _Course:
 
 
 def _course(result: RunResult, app: str, way_s: float, played_s: float) -> _Course:
-    asked = result.queries[result.queries["app"] == result.apps.index(app)]
-    in_time = (asked["status"] == 1) & (asked["finish"] <= asked["deadline"] + LATE_SLACK_MS)
-    dropped = (asked["status"] == 2) | (asked["status"] == 3)
-    before = asked["arrival"] < way_s * 1000.0
+    every = result.columns
+    mine = every.app == result.apps.index(app)
+    arrival, in_time = every.arrival[mine], every.in_time[mine]
+    dropped = (every.status[mine] == 2) | (every.status[mine] == 3)
+    before = arrival < way_s * 1000.0
     edges = np.linspace(way_s, played_s, _STRETCHES + 1) * 1000.0
-    came, answered = (np.histogram(asked["arrival"][one], edges)[0].astype(np.float64) for one in (~before, in_time))
+    came, answered = (np.histogram(arrival[one], edges)[0].astype(np.float64) for one in (~before, in_time))
     shares = [float(of[before].mean()) if before.any() else float("nan") for of in (in_time, dropped)]
     return _Course(shares[0], shares[1], came, answered)
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from hetplan.planner.promised import FIGURES, RATES, service_times_of
+from hetplan.planner.promised import FIGURES, RATES, Estimate, Verdict, judge, service_times_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.serving.system import System
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
-    Estimate,
     Together,
     at_least_none,
     estimate,
@@ -43,32 +41,14 @@ __all__ = [
     "OnTheWay",
     "SimulationReport",
     "TransitionReport",
-    "Verdict",
     "app_report",
     "group_reports",
-    "judge",
     "lines_of",
     "unplayed_rates",
     "wishes_of",
 ]
 
 FORMAT = "hetplan/simulation/1.0"
-
-
-class Verdict(StrEnum):
-    """What became of a promise.
-
-    Only `BROKEN` fails a plan: the simulated interval lies wholly on the wrong side. `UNDECIDED` is an interval that
-    holds the promised value, with the mean on the wrong side, or a run too short for its percentile: more seeds, or a
-    longer run, would tell. `REPORTED` is for a promise by a model that knows no queueing, or of something
-    nobody wished to be judged. `NOT_SIMULATED` was not played: a promised rate above the one that was, for instance.
-    """
-
-    KEPT = "kept"
-    BROKEN = "broken"
-    UNDECIDED = "undecided"
-    REPORTED = "reported"
-    NOT_SIMULATED = "not-simulated"
 
 
 @dataclass(frozen=True)
@@ -111,29 +91,6 @@ def _shown(found: Estimate) -> str:
     if not math.isfinite(found.value):
         return "simulated: never reached"
     return f"simulated {found.value:.6g} [{found.low:.6g}, {found.high:.6g}]"
-
-
-def judge(found: Estimate, relation: str, promised: float) -> Verdict:
-    """Kept, broken or undecided.
-
-    >>> judge(Estimate(90.0, 88.0, 92.0), "<=", 100.0), judge(Estimate(99.0, 97.0, 101.0), "<=", 100.0)
-    (<Verdict.KEPT: 'kept'>, <Verdict.KEPT: 'kept'>)
-    >>> judge(Estimate(101.0, 99.0, 103.0), "<=", 100.0), judge(Estimate(103.0, 101.0, 105.0), "<=", 100.0)
-    (<Verdict.UNDECIDED: 'undecided'>, <Verdict.BROKEN: 'broken'>)
-    """
-    slack = 1e-9 * max(abs(promised), 1.0)
-    if math.isnan(found.value):
-        return Verdict.NOT_SIMULATED
-    sign = -1.0 if relation == ">=" else 1.0
-    over, surely = sign * (found.value - promised), sign * ((found.low if sign > 0 else found.high) - promised)
-    if relation == "=":
-        if math.isnan(found.low):
-            return Verdict.KEPT if abs(found.value - promised) <= slack else Verdict.UNDECIDED
-        inside = found.low - slack <= promised <= found.high + slack
-        return Verdict.KEPT if inside else Verdict.BROKEN
-    if over <= slack:
-        return Verdict.KEPT
-    return Verdict.BROKEN if surely > slack else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True)

@@ -47,13 +47,7 @@ def _by_matching(route: Route, groups: Mapping[str, Group]) -> Route:
     assert rule is not None  # the caller asks of such routes alone
     members = [groups[way.group] for way in route.ways]
     hardware = list(dict.fromkeys(group.hardware for group in members))
-    weight = {**dict.fromkeys(hardware, 1.0), **rule.weight}
-    matching = Matching(
-        slo_ms=rule.slo_ms, weight=tuple(weight.values()) or (1.0,), xi=rule.xi, penalty=rule.penalty
-    )  # fmt: skip
-    if rule.penalty_ms is not None:
-        matching = replace(matching, penalty_ms=rule.penalty_ms)
-    late = dict(zip(weight, matching.late_cost().tolist(), strict=False))
+    matching, weight, late = Matching.of(dict(rule), hardware)
     parts = 1
     if rule.split_above is not None:
         counts = [sum(group.count for group in members if group.hardware == name) for name in hardware]

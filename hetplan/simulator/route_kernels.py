@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from hetplan.compiled import part
-from hetplan.dispatch.rule_kernels import done_ms, has_less_to_do, makes_up
+from hetplan.dispatch.rule_kernels import done_ms, has_less_to_do, has_room_for, makes_up, spare_in_second
 from hetplan.simulator.draw_kernels import PREDICT, ROUTE, draw_normal, draw_uniform
 from hetplan.simulator.job_kernels import append_job, flag_route, flag_station
 from hetplan.simulator.world_kernels import (
@@ -33,7 +31,7 @@ __all__ = [
     "lane_in_target",
     "part_in_turn",
     "predicted_ms",
-    "spare_of",
+    "takes_over",
     "wait_at_route",
 ]
 
@@ -112,13 +110,13 @@ def full_batch_ms(world: World, target: int, kind: int) -> float:
 
 
 @part
-def spare_of(world: World, backup: int) -> float:
-    """What is left of a backup's spare capacity in the second under way; it comes back with every second."""
-    record, now = world.parts[backup]["backup"], world.clock[0]["now"]
-    if now >= record["reset"]:
-        record["left"] = record["each_s"]
-        record["reset"] = (math.floor(now / 1000.0) + 1.0) * 1000.0
-    return float(record["left"])
+def takes_over(world: World, backup: int, longest_ms: float, late_ms: float, jobs: float) -> bool:
+    """Whether a backup takes so many queries that come late now."""
+    record = world.parts[backup]["backup"]
+    record["left"], record["reset"] = spare_in_second(
+        record["left"], record["reset"], record["each_s"], world.clock[0]["now"]
+    )
+    return has_room_for(jobs, record["left"], longest_ms, record["exec_ms"], late_ms)
 
 
 @part
@@ -132,8 +130,7 @@ def _catches_up(world: World, route: int, kind: int, late_ms: float, jobs: float
     if fast:
         return True
     for backup in range(record["backup0"], record["backup0"] + record["backups"]):
-        is_fast = makes_up(record["longest"], world.parts[backup]["backup"]["exec_ms"], late_ms)
-        if is_fast and spare_of(world, backup) >= max(1.0, jobs):
+        if takes_over(world, backup, record["longest"], late_ms, jobs):
             return True
     return False
 
@@ -205,22 +202,9 @@ def lane_in_target(world: World, target: int, draw: float) -> int:
         return int(lane0) if is_open(world, lane0) else -1
     if record["inner"] == INNER_RANDOM:
         return _random_open(world, target, draw)
-    start = record["cursor"]
-    record["cursor"] = start + 1 if start + 1 < lanes else 0
-    best = -1
-    for step in range(lanes):
-        place = start + step
-        if place >= lanes:
-            place -= lanes
-        lane = lane0 + place * record["stride"]
-        if not is_open(world, lane):
-            continue
-        if record["inner"] == INNER_ROUND:
-            record["cursor"] = place + 1 if place + 1 < lanes else 0
-            return int(lane)
-        if best < 0 or _bound_for(world, lane) < _bound_for(world, best):
-            best = lane
-    return int(best)
+    shortest = record["inner"] != INNER_ROUND
+    lane, _, record["cursor"] = _next_of(world, target, target + 1, record["cursor"], shortest)
+    return int(lane)
 
 
 @part

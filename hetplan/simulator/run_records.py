@@ -14,6 +14,9 @@ from hetplan.simulator.world_kernels import QUERY, Rows, World
 
 __all__ = ["Columns", "Glance", "RunResult", "Stream", "query_rows", "result_of"]
 
+LATE_SLACK_MS = 1e-6
+"""A response this much above the limit is in time: ends minus arrivals are rounded numbers."""
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -52,6 +55,12 @@ class Columns:
     deadline: NDArray[np.float64]
     finish: NDArray[np.float64]
     quality: NDArray[np.float64]
+
+    @cached_property
+    def in_time(self) -> NDArray[np.bool_]:
+        """Which queries were answered by their deadline."""
+        timely: NDArray[np.bool_] = (self.status == 1) & (self.finish <= self.deadline + LATE_SLACK_MS)
+        return timely
 
 
 @dataclass(frozen=True)

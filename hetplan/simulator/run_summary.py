@@ -14,7 +14,6 @@ import numpy as np
 
 from hetplan.simulator.demand import AppDemand, TextDemand
 from hetplan.simulator.figures import (
-    LATE_SLACK_MS,
     AppFigures,
     Times,
     cost_of,
@@ -162,8 +161,7 @@ def _timeline(result: RunResult) -> Timeline:
     coming = np.flatnonzero(every.arrival < result.horizon_ms)
     place = np.minimum((every.arrival[coming] / width).astype(np.int64), buckets - 1)
     count = np.bincount(place, minlength=buckets).astype(np.float64)
-    on_time = (every.status[coming] == 1) & (every.finish[coming] <= every.deadline[coming] + LATE_SLACK_MS)
-    late = np.bincount(place, weights=(~on_time).astype(np.float64), minlength=buckets)
+    late = np.bincount(place, weights=(~every.in_time[coming]).astype(np.float64), minlength=buckets)
     opened = result.open_servers.sum(axis=0)
     return Timeline(
         width_s=width / 1000.0,

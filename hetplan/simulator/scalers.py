@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from hetplan.planner.request import cheapest_first
 from hetplan.simulator.run_records import Glance
 
 __all__ = ["Concurrency", "Hpa", "Scaled", "Scaler", "scaling"]
@@ -195,19 +196,6 @@ class Scaled:
         return sum(self.stock)
 
 
-def shared_out(count: int, stock: Sequence[int]) -> list[int]:
-    """So many machines over offers, cheapest first.
-
-    >>> shared_out(5, (3, 10))
-    [3, 2]
-    """
-    found = []
-    for most in stock:
-        found.append(min(count, most))
-        count -= found[-1]
-    return found
-
-
 def scaling(stages: Sequence[Scaled]) -> Callable[[Run], None]:
     """What lets a run be scaled, each stage by itself."""
 
@@ -224,7 +212,7 @@ def _follow(run: Run, stage: Scaled, scaler: Scaler) -> None:
 
     def look() -> None:
         wanted = min(scaler.wanted(run.glance(stage.groups)), stage.most)
-        counts: Mapping[str, int] = dict(zip(stage.groups, shared_out(wanted, stage.stock), strict=True))
+        counts: Mapping[str, int] = dict(zip(stage.groups, cheapest_first(wanted, stage.stock), strict=True))
         for group, count in counts.items():
             if count != run.workers(group):
                 run.scale(group, count)

@@ -17,7 +17,7 @@ from hetplan.simulator.route_kernels import (
     is_open,
     lane_in_target,
     part_in_turn,
-    spare_of,
+    takes_over,
     wait_at_route,
 )
 from hetplan.simulator.world_kernels import (
@@ -148,7 +148,7 @@ def _backup_for(world: World, route: int, late_ms: float, query: int, serial: in
     best, ties = -1, 0
     for place in range(record["backup0"], record["backup0"] + record["backups"]):
         backup = world.parts[place]["backup"]
-        if not makes_up(record["longest"], backup["exec_ms"], late_ms) or spare_of(world, place) < 1.0:
+        if not takes_over(world, place, record["longest"], late_ms, 1.0):
             continue
         if best < 0 or backup["quality"] > world.parts[best]["backup"]["quality"]:
             best, ties = place, 1

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.profiles.slo import App
-from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw
+from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw, within
 from hetplan.simulator.demand import AppDemand, TextDemand, arrival_times, seeded
 from hetplan.simulator.figures import Together, responses_of, share_interval
 
@@ -126,11 +126,7 @@ class Played:
 
     def within(self, limits: Sequence[Limit]) -> NDArray[np.bool_]:
         """Which requests are within all limits."""
-        good = np.isfinite(self.response_ms)
-        for limit in limits:
-            # A request of one token has no time per token to miss.
-            good &= ~(self.of(limit.of) > limit.max_ms)
-        return good
+        return within(self.of, limits)
 
 
 @dataclass

@@ -20,7 +20,6 @@ from hetplan.serving.service import NoiseName, noise_of
 from hetplan.serving.system import System
 from hetplan.simulator.control import follow_load
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.figures import LATE_SLACK_MS
 from hetplan.simulator.playing import SideBySide
 from hetplan.simulator.runs import check_size, seed_of
 from hetplan.simulator.simulation import RunResult, Simulation, Stream
@@ -72,10 +71,6 @@ class Course:
             self._drawn[seed] = streams, texts
         return self._drawn[seed]
 
-    def reached(self, played: Played) -> bool:
-        """Whether every application has as many in time as is asked."""
-        return all(played.in_time.get(app, 0.0) >= share for app, share in self.attain.items())
-
 
 @dataclass(frozen=True)
 class Played:
@@ -98,6 +93,10 @@ class Played:
     def late(self) -> float:
         """Of all queries, the share that is late or never answered."""
         return 1.0 - self.timely / max(self.queries, 1)
+
+    def reaches(self, attain: Mapping[str, float]) -> bool:
+        """Whether every application has as many in time as is asked."""
+        return all(self.in_time.get(app, 0.0) >= share for app, share in attain.items())
 
     def per_million(self, hours: float) -> float:
         """Money for a million queries in time."""
@@ -174,13 +173,12 @@ def play(setting: Setting, course: Course) -> Played:
 
 def _in_time(result: RunResult, course: Course) -> dict[str, _Counted]:
     """Per application, how many came in each stretch, and how many of them were answered in time."""
-    queries, found = result.queries, {}
-    place, stretches = _places(queries["arrival"], course)
-    timely = (queries["status"] == 1) & (queries["finish"] <= queries["deadline"] + LATE_SLACK_MS)
+    every, found = result.columns, {}
+    place, stretches = _places(every.arrival, course)
     for row, app in enumerate(result.apps):
-        mine = queries["app"] == row
+        mine = every.app == row
         came = np.bincount(place[mine], minlength=stretches)
-        found[app] = (came, np.bincount(place[mine & timely], minlength=stretches))
+        found[app] = (came, np.bincount(place[mine & every.in_time], minlength=stretches))
     return found
 
 
@@ -247,5 +245,5 @@ def cheapest_of(
 
 
 def _cheapest(tried: Mapping[int, Played], course: Course) -> int | None:
-    reached = [number for number, one in tried.items() if course.reached(one)]
+    reached = [number for number, one in tried.items() if one.reaches(course.attain)]
     return min(reached, key=lambda number: (tried[number].cost_per_hour, number), default=None)

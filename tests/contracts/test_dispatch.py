@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from build import Files, app, files, machine, model, random_files
-from face import RULES, Json, forged, groups_of, sent_by, served_late, simulate, solve
+from face import RULES, Json, dispatched, forged, groups_of, sent_by, served_late, simulate, solve
 from hosts_face import Hosted
 
 QUICK_MS, SLOW_MS, LIMIT_MS = 40.0, 120.0, 500.0
@@ -146,6 +146,15 @@ def test_in_simulation_a_machine_that_failed_gets_nothing(rule: str) -> None:
     assert got[kinds["quick"]] == pytest.approx(0.0, abs=1e-6)
     if rule != "by size":  # there large queries have one group alone
         assert got[kinds["slow"]] == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize("kind", ["quick", "slow"])
+def test_first_come_first_served_asks_the_preferred_hardware_first(kind: str) -> None:
+    plan, wish = pool(1, 1, 10.0)
+    got = answered_by(dispatched(sent_by(plan, "oldest first"), prefer=[kind]), wish, bursts(1, 20))
+    assert {group for group, count in got.items() if count > 1e-6} == {
+        group for group, own in groups_of(plan).items() if own == kind
+    }
 
 
 @pytest.mark.slow

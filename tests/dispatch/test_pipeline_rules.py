@@ -119,8 +119,8 @@ def test_backups_give_the_best_that_makes_up_the_time_until_they_are_full():
     assert backups.take(0.5, late_ms=20, exec_ms=40) == "fast"  # half a query is no query
     assert backups.take(1.0, late_ms=20, exec_ms=40) in ("good", "same")
     assert backups.take(1.0, late_ms=38, exec_ms=40) is None
-    assert backups.makes_up(1.0, late_ms=35, exec_ms=40)
-    assert not backups.makes_up(1.0, late_ms=36, exec_ms=40)
+    assert backups.take(2.0, late_ms=36, exec_ms=40) is None
+    assert backups.take(2.0, late_ms=35, exec_ms=40) == "fast"
 
 
 def test_forecasts():

@@ -87,7 +87,7 @@ class Sent:
         self.later.clear()
 
 
-RULE = Matching(slo_ms=100.0, weight=(1.0,))
+RULE = {"slo_ms": 100.0}
 
 
 def put(chooser: Chooser, one: Task, sent: Sent) -> None:
@@ -121,7 +121,7 @@ def test_matching_sends_what_the_rule_decides(batches: list[float], busy: list[b
     for one, taken in zip(lanes, busy, strict=True):
         one.bound, one.due_s = int(taken), now + 0.02
     sent, weight = Sent(), {"gpu": 1.0, "cpu": 0.3}
-    chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, weight, sent.send, sent.soon, None)
+    chooser = MatchingChooser(lanes, Times(lanes, {}), {**RULE, "weight": weight}, sent.send, sent.soon, None)
     tasks = [task(batch, arrived_s=now - 0.01 * (len(batches) - n)) for n, batch in enumerate(batches)]
     for one in tasks:
         put(chooser, one, sent)
@@ -156,7 +156,7 @@ def test_idle_workers_of_one_type_get_what_the_kernel_would_give_them(
     central_choosers.monotonic = lambda: now  # type: ignore[attr-defined]
     for kind in (MatchingChooser, ByKernel):
         sent, lanes = Sent(), [lane("a", f"a{number}", ms=(1.0, 150.0)) for number in range(count)]
-        chooser = kind(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, None)
+        chooser = kind(lanes, Times(lanes, {}), RULE, sent.send, sent.soon, None)
         for batch, ago_ms in sorted(came, key=lambda one: -one[1]):
             line_up(chooser, task(batch, arrived_s=now - ago_ms / 1e3))
         chooser.settle()
@@ -173,7 +173,7 @@ def test_who_comes_alone_is_sent_at_once_where_the_kernel_would_send_it(batch: f
     central_choosers.monotonic = lambda: now  # type: ignore[attr-defined]
     for kind in (MatchingChooser, ByKernel):
         sent, lanes = Sent(), [lane("a", f"a{number}", ms=(1.0, 150.0)) for number in range(3)]
-        chooser = kind(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, None)
+        chooser = kind(lanes, Times(lanes, {}), RULE, sent.send, sent.soon, None)
         one = task(batch, arrived_s=now - ago_ms / 1e3)
         if kind is MatchingChooser:
             put(chooser, one, sent)
@@ -192,7 +192,7 @@ def test_who_does_not_come_alone_waits_for_its_match() -> None:
     ):  # fmt: skip
         sent = Sent()
         lanes[0].bound = int(busy)
-        chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, drop)  # type: ignore[arg-type]
+        chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, sent.send, sent.soon, drop)  # type: ignore[arg-type]
         assert chooser.place(task()) is None
         assert len(chooser) == 1
         lanes[0].bound = 0
@@ -224,7 +224,7 @@ def test_a_pool_above_the_split_is_matched_part_by_part() -> None:
     assert [len(part) for part in parts_of(lanes[4:], 1, weight)] == [1, 1]
     assert parts_of([], 1, weight) == [[]], "workers that are not up yet"
     sent, times = Sent(), Times(lanes, {})
-    made = [MatchingChooser(part, times, RULE, weight, sent.send, sent.soon, None) for part in parts]
+    made = [MatchingChooser(part, times, {**RULE, "weight": weight}, sent.send, sent.soon, None) for part in parts]
     chooser = DealtChooser(made)
     tasks = [task() for _ in range(8)]
     for one in tasks:
@@ -248,7 +248,7 @@ def test_a_pool_above_the_split_is_matched_part_by_part() -> None:
 
 def test_a_query_that_no_table_holds_is_refused_at_once() -> None:
     lanes, sent = [lane("m", "u")], Sent()
-    chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, {}, sent.send, sent.soon, None)
+    chooser = MatchingChooser(lanes, Times(lanes, {}), RULE, sent.send, sent.soon, None)
     with pytest.raises(OffTable):
         chooser.place(task(9.0))
     assert len(chooser) == 0
@@ -416,7 +416,7 @@ def test_a_worker_that_serves_several_at_once_gets_all_that_it_can_take_in_one_t
     sent, wide = Sent(), lane("a", "u1", servers=3)
     if rule == "matching/1":
         times = Times([wide], {})
-        how = (times, Matching(slo_ms=100.0, weight=(1.0,)), {"cpu": 1.0}, sent.send, sent.soon, None)
+        how = (times, RULE, sent.send, sent.soon, None)
         chooser: MatchingChooser | InOrderChooser = MatchingChooser([wide], *how)
     else:
         dispatch = {"rule": rule, "threshold": 0.0, "base": "cpu"}

@@ -17,9 +17,10 @@ from cases.deployments import make_plan, make_worker
 from hetplan.errors import InputError
 from hetplan.measure import load_score
 from hetplan.measure.load_learn import LEAST_SAMPLES, Spell, learned
-from hetplan.measure.load_report import Figure, LoadLine, Verdict, figures_of, load_report
+from hetplan.measure.load_report import LoadLine, figures_of, load_report
 from hetplan.measure.load_score import check_scorer, read_labelled_set, scored, with_labelled
 from hetplan.measure.load_send import Sent, Target
+from hetplan.planner.promised import Estimate, Verdict
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Slo
@@ -133,7 +134,7 @@ def test_a_constant_of_the_profile_is_never_called_measured() -> None:
 
 def test_quality_further_from_the_simulation_than_half_a_point_disagrees() -> None:
     for value, apart in ((0.893, True), (0.896, False)):
-        found = Figure(value, value - 0.001, value + 0.001)
+        found = Estimate(value, value - 0.001, value + 0.001)
         shown = LoadLine("a", "accuracy", None, "", None, "figure", (0.9, 0.9, 0.9), found, Verdict.REPORTED)
         assert shown.disagrees(0.1) is apart
 

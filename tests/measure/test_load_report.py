@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from hetplan.measure.load_report import Figure, Verdict, figures_of, judge, load_report
+from hetplan.measure.load_report import figures_of, judge, load_report
 from hetplan.measure.load_send import Sent
+from hetplan.planner.promised import Estimate, Verdict
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
 from hetplan.profiles.slo import Slo
 
@@ -85,12 +86,12 @@ def test_the_interval_comes_from_the_spread_over_stretches() -> None:
 
 
 def test_judging() -> None:
-    assert judge(Figure(1, 0.9, 1.1), ">=", 1.2) is Verdict.BROKEN
-    assert judge(Figure(1.15, 1.1, 1.3), ">=", 1.2) is Verdict.UNDECIDED
-    assert judge(Figure(1.2, 1.1, 1.3), ">=", 1.2) is Verdict.KEPT
-    assert judge(Figure(math.inf, 40.0, math.inf), "<=", 50) is Verdict.UNDECIDED
-    assert judge(Figure(math.inf, 60.0, math.inf), "<=", 50) is Verdict.BROKEN
-    assert judge(Figure(math.nan, math.nan, math.nan), "<=", 50) is Verdict.NOT_MEASURED
+    assert judge(Estimate(1, 0.9, 1.1), ">=", 1.2) is Verdict.BROKEN
+    assert judge(Estimate(1.15, 1.1, 1.3), ">=", 1.2) is Verdict.UNDECIDED
+    assert judge(Estimate(1.2, 1.1, 1.3), ">=", 1.2) is Verdict.KEPT
+    assert judge(Estimate(math.inf, 40.0, math.inf), "<=", 50) is Verdict.UNDECIDED
+    assert judge(Estimate(math.inf, 60.0, math.inf), "<=", 50) is Verdict.BROKEN
+    assert judge(Estimate(math.nan, math.nan, math.nan), "<=", 50) is Verdict.NOT_MEASURED
 
 
 SLO = Slo.model_validate(

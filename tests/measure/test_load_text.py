@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hetplan.measure import load_send
-from hetplan.measure.load_report import Verdict
 from hetplan.measure.load_send import Marks, Reply, Sent, StreamedConnection
 from hetplan.measure.load_text import text_of, text_report, text_target
+from hetplan.planner.promised import Verdict
 from hetplan.serving.tokens import Limit, Requests
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hetplan.errors import Cancelled, InputError
+from hetplan.planner.promised import Estimate, Verdict, judge
 from hetplan.profiles.plan import Promise
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.service import noise_of
@@ -21,7 +22,6 @@ from hetplan.simulator import runs
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.figures import (
     HIGHEST_PERCENTILE,
-    Estimate,
     estimate,
     estimate_of_one,
     figures_of,
@@ -29,7 +29,7 @@ from hetplan.simulator.figures import (
     run_length_s,
     warm_up_queries,
 )
-from hetplan.simulator.report import Verdict, judge, lines_of
+from hetplan.simulator.report import lines_of
 from hetplan.simulator.runs import MOST_QUERIES_PER_RUN, check_size, is_settled, run_all, seed_of, settled_length_s
 from hetplan.simulator.simulate import demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation, Stream

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hetplan as hp
+from hetplan.planner.promised import Verdict
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.system import App, Group, Load, PolicyTable, Route, Rule, Service, Stage, System, Way
 from hetplan.simulator.demand import arrival_times, seeded
-from hetplan.simulator.report import Verdict
 from hetplan.simulator.simulation import Simulation, Stream
 
 SLO_MS = 60.0

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from hetplan.errors import InputError
+from hetplan.planner.promised import Verdict
 from hetplan.serving.system import Rule
-from hetplan.simulator.report import Line, Verdict, lines_of
+from hetplan.simulator.report import Line, lines_of
 from hetplan.simulator.run_records import Glance
 from hetplan.simulator.simulate import Failure, demands_of, simulate, simulate_system
 from hetplan.simulator.simulation import Simulation

@@ -215,15 +215,13 @@ class Application:
         return self._by_matching(lanes, times, late)
 
     def _by_matching(self, lanes: Sequence[Lane], times: Times, late: Deadlines | None) -> Chooser:
-        from hetplan.dispatch.matching import Matching
         from hetplan.executor.serving.central_choosers import DealtChooser, MatchingChooser, parts_of
 
-        limits = {key: self.dispatch[key] for key in ("slo_ms", "xi", "penalty", "penalty_ms") if key in self.dispatch}
-        rule, weight = Matching(weight=(1.0,), **limits), self.dispatch.get("weight", {})
         up = [lane for lane in lanes if lane.open]
+        most = self.dispatch.get("split_above") or max(len(up), 1)
         parts = [
-            MatchingChooser(part, times, rule, weight, self.asks.send, self.asks.soon, late)
-            for part in parts_of(up, self.dispatch.get("split_above") or max(len(up), 1), weight)
+            MatchingChooser(part, times, self.dispatch, self.asks.send, self.asks.soon, late)
+            for part in parts_of(up, most, self.dispatch.get("weight", {}))
         ]
         return parts[0] if len(parts) == 1 else DealtChooser(parts)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
+from math import inf
 from time import monotonic
 from typing import Any, Protocol
 
@@ -20,11 +20,10 @@ from hetplan.dispatch.matching import Matching
 from hetplan.dispatch.matching_kernels import IDLE, Seen, match, scratch
 from hetplan.dispatch.parts import parts_of_pool
 from hetplan.dispatch.policy_lookup import PolicySelector
-from hetplan.dispatch.queue_rules import Fcfs, Threshold
-from hetplan.dispatch.snapshot import Snapshot
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.executor.serving.links import Lane
 from hetplan.executor.serving.query_tree import Task
+from hetplan.serving.choice import is_large, preferred_first
 
 __all__ = ["DealtChooser", "InOrderChooser", "MatchingChooser", "PolicyChooser", "Times", "parts_of"]
 
@@ -156,12 +155,13 @@ class MatchingChooser(_Central):
     """Rule matching/1, by the same kernel as in the simulator."""
 
     def __init__(
-        self, lanes: Sequence[Lane], times: Times, rule: Matching, weight: Mapping[str, float], send: Send,
+        self, lanes: Sequence[Lane], times: Times, dispatch: Mapping[str, Any], send: Send,
         soon: Callable[[Callable[[], None]], Any], late: Deadlines | None,
     ) -> None:  # fmt: skip
         super().__init__(lanes, send, soon, late)
+        rule, weight, late_costs = Matching.of(dispatch, [lane.hardware for lane in self.lanes])
         # The heaviest type is the base: where nothing else decides, it is asked first.
-        self.lanes.sort(key=lambda lane: -weight.get(lane.hardware, 1.0))
+        self.lanes.sort(key=lambda lane: -weight[lane.hardware])
         ordered = list(dict.fromkeys(times.type_of(lane) for lane in self.lanes))
         self._times = times
         self._columns = np.array([times.types.index(one) for one in ordered], np.int64)
@@ -176,13 +176,9 @@ class MatchingChooser(_Central):
         self._arrived, self._mates = np.zeros(window), np.zeros(window, np.int64)
         self._room = scratch(count, window)
         hardware = {times.type_of(lane): lane.hardware for lane in self.lanes}
-        # All types of the plan scale what a late pair costs, also those that are not among these workers.
-        known = {**dict.fromkeys(hardware.values(), 1.0), **weight} or {"": 1.0}
-        typed = replace(rule, weight=tuple(known.values()))
-        late_costs = dict(zip(known, typed.late_cost().tolist(), strict=True))
-        weights = np.array([known[hardware[one]] for one in ordered])
+        weights = np.array([weight[hardware[one]] for one in ordered])
         late_cost = np.array([late_costs[hardware[one]] for one in ordered])
-        self._costs = (weights, late_cost, typed.limit_ms, typed.merges)
+        self._costs = (weights, late_cost, rule.limit_ms, rule.merges)
         self._warm_up(len(ordered))
 
     def _warm_up(self, types: int) -> None:
@@ -328,10 +324,11 @@ class DealtChooser:
 
 
 class InOrderChooser(_Central):
-    """Rules fcfs/1 and threshold/1: `decide` says which query goes to which idle worker.
+    """Rules fcfs/1 and threshold/1: the oldest query to each worker that is idle, those of preferred hardware first.
 
-    Only as many of the oldest are looked at as there are idle workers, so that a long queue costs no more than a short
-    one; under threshold/1 small and large queries queue apart.
+    Under threshold/1 small and large queries queue apart, for other workers; large ones wait also for a base that is
+    not up. Only as many of the oldest are looked at as there are idle workers, so that a long queue costs no more than
+    a short one.
     """
 
     def __init__(
@@ -339,26 +336,20 @@ class InOrderChooser(_Central):
         soon: Callable[[Callable[[], None]], Any], late: Deadlines | None,
     ) -> None:  # fmt: skip
         super().__init__(lanes, send, soon, late)
-        self._in_order: list[Lane] = []
-        hardware = list(dict.fromkeys(lane.hardware for lane in self.lanes))
-        self._kind = np.array([hardware.index(lane.hardware) for lane in self.lanes], np.int64)
-        self._types = len(hardware)
+        by_size = dispatch["rule"] == "threshold/1"
+        self._threshold: float = dispatch["threshold"] if by_size else inf
+        base = dispatch["base"] if by_size else None
+        order = preferred_first(dispatch.get("prefer", ()), [lane.hardware for lane in self.lanes])
+        self.lanes.sort(key=lambda lane: order.index(lane.hardware))
         self._large: deque[Task] = deque()
-        if dispatch["rule"] == "threshold/1":
-            base = hardware.index(dispatch["base"]) if dispatch["base"] in hardware else len(hardware)
-            self._rule: Fcfs | Threshold = Threshold(dispatch["threshold"], base)
-            # A base that is not up now leaves the large queries waiting for it.
-            self._types = max(self._types, base + 1)
-        else:
-            prefer = dispatch.get("prefer", ())
-            self._rule = Fcfs(tuple(hardware.index(name) for name in prefer if name in hardware))
-            # Nothing changes their order, so that it is worked out once (`take_in_order` of the rule).
-            kinds = self._rule.order(self._types)
-            self._in_order = [lane for kind in kinds for lane in self.lanes if hardware.index(lane.hardware) == kind]
+        self._served_by = (
+            (self.waiting, [lane for lane in self.lanes if lane.hardware != base]),
+            (self._large, [lane for lane in self.lanes if lane.hardware == base]),
+        )
 
     def place(self, task: Task) -> Lane | None:
         """It waits, with those of its size."""
-        if isinstance(self._rule, Threshold) and task.query.at.get("batch", 1.0) > self._rule.threshold:
+        if is_large(task.query.at, self._threshold):
             self._large.append(task)
             self._wake()
             return None
@@ -381,54 +372,24 @@ class InOrderChooser(_Central):
 
     def settle(self) -> None:
         """The oldest queries to the workers that are idle."""
-        if self._late is not None:
-            for queue in self.queues:
+        for queue, lanes in self._served_by:
+            if self._late is not None:
                 self._late.drop_hopeless(queue)
-        if isinstance(self._rule, Fcfs):
-            self._settle_in_order()
-            return
-        idle = np.array([lane.idle for lane in self.lanes])
-        free = int(idle.sum())
-        tasks = [*islice(self.waiting, free), *islice(self._large, free)]
-        if not free or not tasks:
-            return
-        snapshot = Snapshot(
-            waited_ms=np.zeros(len(tasks)),
-            service_ms=np.zeros((len(tasks), self._types)),
-            kind=self._kind,
-            busy_ms=np.zeros(len(idle)),
-            idle=idle,
-            size=np.array([task.query.at.get("batch", 1.0) for task in tasks]),
-        )
-        pairs = self._rule.decide(snapshot)
-        small = min(free, len(self.waiting))
-        for pair in pairs:
-            (self.waiting if pair.query < small else self._large).popleft()
-        for pair in pairs:
-            lane, batch = self.lanes[pair.instance], [tasks[pair.query]]
-            queue = self.waiting if pair.query < small else self._large
-            if self._late is not None and not self._late.in_time(batch[0], lane):
-                self._late.give_up(batch[0])
-                continue
-            self._fill(batch, queue, lane)
+            idle = [lane for lane in lanes if lane.idle][: len(queue)]
+            pairs = [(lane, first) for lane in idle if (first := self._oldest(queue, lane))]
+            for lane, batch in pairs:
+                self._fill(batch, queue, lane)
 
-    def _settle_in_order(self) -> None:
-        """First come first served, for which no snapshot is needed: one of the oldest to each worker that is idle."""
-        idle = [lane for lane in self._in_order if lane.idle][: len(self.waiting)]
-        pairs = [(lane, first) for lane in idle if (first := self._oldest(lane))]
-        for lane, batch in pairs:
-            self._fill(batch, self.waiting, lane)
-
-    def _oldest(self, lane: Lane) -> list[Task]:
+    def _oldest(self, queue: deque[Task], lane: Lane) -> list[Task]:
         """The one that has waited longest of those that this worker answers in time; the others wait for a faster."""
         if self._late is not None:
-            place = next((n for n, task in enumerate(self.waiting) if self._late.in_time(task, lane)), None)
+            place = next((n for n, task in enumerate(queue) if self._late.in_time(task, lane)), None)
             if place is None:
                 return []
-            found = self.waiting[place]
-            del self.waiting[place]
+            found = queue[place]
+            del queue[place]
             return [found]
-        return [self.waiting.popleft()]
+        return [queue.popleft()]
 
     def _fill(self, batch: list[Task], queue: deque[Task], lane: Lane) -> None:
         """Send it with those that follow, as many as its server takes."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from hetplan.profiles.knobs import KnobSpace
 
-__all__ = ["LISTED", "Rule", "Space", "settings_of"]
+__all__ = ["LISTED", "Rule", "Space", "is_ordered", "settings_of"]
 
 Integers = NDArray[np.int64]
 Condition = tuple[tuple[int, frozenset[int]], ...]
@@ -183,3 +183,15 @@ def _holds(rows: Integers, condition: Condition) -> NDArray[np.bool_]:
     for knob, places in condition:
         held &= np.isin(rows[:, knob], sorted(places))
     return held
+
+
+def is_ordered(levels: Sequence[Any]) -> bool:
+    """Whether the levels of a knob are numbers that rise, or fall.
+
+    >>> is_ordered([1, 2, 4]), is_ordered([4, 1]), is_ordered([1, 4, 2]), is_ordered(["a", "b"])
+    (True, True, False, False)
+    """
+    if len(levels) < 2 or any(isinstance(level, bool) or not isinstance(level, int | float) for level in levels):
+        return False
+    steps = np.sign(np.diff(np.array(levels, dtype=float)))
+    return bool(abs(steps.sum()) == steps.size)

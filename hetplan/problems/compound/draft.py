@@ -12,6 +12,7 @@ from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
@@ -138,7 +139,7 @@ def workers_of(
                 continue
             share = way.found.share.get(node)
             own = next(tier_ for tier_ in asked.tiers if tier_.name == tier).own
-            pipeline = asked.inputs.profile.pipelines[query.app.runs.pipeline or ""] if query.app.runs else None
+            pipeline = pipeline_of(asked.inputs.profile, query.app)
             reads = pipeline.nodes[node].reads if pipeline is not None else ()
             knobs = {knob: way.found.knobs[knob] for knob in reads}
             streams_at: Counter[str] = Counter({query.app_id: 1} if own else {})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetplan.planner.terms import Obstacle
 from hetplan.problems.fitting import outcomes
+from hetplan.profiles.pipelines import pipeline_of
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
@@ -20,7 +21,7 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
         if app.candidates:
             continue
         at = f"$.apps.{name}"
-        found = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
+        found = pipeline_of(inputs.profile, app)
         if found is None:
             text = f"{name} has neither candidate plans nor a pipeline"
             yield Obstacle(text, at, 'Write "candidates", or "runs": {"pipeline": "..."}.', essential=True)

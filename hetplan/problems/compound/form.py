@@ -16,7 +16,7 @@ from hetplan.planner.forms.black_box import Aim, BlackBox, Figure, Measured, Ope
 from hetplan.planner.forms.calls import Calls
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.packing import Choice, Items, Packing
-from hetplan.planner.forms.space import Space, settings_of
+from hetplan.planner.forms.space import Space, is_ordered, settings_of
 from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
 from hetplan.problems.compound.fanned import check_fans, fans_of, may_be_several
 from hetplan.problems.compound.options import CompoundOptions
@@ -115,7 +115,7 @@ class Sought:
     def ordered(self) -> tuple[bool, ...]:
         """Which knobs have levels in an order: numbers, rising or falling."""
         names = () if self.pipeline.space is None else self.pipeline.space.unordered
-        return tuple(name not in names and _in_order(levels) for name, levels in self.pipeline.levels.items())
+        return tuple(name not in names and is_ordered(levels) for name, levels in self.pipeline.levels.items())
 
     def lowered(self, found: Measured, accuracy: float) -> float:
         """An accuracy as it is in service: a query of which a call is never answered scores the worst there is."""
@@ -253,13 +253,6 @@ class Sought:
 def nobody(configuration: int) -> Measured:
     """The evaluator that stands in where there is none: it refuses to measure."""
     return Measured(configuration, reason="nobody measures")
-
-
-def _in_order(levels: Sequence[Any]) -> bool:
-    if len(levels) < 2 or any(isinstance(level, bool) or not isinstance(level, int | float) for level in levels):
-        return False
-    steps = np.sign(np.diff(np.array(levels, dtype=float)))
-    return bool(abs(steps.sum()) == steps.size)
 
 
 @dataclass(frozen=True)

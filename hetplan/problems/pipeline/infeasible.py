@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Repair
-from hetplan.planner.elastic import Knob, knobs, stretch
+from hetplan.planner.elastic import Knob, giving_together, knobs, stretch
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.climb import best_quality
 from hetplan.problems.pipeline.fleet import Fleet
@@ -305,14 +305,8 @@ def looser_limits(problem: Pipelines, write: Write, find: Find) -> Iterator[Repa
 def all_limits_looser(problem: Pipelines, ask: Ask, write: Write) -> Iterator[Repair]:
     """The stated limits on machines that give way together, where no change of one thing is enough."""
     form = write(replace(problem.asked("servers"), loose=""))
-    loose = knobs(form)
-    if not loose:
-        return
-    joint, read = stretch(form, loose)
-    answer = ask(joint, gap=NEAR, about="least change of all limits on machines together")
-    slack = np.zeros(len(loose)) if answer.point is None else read(answer.point)
-    for knob, more in zip(loose, slack.tolist(), strict=True):
-        if more > SAME:
+    if loose := knobs(form):
+        for knob, more in giving_together(form, ask, loose, NEAR)[1].items():
             to = more + (_stated(form, knob) if knob.elastic.verb == "raise" else 0.0)
             yield _limit_repair(problem, form, knob, to, to)
 

@@ -318,34 +318,35 @@ def _cheapest_cover(pool: Pool) -> Counts | None:
     if len(free) > MOST_LISTED:
         return None
     subsets = np.arange(1 << len(free), dtype=np.int64)
-    cost, mask = np.zeros(subsets.size), np.zeros(subsets.size, dtype=np.int64)
-    mask += sum(1 << t for t in range(len(least)) if least[t] > 0)
+    cost = np.zeros(subsets.size)
     for i, t in enumerate(free):
-        there = (subsets >> i) & 1
-        cost += there * float(pool.request.machines[t].cost(1))
-        mask |= there << t
+        cost += ((subsets >> i) & 1) * float(pool.request.machines[t].cost(1))
     order = np.argsort(cost, kind="stable")
     for start_at in range(0, order.size, AT_ONCE):
         part = order[start_at : start_at + AT_ONCE]
-        for i in part[_keeps_targets(pool, mask[part])]:
-            per_type = np.maximum(least, [(int(mask[i]) >> t) & 1 for t in range(len(least))])
+        for subset in part[_keeps_targets(pool, free, part)]:
+            per_type = least.copy()
+            per_type[free] = (subset >> np.arange(len(free))) & 1
             if pool.within_resources(per_type):
                 return pool.by_offer(per_type)
     return None
 
 
-def _bits(matrix: NDArray[np.bool_]) -> NDArray[np.int64]:
-    return np.asarray(matrix @ (1 << np.arange(matrix.shape[1], dtype=np.int64)), dtype=np.int64)
+def _keeps_targets(pool: Pool, free: Sequence[int], subsets: Counts) -> NDArray[np.bool_]:
+    """Which subsets (bit i is free type i), with the minima, serve every class and keep every target at some rate."""
 
+    def served_by(may: NDArray[np.bool_]) -> Counts:
+        """Of each class the free types, as bits; the minima, which are in every subset, are one bit more."""
+        columns = np.column_stack([may[:, free], may[:, pool.least > 0].any(axis=1)])
+        return np.asarray(columns @ (1 << np.arange(columns.shape[1], dtype=np.int64)), dtype=np.int64)
 
-def _keeps_targets(pool: Pool, masks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which sets of types (bit t is type t) serve every class and keep every target at some rate."""
+    masks = subsets | (1 << len(free))
     keep = np.ones(masks.size, dtype=bool)
-    for pattern in np.unique(_bits(pool.usable)):
+    for pattern in np.unique(served_by(pool.usable)):
         keep &= (masks & pattern) != 0
     for limit, allowed in pool.limits:
         if allowed > 0:
-            patterns, which = np.unique(_bits(pool.usable & (limit >= pool.M)), return_inverse=True)
+            patterns, which = np.unique(served_by(pool.usable & (limit >= pool.M)), return_inverse=True)
             share = np.bincount(which.ravel(), weights=pool.p)
             late = np.zeros(masks.size)
             for pattern, part in zip(patterns, share, strict=True):

@@ -20,7 +20,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.engine_law import Iteration, fit
-from hetplan.profiles.json_path import shortened
+from hetplan.profiles.imports.words import above_0, ill_written, section
 from hetplan.profiles.read_json import read_json
 
 __all__ = ["convert"]
@@ -35,16 +35,16 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
     file = os.fspath(path)
     wish = read_json(path, file=file)
     if not isinstance(wish, Mapping):
-        raise _wrong(file, "$", wish, 'an object with "models" and "gpus"')
-    models, gpus = (_section(wish, name, file) for name in ("models", "gpus"))
-    most = {name: int(_number(wish, name, "$", file, usual)) for name, usual in _MOST.items()}
+        raise ill_written(file, "$", wish, 'an object with "models" and "gpus"')
+    models, gpus = (section(wish, name, file) for name in ("models", "gpus"))
+    most = {name: int(above_0(wish, name, "$", file, usual, most=1e9)) for name, usual in _MOST.items()}
     document: dict[str, Any] = {
         "format": "hetplan/profile/1.2", "sources": {}, "hardware": {}, "offers": {},
         "tasks": {name: {} for name in models},
         "variants": {name: {"task": name, "runs": []} for name in models}, "engines": {},
     }  # fmt: skip
     for gpu, card in gpus.items():
-        count = int(_number(card, "gpus", f"$.gpus.{gpu}", file, 1.0))
+        count = int(above_0(card, "gpus", f"$.gpus.{gpu}", file, 1.0, most=1e9))
         document["hardware"][gpu] = {"kind": "gpu", "provides": {"gpu": count}}
         if "price_per_hour" in card:
             document["offers"][f"{gpu}-offer"] = {"hardware": gpu, "price_per_hour": card["price_per_hour"]}
@@ -52,7 +52,8 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
             at = f"$.gpus.{gpu}"
             asked = _Asked(
                 _text(model, "path", f"$.models.{name}", file), _text(card, "system", at, file),
-                _text(card, "backend", at, file), card.get("version"), count, _number(card, "memory", at, file, 0.9),
+                _text(card, "backend", at, file), card.get("version"), count,
+                above_0(card, "memory", at, file, 0.9, most=1e9),
             )  # fmt: skip
             engine = asked.engine(most, file=file, at=at)
             if engine is not None:
@@ -61,7 +62,7 @@ def convert(path: str | os.PathLike[str]) -> tuple[dict[str, Any], None]:
                 document["engines"][key] = {**engine, "source": key}
                 document["variants"][name]["runs"].append({"hardware": gpu, "engine": key})
     if not document["engines"]:
-        raise _wrong(file, "$.models", list(models), "a model whose weights fit into some GPU")
+        raise ill_written(file, "$.models", list(models), "a model whose weights fit into some GPU")
     return document, None
 
 
@@ -147,26 +148,8 @@ def _iterations(handle: Any, *, most_tokens: int, most_seqs: int) -> list[Iterat
     return found
 
 
-def _section(wish: Mapping[str, Any], name: str, file: str) -> dict[str, Mapping[str, Any]]:
-    held = wish.get(name)
-    if not isinstance(held, Mapping) or not held or not all(isinstance(one, Mapping) for one in held.values()):
-        raise _wrong(file, f"$.{name}", held, f"at least one of {name}, each an object")
-    return dict(held)
-
-
 def _text(held: Mapping[str, Any], name: str, at: str, file: str) -> str:
     value = held.get(name)
     if not isinstance(value, str) or not value:
-        raise _wrong(file, f"{at}.{name}", value, "a text")
+        raise ill_written(file, f"{at}.{name}", value, "a text")
     return value
-
-
-def _number(held: Mapping[str, Any], name: str, at: str, file: str, usual: float) -> float:
-    value = held.get(name, usual)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise _wrong(file, f"{at}.{name}", value, "a number above 0")
-    return float(value)
-
-
-def _wrong(file: str, path: str, value: object, why: str) -> InputError:
-    return InputError.one(file=file, path=path, value=shortened(value), why=why, remedy="Write it as in docs/llm.md.")

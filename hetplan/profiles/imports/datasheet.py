@@ -19,7 +19,7 @@ from typing import Any
 
 from hetplan.errors import InputError
 from hetplan.profiles.imports.cards import MEMORY_SHARE, room_of
-from hetplan.profiles.json_path import shortened
+from hetplan.profiles.imports.words import above_0, digits, ill_written, section
 from hetplan.profiles.read_json import read_json
 
 __all__ = ["convert", "convert_sheet"]
@@ -42,9 +42,9 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
     (5.5, 1196289)
     """
     if not isinstance(sheet, Mapping):
-        raise _wrong(file, "$", sheet, 'an object with "models" and "gpus"')
-    usual = {name: _number(sheet, name, "$", file, value) for name, value in _USUAL.items()}
-    models, gpus = (_section(sheet, name, file) for name in ("models", "gpus"))
+        raise ill_written(file, "$", sheet, 'an object with "models" and "gpus"')
+    usual = {name: above_0(sheet, name, "$", file, value) for name, value in _USUAL.items()}
+    models, gpus = (section(sheet, name, file) for name in ("models", "gpus"))
     document: dict[str, Any] = {
         "format": "hetplan/profile/1.2",
         "sources": {"sheet": {"kind": "assumed", "tool": "roofline of data sheets", "note": _said(usual)}},
@@ -55,7 +55,7 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
         "engines": {},
     }
     for gpu, card in gpus.items():
-        count = round(_number(card, "gpus", f"$.gpus.{gpu}", file, 1.0))
+        count = round(above_0(card, "gpus", f"$.gpus.{gpu}", file, 1.0))
         document["hardware"][gpu] = {"kind": "gpu", "provides": {"gpu": count}}
         if "price_per_hour" in card:
             document["offers"][f"{gpu}-offer"] = {"hardware": gpu, "price_per_hour": card["price_per_hour"]}
@@ -76,7 +76,7 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
 
 def _weights(model: Mapping[str, Any], at: str, file: str) -> float:
     """What a model's weights take, in bytes."""
-    return _number(model, "parameters", at, file) * _number(model, "bytes_per_parameter", at, file, 2.0)
+    return above_0(model, "parameters", at, file) * above_0(model, "bytes_per_parameter", at, file, 2.0)
 
 
 def _engine(
@@ -85,21 +85,21 @@ def _engine(
 ) -> dict[str, Any] | None:  # fmt: skip
     """The roofline of a model on so many of a GPU; None where its weights do not fit."""
     parameters, layers, kv_heads, size, heads = (
-        _number(model, name, at, file) for name in ("parameters", "layers", "kv_heads", "head_size", "heads")
+        above_0(model, name, at, file) for name in ("parameters", "layers", "kv_heads", "head_size", "heads")
     )
     weights = _weights(model, at, file)
-    kv = 2.0 * layers * kv_heads * size * _number(model, "bytes_per_kv", at, file, 2.0)
-    flops = _number(card, "tflops", gpu_at, file) * 1e12 * usual["compute"] * count
-    speed = _number(card, "bandwidth_gbps", gpu_at, file) * 1e9 * usual["bandwidth"] * count
-    room = room_of(_number(card, "memory_gb", gpu_at, file), count, weights, usual["memory"])
+    kv = 2.0 * layers * kv_heads * size * above_0(model, "bytes_per_kv", at, file, 2.0)
+    flops = above_0(card, "tflops", gpu_at, file) * 1e12 * usual["compute"] * count
+    speed = above_0(card, "bandwidth_gbps", gpu_at, file) * 1e9 * usual["bandwidth"] * count
+    room = room_of(above_0(card, "memory_gb", gpu_at, file), count, weights, usual["memory"])
     if room < kv:
         return None
     pair = 4.0 * heads * size * layers
     base = usual["iteration_ms"]
     return {
         "pieces": [
-            {"base_ms": base, "token_ms": _digits(2e3 * parameters / flops), "pair_ms": _digits(1e3 * pair / flops)},
-            {"base_ms": _digits(base + 1e3 * weights / speed), "kv_token_ms": _digits(1e3 * kv / speed)},
+            {"base_ms": base, "token_ms": digits(2e3 * parameters / flops), "pair_ms": digits(1e3 * pair / flops)},
+            {"base_ms": digits(base + 1e3 * weights / speed), "kv_token_ms": digits(1e3 * kv / speed)},
         ],
         "overlap": "assumed",
         "kv_tokens": int(room / kv),
@@ -114,25 +114,3 @@ def _said(usual: Mapping[str, float]) -> str:
         f"{usual['compute']:.0%} of peak compute, {usual['bandwidth']:.0%} of peak bandwidth, "
         f"{usual['iteration_ms']:g} ms per iteration; replace by measurements"
     )
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.6g}")
-
-
-def _section(sheet: Mapping[str, Any], name: str, file: str) -> dict[str, Mapping[str, Any]]:
-    held = sheet.get(name)
-    if not isinstance(held, Mapping) or not held or not all(isinstance(one, Mapping) for one in held.values()):
-        raise _wrong(file, f"$.{name}", held, f"at least one of {name}, each an object")
-    return dict(held)
-
-
-def _number(held: Mapping[str, Any], name: str, at: str, file: str, usual: float | None = None) -> float:
-    value = held.get(name, usual)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
-        raise _wrong(file, f"{at}.{name}", value, "a number above 0")
-    return float(value)
-
-
-def _wrong(file: str, path: str, value: object, why: str) -> InputError:
-    return InputError.one(file=file, path=path, value=shortened(value), why=why, remedy="Write it as in docs/llm.md.")

@@ -31,11 +31,11 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
-from hetplan.errors import InputError
 from hetplan.profiles.imports.json_lines import read_json_or_lines
-from hetplan.profiles.json_path import shortened
+from hetplan.profiles.imports.words import refuse
+from hetplan.profiles.plain_data import is_number
 
 __all__ = ["convert", "convert_document"]
 
@@ -61,19 +61,19 @@ def convert_document(document: Any, *, file: str = "melange") -> tuple[dict[str,
     listed = document if isinstance(document, list) else [document]
     if not listed or not all(isinstance(entry, Mapping) and "gpu" in entry for entry in listed):
         why = 'an object with "gpu_info" (Mélange) or "gpu" (AIBrix)'
-        _refuse(file, "$", document, why, "Give a file of these tools.")
+        refuse(file, "$", document, why, "Give a file of these tools.")
     return _from_aibrix(listed, file), None
 
 
 def _from_melange(document: Mapping[str, Any], file: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     gpus = document["gpu_info"]
     if not isinstance(gpus, Mapping) or not gpus:
-        _refuse(file, "$.gpu_info", gpus, "an object with at least one GPU", "Add its name, cost and tputs.")
+        refuse(file, "$.gpu_info", gpus, "an object with at least one GPU", "Add its name, cost and tputs.")
     grids = {}
     for name, gpu in gpus.items():
         path = f"$.gpu_info.{name}"
         if not isinstance(gpu, Mapping):
-            _refuse(file, path, gpu, "an object with cost and tputs", "Write {...}.")
+            refuse(file, path, gpu, "an object with cost and tputs", "Write {...}.")
         grids[name] = _grid(gpu.get("tputs"), f"{path}.tputs", file)
     shape = _shape(next(iter(grids.values())))
     axes = {
@@ -85,7 +85,7 @@ def _from_melange(document: Mapping[str, Any], file: str) -> tuple[dict[str, Any
     for name, gpu in gpus.items():
         if _shape(grids[name]) != shape:
             why = f"{shape[0]} x {shape[1]} entries, as the first GPU has"
-            _refuse(file, f"$.gpu_info.{name}.tputs", grids[name], why, "Profile every GPU over the same buckets.")
+            refuse(file, f"$.gpu_info.{name}.tputs", grids[name], why, "Profile every GPU over the same buckets.")
         cost = _number(gpu.get("cost"), f"$.gpu_info.{name}.cost", file)
         hardware = _add(profile, name, cost, axes, grids[name], {})
         most = gpu.get("max_instances", gpu.get("instances"))
@@ -104,10 +104,10 @@ def _wish(
     shape = (len(axes["input_tokens"]), len(axes["output_tokens"]))
     if _shape(shares) != shape:
         why = f"{shape[0]} x {shape[1]} entries, one per bucket of tputs"
-        _refuse(file, "$.workload_distribution", shares, why, "Give one share per bucket.")
+        refuse(file, "$.workload_distribution", shares, why, "Give one share per bucket.")
     total = math.fsum(share for row in shares for share in row)
     if total <= 0:
-        _refuse(file, "$.workload_distribution", total, "at least one share above 0", "Give the shares.")
+        refuse(file, "$.workload_distribution", total, "at least one share above 0", "Give the shares.")
     rate = _number(document.get("total_request_rate"), "$.total_request_rate", file)
     bins, listed = [], []
     for row, input_tokens in zip(shares, axes["input_tokens"], strict=True):
@@ -134,15 +134,15 @@ def _from_aibrix(entries: list[Mapping[str, Any]], file: str) -> dict[str, Any]:
         path = f"$[{number}]" if len(entries) > 1 else "$"
         name = entry["gpu"]
         if not isinstance(name, str):
-            _refuse(file, f"{path}.gpu", name, "the name of a GPU or deployment", "Write its name.")
+            refuse(file, f"{path}.gpu", name, "the name of a GPU or deployment", "Write its name.")
         by_output = _grid(entry.get("tputs"), f"{path}.tputs", file)
         indexes = entry.get("indexes")
         if not isinstance(indexes, list) or len(indexes) != 2:
-            _refuse(file, f"{path}.indexes", indexes, "[output tokens, input tokens]", "Add the sizes of the buckets.")
+            refuse(file, f"{path}.indexes", indexes, "[output tokens, input tokens]", "Add the sizes of the buckets.")
         outputs, inputs = (_axis(axis, f"{path}.indexes[{at}]", file) for at, axis in enumerate(indexes))
         if _shape(by_output) != (len(outputs), len(inputs)):
             why = f"{len(outputs)} rows (output sizes) of {len(inputs)} (input sizes)"
-            _refuse(file, f"{path}.tputs", by_output, why, "Make tputs and indexes agree.")
+            refuse(file, f"{path}.tputs", by_output, why, "Make tputs and indexes agree.")
         by_input = [list(column) for column in zip(*by_output, strict=True)]
         cost = _number(entry.get("cost"), f"{path}.cost", file)
         _add(
@@ -204,9 +204,9 @@ def _add(
 def _grid(value: Any, path: str, file: str) -> list[list[float]]:
     """Rows of equal length of finite numbers, 0 or more."""
     if not isinstance(value, list) or not value or not all(isinstance(row, list) and row for row in value):
-        _refuse(file, path, value, "a list of rows, one per input size, of numbers", "Write [[...], [...]].")
+        refuse(file, path, value, "a list of rows, one per input size, of numbers", "Write [[...], [...]].")
     if len({len(row) for row in value}) > 1:
-        _refuse(file, path, value, "rows of one length", "Fill the short rows; 0 where nothing can be served.")
+        refuse(file, path, value, "rows of one length", "Fill the short rows; 0 where nothing can be served.")
     return [
         [_number(cell, f"{path}[{number}][{place}]", file) for place, cell in enumerate(row)]
         for number, row in enumerate(value)
@@ -223,25 +223,20 @@ def _buckets(document: Mapping[str, Any], key: str, count: int, file: str) -> li
         return [float(number) for number in range(1, count + 1)]
     axis = _axis(document[key], f"$.{key}", file)
     if len(axis) != count:
-        _refuse(file, f"$.{key}", axis, f"{count} upper ends, one per bucket of tputs", "Add or drop.")
+        refuse(file, f"$.{key}", axis, f"{count} upper ends, one per bucket of tputs", "Add or drop.")
     return axis
 
 
 def _axis(value: Any, path: str, file: str) -> list[float]:
     if not isinstance(value, list) or not value:
-        _refuse(file, path, value, "a list of token counts", "Write [128, 256, ...].")
+        refuse(file, path, value, "a list of token counts", "Write [128, 256, ...].")
     axis = [_number(cell, f"{path}[{number}]", file) for number, cell in enumerate(value)]
     if sorted(set(axis)) != axis:
-        _refuse(file, path, value, "token counts that grow", "Sort them, and the rows of tputs with them.")
+        refuse(file, path, value, "token counts that grow", "Sort them, and the rows of tputs with them.")
     return axis
 
 
 def _number(value: Any, path: str, file: str) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
-        _refuse(file, path, value, "a finite number, 0 or more", "Mend the number.")
+    if not is_number(value) or value < 0:
+        refuse(file, path, value, "a finite number, 0 or more", "Mend the number.")
     return float(value)
-
-
-def _refuse(file: str, path: str, value: Any, why: str, remedy: str) -> NoReturn:
-    raise InputError.one(file=file, path=path, value=shortened(value), why=why, remedy=remedy)

@@ -24,6 +24,7 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.profiles.imports.words import id_of
 from hetplan.profiles.json_path import shortened_text
+from hetplan.profiles.plain_data import whole_if_it_is
 from hetplan.profiles.read_text import read_text
 
 __all__ = ["convert", "convert_text"]
@@ -88,7 +89,7 @@ def convert_text(text: str, *, file: str, variant: str = "model", hardware: str 
     run = {
         "hardware": machine,
         "latency": f"{name}-{machine}",
-        "at": {"batch": _plain(best)},
+        "at": {"batch": whole_if_it_is(best)},
         "saturation_qps": highest_qps[best],
     }
     return {
@@ -104,7 +105,7 @@ def convert_text(text: str, *, file: str, variant: str = "model", hardware: str 
 def _table(
     sizes: Sequence[float], rows: Sequence[tuple[int, Mapping[str, str]]], load: str, file: str
 ) -> dict[str, Any]:
-    table: dict[str, Any] = {"quantity": "latency_ms", "axes": {"batch": [_plain(size) for size in sizes]}}
+    table: dict[str, Any] = {"quantity": "latency_ms", "axes": {"batch": [whole_if_it_is(size) for size in sizes]}}
     means = [_mean_us(row, file, number) for number, row in rows]
     if all(mean is not None for mean in means):
         table["mean"] = [_ms(mean) for mean in means if mean is not None]
@@ -150,7 +151,3 @@ def _number(row: Mapping[str, str], column: str, file: str, number: int) -> floa
 
 def _ms(microseconds: float) -> float:
     return float(f"{microseconds / 1000.0:.6g}")
-
-
-def _plain(value: float) -> float:
-    return int(value) if value == int(value) else value

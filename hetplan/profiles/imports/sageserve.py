@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.profiles.imports.cards import ROOM_NOTE, room_for, stated_rooms
-from hetplan.profiles.imports.words import id_of
+from hetplan.profiles.imports.words import digits, id_of
 from hetplan.profiles.read_text import read_text
 
 __all__ = ["convert", "fitted"]
@@ -177,11 +177,11 @@ def _fit(rows: Sequence[_Row]) -> tuple[dict[str, Any], Floats]:
     longest, together = int(tokens.max()), int(batch.max())
     engine = {
         "pieces": [
-            {"base_ms": _digits(base), "token_ms": _digits(slopes[0]), "pair_ms": _digits(slopes[1])},
-            {"base_ms": _digits(reading[0]), "kv_token_ms": _digits(reading[1]), "sequence_ms": _digits(reading[2])},
+            {"base_ms": digits(base), "token_ms": digits(slopes[0]), "pair_ms": digits(slopes[1])},
+            {"base_ms": digits(reading[0]), "kv_token_ms": digits(reading[1]), "sequence_ms": digits(reading[2])},
         ],
         "overlap": "assumed",
-        "fitted": {"error": _digits(error), "tokens": longest, "kv_tokens": most, "sequences": together},
+        "fitted": {"error": digits(error), "tokens": longest, "kv_tokens": most, "sequences": together},
         "most_tokens": max(longest, together),
         "most_seqs": together,
     }
@@ -201,7 +201,3 @@ def _least(columns: Floats, times: Floats, base: float = 0.0) -> Floats:
         # Weighed so, squares of errors count as the errors themselves: a run that broke down pulls no more than others.
         weight = 1.0 / np.sqrt(np.maximum(np.abs(weighed / scale @ found - wanted), 0.01))
     return np.asarray(found / scale)
-
-
-def _digits(value: float) -> float:
-    return float(f"{float(value):.6g}")

@@ -26,14 +26,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from hetplan.errors import InputError
 from hetplan.profiles.engine_law import Iteration, fit
 from hetplan.profiles.imports.cards import ROOM_NOTE, room_for, stated_rooms
 from hetplan.profiles.imports.json_lines import read_json_or_lines
-from hetplan.profiles.imports.words import count_of, id_of
-from hetplan.profiles.json_path import shortened
+from hetplan.profiles.imports.words import count_of, digits, id_of, refuse
+from hetplan.profiles.plain_data import is_number
 from hetplan.profiles.read_json import read_json
 
 __all__ = ["guidellm", "inference_perf", "vllm"]
@@ -108,9 +107,7 @@ def guidellm(
     runs = []
     for place, report in _listed(document):
         if not isinstance(report.get("benchmarks"), list) or not report["benchmarks"]:
-            _refuse(
-                file, f"{place}.benchmarks", report.get("benchmarks"), "a list of benchmarks", "Give a JSON report."
-            )
+            refuse(file, f"{place}.benchmarks", report.get("benchmarks"), "a list of benchmarks", "Give a JSON report.")
         for number, one in enumerate(report["benchmarks"]):
             at = f"{place}.benchmarks[{number}]"
             prompt, answer, rate, first, token = (
@@ -142,7 +139,7 @@ def inference_perf(
     gpus = count_of(gpus, "gpus", "--set")
     files = sorted(Path(path).glob("stage_*_lifecycle_metrics.json")) if Path(path).is_dir() else [Path(path)]
     if not files:
-        _refuse(os.fspath(path), "", "no file", "stage_N_lifecycle_metrics.json", "Give the folder of a run's reports.")
+        refuse(os.fspath(path), "", "no file", "stage_N_lifecycle_metrics.json", "Give the folder of a run's reports.")
     runs = []
     for each in files:
         file = os.fspath(each)
@@ -175,7 +172,7 @@ def _profile(
     runs: Sequence[Run], tool: str, file: str, room: tuple[int | str | None, int | None, int | None]
 ) -> dict[str, Any]:
     if not runs:
-        _refuse(file, "$", "no run", "results of at least one run", "Give a report that is not empty.")
+        refuse(file, "$", "no run", "results of at least one run", "Give a report that is not empty.")
     rooms = stated_rooms(room[0])
     most, seqs = (
         None if value is None else count_of(value, name, "--set")
@@ -217,11 +214,11 @@ def _law(runs: Sequence[Run], file: str, chunk: int | None, sequences: int | Non
             "a prefill takes: other first tokens waited in a queue"
         )
         remedy = "Add runs with a concurrency of 1, with at least two lengths of prompt."
-        _refuse(file, runs[0].path, len(alone), why, remedy)
+        refuse(file, runs[0].path, len(alone), why, remedy)
     busy = sorted({round(run.at_once) for run in runs})
     if len(busy) < 2:
         why = f"all runs of {who} had {busy[0]} requests at a time, so nothing says what more sequences cost"
-        _refuse(file, runs[0].path, busy[0], why, "Add runs with a higher concurrency.")
+        refuse(file, runs[0].path, busy[0], why, "Add runs with a higher concurrency.")
     prefills = [Iteration(run.prompt, 0.0, 0.0, run.prompt**2 / 2.0, run.first_ms) for run in alone]
     shares = [_Shares.of(run) for run in runs if run.answer >= 2.0]
     # What decodes alone takes: what is left of the mean once iterations with a prompt in them are taken off.
@@ -232,17 +229,17 @@ def _law(runs: Sequence[Run], file: str, chunk: int | None, sequences: int | Non
     error = math.fsum(abs(one) for one in off) / len(off)
     if error > LARGEST_ERROR:
         why = f"no law fits {who}: off by over a quarter on the mean"
-        _refuse(file, runs[0].path, _digits(error), why, "Look for runs that broke down, or that reused prompts.")
+        refuse(file, runs[0].path, digits(error), why, "Look for runs that broke down, or that reused prompts.")
     names = ("base_ms", "token_ms", "kv_token_ms", "sequence_ms", "pair_ms")
     longest = max(math.ceil(one.tokens) for one in prefills)
     reads, together = (max(math.ceil(value) for value in of) for of in _largest(runs))
     return {
         "pieces": [
-            {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
+            {name: digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
             for row in law.pieces.tolist()
         ],
         "overlap": "assumed",
-        "fitted": {"error": _digits(error), "tokens": longest, "kv_tokens": reads, "sequences": together},
+        "fitted": {"error": digits(error), "tokens": longest, "kv_tokens": reads, "sequences": together},
         "most_tokens": max(chunk or longest, 1),
         "most_seqs": sequences or together,
     }  # fmt: skip
@@ -321,7 +318,7 @@ def _inside(data: Any, names: Sequence[str], at: str, file: str) -> Mapping[str,
     for name in names:
         data, at = data.get(name) if isinstance(data, Mapping) else None, f"{at}.{name}"
         if not isinstance(data, Mapping):
-            _refuse(file, at, data, "an object", "Give a report of this tool, with streaming on.")
+            refuse(file, at, data, "an object", "Give a report of this tool, with streaming on.")
     return data  # type: ignore[no-any-return]
 
 
@@ -336,21 +333,13 @@ def _either(data: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _number(data: Mapping[str, Any], name: str, at: str, file: str) -> float:
     value = data.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not (math.isfinite(value) and value > 0.0):
-        _refuse(file, f"{at}.{name}", value, "a finite number above 0", "Give runs that streamed and completed.")
+    if not is_number(value) or value <= 0.0:
+        refuse(file, f"{at}.{name}", value, "a finite number above 0", "Give runs that streamed and completed.")
     return float(value)
 
 
 def _text(data: Mapping[str, Any], name: str, at: str, file: str) -> str:
     value = data.get(name)
     if not isinstance(value, str) or not value:
-        _refuse(file, f"{at}.{name}", value, "the name of the model", "Give a result of this tool.")
+        refuse(file, f"{at}.{name}", value, "the name of the model", "Give a result of this tool.")
     return value
-
-
-def _digits(value: float) -> float:
-    return float(f"{float(value):.6g}")
-
-
-def _refuse(file: str, path: str, value: Any, why: str, remedy: str) -> NoReturn:
-    raise InputError.one(file=file, path=path, value=shortened(value), why=why, remedy=remedy)

@@ -16,12 +16,11 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeGuard
+from typing import Any
 
-from hetplan.errors import InputError
 from hetplan.profiles.imports.json_lines import read_json_or_lines
-from hetplan.profiles.imports.words import count_of, id_of
-from hetplan.profiles.json_path import shortened
+from hetplan.profiles.imports.words import count_of, digits, id_of, refuse
+from hetplan.profiles.plain_data import is_number
 
 __all__ = ["convert", "convert_results"]
 
@@ -49,12 +48,12 @@ def convert_results(results: Any, *, file: str = "vllm", hardware: str = "", gpu
     """
     listed = results if isinstance(results, list) else [results]
     if not listed:
-        _refuse(file, "$", results, "at least one result", "Give a file written with --save-result.")
+        refuse(file, "$", results, "at least one result", "Give a file written with --save-result.")
     groups: dict[tuple[str, str, int], dict[tuple[int, int], list[Placed]]] = {}
     for number, result in enumerate(listed):
         path = f"$[{number}]" if len(listed) > 1 else "$"
         if not isinstance(result, Mapping) or "request_throughput" not in result:
-            _refuse(file, path, result, 'an object with "request_throughput"', "Give a result of vllm bench serve.")
+            refuse(file, path, result, 'an object with "request_throughput"', "Give a result of vllm bench serve.")
         group = groups.setdefault(_who(result, path, file, hardware, gpus), {})
         group.setdefault(_point(result, path, file), []).append((path, result))
     profile: dict[str, Any] = {
@@ -111,7 +110,7 @@ def _given(result: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
         # 0 is what a tool writes for a time that it could not see, as without streaming.
         if found is not None and value is not None and _number(result, key, path, file) > 0.0:
             what = f"{_WORDS.get(found[2], found[2])}_{_WORDS.get(found[1], found[1])}_ms"
-            given[what] = _digits(value * (1.0 if found[3] else 1000.0))
+            given[what] = digits(value * (1.0 if found[3] else 1000.0), 9)
     for key, name in (("max_concurrency", "concurrency"), ("request_rate", "request_rate_qps")):
         if result.get(key) not in (None, "inf", math.inf):
             given[name] = _number(result, key, path, file)
@@ -121,7 +120,7 @@ def _given(result: Mapping[str, Any], path: str, file: str) -> dict[str, float]:
 def _who(result: Mapping[str, Any], path: str, file: str, hardware: str, gpus: int) -> tuple[str, str, int]:
     model = result.get("model_id")
     if not isinstance(model, str) or not model:
-        _refuse(file, f"{path}.model_id", model, "the name of the model", "Give a result of vllm bench serve.")
+        refuse(file, f"{path}.model_id", model, "the name of the model", "Give a result of vllm bench serve.")
     machine = hardware or result.get("hardware") or result.get("gpu") or ""
     count = gpus or count_of(result.get("tensor_parallel_size"), f"{path}.tensor_parallel_size", file)
     return id_of(model.rsplit("/", 1)[-1], "model"), id_of(str(machine), "server"), count
@@ -129,32 +128,20 @@ def _who(result: Mapping[str, Any], path: str, file: str, hardware: str, gpus: i
 
 def _point(result: Mapping[str, Any], path: str, file: str) -> tuple[int, int]:
     completed = result.get("completed")
-    if not _is_number(completed) or completed < 1:
-        _refuse(file, f"{path}.completed", completed, "at least one completed request", "Leave out failed runs.")
+    if not is_number(completed) or completed < 1:
+        refuse(file, f"{path}.completed", completed, "at least one completed request", "Leave out failed runs.")
     point = []
     for word in ("input", "output"):
         total = result.get(f"total_{word}_tokens", result.get(f"total_{word}"))
-        if not _is_number(total) or total < 0:
+        if not is_number(total) or total < 0:
             why = "how many tokens there were"
-            _refuse(file, f"{path}.total_{word}_tokens", total, why, "Give a result of vllm bench serve.")
+            refuse(file, f"{path}.total_{word}_tokens", total, why, "Give a result of vllm bench serve.")
         point.append(round(total / completed))
     return point[0], point[1]
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _number(result: Mapping[str, Any], field: str, path: str, file: str) -> float:
     value = result.get(field)
-    if not _is_number(value) or value < 0:
-        _refuse(file, f"{path}.{field}", value, "a finite number, 0 or more", "Mend the number.")
-    return _digits(value)
-
-
-def _digits(value: float) -> float:
-    return float(f"{float(value):.9g}")
-
-
-def _refuse(file: str, path: str, value: Any, why: str, remedy: str) -> NoReturn:
-    raise InputError.one(file=file, path=path, value=shortened(value), why=why, remedy=remedy)
+    if not is_number(value) or value < 0:
+        refuse(file, f"{path}.{field}", value, "a finite number, 0 or more", "Mend the number.")
+    return digits(value, 9)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, NoReturn
 
 from hetplan.errors import InputError
 from hetplan.profiles.json_path import shortened
 
-__all__ = ["count_of", "id_of"]
+__all__ = ["above_0", "count_of", "digits", "id_of", "ill_written", "refuse", "section"]
 
 _LONGEST_ID = 30
 
@@ -38,3 +39,39 @@ def count_of(value: Any, at: str, file: str) -> int:
             remedy="Write such a number.",
         )  # fmt: skip
     return int(found)
+
+
+def digits(value: float, count: int = 6) -> float:
+    """A number to so many significant digits."""
+    return float(f"{float(value):.{count}g}")
+
+
+def refuse(file: str, path: str, value: Any, why: str, remedy: str) -> NoReturn:
+    """The file cannot be read."""
+    raise InputError.one(file=file, path=path, value=shortened(value), why=why, remedy=remedy)
+
+
+# Files about models and GPUs that somebody writes for one of the tools
+
+
+def section(document: Mapping[str, Any], name: str, file: str) -> dict[str, Mapping[str, Any]]:
+    """Named entries, at least one, each an object."""
+    held = document.get(name)
+    if not isinstance(held, Mapping) or not held or not all(isinstance(one, Mapping) for one in held.values()):
+        raise ill_written(file, f"$.{name}", held, f"at least one of {name}, each an object")
+    return dict(held)
+
+
+def above_0(
+    held: Mapping[str, Any], name: str, at: str, file: str, usual: float | None = None, *, most: float = 1e18
+) -> float:
+    """A number above 0, the usual one where none is written."""
+    value = held.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < most:
+        raise ill_written(file, f"{at}.{name}", value, "a number above 0")
+    return float(value)
+
+
+def ill_written(file: str, path: str, value: object, why: str) -> InputError:
+    """What to raise where such a file is not as the page about it says."""
+    return InputError.one(file=file, path=path, value=shortened(value), why=why, remedy="Write it as in docs/llm.md.")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.simulator.report import Verdict
+from hetplan.planner.promised import Verdict
 
 Files = tuple[dict[str, Any], dict[str, Any]]
 

@@ -121,6 +121,16 @@ def test_too_many_types_to_list_ask_an_engine() -> None:
     assert not quiet.proved
 
 
+@pytest.mark.parametrize("least", [0, 1])
+def test_the_cheapest_cover_among_more_types_than_a_number_has_bits(least: int) -> None:
+    latency = {f"h{t}": [10.0, 40.0] for t in range(70)}
+    instances = {f"h{t}": [0, 0] for t in range(66)} | {"h69": [least, None]}
+    prices = {name: 1 + t for t, name in enumerate(latency)}
+    problem = pose(files(latency, [0.5, 0.5], prices=prices, qos_ms=100, budget="90", instances=instances))
+    assert problem.cover is not None
+    assert problem.cover.tolist() == [int(t == (69 if least else 66)) for t in range(70)]
+
+
 @st.composite
 def small(draw: st.DrawFn) -> tuple[Json, Json]:
     types, bins = draw(st.integers(1, 4)), draw(st.integers(1, 4))
