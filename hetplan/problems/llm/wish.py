@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.request import MachineType, Request, read_request
-from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
+from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
@@ -35,16 +35,14 @@ from hetplan.serving.tokens import (
 __all__ = ["REFUSED", "Kind", "Wish", "read_wish"]
 
 REFUSED = {
-    **ONE_STEP,
-    **CAPACITY,
+    **refused(
+        "apps.*.network_ms_once", "limits.capacity", "change.load_weight_per_s", "horizon.period_s",
+        "apps.*.lifetime_s", "apps.*.deadline_s",
+    ),
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
     "change.offline_below": ("no offline work is placed beside fleets that make text", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.demand.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""

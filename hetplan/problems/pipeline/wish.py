@@ -12,7 +12,7 @@ import numpy as np
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.problems import ladder
-from hetplan.problems.faults import CAPACITY, Faults, refuse
+from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
@@ -33,24 +33,15 @@ from hetplan.serving.strictest import limit_ms, strictest, strictest_ms
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 
 REFUSED = {
-    **CAPACITY,
-    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    **refused(
+        "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.load_weight_per_s",
+        "horizon.period_s", "horizon.periods", "apps.*.latency.*.of", "apps.*.goodput", "apps.*.lifetime_s",
+        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+    ),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
     "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
-    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
-    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.balancing": ("routes of pipelines say where queries go", "Leave it out."),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
-    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
     "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
 from hetplan.planner.request import PLENTY, Request, read_request
-from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse, refuse_not_provided
+from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
 from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
@@ -36,26 +36,17 @@ __all__ = [
 ]
 
 REFUSED = {
-    **ONE_STEP,
-    **CAPACITY,
+    **refused(
+        "apps.*.network_ms_once", "limits.capacity", "limits.survive.hosts", "limits.survive.zones",
+        "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.goodput", "apps.*.lifetime_s",
+        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+    ),
     "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
-    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
     "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
-    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.balancing": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
-    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 

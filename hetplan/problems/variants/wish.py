@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault, InputError
 from hetplan.planner.placing import Sharing
 from hetplan.planner.request import PLENTY, MachineType, Request
-from hetplan.problems.faults import ONE_STEP, Faults, refuse, refuse_not_provided
+from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Kind,
@@ -43,21 +43,13 @@ from hetplan.serving.strictest import limit_ms
 __all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
 REFUSED = {
-    **ONE_STEP,
-    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
-    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    **refused(
+        "apps.*.network_ms_once", "limits.survive.hosts", "limits.survive.zones", "horizon.periods",
+        "apps.*.latency.*.of", "apps.*.balancing", "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s",
+        "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+    ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
-    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
-    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a load is needed, a number", "Write queries per second: rate_qps."),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
