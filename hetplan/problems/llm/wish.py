@@ -161,7 +161,7 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     kinds = _kinds(inputs, app, faults)
     _check_lengths(app, name, faults)
     faults.settle()
-    request = read_request(inputs, dict.fromkeys(kind.hardware for kind in kinds))
+    request = read_request(inputs).renting(inputs.profile, dict.fromkeys(kind.hardware for kind in kinds))
     offered = {kind.id for kind in request.machines}
     if not offered:
         listed = ", ".join(dict.fromkeys(kind.hardware for kind in kinds))

@@ -158,7 +158,7 @@ def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet
     unpriced = {name: 0 for name in profile.hardware if name not in sold}
     paid_by_run = frozenset(run.hardware for run in runs if _is_paid(inputs, run))
     wanted = (name for name in profile.hardware if name in run_on)
-    request = read_request(inputs, wanted, own_price=unpriced, paid_by_run=paid_by_run)
+    request = read_request(inputs).renting(profile, wanted, own_price=unpriced, paid_by_run=paid_by_run)
     names = [kind.id for kind in request.machines]
     for name in names:
         _check_offers(inputs, name, faults)

@@ -278,7 +278,7 @@ def read_workers(inputs: Inputs, faults: Faults) -> tuple[Workers, ...]:
 
 def bought(inputs: Inputs, hardware: str, count: int, *, of_one: bool = False) -> list[tuple[str | None, int]]:
     """Of which offers so many machines come, cheapest first; `of_one`: of the cheapest that has them all."""
-    machines = read_request(inputs, [hardware]).machines
+    machines = read_request(inputs).renting(inputs.profile, [hardware]).machines
     if not machines:
         return [(None, count)]
     (kind,) = machines
