@@ -163,7 +163,8 @@ class Request:
     """The applications, the machine types that a plan may rent for them, and what limits all of these together.
 
     `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
-    and the most machines of each hardware (None: up to its stock), `moves` the most instances that may be new.
+    and the most machines of each hardware (None: up to its stock), `moves` the most instances that may be new,
+    `capacity` totals of what runs, where machines are not counted.
     """
 
     machines: tuple[MachineType, ...]
@@ -176,6 +177,7 @@ class Request:
     instances: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     only_listed: bool = False
     moves: int | None = None
+    capacity: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -293,4 +295,5 @@ def read_request(inputs: Inputs) -> Request:
         limits.instances,
         limits.only_listed,
         limits.moves,
+        limits.capacity,
     )
