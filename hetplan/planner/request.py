@@ -71,6 +71,11 @@ class Application:
         return late_share(self.stated)
 
     @property
+    def pipeline(self) -> str | None:
+        """The pipeline that it runs, if it runs one."""
+        return self.stated.runs.pipeline if self.stated.runs is not None else None
+
+    @property
     def floor(self) -> float | None:
         """The least quality."""
         return self.stated.quality.min if self.stated.quality is not None else None
