@@ -1,4 +1,4 @@
-"""What may be rented: machine types, their offers, and what limits them, read once for every problem.
+"""What is asked for and what may be rented, read once for every problem: applications, machine types, offers, limits.
 
 Whatever has a price of its own is an offer of a machine type. A type has its offers in order of price, so "the cheapest
 so many" means the same wherever machines are counted.
@@ -9,20 +9,76 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.serving.runs import machine_price
+from hetplan.profiles.profile import Profile
+from hetplan.profiles.slo import App
+from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
+from hetplan.serving.runs import machine_price, variants_of
+from hetplan.serving.strictest import late_share, strictest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PLENTY", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
+__all__ = ["PLENTY", "Application", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
 
 PLENTY = 10**9
 """Where nothing limits machines there are as many: more than any plan file may count in one group of machines."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """One stream of queries with its SLO, and the variants that it may run, by name.
+
+    `stated` is its section of the SLO. What follows from it is worked out once, when it is first asked for.
+    """
+
+    id: str
+    stated: App
+    variants: tuple[str, ...]
+
+    @cached_property
+    def rate_qps(self) -> float | None:
+        """The rate, where a number is stated."""
+        return stated_qps(self.stated)
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The classes of queries that come at all."""
+        return classes_of(self.stated.demand.mix).coming()
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """The limits on the response time, the highest percentile last."""
+        return response_targets(self.stated)
+
+    @cached_property
+    def strictest(self) -> Target | None:
+        """The lowest of these limits, by which single queries are judged."""
+        return strictest(self.stated)
+
+    def limit_ms(self, steps: int = 1) -> float:
+        """What the strictest limit leaves for waiting and serving on a path of so many steps; infinite without one."""
+        return self.strictest.limit_ms(steps) if self.strictest is not None else inf
+
+    @cached_property
+    def late_share(self) -> float:
+        """The share of queries that may miss the strictest limit."""
+        return late_share(self.stated)
+
+    @property
+    def pipeline(self) -> str | None:
+        """The pipeline that it runs, if it runs one."""
+        return self.stated.runs.pipeline if self.stated.runs is not None else None
+
+    @property
+    def floor(self) -> float | None:
+        """The least quality."""
+        return self.stated.quality.min if self.stated.quality is not None else None
 
 
 @dataclass(frozen=True)
@@ -117,15 +173,24 @@ class MachineType:
 
 @dataclass(frozen=True)
 class Request:
-    """The machine types that a plan may rent, and what limits all of them together.
+    """The applications, the machine types that a plan may rent for them, and what limits all of these together.
 
-    `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide.
+    `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
+    and the most machines of each hardware (None: up to its stock), `moves` the most instances that may be new,
+    `capacity` totals of what runs, where machines are not counted.
     """
 
     machines: tuple[MachineType, ...]
     budget: int | None = None
     currency: str = "USD"
     resources: Mapping[str, float] = field(default_factory=dict)
+    apps: Mapping[str, Application] = field(default_factory=dict)
+    goals: tuple[str, ...] = ()
+    """What is sought, in order of importance, in the SLO's words; "" for a front."""
+    instances: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    only_listed: bool = False
+    moves: int | None = None
+    capacity: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -149,6 +214,10 @@ class Request:
             and all(total[resource] <= limit * (1 + 1e-12) for resource, limit in self.resources.items())
         )
 
+    def lists(self, hardware: str) -> bool:
+        """Whether a hardware is not ruled out by the limits, which may list all that may be used."""
+        return not self.only_listed or hardware in self.instances
+
     def of(self, machine: str) -> MachineType:
         """The type of this id."""
         return self._by_id[machine]
@@ -156,6 +225,43 @@ class Request:
     @cached_property
     def _by_id(self) -> dict[str, MachineType]:
         return {kind.id: kind for kind in self.machines}
+
+    def renting(
+        self,
+        profile: Profile,
+        machines: Iterable[str],
+        *,
+        own_price: Mapping[str, int] | None = None,
+        paid_by_run: Collection[str] = (),
+    ) -> Request:
+        """The same with the named hardware, in this order; left out is what no offer sells, or the SLO does not list.
+
+        `own_price` has the hardware on which the run is paid, at which price: offers do not count there. Where the
+        profile has no offers at all a machine costs 1. Of hardware that is `paid_by_run` (several, each at its price)
+        the offers have their stock and cost nothing: what is paid are fees of the runs.
+        """
+        own, found = own_price or {}, list[MachineType]()
+        for name in filter(self.lists, machines):
+            about = profile.hardware[name]
+            if name in own or not profile.offers:
+                offers = [Offer(None, name, own.get(name, NANO))]
+            else:
+                offers = [
+                    Offer(
+                        id,
+                        name,
+                        0 if name in paid_by_run else machine_price(one, about),
+                        PLENTY if one.stock is None else one.stock,
+                    )
+                    for id, one in profile.offers.items()
+                    if one.hardware == name
+                ]
+            if offers:
+                least, most = self.instances.get(name, (0, None))
+                cheapest = tuple(sorted(offers, key=lambda offer: (offer.nanos, offer.name)))
+                most = PLENTY if most is None else most
+                found.append(MachineType(name, cheapest, about.provides, least, most))
+        return replace(self, machines=tuple(found))
 
     def with_plenty(self) -> Request:
         """The same with as many machines of each type and offer as are wanted."""
@@ -188,40 +294,19 @@ class Request:
         return replace(self, machines=tuple(machines), budget=budget)
 
 
-def read_request(
-    inputs: Inputs,
-    machines: Iterable[str],
-    *,
-    own_price: Mapping[str, int] | None = None,
-    paid_by_run: Collection[str] = (),
-) -> Request:
-    """The named hardware that may be rented, in this order; left out is what no offer sells, or the SLO does not list.
-
-    `own_price` has the hardware on which the run is paid, at which price: offers do not count there. Where the profile
-    has no offers at all a machine costs 1. Of hardware that is `paid_by_run` (several, each at its price) the offers
-    have their stock and cost nothing: what is paid are fees of the runs.
-    """
-    limits, hardware = inputs.slo.limits, inputs.profile.hardware
-    own, found = own_price or {}, list[MachineType]()
-    for name in machines:
-        if limits.only_listed and name not in limits.instances:
-            continue
-        if name in own or not inputs.profile.offers:
-            offers = [Offer(None, name, own.get(name, NANO))]
-        else:
-            offers = [
-                Offer(
-                    id,
-                    name,
-                    0 if name in paid_by_run else machine_price(one, hardware[name]),
-                    PLENTY if one.stock is None else one.stock,
-                )
-                for id, one in inputs.profile.offers.items()
-                if one.hardware == name
-            ]
-        if offers:
-            least, most = limits.instances.get(name, (0, None))
-            cheapest = tuple(sorted(offers, key=lambda offer: (offer.nanos, offer.name)))
-            most = PLENTY if most is None else most
-            found.append(MachineType(name, cheapest, hardware[name].provides, least, most))
-    return Request(tuple(found), limits.cost_per_hour, limits.currency, limits.resources)
+def read_request(inputs: Inputs) -> Request:
+    """What the SLO says, without machines (`Request.renting`): which of them are of use, a problem says."""
+    slo, limits = inputs.slo, inputs.slo.limits
+    variants = cache(lambda runs: tuple(variants_of(inputs.profile, runs)))
+    return Request(
+        (),
+        limits.cost_per_hour,
+        limits.currency,
+        limits.resources,
+        {name: Application(name, app, variants(app.runs)) for name, app in slo.apps.items()},
+        tuple(term.max or term.min or "" for term in slo.objective),
+        limits.instances,
+        limits.only_listed,
+        limits.moves,
+        limits.capacity,
+    )

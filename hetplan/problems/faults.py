@@ -13,7 +13,7 @@ from hetplan.planner.terms import Obstacle
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import Slo
 
-__all__ = ["CAPACITY", "OF_FLEETS", "ONE_STEP", "Faults", "refuse", "refuse_not_provided", "refuse_only"]
+__all__ = ["CAPACITY", "OF_FLEETS", "Faults", "refuse", "refuse_not_provided", "refuse_only", "refused"]
 
 
 @dataclass
@@ -65,13 +65,36 @@ OF_FLEETS = dict.fromkeys(
 )  # fmt: skip
 """Fields that only the question `fleet` keeps; every other one refuses them, besides its own."""
 
-CAPACITY = {
+_ALIKE: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("limits.survive.hosts", "limits.survive.zones"),
+                    ("only the question fleet plans for failures", "Leave it out, or ask fleet.")),
     "limits.capacity": ("nothing here is taken of stated totals", "Say what machines provide in all: resources."),
-}
-"""What only questions keep that place work without counting machines."""
+    "change.slack": ("the load says how much room is kept", "State a higher load."),
+    "change.slack_qps": ("the load says how much room is kept", "State a higher load."),
+    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
+    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
+    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
+    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
+    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
+    "apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop."),
+    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
+    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
+    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
+    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
+    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
+    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
+}  # fmt: skip
+"""Why a question does not keep a field, and what to write instead, where several say it in the same words."""
 
-ONE_STEP = {"apps.*.network_ms_once": ("a query has one step", "Add it to network_ms_per_hop.")}
-"""What only queries of several steps need."""
+
+def refused(*fields: str) -> dict[str, tuple[str, str]]:
+    """Why each of these fields is refused, in the words that all questions use."""
+    return {field: _ALIKE[field] for field in fields}
+
+
+CAPACITY = refused("limits.capacity")
+"""What only questions keep that place work without counting machines."""
 
 
 def refuse(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
@@ -87,9 +110,10 @@ def refuse_only(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults
         sections.setdefault(parent, []).append(name)
     for parent, names in sections.items():
         for model, at in _sections(slo, parent.split("."), "$"):
-            for name in model.model_fields_set.intersection(names):
+            fields = type(model).model_fields  # in the order of the format: what is set has none
+            for name in (one for one in fields if one in names and one in model.model_fields_set):
                 value = getattr(model, name)
-                if value != type(model).model_fields[name].get_default(call_default_factory=True):
+                if value != fields[name].get_default(call_default_factory=True):
                     why, remedy = refused[f"{parent}.{name}"]
                     faults.in_slo(f"{at}.{name}", why, remedy, value=value if isinstance(value, int | float) else "")
 

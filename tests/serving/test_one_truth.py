@@ -104,7 +104,7 @@ class Sought:
             load = self._worker(pool.wish.variant, pool.types[t].run, offer.id, 1, offer.nanos, None)
             for s, point in enumerate(points):
                 self._say(load, known.index(point), 1, "mean", float(pool.L[s, t]))
-        for target in pool.wish.targets:
+        for target in pool.wish.app.targets:
             self.figures["target", round(target.left, 9)] = target.limit_ms() + app.network_ms_per_hop
         for point, share in zip(points, pool.p, strict=True):
             self.figures["share", known.index(point)] = float(share)

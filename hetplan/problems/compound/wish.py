@@ -10,7 +10,7 @@ from typing import Literal
 from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import Figure
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.faults import Faults, refuse
+from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
@@ -33,22 +33,18 @@ __all__ = [
 ]
 
 REFUSED = {
+    **refused(
+        "change.slack", "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "apps.*.latency.*.of",
+        "apps.*.balancing", "apps.*.goodput", "apps.*.demand.series",
+    ),
     "limits.moves": ("compound plans do not keep this limit", "Leave it out."),
     "limits.resources": ("compound plans do not count what machines provide", "Limit machines by instances."),
     "limits.survive.hosts": ("compound plans keep no machines for failures", "Leave it out."),
     "limits.survive.zones": ("compound plans keep no machines for failures", "Leave it out."),
-    "change.slack": ("the load says how much room is kept", "State a higher load."),
-    "change.slack_qps": ("the load says how much room is kept", "State a higher load."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
     "horizon.periods": ("this question plans one period", "Plan each period alone."),
-    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
-    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
     "apps.*.network_ms_per_hop": ("links say what the network takes", "Write links."),
     "apps.*.network_ms_once": ("links say what the network takes", "Write links."),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
     "apps.*.demand.history_qps": ("compound queries come as streams, or at one rate", 'Write "rate_qps".'),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
     "apps.*.demand.mix": ("compound queries come as streams, all of them alike", "Leave it out."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""

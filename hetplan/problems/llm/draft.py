@@ -50,17 +50,17 @@ def drafted(
     note = _note(tried)
     return Draft(
         workers=workers,
-        routing={wish.app: (Route(to=to),)},
-        dispatch={wish.app: rule},
+        routing={wish.app.id: (Route(to=to),)},
+        dispatch={wish.app.id: rule},
         actions=_actions(wish, workers),
         promises=(
-            Promise(app=wish.app, quantity="rate_qps", relation=">=", value=wish.rate_qps, model="fluid"),
+            Promise(app=wish.app.id, quantity="rate_qps", relation=">=", value=wish.rate_qps, model="fluid"),
             *(_shown(wish, found.shown) if found.shown is not None else [_with_headroom(wish, room)]),
             Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"),
         ),
         reported=(Reported("cost_per_hour", "min", "relaxation", bounds["any schedule"], value=cost, note=note),),
         warnings=(*_warnings(wish, found), *(() if found.shown is not None else (_queueing(wish, room),))),
-        valid=Valid(rate_qps={wish.app: (0.0, wish.rate_qps)}),
+        valid=Valid(rate_qps={wish.app.id: (0.0, wish.rate_qps)}),
         searched=False,
         extensions={"llm": _explained(wish, found, bounds, tried)},
     )
@@ -90,7 +90,7 @@ def _actions(wish: Wish, workers: Sequence[Worker]) -> tuple[Action, ...]:
     """The way from what runs, where a state says so."""
     if wish.inputs.state is None:
         return ()
-    offers, limits = wish.inputs.profile.offers, wish.inputs.slo.limits.instances
+    offers, limits = wish.inputs.profile.offers, wish.request.instances
     return transition(wish.inputs.state.workers, workers, offers=offers, limits=limits)
 
 
@@ -98,7 +98,7 @@ def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, tokens: int, 
     serve = Serve(max_batch=seqs, concurrency=seqs, most_tokens=tokens, most_seqs=seqs)
     name = f"{kind.variant}-{offer or kind.hardware}"[:55]
     load = Load(
-        id=f"{name}-{number}", app=wish.app, variant=kind.variant, at=at_of(kind.run), instances=kind.instances,
+        id=f"{name}-{number}", app=wish.app.id, variant=kind.variant, at=at_of(kind.run), instances=kind.instances,
         serve=serve, artifact=wish.inputs.profile.variants[kind.variant].weights,
     )  # fmt: skip
     return Worker(
@@ -129,10 +129,10 @@ def _shown(wish: Wish, shown: Shown) -> list[Promise]:
     """The promises that simulation backs; what the network takes is added again."""
     found = []
     for limit, _, low, high in shown.percentiles:
-        stated = wish.wanted.latency[limit.place].max_ms
+        stated = wish.app.stated.latency[limit.place].max_ms
         found.append(
             Promise(
-                app=wish.app, quantity=f"{limit.of}_ms", percentile=limit.percentile, relation="<=", value=stated,
+                app=wish.app.id, quantity=f"{limit.of}_ms", percentile=limit.percentile, relation="<=", value=stated,
                 interval=(low + stated - limit.max_ms, high + stated - limit.max_ms), model="simulation/1",
                 basis=_basis(wish), seeds=shown.seeds,
             )
@@ -141,7 +141,7 @@ def _shown(wish: Wish, shown: Shown) -> list[Promise]:
         _, low, high = shown.goodput
         found.append(
             Promise(
-                app=wish.app, quantity="goodput", relation=">=", value=wish.goodput, interval=(low, min(high, 1.0)),
+                app=wish.app.id, quantity="goodput", relation=">=", value=wish.goodput, interval=(low, min(high, 1.0)),
                 model="simulation/1", basis=_basis(wish), seeds=shown.seeds,
             )
         )  # fmt: skip
@@ -152,7 +152,7 @@ def _with_headroom(wish: Wish, room: float) -> Promise:
     """What machines carry where nothing waits, which is more than the rate that they are for."""
     basis = f"headroom {room:.6g}" + (", laws slower by 1.5 times their error" if wish.options.law_error else "")
     rate = wish.rate_qps * (1.0 + room)
-    return Promise(app=wish.app, quantity="fluid_rate_qps", relation=">=", value=rate, model="fluid", basis=basis)
+    return Promise(app=wish.app.id, quantity="fluid_rate_qps", relation=">=", value=rate, model="fluid", basis=basis)
 
 
 def _basis(wish: Wish) -> str:

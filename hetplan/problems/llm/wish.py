@@ -9,14 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.request import MachineType, Request, read_request
-from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
+from hetplan.planner.request import Application, MachineType, Request, read_request
+from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile, Run
-from hetplan.profiles.slo import App
-from hetplan.serving.runs import variants_of
 from hetplan.serving.tokens import (
     CACHED,
     INPUT,
@@ -35,16 +33,14 @@ from hetplan.serving.tokens import (
 __all__ = ["REFUSED", "Kind", "Wish", "read_wish"]
 
 REFUSED = {
-    **ONE_STEP,
-    **CAPACITY,
+    **refused(
+        "apps.*.network_ms_once", "limits.capacity", "change.load_weight_per_s", "horizon.period_s",
+        "apps.*.lifetime_s", "apps.*.deadline_s",
+    ),
     "change.slack": ("a fleet is sized by simulation, or by a headroom", "Raise the rate, or set rate_headroom."),
     "change.slack_qps": ("a fleet is sized by simulation, or by a headroom", "Raise the rate instead."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
     "change.offline_below": ("no offline work is placed beside fleets that make text", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
     "apps.*.weight": ("a fleet serves one application, so nothing is weighed", "Leave it out."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
     "apps.*.demand.trace": ("requests are drawn from lengths", "Write mix.observed; simulate plays a trace."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep, besides those in `fits`: why, and what to write instead."""
@@ -81,7 +77,7 @@ class Wish:
 
     inputs: Inputs
     options: LlmOptions
-    app: str
+    app: Application
     rate_qps: float
     kinds: tuple[Kind, ...]
     request: Request
@@ -90,14 +86,9 @@ class Wish:
     link_ms_per_token: float = 0.0
 
     @property
-    def wanted(self) -> App:
-        """The application as the SLO states it."""
-        return self.inputs.slo.apps[self.app]
-
-    @property
     def goodput(self) -> float | None:
         """The least share of requests within all limits at once."""
-        return self.wanted.goodput
+        return self.app.stated.goodput
 
     def supply(self, kind: Kind) -> MachineType:
         """The machines of a type."""
@@ -146,7 +137,7 @@ class Wish:
 
     def with_limits(self, stated: Mapping[int, float]) -> Wish:
         """The same where the limits at these places of the file are stated as so many ms."""
-        more = {place: to - self.wanted.latency[place].max_ms for place, to in stated.items()}
+        more = {place: to - self.app.stated.latency[place].max_ms for place, to in stated.items()}
         limits = (replace(one, max_ms=one.max_ms + more.get(one.place, 0.0)) for one in self.limits)
         return replace(self, limits=tuple(limits))
 
@@ -158,12 +149,13 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     faults = Faults.of(inputs)
     faults.obstacles(obstacles(inputs))
     refuse(inputs.slo, REFUSED, faults)
-    name, app = next(iter(inputs.slo.apps.items()))
-    assert isinstance(app.demand.rate_qps, int | float)
+    request = read_request(inputs)
+    (app,) = request.apps.values()
+    assert app.rate_qps is not None
     kinds = _kinds(inputs, app, faults)
-    _check_lengths(app, name, faults)
+    _check_lengths(app, faults)
     faults.settle()
-    request = read_request(inputs, dict.fromkeys(kind.hardware for kind in kinds))
+    request = request.renting(inputs.profile, dict.fromkeys(kind.hardware for kind in kinds))
     offered = {kind.id for kind in request.machines}
     if not offered:
         listed = ", ".join(dict.fromkeys(kind.hardware for kind in kinds))
@@ -171,24 +163,23 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     kinds = tuple(kind for kind in kinds if kind.hardware in offered)
     link = _link(inputs.profile, kinds, faults)
     faults.settle()
-    rate = float(app.demand.rate_qps)
-    demand = demand_of(app, rate)
+    demand = demand_of(app.stated, app.rate_qps)
     if (demand.kind < 0).any():
         place = int(np.flatnonzero(demand.kind < 0)[0])
-        size = (app.demand.mix.observed or ())[place] if app.demand.mix is not None else ()
+        mix = app.stated.demand.mix
+        size = (mix.observed or ())[place] if mix is not None else ()
         why, remedy = "an observed length is above every bin", "Add a bin that holds it."
-        faults.in_slo(f"$.apps.{name}.demand.mix.observed[{place}]", why, remedy, value=list(size))
-    wish = Wish(inputs, options, name, rate, kinds, request, demand, limits_of(app), link)
+        faults.in_slo(f"$.apps.{app.id}.demand.mix.observed[{place}]", why, remedy, value=list(size))
+    wish = Wish(inputs, options, app, app.rate_qps, kinds, request, demand, limits_of(app.stated), link)
     _check_room(wish, faults)
     faults.settle()
     return wish
 
 
-def _kinds(inputs: Inputs, app: App, faults: Faults) -> tuple[Kind, ...]:
+def _kinds(inputs: Inputs, app: Application, faults: Faults) -> tuple[Kind, ...]:
     profile, found = inputs.profile, list[Kind]()
-    floor = app.quality.min if app.quality is not None else None
-    too_low = []
-    for variant in variants_of(profile, app.runs):
+    floor, too_low = app.floor, list[str]()
+    for variant in app.variants:
         known = profile.variants[variant]
         if floor is not None and (known.quality is None or known.quality.value < floor):
             too_low.append(variant)
@@ -225,8 +216,8 @@ def _kinds(inputs: Inputs, app: App, faults: Faults) -> tuple[Kind, ...]:
             found.append(Kind(variant, run.hardware, run, engine, law_of_engine(engine), instances))
     if not found and not faults.found:
         why = f"no variant of quality {floor:g} or more makes tokens" if too_low else "nothing here makes tokens"
-        field = f"$.apps.{next(iter(inputs.slo.apps))}.quality.min"
-        faults.in_slo(field, why, f"Lower it; there are {', '.join(too_low) or 'none'}.", value=floor or "")
+        remedy = f"Lower it; there are {', '.join(too_low) or 'none'}."
+        faults.in_slo(f"$.apps.{app.id}.quality.min", why, remedy, value=floor or "")
     roles = {kind.engine.role for kind in found}
     if found and roles in ({"prefill"}, {"decode"}):
         other = "decode" if "prefill" in roles else "prefill"
@@ -235,13 +226,13 @@ def _kinds(inputs: Inputs, app: App, faults: Faults) -> tuple[Kind, ...]:
     return tuple(found)
 
 
-def _check_lengths(app: App, name: str, faults: Faults) -> None:
-    mix = app.demand.mix
+def _check_lengths(app: Application, faults: Faults) -> None:
+    mix = app.stated.demand.mix
     assert mix is not None  # `fits` has it
     for field, sizes in (("bins", mix.bins), ("observed", mix.observed or ())):
         for number, size in enumerate(sizes):
             named = dict(zip(mix.axes, size, strict=True))
-            at = f"$.apps.{name}.demand.mix.{field}[{number}]"
+            at = f"$.apps.{app.id}.demand.mix.{field}[{number}]"
             if named[INPUT] < 1 or named[OUTPUT] < 1:
                 faults.in_slo(
                     at, "a request has at least one token in and one out", "Write 1 or more.", value=list(size)
@@ -298,4 +289,4 @@ def _check_room(wish: Wish, faults: Faults) -> None:
     room = max(min(kind.law.context_tokens or kind.law.kv_tokens, kind.law.kv_tokens) for kind in wish.kinds)
     why = f"a request of {size} tokens in and out is longer than the context or the KV of every type ({room} at most)"
     remedy = f"Cut requests to {room} tokens, or add a type with more room."
-    faults.in_slo(f"$.apps.{wish.app}.demand.mix", why, remedy, value=size)
+    faults.in_slo(f"$.apps.{wish.app.id}.demand.mix", why, remedy, value=size)

@@ -77,10 +77,8 @@ def whole_servers(problem: Pipelines) -> tuple[list[Tree], list[Places]] | None:
 
 
 def _fits(problem: Pipelines) -> bool:
-    fleet = problem.wish.fleet
-    plain = (
-        fleet.request.budget is None and fleet.moves is None and not fleet.request.resources and not fleet.least.any()
-    )
+    fleet, request = problem.wish.fleet, problem.request
+    plain = request.budget is None and request.moves is None and not request.resources and not fleet.least.any()
     return (
         plain
         and problem.levels[0] == "quality"

@@ -78,7 +78,7 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         rate = min((found.served or {}).get(tree.app, stated.demand), stated.demand)
         loads = loads_of(stated, with_gains_of(stated, levels), shares, rate)
         routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
-        late, longest = problem.inputs.slo.apps[tree.app].late, _longest(tree, levels, shares)
+        late, longest = problem.request.apps[tree.app].stated.late, _longest(tree, levels, shares)
         factor = problem.options.budget_factor or PATIENCE * problem.options.slo_divisor
         budgets = {step: factor * ms for step, ms in longest.items()}
         backup = _backups(tree, loads, own, counts, problem.options.headroom)
@@ -111,8 +111,8 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
 
 def _actions(problem: Pipelines, workers: Sequence[Worker]) -> tuple[Action, ...]:
     """The way from what runs now, within stock and limits."""
-    slo, offers = problem.inputs.slo, problem.inputs.profile.offers
-    return transition(problem.running, workers, offers=offers, limits=slo.limits.instances)
+    limits, offers = problem.request.instances, problem.inputs.profile.offers
+    return transition(problem.running, workers, offers=offers, limits=limits)
 
 
 def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seats]]:
@@ -189,7 +189,7 @@ def _shared(
 def _filled(problem: Pipelines, found: Solved) -> Solved:
     """With what is free on shared servers, which are paid anyway: it goes where servers are busiest, while it fits."""
     fleet = problem.wish.fleet
-    if not fleet.is_shared or fleet.moves is not None:
+    if not fleet.is_shared or fleet.request.moves is not None:
         return found
     counts = [own.copy() for own in found.counts]
     hardware = [np.concatenate([task.hardware for task in tree.tasks]) for tree, _ in found.forest]

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.request import PLENTY, Request, read_request
+from hetplan.planner.request import PLENTY, Request
 from hetplan.problems.faults import Faults, refuse_not_provided
 from hetplan.problems.places import fit_together, places_for
 from hetplan.profiles.inputs import Inputs
@@ -26,7 +26,7 @@ from hetplan.profiles.workers import Worker
 from hetplan.serving.price import SLICES, Price, price_of
 from hetplan.serving.runs import instances_on
 
-__all__ = ["Fleet", "placed", "read_fleet"]
+__all__ = ["Fleet", "pipelines_of", "placed", "read_fleet"]
 
 Placed = tuple[str | None, str | None, str | None, str]
 """(application, step, variant, hardware)."""
@@ -46,7 +46,6 @@ class Fleet:
     """How many there are on one server of each hardware; one where steps do not share it."""
     paid_by_run: frozenset[str]
     priced: bool
-    moves: int | None
     running: Counter[Placed]
     inputs: Inputs
 
@@ -80,8 +79,8 @@ class Fleet:
         """
         found: Apart = ""
         for name, places in zip(self.hardware, self.places, strict=True):
-            if places == 1 and _fit_together(self.inputs, name):
-                alike = _places_on(self.inputs, name, _tasks_of(self.inputs)) > 1 and found != "unlike"
+            if places == 1 and _fit_together(self.inputs, self.request, name):
+                alike = _places_on(self.inputs, name, _tasks_of(self.inputs, self.request)) > 1 and found != "unlike"
                 found = "whole" if alike else "unlike"
         return found
 
@@ -130,12 +129,12 @@ def _places_on(inputs: Inputs, hardware: str, tasks: Set[str]) -> int:
     return places_for(profile.hardware[hardware].provides, [run.needs for run in runs], alone)
 
 
-def _fit_together(inputs: Inputs, hardware: str) -> bool:
+def _fit_together(inputs: Inputs, request: Request, hardware: str) -> bool:
     """Whether instances of two steps, or of two runs of one, fit on one server and are not paid by themselves."""
     profile = inputs.profile
     if any(offer.per is not None for offer in profile.offers.values() if offer.hardware == hardware):
         return False
-    steps = [node.task for one in _pipelines_of(inputs) for node in one.nodes.values() if node.task is not None]
+    steps = [node.task for one in pipelines_of(inputs, request) for node in one.nodes.values() if node.task is not None]
     runs = [run for task in steps for variant in profile.variants.values() if variant.task == task
             for run in variant.runs if run.hardware == hardware and run.latency is not None]  # fmt: skip
     # Of which two fit in twice the room, the needs say what fits beside them.
@@ -146,33 +145,32 @@ def _fit_together(inputs: Inputs, hardware: str) -> bool:
     return fit_together(provides, [run.needs for run in runs if instances_on(run, twice) > 1])
 
 
-def read_fleet(inputs: Inputs, faults: Faults, *, shared: bool = False) -> Fleet:
+def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool = False) -> Fleet:
     """The servers of the files; hardware that no variant runs on is left out. `shared`: steps may share a server."""
-    profile, limits = inputs.profile, inputs.slo.limits
+    profile = inputs.profile
     runs = [run for variant in profile.variants.values() for run in variant.runs]
     run_on, sold = {run.hardware for run in runs}, {offer.hardware for offer in profile.offers.values()}
-    unknown = sorted(set(limits.instances) - set(profile.hardware))
+    unknown = sorted(set(request.instances) - set(profile.hardware))
     for name in unknown:
         faults.in_slo(f"$.limits.instances.{name}", "there is no such hardware", "Name one of the profile's.")
     refuse_not_provided(inputs, faults)
     unpriced = {name: 0 for name in profile.hardware if name not in sold}
     paid_by_run = frozenset(run.hardware for run in runs if _is_paid(inputs, run))
     wanted = (name for name in profile.hardware if name in run_on)
-    request = read_request(inputs, wanted, own_price=unpriced, paid_by_run=paid_by_run)
+    request = request.renting(profile, wanted, own_price=unpriced, paid_by_run=paid_by_run)
     names = [kind.id for kind in request.machines]
     for name in names:
-        _check_offers(inputs, name, faults)
-    tasks = _tasks_of(inputs) if shared else set[str]()
+        _check_offers(inputs, request, name, faults)
+    tasks = _tasks_of(inputs, request) if shared else set[str]()
     fleet = Fleet(
         request=request,
         places=tuple(_places_on(inputs, name, tasks) if shared else 1 for name in names),
         paid_by_run=paid_by_run,
         priced=bool(names) and all(name in sold for name in names),
-        moves=limits.moves,
         running=placed(inputs.state.workers if inputs.state is not None else ()),
         inputs=inputs,
     )
-    if not np.isfinite(fleet.most).all() and limits.cost_per_hour is None:
+    if not np.isfinite(fleet.most).all() and request.budget is None:
         free = [name for name, limit in zip(names, fleet.most, strict=True) if not np.isfinite(limit)]
         faults.in_slo(
             "$.limits.instances",
@@ -190,15 +188,15 @@ def _is_paid(inputs: Inputs, run: Run) -> bool:
     return run.price_per_hour is not None or any(one in SLICES and one in run.needs for one in per)
 
 
-def _tasks_of(inputs: Inputs) -> set[str]:
+def _tasks_of(inputs: Inputs, request: Request) -> set[str]:
     """The tasks of all steps that are asked for."""
-    return {node.task for one in _pipelines_of(inputs) for node in one.nodes.values() if node.task is not None}
+    return {node.task for one in pipelines_of(inputs, request) for node in one.nodes.values() if node.task is not None}
 
 
-def _pipelines_of(inputs: Inputs) -> list[Pipeline]:
+def pipelines_of(inputs: Inputs, request: Request) -> list[Pipeline]:
     """The pipeline of each application, in turn."""
-    asked = [app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None]
-    return [inputs.profile.pipelines[name] for name in asked if name in inputs.profile.pipelines]
+    known = inputs.profile.pipelines
+    return [known[app.pipeline] for app in request.apps.values() if app.pipeline in known]
 
 
 def placed(workers: Iterable[Worker]) -> Counter[Placed]:
@@ -210,16 +208,17 @@ def placed(workers: Iterable[Worker]) -> Counter[Placed]:
     return found
 
 
-def _check_offers(inputs: Inputs, name: str, faults: Faults) -> None:
-    limits, profile = inputs.slo.limits, inputs.profile
+def _check_offers(inputs: Inputs, request: Request, name: str, faults: Faults) -> None:
+    profile = inputs.profile
     offers = [offer for offer in profile.offers.values() if offer.hardware == name]
     currencies = {offer.currency for offer in offers}
-    if limits.cost_per_hour is not None and not offers:
+    if request.budget is not None and not offers:
         faults.in_profile("$.offers", f"{name} has no price, yet the cost is limited", "Add an offer for it.")
-    if limits.cost_per_hour is not None and currencies - {limits.currency}:
+    if request.budget is not None and currencies - {request.currency}:
         faults.in_slo(
-            "$.limits.currency", f"{name} is priced in {offers[0].currency}", "Use one currency.", value=limits.currency
-        )
+            "$.limits.currency", f"{name} is priced in {offers[0].currency}", "Use one currency.",
+            value=request.currency,
+        )  # fmt: skip
     own = any(
         run.price_per_hour is not None and run.hardware == name
         for variant in profile.variants.values()

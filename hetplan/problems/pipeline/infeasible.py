@@ -482,7 +482,7 @@ def without_outdone(tree: Tree, fleet: Fleet, *, accuracy: bool = False, in_time
     With `in_time` those that are in time whatever else is chosen count as equally fast.
     """
     accuracy = accuracy or tree.floor is not None
-    if fleet.moves is not None or (accuracy and tree.paths):
+    if fleet.request.moves is not None or (accuracy and tree.paths):
         return tree
     soon = anyhow_ms(tree) if in_time else np.full(len(tree.tasks), -np.inf)
     masks = []

@@ -52,9 +52,7 @@ def _check(problem: Pipelines) -> None:
         why = f"the formulation {problem.formulation} plans trees; a pipeline here joins branches"
         faults.in_options("formulation", why, "Use config or budget.", value=problem.formulation)
     for tree in problem.wish.trees:
-        app = problem.inputs.slo.apps[tree.app]
-        assert app.runs is not None
-        at = f"$.pipelines.{app.runs.pipeline}"
+        at = f"$.pipelines.{problem.request.apps[tree.app].pipeline}"
         if tree.rule != "additive" or tree.paths:
             why = "steps with several steps before them are planned for accuracy that adds up over the steps only"
             remedy = 'Set "rule": "additive", or plan a tree.'
@@ -303,7 +301,7 @@ def _solved(
 
 def _longest(problem: Pipelines, tree: Tree, edges: Edges, shares: Sequence[np.ndarray]) -> float:
     """When the last step ends, execution and network alone."""
-    network = problem.hop_ms(tree.app)
+    network = problem.request.apps[tree.app].stated.network_ms_per_hop
     took = [float(task.ms[n > 1e-9].max()) + network for task, n in zip(tree.tasks, shares, strict=True)]
     ended = list(took)
     for u, v in sorted(edges, key=lambda edge: edge[1]):

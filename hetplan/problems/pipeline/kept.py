@@ -32,7 +32,6 @@ from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together, where_late
 from hetplan.profiles.fields import NANO
-from hetplan.serving.strictest import late_share
 from hetplan.serving.times import law_of_table
 
 __all__ = ["better_apart", "estimated", "kept", "without_room"]
@@ -595,7 +594,7 @@ class _Search:
     def _not_kept(self) -> Draft:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""
         nearest = min(self.seen, key=lambda one: one.played.worst)
-        late = (self.last.late if self.last is not None else ()) or nearest.played.late or tuple(self.p.inputs.slo.apps)
+        late = (self.last.late if self.last is not None else ()) or nearest.played.late or tuple(self.p.request.apps)
         if self.ask.remaining <= 0:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:
@@ -605,9 +604,9 @@ class _Search:
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what is "
                 f"allowed{unsure}, even with {nearest}; {ended}"
             )
-        apps, rates = self.p.inputs.slo.apps, {tree.app: tree.demand for tree in self.p.asked_for}
+        apps, rates = self.p.request.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         over = nearest.played.over
-        repairs = [one for app in late[:2] for one in where_late(app, apps[app], rates.get(app), over.get(app, 1.0))]
+        repairs = [one for a in late[:2] for one in where_late(a, apps[a].stated, rates.get(a), over.get(a, 1.0))]
         known, room = self.p.tools.known, replace(nearest.room, spare=0.0, headroom=0.0)
         known[NEAREST_DEALS] = [*known.get(NEAREST_DEALS, ())[: MOST_KNOWN - 1], (room, nearest.draft.workers)]
         return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why, repairs=tuple(repairs))
@@ -660,10 +659,10 @@ def _play(
     assert p.tools.simulate is not None
     seeds, queries = how
     rates = [tree.demand for tree in p.asked_for]
-    strictest = min(late_share(p.inputs.slo.apps[tree.app]) for tree in p.asked_for)
+    strictest = min(p.request.apps[tree.app].late_share for tree in p.asked_for)
     queries = round(queries * min(max(1.0, LATE / (10_000 * max(strictest, 1e-9))), LONGEST))
     # A burst that comes seldom is seen, too.
-    cycle_s = max(sum(p.inputs.slo.apps[tree.app].demand.arrivals.stay_s or ()) for tree in p.asked_for)
+    cycle_s = max(sum(p.request.apps[tree.app].stated.demand.arrivals.stay_s or ()) for tree in p.asked_for)
     longest_s = max(min(CYCLES * cycle_s, LONGEST_CYCLES * queries / sum(rates)), queries / min(rates))
     length_s = min(longest_s, MOST_QUERIES * queries / sum(rates))
     plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)

@@ -31,6 +31,7 @@ from functools import cached_property
 
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Scope
+from hetplan.planner.request import Request
 from hetplan.problems.pipeline.options import ConfigOptions, PipelineOptions
 from hetplan.problems.pipeline.rows import Asked, Goal
 from hetplan.problems.pipeline.tree import Tree, count_prefixes, top_variants, with_least_loads, without_dominated
@@ -127,14 +128,16 @@ class Pipelines:
         """The workers that run now, as the state says."""
         return self.inputs.state.workers if self.inputs.state is not None else ()
 
+    @property
+    def request(self) -> Request:
+        """What is asked for, and what may be rented."""
+        return self.wish.fleet.request
+
     def stated_ms(self, app: str) -> float:
         """The limit on response that the user states."""
-        return strictest_ms(self.inputs.slo.apps[app])
+        return strictest_ms(self.request.apps[app].stated)
 
     def network_ms(self, app: str, steps: int) -> float:
         """What the network takes of a query on a path of so many steps."""
-        return self.inputs.slo.apps[app].network_ms_once + steps * self.hop_ms(app)
-
-    def hop_ms(self, app: str) -> float:
-        """What the network takes per step."""
-        return self.inputs.slo.apps[app].network_ms_per_hop
+        stated = self.request.apps[app].stated
+        return stated.network_ms_once + steps * stated.network_ms_per_hop

@@ -197,7 +197,7 @@ def _limit_servers(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked
 
 def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, found: Servers) -> None:
     """Instances of each (application, step, variant, hardware) beyond those that run now are moves."""
-    if asked.goal != "moves" and asked.moves_most is None and fleet.moves is None:
+    if asked.goal != "moves" and asked.moves_most is None and fleet.request.moves is None:
         return
     keys = [
         (tree.app, task.id, task.variants[k], fleet.hardware[g])
@@ -210,7 +210,7 @@ def _count_moves(m: Builder, trees: Sequence[Tree], fleet: Fleet, asked: Asked, 
     counts = Expression(np.concatenate(found.x), instances)
     of = np.array([group[key] for key in keys], dtype=np.int64)
     running = [fleet.running[key] for key in group]
-    found.new = limit_moves(m, counts, of, running, np.inf if fleet.moves is None else fleet.moves)
+    found.new = limit_moves(m, counts, of, running, np.inf if fleet.request.moves is None else fleet.request.moves)
     if asked.goal == "moves":
         m.pay(found.new, 1.0)
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
+from hetplan.planner.request import Application, Request, read_request
 from hetplan.problems import ladder
-from hetplan.problems.faults import CAPACITY, Faults, refuse
+from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.metrics import higher_is_better
-from hetplan.problems.pipeline.fleet import Fleet, read_fleet
+from hetplan.problems.pipeline.fleet import Fleet, pipelines_of, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
 from hetplan.problems.pipeline.rows import Goal
 from hetplan.problems.pipeline.tree import Task, Tree
@@ -23,34 +24,23 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run, Variant
-from hetplan.profiles.slo import App, RateRange
-from hetplan.serving.demand import stated_qps
+from hetplan.profiles.slo import RateRange
 from hetplan.serving.law import OffTable
 from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.reading import statistic_of
-from hetplan.serving.strictest import limit_ms, strictest, strictest_ms
 
 __all__ = ["REFUSED", "Wish", "order_of", "read_wish"]
 
 REFUSED = {
-    **CAPACITY,
-    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
+    **refused(
+        "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.load_weight_per_s",
+        "horizon.period_s", "horizon.periods", "apps.*.latency.*.of", "apps.*.goodput", "apps.*.lifetime_s",
+        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+    ),
     "change.slack": ("pipelines keep room by headroom", "Set option headroom instead."),
     "change.slack_qps": ("pipelines keep room by headroom", "Set option headroom instead."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
-    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
-    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.quality.max": ("a ceiling on accuracy", "State a floor (min), or leave it out."),
     "apps.*.balancing": ("routes of pipelines say where queries go", "Leave it out."),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
-    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
     "apps.*.demand.mix": ("queries of a pipeline are alike", "Make each class an app."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
@@ -81,38 +71,38 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     faults, notices = Faults.of(inputs), list[Notice]()
     faults.obstacles(ladder.pipeline(inputs))
     refuse(inputs.slo, REFUSED, faults)
-    _judged(inputs, faults)
-    fleet = read_fleet(inputs, faults, shared=_may_share(inputs, options))
-    rates = {name: _rate(name, app, options, faults) for name, app in inputs.slo.apps.items()}
-    weights = _weights(inputs, rates, faults)
+    request = read_request(inputs)
+    _judged(inputs, request, faults)
+    fleet = read_fleet(inputs, request, faults, shared=_may_share(inputs, request, options))
+    rates = {name: _rate(app, options, faults) for name, app in request.apps.items()}
+    weights = _weights(request, rates, faults)
     trees, joins = [], {}
-    for name, app in inputs.slo.apps.items():
-        reader = _Reader(inputs, name, app, options, fleet, faults, notices)
+    for name, app in request.apps.items():
+        reader = _Reader(inputs, app, options, fleet, faults, notices)
         tree = reader.tree(rates[name], weights[name])
         trees.append(tree)
         if (edges := reader.joined()) is not None:
             joins[name] = edges
     faults.settle()
-    return Wish(tuple(trees), fleet, _goals(inputs, fleet, faults), joins, tuple(notices))
+    return Wish(tuple(trees), fleet, _goals(fleet, faults), joins, tuple(notices))
 
 
-def _may_share(inputs: Inputs, options: PipelineOptions) -> bool:
+def _may_share(inputs: Inputs, request: Request, options: PipelineOptions) -> bool:
     """Whether steps may share servers.
 
     Not where branches meet again, nor where each offer gets its part of a step, nor where moves count: what a server
     holds changes with any of its steps.
     """
-    asked = {app.runs.pipeline for app in inputs.slo.apps.values() if app.runs is not None}
-    edges = [[edge.to for edge in one.edges] for name, one in inputs.profile.pipelines.items() if name in asked]
+    edges = [[edge.to for edge in one.edges] for one in pipelines_of(inputs, request)]
     joined = any(len(set(to)) < len(to) for to in edges)
-    moves = inputs.slo.limits.moves is not None or any(term.min == "moves" for term in inputs.slo.objective)
+    moves = request.moves is not None or "moves" in request.goals
     return options.machines == "shared" and options.offers == "in-turn" and not joined and not moves
 
 
-def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
+def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
     """The terms of the objective; by default the best quality, then the least cost (servers without prices)."""
     least: Goal = "cost" if fleet.priced else "servers"
-    stated = [term.max or term.min or "" for term in inputs.slo.objective]
+    stated = fleet.request.goals
     for number, term in enumerate(stated):
         if term not in TERMS:
             faults.in_slo(
@@ -126,35 +116,35 @@ def _goals(inputs: Inputs, fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
                 f"$.objective[{number}]", "not all hardware has a price", "Add offers, or minimise servers.", value=term
             )
     faults.settle()
-    return ("quality", least) if stated in ([], ["quality"]) else cast(tuple[Goal, ...], tuple(stated))
+    return ("quality", least) if stated in ((), ("quality",)) else cast(tuple[Goal, ...], stated)
 
 
-def _judged(inputs: Inputs, faults: Faults) -> None:
+def _judged(inputs: Inputs, request: Request, faults: Faults) -> None:
     """Every application says how long a response may take; accuracies multiply, so more of them is better."""
-    for name, app in inputs.slo.apps.items():
-        if strictest(app) is None:
+    for name, app in request.apps.items():
+        if app.strictest is None:
             at = f"$.apps.{name}.latency"
             faults.in_slo(at, "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
     higher_is_better(inputs, faults)
 
 
-def _rate(name: str, app: App, options: PipelineOptions, faults: Faults) -> float:
-    demand, at = app.demand, f"$.apps.{name}.demand"
+def _rate(app: Application, options: PipelineOptions, faults: Faults) -> float:
+    demand, at = app.stated.demand, f"$.apps.{app.id}.demand.rate_qps"
     if demand.history_qps is not None:
         return forecast(demand.history_qps, options.ewma_com)
-    stated = stated_qps(app)
-    if stated is not None:
-        return stated
+    if app.rate_qps is not None:
+        return app.rate_qps
     given = demand.rate_qps if not isinstance(demand.rate_qps, RateRange) else "a range"
-    faults.in_slo(f"{at}.rate_qps", "pipelines are planned for a rate", "Write a number, or history_qps.", value=given)
+    faults.in_slo(at, "pipelines are planned for a rate", "Write a number, or history_qps.", value=given)
     return 0.0
 
 
-def _weights(inputs: Inputs, rates: Mapping[str, float], faults: Faults) -> dict[str, float]:
+def _weights(request: Request, rates: Mapping[str, float], faults: Faults) -> dict[str, float]:
     """Weights that sum to 1: as stated, else the share of the demand."""
     total = sum(rates.values())
     share = {name: rate / total if total > 0 else 1.0 / len(rates) for name, rate in rates.items()}
-    raw = {name: share[name] if app.weight is None else app.weight for name, app in inputs.slo.apps.items()}
+    stated = {name: app.stated.weight for name, app in request.apps.items()}
+    raw = {name: share[name] if weight is None else weight for name, weight in stated.items()}
     if sum(raw.values()) <= 0:
         first = next(iter(raw))
         faults.in_slo(f"$.apps.{first}.weight", "all weights are 0", "Give one of the applications a weight.", value=0)
@@ -176,8 +166,7 @@ class _Reader:
     """Reads one application's pipeline."""
 
     inputs: Inputs
-    name: str
-    app: App
+    app: Application
     options: PipelineOptions
     fleet: Fleet
     faults: Faults
@@ -185,9 +174,8 @@ class _Reader:
 
     @property
     def pipeline_id(self) -> str:
-        assert self.app.runs is not None
-        assert self.app.runs.pipeline is not None
-        return self.app.runs.pipeline
+        assert self.app.pipeline is not None
+        return self.app.pipeline
 
     @property
     def pipeline(self) -> Pipeline:
@@ -209,12 +197,12 @@ class _Reader:
         tasks = tuple(self._task(node, place, parent.get(t, -1)) for t, node in enumerate(order))
         quality = self.pipeline.quality
         tree = Tree(
-            self.name,
+            self.app.id,
             tasks,
             {},
             rate,
             weight,
-            self.app.quality.min if self.app.quality is not None else None,
+            self.app.floor,
             quality.rule,
             quality.weights,
             quality.paths,
@@ -227,15 +215,14 @@ class _Reader:
 
     def _limit_ms(self, hops: int) -> float:
         """H: what the execution times of a path may sum to."""
-        left = limit_ms(self.app, hops)
-        if left <= 0:
-            slo = strictest_ms(self.app)
-            network = slo - left
+        left = self.app.limit_ms(hops)
+        if left <= 0 and self.app.strictest is not None:
+            slo = self.app.strictest.max_ms
             self.faults.in_slo(
-                f"$.apps.{self.name}.network_ms_per_hop",
-                f"the network alone takes {network:g} ms of the limit of {slo:g} ms",
+                f"$.apps.{self.app.id}.network_ms_per_hop",
+                f"the network alone takes {slo - left:g} ms of the limit of {slo:g} ms",
                 "Raise latency max_ms above it.",
-                value=self.app.network_ms_per_hop,
+                value=self.app.stated.network_ms_per_hop,
             )
         return left / self.options.slo_divisor
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.planner.request import read_request
-from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse
+from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -43,29 +43,18 @@ __all__ = [
 ]
 
 REFUSED = {
-    **ONE_STEP,
-    **CAPACITY,
+    **refused(
+        "apps.*.network_ms_once", "limits.capacity", "limits.survive.hosts", "limits.survive.zones", "change.slack",
+        "change.slack_qps", "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.latency.*.of",
+        "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s", "apps.*.device", "apps.*.candidates",
+        "apps.*.demand.series", "apps.*.demand.streams",
+    ),
     "limits.cost_per_hour": ("a policy is for given workers, so it keeps no budget", "Leave it out."),
     "limits.moves": ("a policy is for given workers, and moves nothing", "Leave it out."),
     "limits.resources": ("a policy is for given workers, so it keeps no totals", "Say how many: instances."),
-    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "change.slack": ("the load says how much room is kept", "State a higher load."),
-    "change.slack_qps": ("the load says how much room is kept", "State a higher load."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
-    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
-    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
     "apps.*.quality.max": ("a policy's accuracy is better when higher", 'State a min.'),
     "apps.*.weight": ("each application has separate workers and policies, so none weighs more", "Leave it out."),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
-    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a policy is made for stated loads", "Give rate_qps, or a range."),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
     "apps.*.demand.mix": ("a policy serves queries that are alike", "Leave it out."),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
@@ -289,7 +278,7 @@ def read_workers(inputs: Inputs, faults: Faults) -> tuple[Workers, ...]:
 
 def bought(inputs: Inputs, hardware: str, count: int, *, of_one: bool = False) -> list[tuple[str | None, int]]:
     """Of which offers so many machines come, cheapest first; `of_one`: of the cheapest that has them all."""
-    machines = read_request(inputs, [hardware]).machines
+    machines = read_request(inputs).renting(inputs.profile, [hardware]).machines
     if not machines:
         return [(None, count)]
     (kind,) = machines

@@ -39,7 +39,7 @@ SMALL_POOL = 5
 
 def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold: float | None = None) -> Draft:
     """The plan of a rated pool; a simulated rate takes the place of the derated fluid rate."""
-    app, rated, counts = pool.wish.app_id, chosen.rated, chosen.rated.counts
+    app, rated, counts = pool.wish.app.id, chosen.rated, chosen.rated.counts
     groups = worker_groups(pool, counts)
     workers = tuple(worker for _, worker in groups)
     used = sorted({int(pool.of[o]) for o, _ in groups})
@@ -77,7 +77,7 @@ def cost_promise(pool: Pool, counts: Counts) -> Promise:
 
 def _planned(pool: Pool, rated: Rated, simulated: Simulated | None, extrapolated: bool | None) -> Promise:
     """The rate to plan with."""
-    app = pool.wish.app_id
+    app = pool.wish.app.id
     if simulated is None:
         derate = pool.options.derate
         return Promise(
@@ -105,7 +105,7 @@ def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     for o in np.flatnonzero(counts):
         offer, t = pool.offers[int(o)], int(pool.of[o])
         run = pool.types[t].run
-        named = {"app": pool.wish.app_id, "variant": pool.wish.variant, "artifact": weights, "at": at_of(run)}
+        named = {"app": pool.wish.app.id, "variant": pool.wish.variant, "artifact": weights, "at": at_of(run)}
         loads = (Load.model_validate({"id": "any", **named}),) * pool.k[t]
         queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
         worker = Worker(id="any", hardware=run.hardware, offer=offer.id, count=int(counts[o]), queue=queue, loads=loads)
@@ -133,8 +133,8 @@ def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, W
 def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None) -> Dispatch:
     """The rule chosen; where runs state rates, instances serve several at once and shares decide."""
     if not single or pool.wish.max_ms is None:
-        return SharesDispatch(late=pool.wish.app.late)
-    late, slo_ms, xi = pool.wish.app.late, pool.wish.max_ms, pool.options.xi
+        return SharesDispatch(late=pool.wish.app.stated.late)
+    late, slo_ms, xi = pool.wish.app.stated.late, pool.wish.max_ms, pool.options.xi
     per_type = pool.of_type(counts)
     used = [int(t) for t in np.flatnonzero(per_type)]
     predict = {f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used}
@@ -184,7 +184,7 @@ def _warnings(pool: Pool, used: Sequence[int], counts: Counts, single: bool, sim
     if low and (pool.options.dispatch, pool.options.penalty) == ("matching", "paper"):
         text = f"at weights below {LATE_CHEAP} ({', '.join(low)}) a late query could look cheaper than one in time; "
         text += "so the dispatcher raises its penalty for late ones"
-        notices.append(Notice(code="W-late-cheap", at=f"dispatch.{pool.wish.app_id}.weight", text=text))
+        notices.append(Notice(code="W-late-cheap", at=f"dispatch.{pool.wish.app.id}.weight", text=text))
     if not simulated and pool.instances(counts) <= SMALL_POOL and pool.options.derate > 0.5:
         text = f"{pool.instances(counts)} instances: a fixed derate of {pool.options.derate:g} may promise too much; "
         text += "simulate the plan, or set size to auto"

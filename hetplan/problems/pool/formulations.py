@@ -83,7 +83,7 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
     reason = impossible(pool)
     if reason is not None:
         return reason
-    if pool.wish.targets and (pool.formulation in SEARCHES or pool.options.size != "planned"):
+    if pool.wish.app.targets and (pool.formulation in SEARCHES or pool.options.size != "planned"):
         from hetplan.problems.pool import sizing
 
         if pool.formulation in ("fluid-milp", *SEARCHES):
@@ -171,7 +171,7 @@ def drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft |
         if pool.wish.rate_qps == 0.0:
             return waiting(pool, rated.counts)
         return nothing_served(pool, ask, rated.counts)
-    if pool.options.size == "auto" and pool.wish.targets and pool.wish.rate_qps != 0.0 and simulated is None:
+    if pool.options.size == "auto" and pool.wish.app.targets and pool.wish.rate_qps != 0.0 and simulated is None:
         from hetplan.problems.pool.sizing import kept
 
         return kept(pool, ask, found)
@@ -202,7 +202,7 @@ MOST_TOLERANCE = 0.5
 
 def impossible(pool: Pool) -> Infeasible | None:
     """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
-    if pool.wish.app.quality is None and not pool.least.any():
+    if pool.wish.app.stated.quality is None and not pool.least.any():
         return _late_everywhere(pool) or _cover_over_budget(pool)
     return too_poor(pool) or _late_everywhere(pool) or minima_over_budget(pool) or _cover_over_budget(pool)
 
@@ -436,7 +436,7 @@ def idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
 
 def waiting(pool: Pool, counts: Counts, reported: Sequence[Reported] = ()) -> Draft:
     """Instances to which no query is sent: a plan for a rate of 0 exactly."""
-    app = pool.wish.app_id
+    app = pool.wish.app.id
     workers = tuple(worker for _, worker in worker_groups(pool, counts))
     rates = [
         Promise(app=app, quantity=quantity, relation=">=", value=0.0, model="fluid")

@@ -100,7 +100,7 @@ def _given_serves_nothing(pool: Pool, counts: Counts) -> Infeasible:
 
 def less_rate(pool: Pool, reached: float) -> Repair:
     """Ask for no more than can be reached."""
-    at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
+    at = f"slo.apps.{pool.wish.app.id}.demand.rate_qps"
     return change(at, pool.wish.rate_qps or 0.0, reached, "qps")
 
 
@@ -133,9 +133,9 @@ def looser_target(pool: Pool, k: int, least: Vector) -> Repair:
     """The least limit that leaves late no more than the allowed share; with none allowed, max over s of min over t."""
     order = np.argsort(-least)
     reached = np.cumsum(pool.p[order]) > pool.limits[k][1] * (1 + 1e-9)
-    target = pool.wish.targets[k]
+    target = pool.wish.app.targets[k]
     to = float(least[order[int(np.argmax(reached))]]) + target.hop_ms
-    at = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].max_ms"
+    at = f"slo.apps.{pool.wish.app.id}.latency[{target.place}].max_ms"
     return change(at, target.max_ms, to, "ms")
 
 
@@ -143,9 +143,9 @@ def more_tolerance(pool: Pool, share: float) -> Repair:
     """Let the share of queries that is late everywhere be late."""
     at = "options.violation_tolerance"
     text = f"raise {at} to {share:.4g}, the share of those queries"
-    target = pool.wish.targets[-1]
+    target = pool.wish.app.targets[-1]
     if share > target.left:
-        place = f"slo.apps.{pool.wish.app_id}.latency[{target.place}].percentile"
+        place = f"slo.apps.{pool.wish.app.id}.latency[{target.place}].percentile"
         text += f", and lower {place} to {100 * (1 - share):.6g} at most"
     return Repair(at, "raise", share - pool.eps, share, "share", text)
 
@@ -190,11 +190,11 @@ def counted(pool: Pool, counts: Counts) -> str:
 
 def too_poor(pool: Pool) -> Infeasible | None:
     """The one variant against the quality that is asked for."""
-    wanted = pool.wish.app.quality
+    wanted = pool.wish.app.stated.quality
     quality = pool.inputs.profile.variants[pool.wish.variant].quality
     if wanted is None or (wanted.min is None and wanted.max is None):
         return None
-    at = f"slo.apps.{pool.wish.app_id}.quality"
+    at = f"slo.apps.{pool.wish.app.id}.quality"
     if quality is None:
         return Infeasible(why=(f"{pool.wish.variant} states no quality, and {at} asks for one",))
     for side, bound in (("min", wanted.min), ("max", wanted.max)):

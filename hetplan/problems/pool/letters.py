@@ -44,15 +44,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.request import Offer, Request
+from hetplan.planner.request import Application, Offer, Request
 from hetplan.planner.terms import Tools
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
-from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Worker
-from hetplan.serving.demand import Target
 
 __all__ = ["Counts", "Matrix", "Pool", "Times", "Type", "Vector", "Wish"]
 
@@ -64,24 +62,22 @@ Matrix = NDArray[np.float64]
 class Wish:
     """The SLO as the pool reads it.
 
-    `points` are the classes of queries with a positive share `p`; `targets` are the response targets by percentile, the
-    last of which is the one that choosing is about. `rate_qps` is served at the least cost; where it is None, the most
-    is served for `Request.budget`. `then_cheapest` asks for the least cost among the pools of the most rate.
+    `points` are the classes of queries with a positive share `p`. Choosing is about the last response target of `app`.
+    `rate_qps` is served at the least cost; where it is None, the most is served for `Request.budget`. `then_cheapest`
+    asks for the least cost among the pools of the most rate.
     """
 
-    app_id: str
-    app: App
+    app: Application
     variant: str
     points: tuple[Mapping[str, float], ...]
     p: NDArray[np.float64]
-    targets: tuple[Target, ...]
     rate_qps: float | None
     then_cheapest: bool
 
     @property
     def max_ms(self) -> float | None:
         """The latency target as the file states it (None where there is none)."""
-        return self.targets[-1].max_ms if self.targets else None
+        return self.app.targets[-1].max_ms if self.app.targets else None
 
 
 @dataclass(frozen=True)
@@ -179,7 +175,7 @@ class Pool:
     @property
     def qos(self) -> float:
         """The latency target at the highest percentile, less the network, ms (infinite where there is none)."""
-        return self.wish.targets[-1].limit_ms() if self.wish.targets else np.inf
+        return self.wish.app.targets[-1].limit_ms() if self.wish.app.targets else np.inf
 
     @property
     def eps(self) -> float:
@@ -189,7 +185,7 @@ class Pool:
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:
         """(ms, share that may take longer) of every response target: eps at the highest percentile, all below it."""
-        lower = [(target.limit_ms(), target.left) for target in self.wish.targets[:-1]]
+        lower = [(target.limit_ms(), target.left) for target in self.wish.app.targets[:-1]]
         return (*lower, (self.qos, self.eps))
 
     @cached_property

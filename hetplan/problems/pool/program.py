@@ -87,12 +87,12 @@ def fluid(pool: Pool, target: float | None, *, slip: float = 0.0) -> Milp:
     Rates are counted in units of the target, or of `pool.unit_rate`. `slip` tightens budget and target by that share:
     the way out where an engine's tolerance let it through by a hair.
     """
-    m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app_id}")
+    m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app.id}")
     lam, machines = add_flows(pool, m, scale=pool.unit_rate if target is None else target)
     most = {} if target is None else _useful_machines(pool, target)
     rent(m, pool.request, Uses(machines, _somebody(pool), most), priced=target is not None, slip=slip)
     if target is not None:
-        at = f"slo.apps.{pool.wish.app_id}.demand.rate_qps"
+        at = f"slo.apps.{pool.wish.app.id}.demand.rate_qps"
         per_unit = pool.options.derate * target
         elastic = Elastic(PRICE_OF_SLACK, at, verb="lower", per_unit=per_unit, unit="qps")
         row = m.rows("target", ["rate"], lower=1.0 + slip, unit=f"{target:.6g} qps", equation="(9)", elastic=elastic)
@@ -119,7 +119,7 @@ def _somebody(pool: Pool) -> tuple[frozenset[str], ...]:
 
 def fluid_at(pool: Pool, per_type: Counts | Vector) -> Milp:
     """The linear program at given counts per type: the rate that no dispatcher can beat."""
-    m = Builder("max", name=f"pool {pool.wish.app_id} at given counts")
+    m = Builder("max", name=f"pool {pool.wish.app.id} at given counts")
     _, machines = add_flows(pool, m, scale=pool.unit_rate)
     names = (kind.hardware for kind in pool.types)
     grant(m, Uses(machines), dict(zip(names, np.asarray(per_type, dtype=float).tolist(), strict=True)))
@@ -132,7 +132,7 @@ def cover(pool: Pool) -> Milp:
     Classes alike in where they are served in time are one pattern i; y_it is the share of pattern i that type t takes,
     and w_t whether there is a machine of t.
     """
-    m = Builder("min", name=f"pool {pool.wish.app_id} cover")
+    m = Builder("min", name=f"pool {pool.wish.app.id} cover")
     late = [limit < pool.M for limit, share in pool.limits if share > 0]
     alike, which = np.unique(np.hstack([pool.usable, *late]), axis=0, return_inverse=True)
     share = np.bincount(which.ravel(), weights=pool.p, minlength=len(alike))
@@ -156,7 +156,7 @@ def cover(pool: Pool) -> Milp:
 
 def minima(pool: Pool) -> Milp:
     """Least cost of the instances that the limits ask for."""
-    m = Builder("min", name=f"pool {pool.wish.app_id} idle")
+    m = Builder("min", name=f"pool {pool.wish.app.id} idle")
     least = {kind.id: float(kind.least) for kind in pool.request.machines}
     rent(m, replace(pool.request, budget=None), Uses({}, most=least), priced=True)
     return m.build()

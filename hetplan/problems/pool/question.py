@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.request import read_request
 from hetplan.planner.terms import Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
@@ -72,8 +73,9 @@ class PoolQuestion(Pool):
         del start
         chosen = cast(PoolOptions, options)
         faults, notices = Faults.of(inputs), list[Notice]()
-        wish = read_wish(inputs, faults)
-        types, request = read_types(inputs, wish, faults, notices)
+        request = read_request(inputs)
+        wish = read_wish(inputs, request, faults)
+        types, request = read_types(inputs, request, wish, faults, notices)
         times = read_columns(inputs, wish, types, chosen, faults, notices)
         if wish.rate_qps is not None or inputs.measured is not None or chosen.model_fields_set & _TO_AGREE:
             from hetplan.problems.pool.reading import check_all

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
-from hetplan.planner.request import PLENTY, Request, read_request
-from hetplan.problems.faults import CAPACITY, ONE_STEP, Faults, refuse, refuse_not_provided
+from hetplan.planner.request import PLENTY, Application, Request
+from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
 from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
@@ -18,11 +17,10 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, Verdict, judge, limits_of, nearest
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run, Variant
-from hetplan.profiles.slo import App, RateRange, Slo
+from hetplan.profiles.slo import RateRange
 from hetplan.profiles.tables import Statistic, Table
-from hetplan.serving.demand import Classes, Target, classes_of, response_targets
 from hetplan.serving.reading import point_of, settings_of, statistic_of
-from hetplan.serving.runs import instances_on, runs_on, variants_of
+from hetplan.serving.runs import instances_on, runs_on
 
 __all__ = [
     "REFUSED",
@@ -36,70 +34,53 @@ __all__ = [
 ]
 
 REFUSED = {
-    **ONE_STEP,
-    **CAPACITY,
+    **refused(
+        "apps.*.network_ms_once", "limits.capacity", "limits.survive.hosts", "limits.survive.zones",
+        "change.load_weight_per_s", "horizon.period_s", "horizon.periods", "apps.*.goodput", "apps.*.lifetime_s",
+        "apps.*.deadline_s", "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+    ),
     "limits.moves": ("a pool is planned from nothing and counts no moves", "Leave it out."),
-    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
     "change.slack": ("a pool keeps room by its derate", "Set option derate instead."),
     "change.slack_qps": ("a pool keeps room by its derate", "Set option derate instead."),
-    "change.load_weight_per_s": ("this question does not weigh loading", "Leave it out."),
-    "horizon.period_s": ("this question plans one period, and its length does not count", "Leave it out."),
-    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
     "apps.*.weight": ("a pool serves one application, so nothing is weighed", "Leave it out."),
     "apps.*.balancing": ("a pool's dispatch rule says where queries go", 'Set option dispatch instead.'),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
-    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a pool is sized for a stated rate", "Write it as rate_qps."),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
 
-def read_wish(inputs: Inputs, faults: Faults) -> Wish:
-    """Read the SLO; raises with every fault when it cannot be read at all."""
-    slo, profile = inputs.slo, inputs.profile
-    if len(slo.apps) != 1:
-        why = f"a pool serves one application, and the file has {len(slo.apps)}"
+def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
+    """Which pool is asked for; raises with every fault when that cannot be read at all."""
+    profile = inputs.profile
+    if len(request.apps) != 1:
+        why = f"a pool serves one application, and the file has {len(request.apps)}"
         faults.in_slo("$.apps", why, "Give one app per file.")
         faults.settle()
-    ((app_id, app),) = slo.apps.items()
-    names = variants_of(profile, app.runs)
+    (app,) = request.apps.values()
+    names = app.variants
     if len(names) != 1 or names[0] not in profile.variants:
         why, found = "a pool runs one variant of the profile", ", ".join(names) or "none"
         remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(profile.variants)[:8])}.'
-        faults.in_slo(f"$.apps.{app_id}.runs", why, remedy, value=found)
+        faults.in_slo(f"$.apps.{app.id}.runs", why, remedy, value=found)
         faults.settle()
-    classes, p = _coming(app)
+    p = np.array(app.classes.shares, dtype=float)
     refuse(inputs.slo, REFUSED, faults)
     refuse_not_provided(inputs, faults)
-    rate, then_cheapest = _objective(slo, app_id, app, faults)
-    targets = _targets(app_id, app, faults)
-    return Wish(app_id, app, names[0], classes.points, p, targets, rate, then_cheapest)
-
-
-def _targets(app_id: str, app: App, faults: Faults) -> tuple[Target, ...]:
-    """The limits on the response time, the highest percentile last."""
-    found = response_targets(app)
-    for target in found:
+    rate, then_cheapest = _objective(request, app, faults)
+    for target in app.targets:
         if target.limit_ms() <= 0:
             why, remedy = (
                 "the network alone takes the whole latency target",
                 f"Raise latency[{target.place}].max_ms above it.",
             )
-            faults.in_slo(f"$.apps.{app_id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
-    return found
+            faults.in_slo(f"$.apps.{app.id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
+    return Wish(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
 
 
-def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[float | None, bool]:
+def _objective(request: Request, app: Application, faults: Faults) -> tuple[float | None, bool]:
     """(rate, then cheapest) from limits, demand and objective, which must agree."""
-    at = f"$.apps.{app_id}.demand.rate_qps"
-    rate, budget = app.demand.rate_qps, slo.limits.cost_per_hour
-    terms = [term.max or term.min or "" for term in slo.objective]
+    at = f"$.apps.{app.id}.demand.rate_qps"
+    rate, budget, terms = app.stated.demand.rate_qps, request.budget, list(request.goals)
     if terms not in ([], ["rate"], ["rate", "cost"], ["cost"]):
         why = "a pool gives the most rate for a budget, or the least cost for a rate"
         remedy = 'Write [{"max": "rate"}], [{"max": "rate"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.'
@@ -125,13 +106,6 @@ def _objective(slo: Slo, app_id: str, app: App, faults: Faults) -> tuple[float |
     return float(rate), False
 
 
-def _coming(app: App) -> tuple[Classes, NDArray[np.float64]]:
-    """The classes of queries that come at all, and their shares (summing to 1)."""
-    found = classes_of(app.demand.mix).coming()
-    p = np.array(found.shares, dtype=float)
-    return found, p / p.sum()
-
-
 # -- machines --------------------------------------------------------------------------------------------------------
 #
 # What a pool can be made of: hardware that runs the variant, its offers, and its service times.
@@ -143,16 +117,18 @@ NOISY = 0.1
 """Above this std/mean the mean says too little about the 99th percentile."""
 
 
-def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]) -> tuple[list[Type], Request]:
+def read_types(
+    inputs: Inputs, request: Request, wish: Wish, faults: Faults, notices: list[Notice]
+) -> tuple[list[Type], Request]:
     """The types that can be rented for the variant, and what they cost."""
-    profile, limits = inputs.profile, inputs.slo.limits
+    profile = inputs.profile
     variant = profile.variants[wish.variant]
     types: list[Type] = []
     own_price: dict[str, int] = {}
     without: dict[str, str] = {}
     for name in dict.fromkeys(run.hardware for run in variant.runs):
         hardware = profile.hardware.get(name)
-        if hardware is None or (limits.only_listed and name not in limits.instances):
+        if hardware is None or not request.lists(name):
             continue
         run = _run_on(profile, wish.variant, name, faults)
         if run is None:
@@ -163,7 +139,7 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
         if run.price_per_hour is not None:
             own_price[name] = run.price_per_hour
         types.append(Type(run, instances_on(run, hardware)))
-    request = read_request(inputs, (kind.hardware for kind in types), own_price=own_price)
+    request = request.renting(profile, (kind.hardware for kind in types), own_price=own_price)
     offered = {kind.id for kind in request.machines}
     for kind in types:
         if kind.hardware not in offered:
@@ -171,8 +147,8 @@ def read_types(inputs: Inputs, wish: Wish, faults: Faults, notices: list[Notice]
             notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no offer"))
     types = [kind for kind in types if kind.hardware in offered]
     free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (request.budget or 0)
-    odd = any(offer.currency != limits.currency for offer in profile.offers.values())
-    if limits.instances or free or odd:
+    odd = any(offer.currency != request.currency for offer in profile.offers.values())
+    if request.instances or free or odd:
         check_types(inputs, wish, request, without, faults, notices)
     return types, request
 
@@ -248,7 +224,7 @@ def read_columns(
     _check_target(types, wish, faults)
     if refuted and np.isinf(mean).all(axis=1).any():
         why = f"no run that was measured keeps it; the nearest: {'; '.join(refuted[:3])}"
-        faults.in_slo(f"$.apps.{wish.app_id}.latency", why, "Relax it, or measure at fewer requests at a time.")
+        faults.in_slo(f"$.apps.{wish.app.id}.latency", why, "Relax it, or measure at fewer requests at a time.")
     if not faults.found:
         times = Times(mean, compared, None, None, extrapolated)
         notices += _doubts(wish, types, options.latency_stat, std, times)
@@ -280,7 +256,7 @@ def _covers(table: Table, point: dict[str, float], kind: Type, wish: Wish, fault
     if missing:
         why = f"table {kind.table_id} varies with {', '.join(missing)}, which the mix does not name"
         remedy = "Add the axis to the mix, or fix it in the run's `at`."
-        faults.in_slo(f"$.apps.{wish.app_id}.demand.mix.axes", why, remedy)
+        faults.in_slo(f"$.apps.{wish.app.id}.demand.mix.axes", why, remedy)
     return not missing
 
 
@@ -295,10 +271,10 @@ def _check_size(kind: Type, mean: Matrix, faults: Faults) -> None:
 
 
 def _check_target(types: Sequence[Type], wish: Wish, faults: Faults) -> None:
-    if not wish.targets and any(not kind.is_rate for kind in types):
+    if not wish.app.targets and any(not kind.is_rate for kind in types):
         why = "tables of latency need a latency target to be compared with"
         remedy = 'Add {"of": "response", "percentile": 99, "max_ms": ...}.'
-        faults.in_slo(f"$.apps.{wish.app_id}.latency", why, remedy)
+        faults.in_slo(f"$.apps.{wish.app.id}.latency", why, remedy)
 
 
 def _doubts(wish: Wish, types: Sequence[Type], statistic: LatencyStat, std: Matrix, times: Times) -> Iterator[Notice]:
@@ -329,7 +305,7 @@ UNCHECKED = "W-latency-unchecked"
 
 def check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
     """A table of rates without runs holds under conditions; the limits must follow from them."""
-    for i, limit in enumerate(limits_of(wish.app) if not table.points else ()):
+    for i, limit in enumerate(limits_of(wish.app.stated) if not table.points else ()):
         verdict = judge(table.given, [limit])
         if verdict is Verdict.UNCHECKED:
             text = f"its `given` does not say whether its rates hold at {limit}"
@@ -337,7 +313,7 @@ def check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: l
         elif verdict is Verdict.REFUTED:
             found = ", ".join(f"{name} {value:g}" for name, value in table.given.items())
             why = f"the rates of {kind.table_id} were measured at {found}, which is looser"
-            at = f"$.apps.{wish.app_id}.latency[{i}].max_ms"
+            at = f"$.apps.{wish.app.id}.latency[{i}].max_ms"
             faults.in_slo(at, why, "Measure at this target, or relax it.", value=limit.max_ms)
 
 
@@ -349,7 +325,7 @@ def rates_under(
 
     What is refuted is added to `refuted`, what no run says to the notices.
     """
-    limits = limits_of(wish.app)
+    limits = limits_of(wish.app.stated)
     held = table.under(limits)
     if held is table:
         return free
@@ -401,17 +377,17 @@ def check_types(
 ) -> None:
     """What is demanded and is not there (`without` says why), what nothing limits; and whether anything is there."""
     for name, sold in inputs.profile.offers.items():
-        if sold.currency != inputs.slo.limits.currency:
-            why = f"the SLO counts in {inputs.slo.limits.currency}"
+        if sold.currency != request.currency:
+            why = f"the SLO counts in {request.currency}"
             remedy = "Convert one of them; hetplan knows no exchange rates."
             faults.in_profile(f"$.offers.{name}.currency", why, remedy, value=sold.currency)
     for hardware, why in without.items():
-        _absent(inputs, hardware, why, faults)
+        _absent(request, hardware, why, faults)
     variant: Variant = inputs.profile.variants[wish.variant]
     known = {run.hardware for run in variant.runs}
-    for hardware, (least, _) in inputs.slo.limits.instances.items():
+    for hardware, (least, _) in request.instances.items():
         if hardware not in known and least > 0:
-            _absent(inputs, hardware, f"{wish.variant} has no run on it", faults)
+            _absent(request, hardware, f"{wish.variant} has no run on it", faults)
     for kind in request.machines:
         if kind.least > sum(offer.stock for offer in kind.offers):
             faults.in_slo(
@@ -454,8 +430,8 @@ def _nothing_to_rent(wish: Wish, faults: Faults, notices: Sequence[Notice]) -> N
     )
 
 
-def _absent(inputs: Inputs, hardware: str, why: str, faults: Faults) -> None:
-    least, _ = inputs.slo.limits.instances.get(hardware, (0, None))
+def _absent(request: Request, hardware: str, why: str, faults: Faults) -> None:
+    least, _ = request.instances.get(hardware, (0, None))
     if least > 0:
         faults.in_slo(
             f"$.limits.instances.{hardware}[0]",
@@ -486,11 +462,11 @@ def check_all(
 
 def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
     """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
-    if wish.targets and options.violation_tolerance > wish.targets[-1].left + 1e-9:
-        percentile = wish.app.latency[wish.targets[-1].place].percentile
+    if wish.app.targets and options.violation_tolerance > wish.app.targets[-1].left + 1e-9:
+        percentile = wish.app.stated.latency[wish.app.targets[-1].place].percentile
         faults.in_options(
             "violation_tolerance",
-            f"the latency target is at percentile {percentile:g}, which leaves {wish.targets[-1].left:.4g}",
+            f"the latency target is at percentile {percentile:g}, which leaves {wish.app.targets[-1].left:.4g}",
             "Lower the option, or the percentile.",
             value=options.violation_tolerance,
         )
@@ -528,7 +504,7 @@ def _check_rate(wish: Wish, times: Times, options: PoolOptions, faults: Faults) 
         instances = np.float64(needed) * wish.rate_qps / options.derate
     if instances > PLENTY:
         faults.in_slo(
-            f"$.apps.{wish.app_id}.demand.rate_qps",
+            f"$.apps.{wish.app.id}.demand.rate_qps",
             f"more than {PLENTY:,} instances would be needed, at derate {options.derate:g}",
             "Check the number (rates are per second), the unit of the tables and option derate.",
             value=wish.rate_qps,

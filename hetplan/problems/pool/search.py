@@ -48,7 +48,7 @@ def by_search(pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft
     if pool.request.budget is None:
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
-            path=f"$.apps.{pool.wish.app_id}.demand.rate_qps",
+            path=f"$.apps.{pool.wish.app.id}.demand.rate_qps",
             value=pool.wish.rate_qps,
             why=f"{pool.formulation} looks for the most rate within a budget",
             remedy='Set rate_qps to "max" with a budget, or use formulation fluid-milp with option size "simulated".',
@@ -125,7 +125,7 @@ def catalog(
         monotone=options.prune_sub,
         prune=options.prune or options.prune_sub,
         most=options.evaluations,
-        name=f"pools of {pool.wish.app_id}",
+        name=f"pools of {pool.wish.app.id}",
     )
 
 

@@ -91,7 +91,7 @@ def simulate(
         lp_qps=lam,
         base=pool.base if pool.options.dispatch == "matching" else pool.base_among(per_type),
         sizes=sizes,
-        most_late=pool.wish.targets[-1].left,
+        most_late=pool.wish.app.targets[-1].left,
         **more,
     )
     threshold = getattr(found, "threshold", None) if pool.options.dispatch == "threshold" else None
@@ -121,7 +121,7 @@ def _by_size(pool: Pool) -> tuple[np.ndarray[Any, Any], list[float] | None]:
 
 def tolerant(pool: Pool) -> Pool:
     """The pool with all the lateness that the target leaves: its fluid rate is a bound on every dispatcher's."""
-    left = pool.wish.targets[-1].left if pool.wish.targets else 0.0
+    left = pool.wish.app.targets[-1].left if pool.wish.app.targets else 0.0
     options = pool.options.model_copy(update={"violation_tolerance": left, "derate": 1.0})
     return replace(pool, options=options)
 

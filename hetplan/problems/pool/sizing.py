@@ -106,11 +106,11 @@ def estimated_use(pool: Pool, rated: Rated) -> float:
     part = np.where(pool.served, pool.p[:, None] * rated.share, 0.0)
     times = np.where(pool.served, pool.L, 0.0)
     mean = float((part * times).sum())
-    between = 1.0 / (pool.wish.app.demand.arrivals.shape or 1.0)  # a^2
+    between = 1.0 / (pool.wish.app.stated.demand.arrivals.shape or 1.0)  # a^2
     spread = between + float((part * (times / mean) ** 2).sum()) - 1.0  # a^2 + v^2
     n = pool.instances(rated.counts)
     room = np.where(pool.served, np.maximum(pool.qos - pool.M, 0.0), 0.0)
-    allowed = pool.wish.targets[-1].left
+    allowed = pool.wish.app.targets[-1].left
     low, high = 0.0, 1.0
     for _ in range(30):
         use = 0.5 * (low + high)
@@ -216,7 +216,7 @@ def looked_at(
 
 def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
     plan = plan_to_simulate("pool", pool.formulation, draft(pool, Chosen(rated, simulated=_at(rate)), ()))
-    rates = {pool.wish.app_id: rate}
+    rates = {pool.wish.app.id: rate}
     return play(pool.tools.extra["simulate_plan"], plan, pool.inputs, how, rates_qps=rates, seed=seed)
 
 
@@ -323,7 +323,8 @@ class _Trial:
         if not rate:
             tried = min(at for _, at in self.played)
             why = f"in simulation {_shown(None)} at every rate that was tried, from {tried:.4g} qps on"
-            return replace(made, target_missed=why, repairs=where_late(self.pool.wish.app_id, self.pool.wish.app, None))
+            app = self.pool.wish.app
+            return replace(made, target_missed=why, repairs=where_late(app.id, app.stated, None))
         why = f"in simulation at {rate:.6g} qps {_shown(last)}"
         return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),))
 
@@ -410,7 +411,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     share = trial.at(nearest, rate).worst
     why = f"not kept: the last of {len(trial.played)} pools, at {rate:g} qps, {_in_words(share)}"
     carried = trial.narrowed(nearest) if trial.left and pool.tools.says_what_helps else 0.0
-    repairs = where_late(pool.wish.app_id, pool.wish.app, None if carried > 0 else rate)
+    repairs = where_late(pool.wish.app.id, pool.wish.app.stated, None if carried > 0 else rate)
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
 
 

@@ -99,7 +99,7 @@ class _Scene:
         return self.up[self.offer(worker)] + lacking > offer.stock
 
     def fits(self, change: _Change, *, without: _Change | None = None) -> bool:
-        limits = self.v.inputs.slo.limits.capacity
+        limits = self.v.wanted.capacity
         provides = self.v.inputs.profile.hardware[change.worker.hardware].provides
         here, machines = self.places[change.worker.id], self.machines[change.worker.id]
         if self.no_machine(change.worker):

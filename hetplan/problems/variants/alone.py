@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hetplan.problems.variants.wish import Serves, Snapshot
-from hetplan.serving.demand import Target, response_targets
+from hetplan.serving.demand import Target
 from hetplan.serving.law import Law
 from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
@@ -55,7 +55,7 @@ class _Alone:
 
     @cached_property
     def _targets(self) -> tuple[Target, ...]:
-        targets = response_targets(self.v.asked[self.pair.app].app)
+        targets = self.v.asked[self.pair.app].targets
         return tuple(one for one in targets if 0.0 < one.percentile < 100.0) if self._law.has_spread else ()
 
     @cached_property

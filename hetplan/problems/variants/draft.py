@@ -59,7 +59,9 @@ def draft(
     return Draft(
         workers=tuple(placed.workers),
         routing=routing,
-        dispatch={app: SharesDispatch(late=v.inputs.slo.apps[app].late, balancing="shortest_queue") for app in routing},
+        dispatch={
+            name: SharesDispatch(late=v.wanted.apps[name].stated.late, balancing="shortest_queue") for name in routing
+        },
         actions=tuple(way.actions),
         promises=tuple(_promises(v, x, flows, served, placed, routing)),
         reported=tuple(_with_value(v, x, placed, claim) for claim in reported),
@@ -153,7 +155,7 @@ def _promises(
             continue
         rate = min(served[b], one.load_qps)
         found.append(Promise(app=one.id, quantity="rate_qps", relation=">=", value=rate, model="fluid"))
-        hop = one.app.network_ms_per_hop
+        hop = one.stated.network_ms_per_hop
         found.append(
             Promise(app=one.id, quantity="service_ms", relation="<=", value=slowest[b] + hop, model="no-queueing")
         )
@@ -202,7 +204,7 @@ def _unlimited(v: Snapshot) -> list[Notice]:
     """Resources that are taken and of which nobody says how much there is."""
     totals = {room.label for room in rooms_of(v) if room.block == IN_TOTAL}
     few = [v.types[t] for t in (*v.sharing, *v.whole) if count_of(v.types[t]) is not None]
-    limited = {WHOLE, *v.inputs.slo.limits.capacity, *(resource for kind in few for resource in kind.provides)}
+    limited = {WHOLE, *v.wanted.capacity, *(resource for kind in few for resource in kind.provides)}
     taken = {resource for item in v.items for resource, amount in v.kinds[item.kind].needs.items() if amount > 0}
     wheres = ["", *(kind.id for kind in v.types)]
     lacking = sorted(one for one in taken - limited if totals.isdisjoint(total_of(one, where) for where in wheres))
@@ -224,7 +226,7 @@ def _queueing(v: Snapshot, x: Integers, flows: Flows) -> list[Notice]:
         count = float(x[i])
         busy = min(float(use[i]) / count, MOST_BUSY)
         own = _latency_ms(v, b, i)
-        if own + waiting_ms(own, busy, count) > v.asked[b].slo_ms:
+        if own + waiting_ms(own, busy, count) > v.asked[b].limit_ms():
             late[v.asked[b].id] = max(late.get(v.asked[b].id, 0.0), busy)
     if not late:
         return []

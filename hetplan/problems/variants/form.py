@@ -58,9 +58,9 @@ def written(v: Snapshot, *, shrunk: Mapping[str, float] | None = None) -> tuple[
     _cover(v, m, x)
     _loading(v, m, x, in_use)
     _limit(v, m, x, shrunk or {})
-    if v.inputs.slo.limits.moves is not None:
+    if v.wanted.moves is not None:
         kinds, group = np.unique(v.kind_of, return_inverse=True)
-        limit_moves(m, Expression(x), group, v.running[kinds], float(v.inputs.slo.limits.moves))
+        limit_moves(m, Expression(x), group, v.running[kinds], float(v.wanted.moves))
     return m, x
 
 
@@ -116,7 +116,7 @@ def _limit(v: Snapshot, m: Builder, x: Integers, shrunk: Mapping[str, float]) ->
 
 def _taken(v: Snapshot, m: Builder, x: Integers) -> None:
     """(3) The totals of what instances take, where they are stated."""
-    totals = v.inputs.slo.limits.capacity
+    totals = v.wanted.capacity
     if not totals:
         return
     kinds = [v.kinds[item.kind].needs for item in v.items]
@@ -309,7 +309,7 @@ def why_no_columns(v: Snapshot) -> str:
     """Why the program is no set of columns ("" when it is)."""
     if any(len(item.serves) != 1 for item in v.items):
         return "applications share instances"
-    if v.inputs.slo.limits.moves is not None:
+    if v.wanted.moves is not None:
         return "moves are limited"
     if v.sharing:
         return "instances share machines"

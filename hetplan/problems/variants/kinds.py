@@ -11,7 +11,7 @@ from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Run, Variant
+from hetplan.profiles.profile import Profile, Run, Variant
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.loads import fitting_runs, offer_of, same_point
 from hetplan.serving.price import SLICES, Price, price_of
@@ -28,7 +28,7 @@ __all__ = [
     "read_kinds",
     "read_slots",
     "read_types",
-    "request_of",
+    "renting",
     "room_of",
 ]
 
@@ -108,12 +108,11 @@ class Slot:
         return self.worker.count * self.load.instances
 
 
-def read_types(inputs: Inputs) -> tuple[MachineType, ...]:
+def read_types(profile: Profile, request: Request) -> tuple[MachineType, ...]:
     """Every hardware under each of its offers (or none), in the order of hardware and of the ids of offers."""
-    profile, limits = inputs.profile, inputs.slo.limits
     found: list[MachineType] = []
     for hardware, about in profile.hardware.items():
-        least, most = limits.instances.get(hardware, (0, 0 if limits.only_listed else None))
+        least, most = request.instances.get(hardware, (0, 0 if request.only_listed else None))
         names = sorted(name for name, offer in profile.offers.items() if offer.hardware == hardware)
         for name in names or [""]:
             offer = Offer(None, hardware, 0 if profile.offers else NANO)
@@ -128,13 +127,13 @@ def read_types(inputs: Inputs) -> tuple[MachineType, ...]:
     return tuple(found)
 
 
-def request_of(inputs: Inputs, rented: Iterable[MachineType], used_up: Iterable[MachineType]) -> Request:
-    """What may be rented: machines that are paid whole, and those that are used up by what is paid by itself."""
-    limits, machines = inputs.slo.limits, list(rented)
+def renting(wanted: Request, rented: Iterable[MachineType], used_up: Iterable[MachineType]) -> Request:
+    """The same with machines that are paid whole, and those that are used up by what is paid by itself."""
+    machines = list(rented)
     for kind in used_up:
         name = kind.id + OWN
         machines.append(replace(kind, id=name, offers=(replace(kind.offers[0], machine=name, nanos=0),), least=0))
-    return Request(tuple(machines), limits.cost_per_hour, limits.currency, limits.resources)
+    return replace(wanted, machines=tuple(machines))
 
 
 @dataclass
@@ -293,11 +292,12 @@ def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -
     return True
 
 
-def read_slots(inputs: Inputs, kinds: tuple[Kind, ...], notices: list[Notice]) -> tuple[Slot, ...]:
+def read_slots(
+    inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...], notices: list[Notice]
+) -> tuple[Slot, ...]:
     """What runs now, each load with its kind."""
     if inputs.state is None:
         return ()
-    types = read_types(inputs)
     by_place: dict[tuple[str, str], list[int]] = {}
     for number, kind in enumerate(kinds):
         by_place.setdefault((kind.variant, kind.hardware), []).append(number)
@@ -329,9 +329,9 @@ def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Wo
     return _price(reading, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 
-def check_least(inputs: Inputs, types: tuple[MachineType, ...], faults: Faults) -> None:
+def check_least(request: Request, types: tuple[MachineType, ...], faults: Faults) -> None:
     """Name hardware of which more machines must be there than can be."""
-    for hardware, (least, _) in sorted(inputs.slo.limits.instances.items()):
+    for hardware, (least, _) in sorted(request.instances.items()):
         have = sum(kind.offers[0].stock for kind in types if kind.hardware == hardware)
         if least > have:
             faults.in_slo(

@@ -341,7 +341,7 @@ class Near:
         return tuple(sorted((unit, n) for unit, n in found.items() if n > 0))
 
     def _full_of(self, t: int, holds: tuple[tuple[int, int], ...]) -> Unit:
-        if not self._is_machine(t, holds) or self.v.inputs.slo.limits.moves is not None:
+        if not self._is_machine(t, holds) or self.v.wanted.moves is not None:
             return t, holds
         if (t, holds) not in self._filling:
             held = dict(holds)

@@ -98,7 +98,7 @@ class _Sizes:
 
 def _sizes(v: Snapshot) -> _Sizes:
     resources = sorted({resource for kind in v.kinds for resource in kind.needs})
-    totals = v.inputs.slo.limits.capacity
+    totals = v.wanted.capacity
     rooms = np.full((len(v.types), len(resources)), np.inf)
     for t, kind in enumerate(v.types):
         for r, resource in enumerate(resources):
@@ -465,7 +465,7 @@ def _same_app(v: Snapshot, i: int, load: Load) -> bool:
 def _going_on(v: Snapshot, i: int, load: Load, instances: int) -> Load:
     item = v.items[i]
     own = v.asked[item.app].id if item.app is not None else None
-    if v.inputs.slo.limits.moves is not None:
+    if v.wanted.moves is not None:
         # A load that changes its application would count as moved.
         own = load.app
     kind = v.kinds[item.kind]
@@ -504,7 +504,7 @@ def placed_by_counts(v: Snapshot, x: Integers) -> Placed:
 def _name_as_running(v: Snapshot, placed: Placed) -> None:
     """Where moves are limited, new loads are called after the application of what no longer runs: then none is new."""
     state = v.inputs.state
-    if v.inputs.slo.limits.moves is None or state is None:
+    if v.wanted.moves is None or state is None:
         return
     left, known = _placed(state.workers), {load.id for worker in state.workers for load in worker.loads}
     left.subtract(_placed(placed.workers))

@@ -57,7 +57,6 @@ from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
 from hetplan.profiles.plan import Notice
-from hetplan.serving.demand import response_targets
 from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
 
@@ -193,7 +192,7 @@ def _with_room(v: Snapshot, pair: Serves) -> Serves:
     if pair.late:
         return pair
     one, batch = v.asked[pair.app], v.kinds[pair.kind].batch
-    wanted = [(target.limit_ms(), target.percentile) for target in response_targets(one.app)]
+    wanted = [(target.limit_ms(), target.percentile) for target in one.targets]
     times = _times(v, pair) if batch <= LARGEST else ()
     use = min(
         busy_limit_of_law(times, slo_ms=limit_ms, percentile=percentile) if times and math.isfinite(limit_ms)
@@ -278,18 +277,13 @@ def _said(v: Snapshot, best: tuple[Draft, Shown], turns: int) -> Draft:
         named = ", ".join(sorted(shown.late)[:MOST_NAMED])
         text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
         late = [one for one in v.asked if one.id in shown.late][:MOST_HELPED]
-        repairs = [fix for one in late for fix in where_late(one.id, one.app, _stated_rate(one))]
+        repairs = [fix for one in late for fix in where_late(one.id, one.stated, one.rate_qps)]
         return replace(tried, target_missed=text, repairs=tuple(repairs))
     unsure = sorted({one.id for one in v.asked if one.id in made.routing and not _is_judged(v, one)})
     if unsure and v.options.size == "auto":
         text = f"too few queries in {SEEDS} simulations to confirm a percentile: {', '.join(unsure[:5])}"
         tried = replace(tried, warnings=(*tried.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
     return tried
-
-
-def _stated_rate(one: Asked) -> float | None:
-    rate = one.app.demand.rate_qps
-    return rate if isinstance(rate, float) else None
 
 
 @dataclass
@@ -511,10 +505,10 @@ def _busier(pair: Serves, part: float) -> Serves:
 def _length_s(v: Snapshot) -> float | None:
     """How long a run is: `TAIL` late queries of each application, within `MOST_PLAYED` of all (None: the default)."""
     asked = [one for one in v.asked if one.load_qps > 0]
-    if any(one.app.demand.arrivals.process not in STEADY for one in asked) or not asked:
+    if any(one.stated.demand.arrivals.process not in STEADY for one in asked) or not asked:
         return None
     wanted = max(TAIL / _allowed(one) / one.load_qps for one in asked)
-    spans = max((SPANS * one.slo_ms / 1000.0 for one in asked if math.isfinite(one.slo_ms)), default=0.0)
+    spans = max((SPANS * one.limit_ms() / 1000.0 for one in asked if math.isfinite(one.limit_ms())), default=0.0)
     return min(max(wanted, spans), MOST_PLAYED / sum(one.load_qps for one in asked))
 
 
@@ -531,8 +525,8 @@ def _alone(v: Snapshot, made: Draft, names: set[str]) -> Draft:
 
 def _look_s(some: list[Asked], load_qps: float) -> float:
     """How long a look at applications is, of this load in all."""
-    spans = max(SPANS * one.slo_ms / 1000.0 if math.isfinite(one.slo_ms) else 0.0 for one in some)
-    cycle_s = max(sum(one.app.demand.arrivals.stay_s or ()) for one in some)
+    spans = max(SPANS * one.limit_ms() / 1000.0 if math.isfinite(one.limit_ms()) else 0.0 for one in some)
+    cycle_s = max(sum(one.stated.demand.arrivals.stay_s or ()) for one in some)
     tail_s = max(TAIL / _allowed(one) / one.load_qps for one in some)
     return min(max(tail_s, spans, LOOKED_CYCLES * cycle_s), MOST_PLAYED / load_qps)
 
@@ -549,7 +543,7 @@ def _allowed(one: Asked) -> float:
 
 
 def _percentile(one: Asked) -> float:
-    return max((target.percentile for target in one.app.latency if target.of == "response"), default=99.0)
+    return one.targets[-1].percentile if one.targets else 99.0
 
 
 def _less_busy(v: Snapshot, made: Draft, pair: Serves, late: tuple[str, ...], less: float) -> Serves:

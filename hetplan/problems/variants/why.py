@@ -20,7 +20,6 @@ from hetplan.problems.variants.form import LOAD, least_use, program, rooms_of, w
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
-from hetplan.serving.demand import response_targets
 
 __all__ = ["explained", "fits_nowhere", "impossible", "over_limits"]
 
@@ -42,7 +41,8 @@ def impossible(v: Snapshot) -> Infeasible | None:
             why.append(f"{one.id}: none of its {len(one.variants)} variants has a run that fits any machine")
             continue
         nearest, found = _nearest(v, b, near)
-        asked = f"{one.slo_ms:g} ms" if one.app.quality is None else f"both {one.slo_ms:g} ms and the quality asked for"
+        limit = f"{one.limit_ms():g} ms"
+        asked = limit if one.stated.quality is None else f"both {limit} and the quality asked for"
         why.append(f"{one.id}: no variant keeps {asked}; {nearest}")
         repairs += found
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
@@ -50,7 +50,7 @@ def impossible(v: Snapshot) -> Infeasible | None:
 
 def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]]:
     one = v.asked[b]
-    quality, repairs, said = one.app.quality, list[Repair](), list[str]()
+    quality, repairs, said = one.stated.quality, list[Repair](), list[str]()
 
     def good(s: Serves) -> bool:
         value = v.kinds[s.kind].quality
@@ -61,13 +61,13 @@ def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]
     fine = [s for s in near if good(s)]
     if fine:
         best = min(fine, key=lambda s: (s.latency_ms, v.kinds[s.kind].variant))
-        to = best.latency_ms + one.app.network_ms_per_hop
+        to = best.latency_ms + one.stated.network_ms_per_hop
         said.append(f"nearest in time is {v.kinds[best.kind].variant} with {best.latency_ms:g} ms")
-        for target in response_targets(one.app):
+        for target in one.targets:
             if target.max_ms < to:
                 at = f"slo.apps.{one.id}.latency[{target.place}].max_ms"
                 repairs.append(change(at, target.max_ms, to, "ms"))
-    quick = [s for s in near if s.latency_ms <= one.slo_ms and not good(s)]
+    quick = [s for s in near if s.latency_ms <= one.limit_ms() and not good(s)]
     if quick and quality is not None:
         sign = 1.0 if quality.min is not None else -1.0
         best = max(quick, key=lambda s: (sign * (v.kinds[s.kind].quality or 0.0), v.kinds[s.kind].variant))
@@ -155,11 +155,11 @@ def fits_nowhere(v: Snapshot, left: Counter[int], *, proved: bool) -> Infeasible
 
 def over_limits(v: Snapshot, placed: Placed) -> Infeasible | None:
     """Machines that the program does not count one by one, idle or filled by best fit, may be more than may be had."""
-    limits, of, cost = v.inputs.slo.limits, Counter[str](), steady_nanos(v, placed)
+    limits, of, cost = v.wanted, Counter[str](), steady_nanos(v, placed)
     for worker in placed.workers:
         of[worker.hardware] += worker.count
     over: list[tuple[str, float | None, float, int, str]] = [
-        ("cost_per_hour", limits.cost_per_hour, cost, NANO, limits.currency)
+        ("cost_per_hour", limits.budget, cost, NANO, limits.currency)
     ]
     for resource, total in limits.resources.items():
         provides = {name: one.provides.get(resource, 0.0) for name, one in v.inputs.profile.hardware.items()}

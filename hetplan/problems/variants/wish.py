@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
 from hetplan.planner.placing import Sharing
-from hetplan.planner.request import PLENTY, MachineType, Request
-from hetplan.problems.faults import ONE_STEP, Faults, refuse, refuse_not_provided
+from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
+from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Kind,
@@ -24,40 +24,28 @@ from hetplan.problems.variants.kinds import (
     read_kinds,
     read_slots,
     read_types,
-    request_of,
+    renting,
 )
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import App, Slo
 from hetplan.profiles.validate import collector_at_rest
 from hetplan.profiles.workers import Worker
-from hetplan.serving.demand import Classes, classes_of, stated_qps
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of
 from hetplan.serving.reading import statistic_of
-from hetplan.serving.strictest import limit_ms
 
 __all__ = ["CEILING", "REFUSED", "Asked", "Item", "Serves", "Snapshot", "read_snapshot"]
 
 REFUSED = {
-    **ONE_STEP,
-    "limits.survive.hosts": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "limits.survive.zones": ("only the question fleet plans for failures", "Leave it out, or ask fleet."),
-    "horizon.periods": ("this question plans one period", "Leave it out, or ask fleet."),
-    "apps.*.latency.*.of": ("only response times are judged", 'Write "response".'),
+    **refused(
+        "apps.*.network_ms_once", "limits.survive.hosts", "limits.survive.zones", "horizon.periods",
+        "apps.*.latency.*.of", "apps.*.balancing", "apps.*.goodput", "apps.*.lifetime_s", "apps.*.deadline_s",
+        "apps.*.device", "apps.*.candidates", "apps.*.demand.series", "apps.*.demand.streams",
+    ),
     "apps.*.weight": ("every load is served, so none weighs more than another", "Leave it out."),
-    "apps.*.balancing": ("routes say where queries go", "Leave it out."),
-    "apps.*.goodput": ("here violations.max says how many may be late", "State violations.max."),
-    "apps.*.lifetime_s": ("this question plans applications that stay", "Leave it out."),
-    "apps.*.deadline_s": ("only the question compound has a deadline for each application", "Set --time-limit."),
-    "apps.*.device": ("this question uses no devices of applications", "Leave it out."),
-    "apps.*.candidates": ("only the question compound packs candidate plans", 'Write "runs".'),
     "apps.*.demand.history_qps": ("a load is needed, a number", "Write queries per second: rate_qps."),
-    "apps.*.demand.series": ("this question plans for one rate", "Write rate_qps; hetplan simulate plays a series."),
-    "apps.*.demand.streams": ("queries come at a rate", 'Write "rate_qps".'),
 }  # fmt: skip
 """Fields of the SLO that this question does not keep: why, and what to write instead."""
 
@@ -70,17 +58,12 @@ HUGE = 1e6
 """More instances than this for one application are a slip of units, not a plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+@dataclass(frozen=True)
+class Asked(Application):
     """One application: L, need, S and the floor of the specification."""
 
-    id: str
-    app: App
     load_qps: float
     need_qps: float
-    slo_ms: float
-    variants: tuple[str, ...]
-    classes: Classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +101,8 @@ class Snapshot:
     """One snapshot to plan, in the letters of the question's page (`hetplan/problems/variants/__init__.py`)."""
 
     inputs: Inputs
+    wanted: Request
+    """What is asked for and what limits it, machines left out: `request` has those that are of use."""
     options: VariantsOptions
     asked: tuple[Asked, ...]
     types: tuple[MachineType, ...]
@@ -287,7 +272,7 @@ class Snapshot:
         """What may be rented, of the types that are of use."""
         there = self.sharing.keys() | self.whole.keys()
         rented = (kind for t, kind in enumerate(self.types) if t in there or kind.least)
-        return request_of(self.inputs, rented, (self.types[t] for t in self.used_up))
+        return renting(self.wanted, rented, (self.types[t] for t in self.used_up))
 
     @cached_property
     def used_up(self) -> tuple[int, ...]:
@@ -392,14 +377,14 @@ class Snapshot:
 
     def may_move(self, x: Integers) -> bool:
         """Whether no more instances are new where they are than may be."""
-        most = self.inputs.slo.limits.moves
+        most = self.wanted.moves
         then = np.bincount(self.kind_of, weights=x, minlength=len(self.kinds))
         return most is None or float(np.maximum(then - self.running, 0.0).sum()) <= most
 
     def idle_counts(self, used: Mapping[int, int]) -> dict[int, int]:
         """How many idle machines of each type must be there beside those in use, the cheapest first."""
         found: dict[int, int] = {}
-        for hardware, (least, _) in sorted(self.inputs.slo.limits.instances.items()):
+        for hardware, (least, _) in sorted(self.wanted.instances.items()):
             mine = [t for t, kind in enumerate(self.types) if kind.hardware == hardware]
             missing = least - sum(used.get(t, 0) for t in mine)
             for t in sorted(mine, key=lambda t: (self.types[t].offers[0].nanos, t)):
@@ -423,8 +408,9 @@ class Snapshot:
 def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     """Read the files; raises `InputError` with every fault found."""
     faults, notices = Faults.of(inputs), list[Notice]()
-    asked = _read_asked(inputs, options, faults)
-    types = read_types(inputs)
+    request = read_request(inputs)
+    asked = _read_asked(inputs, request, options, faults)
+    types = read_types(inputs.profile, request)
     workers = inputs.state.workers if inputs.state is not None else ()
     running = {load.variant or "" for worker in workers for load in worker.loads}
     for number, worker in enumerate(workers):
@@ -435,91 +421,58 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
     shared = options.machines == "shared" and options.level != "aggregate"
     kinds = read_kinds(inputs, types, names, faults, notices, shared=shared)
-    slots = read_slots(inputs, kinds, notices)
+    slots = read_slots(inputs, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
-    check_least(inputs, types, faults)
+    check_least(request, types, faults)
     refuse_not_provided(inputs, faults)
-    if inputs.slo.limits.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
+    if request.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
         why = "runs that are paid by themselves, or by the slice, do not say on how many machines they are"
         remedy = "Let offers give the prices of whole machines, or limit what runs take: capacity."
         faults.in_slo("$.limits.resources", why, remedy)
     faults.settle()
-    return Snapshot(inputs, options, asked, types, kinds, slots, serves, tuple(notices))
+    return Snapshot(inputs, request, options, asked, types, kinds, slots, serves, tuple(notices))
 
 
 def _known_machines(types: tuple[MachineType, ...]) -> bool:
     return any(count_of(kind) is not None and kind.provides for kind in types)
 
 
-def _variants_by_app(profile: Profile, slo: Slo) -> dict[str, tuple[str, ...]]:
-    """The variants that each application may run."""
-    families: dict[str, list[str]] = {}
-    tasks: dict[str, list[str]] = {}
-    for name, variant in profile.variants.items():
-        families.setdefault(variant.family or "", []).append(name)
-        tasks.setdefault(variant.task, []).append(name)
-    found: dict[str, tuple[str, ...]] = {}
-    for name, app in slo.apps.items():
-        runs = app.runs
-        if runs is None:
-            found[name] = ()
-        elif runs.variants is not None:
-            found[name] = tuple(sorted(runs.variants))
-        elif runs.families is not None:
-            found[name] = tuple(sorted(v for family in runs.families for v in families.get(family, ())))
-        else:
-            found[name] = tuple(sorted(tasks.get(runs.task or "", ())))
-    return found
-
-
-def _read_asked(inputs: Inputs, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
+def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
     """Every application, in the order of their ids."""
-    slo = inputs.slo
+    change = inputs.slo.change
     refuse(inputs.slo, REFUSED, faults)
-    if options.sharing == "pooled" and len(slo.apps) != 1:
+    if options.sharing == "pooled" and len(request.apps) != 1:
         faults.in_options(
-            "sharing", f"pooled is the paper's one row, of one application; here are {len(slo.apps)}",
+            "sharing", f"pooled is the paper's one row, of one application; here are {len(request.apps)}",
             'Set it to "shared" or "dedicated".', value="pooled",
         )  # fmt: skip
-    additive = options.slack_mode == "additive" or (options.slack_mode is None and slo.change.slack_qps is not None)
-    if additive and slo.change.slack_qps is None:
+    additive = options.slack_mode == "additive" or (options.slack_mode is None and change.slack_qps is not None)
+    if additive and change.slack_qps is None:
         faults.in_slo("$.change.slack_qps", "an additive slack is asked for and none is stated", "State it.")
-    allowed = _variants_by_app(inputs.profile, slo)
     found = []
-    for name in sorted(slo.apps):
-        app = slo.apps[name]
-        load = stated_qps(app)
+    for name, app in sorted(request.apps.items()):
+        load = app.rate_qps
         if load is None:
             faults.in_slo(f"$.apps.{name}.demand.rate_qps", "a load is needed, a number", "Write queries per second.")
             continue
-        need = load + (slo.change.slack_qps or 0.0) if additive else load * slo.change.slack
-        found.append(
-            Asked(
-                name, app, load, need if load > 0 else 0.0, _limit_ms(name, app, faults), allowed[name],
-                classes_of(app.demand.mix).coming(),
-            )
-        )  # fmt: skip
+        need = load + (change.slack_qps or 0.0) if additive else load * change.slack
+        found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
+        if app.limit_ms() <= 0:
+            faults.in_slo(
+                f"$.apps.{name}.network_ms_per_hop", "the network alone takes the whole latency target",
+                "Raise max_ms.", value=app.stated.network_ms_per_hop,
+            )  # fmt: skip
     _comparable(inputs, found, faults)
     return tuple(found)
-
-
-def _limit_ms(name: str, app: App, faults: Faults) -> float:
-    limit = limit_ms(app)
-    if limit <= 0:
-        faults.in_slo(
-            f"$.apps.{name}.network_ms_per_hop", "the network alone takes the whole latency target", "Raise max_ms.",
-            value=app.network_ms_per_hop,
-        )  # fmt: skip
-    return limit
 
 
 def _comparable(inputs: Inputs, asked: list[Asked], faults: Faults) -> None:
     """A floor speaks of one metric."""
     profile = inputs.profile
     for one in asked:
-        if one.app.quality is None:
+        if one.stated.quality is None:
             continue
         metrics = sorted({str(profile.tasks[profile.variants[name].task].metric) for name in one.variants})
         if len(metrics) > 1:
@@ -599,7 +552,7 @@ class _Pairs:
             means = times if stat == mean else [law.ms(point, kind.batch, mean) for point in one.classes.points]
             together = kind.batch if "batch" in law.axes and "batch" not in one.classes.points[0] else 1
             qps = 1000.0 * together / sum(s * t for s, t in zip(one.classes.shares, means, strict=True))
-        wanted, poor = one.app.quality, False
+        wanted, poor = one.stated.quality, False
         if wanted is not None:
             if kind.quality is None:
                 self.faults.in_profile(
@@ -611,9 +564,9 @@ class _Pairs:
             poor = (wanted.min is not None and kind.quality < wanted.min - slip) or (
                 wanted.max is not None and kind.quality > wanted.max + slip
             )
-        beside, factor = _company(kind, max(times), one.slo_ms, self.alone)
+        beside, factor = _company(kind, max(times), one.limit_ms(), self.alone)
         worst = max(times) * factor
-        yield Serves(b, c, worst, qps / factor, late=poor or worst > one.slo_ms * (1 + 1e-9), beside=beside)
+        yield Serves(b, c, worst, qps / factor, late=poor or worst > one.limit_ms() * (1 + 1e-9), beside=beside)
 
 
 def _company(kind: Kind, time_ms: float, slo_ms: float, alone: bool) -> tuple[int | None, float]:

@@ -14,6 +14,7 @@ import pytest
 import hetplan as hp
 from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
+from hetplan.planner.request import read_request
 from hetplan.problems.faults import Faults
 from hetplan.problems.pipeline.fleet import Fleet, read_fleet
 from hetplan.problems.pipeline.form import levels_form
@@ -256,7 +257,7 @@ def _random_fleet(chance: random.Random, plan: hp.Plan) -> tuple[Fleet, list[Run
         profile["variants"][f"{step}-m"]["runs"][0]["needs"] = needs
     inputs = hp.load_inputs(profile, slo)
     runs = [variant.runs[0] for variant in inputs.profile.variants.values()]
-    fleet = read_fleet(inputs, Faults.of(inputs), shared=True)
+    fleet = read_fleet(inputs, read_request(inputs), Faults.of(inputs), shared=True)
     assert places_on(gather(plan, inputs), "node") == fleet.places[0], "the check counts as the plan does"
     return fleet, runs, provides
 
