@@ -7,11 +7,17 @@ searched for in slices, of which a machine is k_ah:
 
     R_o + N_op >= sum over applications x_aop / k_ah + what others take        x_aop whole: slices
 
-Pools and text share a hardware where places say what fits of all of them; else those of one of the two questions do.
+Pools, text, variants and pipelines share a hardware where places say what fits of all of them; else those of some of
+these questions do. Of variants and pipelines alone, of one question, `together` looks at more: it plans them as one.
+What slices of a pipeline or of variants hold is said by the plan of each application on machines that are slices.
+
 Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. A part
-of a plan is of one question: a machine of both is a worker of the same name in a part of each, with the loads of its
-own applications. An application keeps its slices after a failure. A single machine that is lost counts as full of each
-application's: k_ah.
+of a plan is of one question: a machine of several is a worker of the same name in a part of each, with the loads of its
+own applications. Routes go to where a load's slices are, each by its share. Queries of variants and pipelines take
+turns on alike machines alone, so what simulation showed of their slices is looked at again on unlike ones.
+
+An application keeps its slices after a failure; of variants and pipelines none is planned in slices where machines may
+fail. A single machine that is lost counts as full of each application's: k_ah.
 """
 
 from __future__ import annotations
