@@ -38,7 +38,7 @@ from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
 from hetplan.serving.strictest import strictest
 
-__all__ = ["Asked", "AtCapacities", "Cone", "Looks", "Table", "named_apart", "short_name"]
+__all__ = ["COSTS", "Asked", "AtCapacities", "Cone", "Looks", "Table", "named_apart", "short_name"]
 
 Solve = Callable[..., Any]
 """`hetplan.front_door.plan_for`, handed in."""
@@ -54,6 +54,10 @@ OBJECTIVES: Mapping[str, tuple[Objective, ...]] = {
     "pipeline": (Objective(min="cost"),),
 }
 """By what a question is asked for the fewest machines, where it has no default that does."""
+
+
+COSTS = ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour")
+"""What a part says of its price: nothing runs before it, so all three are that of its machines."""
 
 
 @dataclass
@@ -79,6 +83,10 @@ class Asked(ABC):
     """What was settled on machines that hold what they hold."""
     going_on: dict[object, Any] = field(default_factory=dict)
     """What a fleet knows of machines that load nothing after a failure."""
+    needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What one instance takes of a machine, of each hardware where all instances take the same."""
+    alone: Mapping[str, int] = field(default_factory=dict)
+    """How many instances a machine of each of them holds."""
 
     @abstractmethod
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
@@ -231,10 +239,6 @@ class Cone(Asked):
     """What was seen so of which machines."""
     confirmed: Looks = field(default_factory=Looks)
     """What the question itself said, that plays what it plans."""
-    needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What one instance takes of a machine, of each hardware where all instances take the same."""
-    alone: Mapping[str, int] = field(default_factory=dict)
-    """How many instances a machine of each of them holds."""
     firm: Cone | None = None
     """The same with margins, where `most` leaves none."""
 
@@ -292,6 +296,12 @@ class Table(Asked):
     answers: dict[float, dict[tuple[int, ...], bool]] = field(default_factory=dict)
     least: dict[float, list[tuple[int, ...]]] = field(default_factory=dict)
     asks: int = 0
+    each: Mapping[str, int] = field(default_factory=dict)
+    """Of how many of its machines one is, of each hardware where they are slices of those that are sold."""
+
+    def asked_anew(self, **what: Any) -> Table:
+        """The same, which is asked otherwise: what it answered before says nothing of that."""
+        return replace(self, **what, settled={}, holding={}, going_on={}, answers={}, least={}, asks=0)
 
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the question has a plan on at most these machines."""
@@ -351,11 +361,11 @@ class Table(Asked):
         def only(count: int) -> bool:
             return self.carries([count * (other == number) for other in range(len(self.hardware))], rate)
 
-        high = 1
+        high, each = 1, self.each.get(self.hardware[number], 1)
         while not only(high):
             high *= 2
-            if high > 64:
-                return 0 if len(self.hardware) == 1 else 8
+            if high > 64 * each:
+                return 0 if len(self.hardware) == 1 else 8 * each
         low = high // 2
         while high - low > 1:
             middle = (low + high) // 2

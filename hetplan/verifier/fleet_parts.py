@@ -19,6 +19,7 @@ from hetplan.profiles.slo import App, Horizon, Objective, Runs, Survive, WishLim
 from hetplan.profiles.workers import Worker
 
 __all__ = [
+    "BESIDE",
     "IN_SLICES",
     "Fleet",
     "alone",
@@ -33,7 +34,9 @@ __all__ = [
 ]
 
 IN_SLICES = ("pool", "llm")
-"""Questions whose applications share machines in slices: what an instance does depends on no neighbour."""
+"""Questions whose applications share machines in slices alone: what an instance does depends on no neighbour."""
+BESIDE = ("variants", "pipeline")
+"""Questions whose plans put instances of several applications on a machine; with other questions they share slices."""
 
 
 def same(one: float, other: float) -> bool:

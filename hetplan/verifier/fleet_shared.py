@@ -1,4 +1,4 @@
-"""Machines that parts of two questions share: workers of one id, which are one group of machines.
+"""Machines that parts of several questions share: workers of one id, which are one group of machines.
 
 Such workers say the same of their machines, each with the loads of its own part. What all loads need fits on one
 machine together, by the parts of it that bounds count.
@@ -7,14 +7,14 @@ machine together, by the parts of it that bounds count.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 
 from hetplan.planner.tolerances import FEASIBILITY
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.profile import Run
 from hetplan.profiles.workers import Worker
-from hetplan.verifier.facts import Facts
-from hetplan.verifier.fleet_parts import IN_SLICES, Fleet, loaded, may_run
+from hetplan.verifier.facts import Facts, run_of
+from hetplan.verifier.fleet_parts import BESIDE, IN_SLICES, Fleet, loaded, may_run
 from hetplan.verifier.report import Violation
 from hetplan.verifier.resources import instances_on
 from hetplan.verifier.slices import parts_of_one
@@ -31,7 +31,7 @@ def named_twice(fleet: Fleet, names: Sequence[str], at: str) -> Iterator[Violati
     """Workers of one id in parts that run together, which cannot be one group of machines."""
     for one, held in _in_several(fleet, names):
         questions = Counter(fleet.parts[name].question for name, _ in held)
-        if not questions.keys() <= set(IN_SLICES) or max(questions.values()) > 1:
+        if not questions.keys() <= {*IN_SLICES, *BESIDE} or any(questions[name] > 1 for name in IN_SLICES):
             yield Violation("duplicate-id", at, f"two parts have a worker {one}: what starts, and what stops?")
             continue
         said = {(worker.hardware, worker.offer, worker.host, worker.count, worker.standby) for _, worker in held}
@@ -44,18 +44,17 @@ def named_twice(fleet: Fleet, names: Sequence[str], at: str) -> Iterator[Violati
 
 
 def shared_machines(fleet: Fleet) -> Iterator[Violation]:
-    """Pools and text share hardware where parts of it say exactly what fits (bounds are of such plans), and it fits."""
-    slices = _slices(fleet)
+    """Parts of several questions share machines where their slices say exactly what fits (bounds are of such plans)."""
     for name, part in fleet.parts.items():
         for worker in part.workers if part.question in IN_SLICES else ():
-            if (text := _unlike(slices, [(name, worker)])) is not None:
+            if (text := _unlike(fleet, [(name, worker)])) is not None:
                 yield Violation(f"{part.question}-worker", f"parts.{name}.workers.{worker.id}", text)
     seen = set[tuple[str, ...]]()
     for period in fleet.plan.periods:
         for names in (period.parts or (), *(period.failures or {}).values()):
             for one, held in _in_several(fleet, names):
                 key, at = (one, *(name for name, _ in held)), f"periods.{period.id}"
-                text = _unlike(slices, held)
+                text = _unlike(fleet, held)
                 if text is not None and key not in seen:
                     yield Violation("shared-worker", at, f"{one}: {text}")
                 elif key not in seen:
@@ -63,13 +62,20 @@ def shared_machines(fleet: Fleet) -> Iterator[Violation]:
                 seen.add(key)
 
 
-def _unlike(slices: Mapping[str, Set[str]], held: Held) -> str | None:
-    """Why these applications may not be on these machines together; None where they may."""
+def _unlike(fleet: Fleet, held: Held) -> str | None:
+    """Why these applications may not be on these machines together; None where they may.
+
+    They may where all instances of each take the same, and places say what fits of all of them.
+    """
     hardware = held[0][1].hardware
-    apps = sorted({load.app or "" for _, worker in held for load in worker.loads})
-    if len(apps) < 2 or all(hardware in slices.get(app, {}) for app in apps):
+    apps = {load.app or "": name for name, worker in held for load in worker.loads}
+    if len(apps) < 2:
         return None
-    return f"{', '.join(apps)} share it, and of {hardware} parts do not say what fits"
+    each = [one for app, name in apps.items() if (one := _instances(fleet, name, app).get(hardware)) is not None]
+    provides = fleet.inputs.profile.hardware[hardware].provides
+    if len(each) == len(apps) and parts_of_one(provides, [needs for needs, _ in each], [room for _, room in each]) > 1:
+        return None
+    return f"{', '.join(sorted(apps))} share it, and of {hardware} parts do not say what fits"
 
 
 def _in_several(fleet: Fleet, names: Sequence[str]) -> Iterator[tuple[str, Held]]:
@@ -94,40 +100,11 @@ def _overfull(fleet: Fleet, one: str, held: Held, at: str) -> Iterator[Violation
             yield Violation("resource", at, f"{text}, and it provides {room:g}")
 
 
-def _slices(fleet: Fleet) -> dict[str, set[str]]:
-    """Of each pool, or text, that shares machines: the hardware that it may share.
-
-    A hardware is shared by all of them, where places say what fits of all; else by those of one question: of that of
-    which some do, where there are two.
-    """
-    parts = fleet.sharers
-    seen = {app: _instances(fleet, name, app) for app, name in parts.items()}
-    found: dict[str, set[str]] = {app: set() for app in seen}
-    for hardware, machine in fleet.inputs.profile.hardware.items():
-        there = {app: own[hardware] for app, own in seen.items() if hardware in own}
-        ways: dict[str, set[str]] = {}
-        for question in ("", *IN_SLICES):
-            mine = {app: one for app, one in there.items() if question in ("", fleet.parts[parts[app]].question)}
-            needs, rooms = [needs for needs, _ in mine.values()], [room for _, room in mine.values()]
-            if len(mine) > 1 and parts_of_one(machine.provides, needs, rooms) > 1:
-                ways[question] = set(mine)
-        chosen = [""] if "" in ways else [one for one in ways if _is_shared(fleet, one, hardware)] or ways
-        for app in (app for question in chosen for app in ways[question]):
-            found[app].add(hardware)
-    return found
-
-
-def _is_shared(fleet: Fleet, question: str, hardware: str) -> bool:
-    """Whether a machine of a hardware has several applications of a question."""
-    workers = (worker for part in fleet.parts.values() if part.question == question for worker in part.workers)
-    return any(one.hardware == hardware and len({load.app for load in one.loads}) > 1 for one in workers)
-
-
 def _instances(fleet: Fleet, name: str, app: str) -> dict[str, tuple[Mapping[str, float], int]]:
     """What an instance takes of a machine of each hardware, and how many it holds: where all of them take the same."""
     part, profile = fleet.parts[name], fleet.inputs.profile
     sold = {one.hardware for one in profile.offers.values()}
-    runs = _runs_of_pool(fleet, part, app) if part.question == "pool" else _runs_of_text(fleet, app)
+    runs = {"pool": _runs_of_pool, "llm": _runs_of_text}.get(part.question, _runs_of_loads)(fleet, part, app)
     kinds = list[tuple[str, tuple[Mapping[str, float], int]]]()
     for run in (run for run in runs if run.hardware in sold):
         provides, engine = profile.hardware[run.hardware].provides, profile.engines.get(run.engine or "")
@@ -155,8 +132,20 @@ def _runs_of_pool(fleet: Fleet, part: Part, app: str) -> Iterator[Run]:
                 yield run
 
 
-def _runs_of_text(fleet: Fleet, app: str) -> Iterator[Run]:
+def _runs_of_loads(fleet: Fleet, part: Part, app: str) -> Iterator[Run]:
+    """What runs of an application, a run of each that takes something else of a machine; no neighbour slows it down."""
+    found = dict[str, Run]()
+    for worker in part.workers:
+        for load in (load for load in worker.loads if load.app == app):
+            run = run_of(fleet.inputs.profile, worker, load)
+            if run is not None and run.slowdown is None and run.price_per_hour is None:
+                found[repr((run.hardware, sorted(run.needs.items())))] = run
+    yield from found.values()
+
+
+def _runs_of_text(fleet: Fleet, part: Part, app: str) -> Iterator[Run]:
     """Engines of all variants that an application may run, good enough."""
+    del part
     wish = fleet.inputs.slo.apps[app]
     floor = wish.quality.min if wish.quality is not None else None
     for name, variant in fleet.inputs.profile.variants.items():

@@ -63,9 +63,6 @@ def test_one_application_mixes_spot_and_on_demand_under_a_share(spot: float) -> 
     assert capped.cost == pytest.approx(on_demand + spot * (capped.count() - on_demand))
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="problems share machines in the one program (planner/program)"
-)
 @pytest.mark.parametrize("part", [0.25, 0.3])
 def test_a_step_a_variant_and_a_pool_that_fit_one_card_share_it(part: float) -> None:
     """Each replica takes `part` of a card and is busy for a quarter of the time: one card carries all three."""

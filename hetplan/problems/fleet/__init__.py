@@ -27,9 +27,11 @@ With a state that has s_o machines, r_ao of them of a, the first period follows 
 `repeats` times that it comes, once ``sum_o c_o start_o (R_o + N_o0 - s_o)+`` is paid, and ``sum (x_ao0 - r_ao)+`` is at
 most `limits.moves`.
 
-A machine serves one application, and keeps it when others fail. Pools and text may share machines: x_aop then
-counts slices, of which a machine is `Wish.each` (`slices`). Applications of `variants`, or of pipelines, may share some
-afterwards (`together`).
+A machine serves one application, and keeps it when others fail. Where all instances of an application take the same
+part of a machine, it may be shared, with applications of other questions too: x_aop then counts slices, of which a
+machine is `Wish.each` (`slices`). Applications of `variants`, or of pipelines, whose instances take unlike parts, or of
+which machines may fail, may share some afterwards (`together`). Who might share a machine, and is planned in neither
+way, counts as free in the bound (`together.who_may_share`).
 
 The files, in the order in which they are used: `asks` (who plans what), `question` (the door), `wish` (reading),
 `alike` (zones and periods that are alike), `menus` (the cheapest machines of one application), `listed` (the same from

@@ -59,4 +59,4 @@ def _bare(part: Part) -> Part:
     if not isinstance(part, Table):
         return part
     options = {**part.options, **BARE[part.question]}
-    return Table(part.app, part.question, part.hardware, part.inputs, options, part.solve, recipes=part.recipes)
+    return part.asked_anew(options=options)

@@ -33,7 +33,7 @@ from hetplan.problems.fleet.draft import PRICES
 from hetplan.problems.fleet.search import MISSING, Search
 from hetplan.problems.fleet.slices import in_slices
 from hetplan.problems.fleet.together import who_may_share
-from hetplan.problems.fleet.ways import part_of, priced, table_of
+from hetplan.problems.fleet.ways import part_of, priced
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan_periods import machines_with_users
@@ -171,22 +171,19 @@ class _Priced:
     def _known(self) -> tuple[Wish, Mapping[str, Part]]:
         """The wish of these applications at the rates that are bounded, with slices, and their parts."""
         wish, tools = self.asked, self.tools
-        tables = {app.name: table_of(wish, app, tools) for app in wish.apps}
-        together = self.together
-        free = {app.name for app in who_may_share(wish, tables)}
-        found: dict[str, Part] = {}
-        for app in wish.apps:
-            one: Part | None = None
-            if app.question == "variants" and app.name not in free | together:
-                one = _of_variants(tables[app.name])
-            elif self.has_cone(app):
-                one = part_of(wish, app, tools)
-            if isinstance(one, Cone):
-                found[app.name] = one
+        found = {app.name: part_of(wish, app, tools) for app in wish.apps}
         sliced, parts = in_slices(wish, found, tools)
-        alone = {name: one for name, one in parts.items() if name not in together or name in sliced.slices}
-        apps = tuple(self._planned(app) for app in wish.apps if app.name in alone)
-        return replace(sliced, apps=apps), alone
+        free = {app.name for app in who_may_share(sliced, parts)} | {*self.together} - sliced.slices.keys()
+        alone = {app.name: self._carrying(app, parts[app.name]) for app in wish.apps if app.name not in free}
+        known = {name: one for name, one in alone.items() if one is not None}
+        apps = tuple(self._planned(app) for app in wish.apps if app.name in known)
+        return replace(sliced, apps=apps), known
+
+    def _carrying(self, app: Application, part: Part) -> Cone | None:
+        """What says how much machines carry of an application, or slices; None where nothing does."""
+        if app.question == "variants" and isinstance(part, Table):
+            return _of_variants(part)
+        return part if isinstance(part, Cone) and self.has_cone(app) else None
 
     @property
     def wish(self) -> Wish:

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasible
     from hetplan.planner.part import Part
+    from hetplan.problems.fleet.slices import Play
     from hetplan.problems.fleet.ways import Found
     from hetplan.problems.fleet.wish import Wish
+    from hetplan.problems.simulated import Played
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Claim, Plan
+    from hetplan.profiles.plan_parts import Part as PlanPart
 
 __all__ = ["FleetQuestion"]
+
+PLAYED = ("question", "method", "workers", "routing", "dispatch", "tables", "valid")
+"""What a simulation reads of a part."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,8 @@ class FleetQuestion:
         from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import Answers, with_own_machines, with_room
         from hetplan.problems.fleet.search import is_over
-        from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart
-        from hetplan.problems.fleet.together import with_sharing
+        from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart, with_fewer_slices
+        from hetplan.problems.fleet.together import bounding_less, with_sharing
         from hetplan.problems.fleet.ways import (
             is_quick,
             is_small,
@@ -141,17 +147,45 @@ class FleetQuestion:
         if recalled is not None and best[0].search is not None:
             recalled.keep(best[0].search.menus)
         done, played = best, not is_over(ask)
-        ask.keep(lambda: drafted(with_slow_pipelines(on_machines(*done), done[1]), (), done[1]), simulated=played)
+
+        def kept() -> Draft:
+            joined = bounding_less(on_machines(*done), done[1])
+            return drafted(with_slow_pipelines(joined, done[1]), (), done[1])
+
+        ask.keep(kept, simulated=played)
         if not played and self.wish.options.size == "auto" and not (unplayed or look):
             raise Cancelled("the time was over before the parts were played")
         hurried = self.tools.trial or look or is_over(ask)
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
             with suppress(Cancelled):
-                best = or_apart(best, self.wish, whole, ask)
+                for fewer, own in with_fewer_slices(asked, self.wish, whole, self.tools):
+                    best = or_apart(best, fewer, own, ask, lambda one: with_sharing(on_machines(*one), one[1]))
         best = bounded(best, asked, {} if between or hurried else parts, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
-        joined = on_machines(*best) if hurried else with_sharing(on_machines(*best), best[1])
+        joined = on_machines(*best) if hurried else with_sharing(on_machines(*best, self._play(ask)), best[1])
+        joined = bounding_less(joined, best[1])
         joined = with_slow_pipelines(held_ahead(joined, best[1]), best[1])
         by = Buying(self.wish, whole, ask, self.tools, answers if asked is self.wish else {})
         levers, made = levers_of(best, joined, by) if wanted else ((), {})
         return replace(drafted(joined, levers, best[1]), ways=made)
+
+    def _play(self, ask: Ask) -> Play | None:
+        """Who plays a part on machines that it shares; nobody without a simulator."""
+        from hetplan.problems.simulated import CONFIRMED, FRESH, play
+        from hetplan.profiles.plan import InputHashes, Plan
+        from hetplan.profiles.plan_periods import inputs_of_part
+
+        simulate = self.tools.extra.get("simulate_plan")
+        if simulate is None:
+            return None
+
+        def played(part: PlanPart) -> Played:
+            plan = Plan(
+                requires=tuple(sorted({one.rule for one in part.dispatch.values()})),
+                inputs=InputHashes(profile="", slo=""),
+                **{name: getattr(part, name) for name in PLAYED},
+            )
+            inputs, seed = inputs_of_part(self.wish.inputs, part.rate_qps), ask.limits.seed + FRESH
+            return play(simulate, plan, inputs, CONFIRMED, rates_qps=part.rate_qps, seed=seed)
+
+        return played

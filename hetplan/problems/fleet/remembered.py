@@ -32,7 +32,7 @@ from hetplan.planner.contract import Tools
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.menus import LARGEST, Menus
 from hetplan.problems.fleet.wish import Application, Wish
-from hetplan.problems.parts import Asked, Table
+from hetplan.problems.parts import COSTS, Asked, Table
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
@@ -50,8 +50,6 @@ MOST = 3000
 """Of more things of a kind all are forgotten."""
 MOST_BOUNDS = 200
 """Bounds of one application at one rate."""
-COSTS = ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour")
-"""What a part says of its price: nothing runs before it, so all three are that of its machines."""
 SERVING = {"variants": "hetplan.problems.variants.part"}
 """Who says what limits come to, of questions that are tables."""
 RULED = ("llm",)

@@ -7,19 +7,26 @@ searched for in slices, of which a machine is k_ah:
 
     R_o + N_op >= sum over applications x_aop / k_ah + what others take        x_aop whole: slices
 
-Pools and text share a hardware where places say what fits of all of them; else those of one of the two questions do.
+Pools, text, variants and pipelines share a hardware where places say what fits of all of them; else those of some of
+these questions do. Of variants and pipelines alone, of one question, `together` looks at more: it plans them as one.
+What slices of a pipeline or of variants hold is said by the plan of each application on machines that are slices.
+
 Then slices are put on machines (`on_servers`), alike where that can be; free places get one more instance each. A part
-of a plan is of one question: a machine of both is a worker of the same name in a part of each, with the loads of its
-own applications. An application keeps its slices after a failure. A single machine that is lost counts as full of each
-application's: k_ah.
+of a plan is of one question: a machine of several is a worker of the same name in a part of each, with the loads of its
+own applications. Routes go to where a load's slices are, each by its share. Queries of variants and pipelines take
+turns on alike machines alone, so what simulation showed of their slices is looked at again on unlike ones.
+
+An application keeps its slices after a failure; of variants and pipelines none is planned in slices where machines may
+fail. A single machine that is lost counts as full of each application's: k_ah.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import combinations, product
 from typing import Any
 
 from hetplan.errors import SolverFailed
@@ -28,17 +35,20 @@ from hetplan.planner.draft import Infeasible
 from hetplan.planner.part import Part
 from hetplan.problems.fleet.room import with_room
 from hetplan.problems.fleet.search import is_over
-from hetplan.problems.fleet.ways import Found, Together, is_small, part_of, roomier, searched
+from hetplan.problems.fleet.together import bounding_less
+from hetplan.problems.fleet.ways import BESIDE, Found, Together, is_small, part_of, roomier, searched
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish
-from hetplan.problems.parts import Cone, short_name
+from hetplan.problems.parts import COSTS, Asked, Table, short_name
 from hetplan.problems.places import on_servers, places_for
+from hetplan.problems.simulated import Played
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch
+from hetplan.profiles.plan import Notice
+from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, MostAccurateFirstDispatch, PathSharesDispatch
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_sections import Dispatch, Method, Promise, Route, Valid
-from hetplan.profiles.workers import Worker
+from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import machine_price
 
 __all__ = ["in_slices", "on_machines", "or_apart"]
@@ -48,23 +58,55 @@ Offered = Mapping[str, Mapping[str, int]]
 """Slices by offer and application."""
 Held = Mapping[str, Sequence[tuple[Mapping[str, int], int]]]
 """By offer, what machines hold of each application, and how many do; an application is alone on whole ones."""
-SHARING = ("pool", "llm")
-"""Questions whose instances depend on no neighbour."""
+SHARING = ("pool", "llm", *BESIDE)
+"""Questions whose instances have each its own part of a machine, where all of an application take the same of it."""
 NAME = 24
 """What a machine holds names it in up to so many letters."""
+SIMULATED = "simulation"
+"""Begins the name of the model by which simulation promises something."""
+UNSEEN = " was simulated alone, and not on the machines that it shares: run hetplan simulate"
+"""What is said of an application in turn, on unlike machines, until that is played."""
+Play = Callable[[PlanPart], Played]
+"""Plays a part."""
 
 
-def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish, Mapping[str, Part]]:
-    """The wish with the applications that may share machines counted in slices; as it is where none may."""
+@dataclass(frozen=True)
+class _Seat:
+    """What a machine holds of a load of an application's own plan, in which each machine is a slice."""
+
+    app: str
+    worker: Worker
+    load: Load
+    many: int
+    takes_turns: bool
+
+    @property
+    def of(self) -> int:
+        """How many slices hold that load."""
+        return self.worker.count
+
+
+def in_slices(
+    wish: Wish, parts: Mapping[str, Part], tools: Tools, questions: Sequence[str] = SHARING
+) -> tuple[Wish, Mapping[str, Part]]:
+    """The wish with the applications of these questions that may share machines counted in slices.
+
+    It is as it was where none may.
+    """
     if not wish.options.share or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
         return wish, parts
-    own = [_sharers(wish, parts, question) for question in SHARING]
-    all_of_them = [part for group in own for part in group]
-    groups = [all_of_them, *own]
+    own = {one: _sharers(wish, parts, one) for one in questions}
+    all_of_them = [part for group in own.values() for part in group]
+    groups = [[part for one in some for part in own[one]] for some in _some_of(questions)][::-1]
     places, slices = dict[str, int](), {app.name: dict[str, int]() for app in wish.apps}
     for hardware in dict.fromkeys(name for part in all_of_them for name in part.alone):
         ways = [[part for part in group if hardware in part.alone] for group in groups]
-        most, on = max(((_places(wish, way, hardware), way) for way in ways), key=lambda one: (one[0] > 1, len(one[1])))
+        ways = [way for way in ways if {part.question for part in way} not in ({one} for one in BESIDE)]
+        most, on = max(
+            ((_places(wish, way, hardware), way) for way in ways),
+            key=lambda one: (one[0] > 1, len(one[1])),
+            default=(1, []),
+        )
         if most > 1:
             places[hardware] = most
             for part in on:
@@ -72,27 +114,64 @@ def in_slices(wish: Wish, parts: Mapping[str, Part], tools: Tools) -> tuple[Wish
     if not places:
         return wish, parts
     sliced = replace(wish, places=places, slices={name: counts for name, counts in slices.items() if counts})
-    cones = {part.app: part for part in all_of_them}
-    return sliced, {**parts, **{name: _sliced(sliced, cones[name], tools) for name in sliced.slices}}
+    of = {part.app: part for part in all_of_them}
+    return sliced, {**parts, **{name: _sliced(sliced, of[name], tools) for name in sliced.slices}}
 
 
-def on_machines(found: Found, parts: Mapping[str, Part]) -> Found:
-    """The fleet with the slices of each period on machines, free places filled."""
+def with_fewer_slices(
+    asked: Wish, wish: Wish, parts: Mapping[str, Part], tools: Tools
+) -> Iterator[tuple[Wish, Mapping[str, Part]]]:
+    """Wishes in which fewer share than was asked: applications of one question share otherwise then; and nobody."""
+    if _might_share_otherwise(asked):
+        fewer, own = in_slices(wish, parts, tools, [one for one in SHARING if one not in BESIDE])
+        if fewer is not wish:
+            yield fewer, own
+    yield wish, parts
+
+
+def _might_share_otherwise(wish: Wish) -> bool:
+    """Whether applications in slices might share machines by the plan of their question, which knows no slices."""
+    questions = [app.question for app in wish.apps if app.name in wish.slices]
+    return any(questions.count(one) > 1 for one in BESIDE)
+
+
+def on_machines(found: Found, parts: Mapping[str, Part], play: Play | None = None) -> Found:
+    """The fleet with the slices of each period on machines, free places filled.
+
+    `play`: who looks at what was seen of slices of which each has its turn, where they are on unlike machines.
+    """
     together = {p: shared for p in range(found.wish.periods) if (shared := _together(found, parts, p))}
+    if play is not None:
+        known = dict[str, PlanPart]()
+
+        def played(one: PlanPart, p: int) -> PlanPart:
+            key = one.model_dump_json()
+            if key not in known:
+                known[key] = _as_played(one, {name: found.parts[name, p] for name in one.rate_qps}, play)
+            return known[key]
+
+        together = {p: tuple(replace(one, part=played(one.part, p)) for one in some) for p, some in together.items()}
     own = {(name, p): one.part for p, some in together.items() for one in some for name in one.part.rate_qps}
     return replace(found, parts={**found.parts, **own}, together=together)
 
 
-def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
-    """The same, or the fleet in which nobody shares, where that costs less.
+def or_apart(
+    best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask, shared: Callable[[Answered], Found]
+) -> Answered:
+    """The same, or the fleet of a wish in which fewer share, or nobody, where that costs less.
 
     Whole machines are found in steps, and text that is played is given the room that it is found to need on those that
-    were tried. So it is looked at where the bound does not show that it costs more. The bound stays one of fleets that
-    share: they might cost less than the one that was found.
+    were tried. So it is looked at where the bound does not show that it costs more, once they are `shared` in other
+    ways than slices. The bound stays one of fleets that share: they might cost less than the one that was found.
     """
-    cost = cost_of(best[0].wish, best[0].fleet)
+    otherwise = _might_share_otherwise(best[0].bounded or best[0].wish)
+
+    def costs(one: Answered) -> float:
+        return cost_of(one[0].wish, (shared(one) if otherwise else one[0]).fleet)
+
+    cost = costs(best)
     first = searched(wish, parts, ask, settle=is_small(wish))
-    if isinstance(first, Infeasible) or first.bound >= cost:
+    if isinstance(first, Infeasible) or (bounding_less(first, parts) if otherwise else first).bound >= cost:
         return best
 
     def answer(other: Wish, last: Found | None) -> Answered | Infeasible:
@@ -102,22 +181,35 @@ def or_apart(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) ->
         return found if isinstance(found, Infeasible) else (found, parts)
 
     apart = with_room(wish, answer, lambda: is_over(ask))
-    if isinstance(apart, Infeasible) or cost_of(apart[0].wish, apart[0].fleet) >= cost:
+    if isinstance(apart, Infeasible) or costs(apart) >= cost:
         return best
     found, own = apart
-    return replace(found, bound=min(found.bound, best[0].bound), bounded=best[0].wish), own
+    least = min(best[0], found, key=lambda one: one.bound)
+    known = {"bound": least.bound, "served": least.served, "prices": least.prices}
+    return replace(found, bounded=best[0].bounded or best[0].wish, **known), own
 
 
-def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Cone]:
-    """The applications of a question that are asked in one way, the most there are of these."""
-    own = {app.name: parts.get(app.name) for app in wish.apps if app.question == question}
-    cones = [part for part in own.values() if isinstance(part, Cone)]
-    asked = [repr(sorted(wish.options.parts.get(part.app, {}).items())) for part in cones]
+def _some_of(questions: Iterable[str]) -> list[tuple[str, ...]]:
+    """All choices of these, those of fewest first."""
+    listed = tuple(dict.fromkeys(questions))
+    return [some for count in range(len(listed) + 1) for some in combinations(listed, count)]
+
+
+def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Asked]:
+    """The applications of a question that are asked in one way, the most there are of these.
+
+    What of variants and pipelines goes on after a failure is not known by the slice: they share nothing then.
+    """
+    if question in BESIDE and len(wish.situations) > 1:
+        return []
+    own = [parts.get(app.name) for app in wish.apps if app.question == question]
+    may = [part for part in own if isinstance(part, Asked) and part.alone]
+    asked = [repr(sorted(wish.options.parts.get(part.app, {}).items())) for part in may]
     most = max(sorted({*asked}), key=asked.count, default="")
-    return [part for part, one in zip(cones, asked, strict=True) if one == most]
+    return [part for part, one in zip(may, asked, strict=True) if one == most]
 
 
-def _places(wish: Wish, own: Sequence[Cone], hardware: str) -> int:
+def _places(wish: Wish, own: Sequence[Asked], hardware: str) -> int:
     """The places on a machine, where two of these applications or more could be on it."""
     if len(own) < 2:
         return 1
@@ -125,10 +217,13 @@ def _places(wish: Wish, own: Sequence[Cone], hardware: str) -> int:
     return places_for(provides, [part.needs[hardware] for part in own], [part.alone[hardware] for part in own])
 
 
-def _sliced(wish: Wish, part: Cone, tools: Tools) -> Part:
+def _sliced(wish: Wish, part: Asked, tools: Tools) -> Part:
     """The same application, its machines slices that hold one instance each."""
     app = next(app for app in wish.apps if app.name == part.app)
-    return part_of(replace(wish, inputs=_of_slices(wish.inputs, wish.slices[part.app], part.needs)), app, tools)
+    inputs = _of_slices(wish.inputs, wish.slices[part.app], part.needs)
+    if isinstance(part, Table):
+        return part.asked_anew(inputs=inputs, each=wish.slices[part.app])
+    return part_of(replace(wish, inputs=inputs), app, tools)
 
 
 def _of_slices(inputs: Inputs, shared: Iterable[str], needs: Mapping[str, Mapping[str, float]]) -> Inputs:
@@ -155,18 +250,19 @@ def _together(found: Found, parts: Mapping[str, Part], p: int) -> tuple[Together
     }
     filled = {offer: _filled(wish, offer, taken, count) for offer, count in machines.items()}
     bare = {offer: Counter({name: own[offer] for name, own in taken.items() if own[offer]}) for offer in wish.place}
-    for asked, slices in _tries(parts, filled, bare):  # slices carry the rates, as was seen to
+    mine = {name: parts[name] for name in rates}
+    for asked, slices in _tries(mine, filled, bare):  # slices carry the rates, as was seen to
         before = [found.parts[name, p] for name in rates if asked[name] is parts[name]]
         if (after := _after(wish, asked, rates, slices, machines, before)) is not None:
             now = after.pop(wish.situations[0].name)
             left = {one: {name: some[one] for name, some in after.items() if one in some} for one in now}
-            return tuple(Together(part, left[question]) for question, part in now.items())
+            return tuple(Together(part, left[kind]) for kind, part in now.items())
     raise SolverFailed("", f"applications that share machines do not settle in p{p}")
 
 
 def _tries(parts: Mapping[str, Part], filled: Offered, bare: Offered) -> Iterator[tuple[Mapping[str, Part], Offered]]:
     """Ways to settle: first as was seen to, then by formulas alone, as one plan of a question is made in one way."""
-    for questions in ((), *((one,) for one in SHARING), SHARING):
+    for questions in _some_of(part.question for part in parts.values()):
         asked = {
             name: (getattr(part, "otherwise", None) or part) if part.question in questions else part
             for name, part in parts.items()
@@ -178,7 +274,7 @@ def _after(
     wish: Wish, parts: Mapping[str, Part], rates: Mapping[str, float], slices: Offered, machines: Mapping[str, int],
     before: Sequence[PlanPart],
 ) -> dict[str, dict[str, PlanPart]] | None:  # fmt: skip
-    """What runs on these slices at first, and after each failure: a part of each question.
+    """What runs on these slices at first, and after each failure: a part of each kind (`_kind`).
 
     None where some of it does not settle, or one is made in another way than the others of its question, or at first
     than `before`.
@@ -191,11 +287,16 @@ def _after(
         settled = {name: plan for name, plan in plans.items() if plan is not None}
         how = dict[str, Method]()
         made = [*settled.values(), *([] if found else before)]
-        if len(settled) < len(plans) or any(how.setdefault(one.question, one.method) != one.method for one in made):
+        if len(settled) < len(plans) or any(how.setdefault(_kind(one), one.method) != one.method for one in made):
             return None
         if settled:
             found[one.name] = _joined(wish, settled, left)
     return found
+
+
+def _kind(plan: PlanPart) -> str:
+    """What plans that are one part have in common: their question; of variants and pipelines how they were made, too."""
+    return plan.question if plan.question not in BESIDE else f"{plan.question} {plan.method!r}"
 
 
 def _held(wish: Wish, slices: Offered, machines: Mapping[str, int]) -> Held:
@@ -270,27 +371,43 @@ def _of(held: Held, name: str) -> dict[str, int]:
 
 
 def _joined(wish: Wish, own: Mapping[str, PlanPart], held: Held) -> dict[str, PlanPart]:
-    """A part of each question of all these applications, their slices on machines."""
+    """A part of each kind of all these applications, their slices on machines."""
     workers, to = list[Worker](), dict[str, list[tuple[str, float]]]()
-    taken = {name: _of(held, name) for name in own}
-    apps = {app.name for app in wish.apps}
+    apps, turns = {app.name for app in wish.apps}, {name for name, plan in own.items() if plan.question in BESIDE}
     others = {short_name(f"{app.name}-{offer}") for app in wish.apps for offer in wish.place}
     for offer, kinds in held.items():
         hardware, names = wish.offers[wish.place[offer]].hardware, {name for holds, _ in kinds for name in holds}
         mine = {name: [one for one in plan.workers if one.offer == offer] for name, plan in own.items()}
-        alone = {name: mine[name][0] for name in own if name in names and hardware in wish.slices[name]}
+        alone = {name: mine[name] for name in own if name in names and hardware in wish.slices[name]}
         workers += (one for name in own if name in names - alone.keys() for one in mine[name])
-        for holds, count in kinds:
-            if not holds.keys() <= alone.keys():
-                continue
-            workers.append(_machine(offer, holds, count, alone, apps, others | {one.id for one in workers}))
-            seats = iter(workers[-1].loads)
+        shared = [one for one in kinds if one[0].keys() <= alone.keys()]
+        for seats, count in _seated(shared, alone, turns):
+            workers.append(_machine(offer, seats, count, apps, others | {one.id for one in workers}))
+            for load, seat in zip(workers[-1].loads, _one_by_one(seats), strict=True):
+                to.setdefault(seat.load.id, []).append((load.id, seat.many * count / seat.of))
+    each = {kind: {n: plan for n, plan in own.items() if _kind(plan) == kind} for kind in map(_kind, own.values())}
+    return {kind: _part(wish, plans, workers, to) for kind, plans in each.items()}
+
+
+def _seated(
+    kinds: Sequence[tuple[Mapping[str, int], int]], alone: Mapping[str, Sequence[Worker]], turns: Set[str]
+) -> list[tuple[tuple[_Seat, ...], int]]:
+    """What these machines hold of the loads of each application's own plan, one slice of it after the other."""
+    left = {name: [one for one in workers for _ in range(one.count)] for name, workers in alone.items()}
+    found, counts = dict[object, tuple[_Seat, ...]](), Counter[object]()
+    for holds, count in kinds:
+        for _ in range(count):
+            seats = dict[str, _Seat]()
             for name, many in holds.items():
-                before = to.setdefault(alone[name].loads[0].id, [])
-                before += [(next(seats).id, count / taken[name][offer]) for _ in range(many)]
-    questions = dict.fromkeys(plan.question for plan in own.values())
-    each = {one: {name: plan for name, plan in own.items() if plan.question == one} for one in questions}
-    return {question: _part(wish, plans, workers, to) for question, plans in each.items()}
+                mine, left[name] = left[name][:many], left[name][many:]
+                for worker in mine:
+                    for load in worker.loads:
+                        before = seats.get(load.id, _Seat(name, worker, load, 0, takes_turns=name in turns))
+                        seats[load.id] = replace(before, many=before.many + 1)
+            key = tuple((name, seat.many) for name, seat in seats.items())
+            found[key] = tuple(seats.values())
+            counts[key] += 1
+    return [(seats, counts[key]) for key, seats in found.items() if seats]
 
 
 def _part(
@@ -301,9 +418,17 @@ def _part(
     It costs what all machines cost on which they are, whoever else is on them.
     """
     mine = [held for worker in workers if (held := _holding(worker, own)) is not None]
-    cost = Promise(quantity="cost_per_hour", relation="=", value=_cost(wish, mine), model="no-queueing")
-    kept = tuple(one for plan in own.values() for one in plan.promises if one.app is not None)
-    routing = {name: tuple(_route(one, to) for one in plan.routing[name]) for name, plan in own.items()}
+    total, said = _cost(wish, mine), {one.quantity for plan in own.values() for one in plan.promises}
+    cost = (Promise(quantity=one, relation="=", value=total, model="no-queueing") for one in COSTS if one in said)
+    kept = [one for plan in own.values() for one in plan.promises if one.app is not None]
+    torn = {name for name, plan in own.items() if plan.question in BESIDE and _is_torn(plan, to)}
+    unseen = [one for one in kept if one.app in torn and one.model.startswith(SIMULATED)]
+    warnings = [one for plan in own.values() for one in plan.warnings]
+    warnings += [
+        Notice(code="W-queueing", at=f"apps.{app}", text=f"{app}{UNSEEN}")
+        for app in dict.fromkeys(one.app for one in unseen)
+    ]
+    routing = {name: tuple(way for one in plan.routing[name] for way in _routes(one, to)) for name, plan in own.items()}
     sections: dict[str, Any] = {
         "rate_qps": {name: rate for plan in own.values() for name, rate in plan.rate_qps.items()},
         "valid": Valid(rate_qps={name: span for plan in own.values() for name, span in plan.valid.rate_qps.items()}),
@@ -311,10 +436,36 @@ def _part(
         "routing": routing,
         "dispatch": {name: _rule(rule, to) for plan in own.values() for name, rule in plan.dispatch.items()},
         "tables": {name: table for plan in own.values() for name, table in plan.tables.items()},
-        "promises": (*kept, cost),
-        "warnings": tuple(dict.fromkeys(one for plan in own.values() for one in plan.warnings)),
+        "promises": (*(one for one in kept if one not in unseen), *cost),
+        "warnings": tuple(dict.fromkeys(warnings)),
     }
     return next(iter(own.values())).model_copy(update=sections)
+
+
+def _is_torn(plan: PlanPart, to: Mapping[str, Sequence[tuple[str, float]]]) -> bool:
+    """Whether slices that queries take in turn are on unlike machines, which get their shares of them at random."""
+    return any(len(to.get(load.id, ())) > 1 for worker in plan.workers for load in worker.loads)
+
+
+def _as_played(part: PlanPart, own: Mapping[str, PlanPart], play: Play) -> PlanPart:
+    """The same with what simulation shows of those of whom nothing was seen on these machines.
+
+    It promises what the plan of each alone did, as far as that is seen here too.
+    """
+    unseen = {one.at.removeprefix("apps."): one for one in part.warnings if one.text.endswith(UNSEEN)}
+    if not unseen:
+        return part
+    found = play(part)
+    seen = {(one.app, one.quantity, one.percentile): one for one in found.promises if one.app not in found.late}
+    again = [
+        before.model_copy(update={"interval": one.interval, "seeds": one.seeds})
+        for app in unseen
+        for before in own[app].promises
+        if before.model.startswith(SIMULATED) and (one := seen.get((app, before.quantity, before.percentile)))
+    ]
+    kept = {app for app in unseen if app not in {one.app for one in again}}
+    warnings = tuple(one for one in part.warnings if one not in unseen.values() or one in [unseen[app] for app in kept])
+    return part.model_copy(update={"promises": (*part.promises, *again), "warnings": warnings})
 
 
 def _holding(worker: Worker, own: Mapping[str, PlanPart]) -> Worker | None:
@@ -326,33 +477,57 @@ def _holding(worker: Worker, own: Mapping[str, PlanPart]) -> Worker | None:
     return worker.model_copy(update={"loads": loads, "queue": "per-load" if len(loads) > 1 else alone.queue})
 
 
-def _machine(
-    offer: str, holds: Mapping[str, int], count: int, alone: Mapping[str, Worker], apps: Set[str], taken: Set[str]
-) -> Worker:
+def _machine(offer: str, seats: Sequence[_Seat], count: int, apps: Set[str], taken: Set[str]) -> Worker:
     """So many machines of an offer that hold so many instances of each application, and are named by that.
 
     Digits stand for what is held where that is long, or might be the name of others.
     """
+    holds = Counter[str]()
+    for seat in seats:
+        holds[seat.app] += seat.many
     stem = "-".join(f"{app}{'x' * app[-1].isdigit()}{many}" for app, many in holds.items())
     name, said = f"{stem}-{offer}", repr((sorted(holds.items()), offer))
     unclear = any(app[-1].isdigit() and f"{app}x" in apps for app in holds)
     if len(stem) > NAME or unclear or name != short_name(name) or name in taken:
         name = short_name(f"{sha256(said.encode()).hexdigest()[:8]}-{offer}")
-    seats = (load for app, many in holds.items() for load in alone[app].loads * many)
-    loads = tuple(load.model_copy(update={"id": f"{name}.{place}"}) for place, load in enumerate(seats, start=1))
-    first = alone[next(iter(holds))]
+    if name in taken:  # as many of each, of other steps or models
+        said = repr((sorted((seat.load.id, seat.many) for seat in seats), offer))
+        name = short_name(f"{sha256(said.encode()).hexdigest()[:8]}-{offer}")
+    each = enumerate(_one_by_one(seats), start=1)
+    loads = tuple(
+        one.load.model_copy(update={"id": f"{name}.{place}", "instances": one.load.instances * one.many})
+        for place, one in each
+    )
+    first = seats[0].worker
     queue = "per-load" if len(loads) > 1 else first.queue
     return first.model_copy(update={"id": name, "count": count, "queue": queue, "loads": loads})
 
 
-def _route(route: Route, to: Mapping[str, Sequence[tuple[str, float]]]) -> Route:
-    """The same shares to the loads on machines."""
+def _one_by_one(seats: Sequence[_Seat]) -> Iterator[_Seat]:
+    """The loads of a machine: instances of a step, or a variant, are one load, and take turns; others are one each."""
+    for seat in seats:
+        if seat.takes_turns:
+            yield seat
+        else:
+            yield from [replace(seat, many=1)] * seat.many
+
+
+def _routes(route: Route, to: Mapping[str, Sequence[tuple[str, float]]]) -> Iterator[Route]:
+    """The same shares to the loads on machines, on whichever of them a query was before."""
     shares = {one: share * part for load, share in route.to.items() for one, part in to.get(load, [(load, 1.0)])}
-    return route.model_copy(update={"to": shares})
+    for path in product(*([one for one, _ in to.get(load, [(load, 1.0)])] for load in route.prefix)):
+        yield route.model_copy(update={"prefix": path, "to": shares})
 
 
 def _rule(rule: Dispatch, to: Mapping[str, Sequence[tuple[str, float]]]) -> Dispatch:
-    """The same rule, with the limits of loads as those of the loads on machines."""
+    """The same rule, with the limits of loads as those of the loads on machines, and what they have left over."""
+    if isinstance(rule, PathSharesDispatch | MostAccurateFirstDispatch):
+        backup = (
+            entry.model_copy(update={"to": one, "left_qps": entry.left_qps * part})
+            for entry in rule.backup
+            for one, part in to.get(entry.to, [(entry.to, 1.0)])
+        )
+        return rule.model_copy(update={"backup": tuple(backup)})
     if not isinstance(rule, LeastWorkDispatch):
         return rule
     limit = {one: most for load, most in rule.limit.items() for one, _ in to.get(load, [(load, 1.0)])}

@@ -1,4 +1,4 @@
-"""Machines that applications share: looked for after each application has its machines.
+"""Machines that applications of one question share beyond slices: looked for after each application has its machines.
 
 A machine of the question `variants`, or `pipeline`, holds what fits by all that its loads need, of several applications
 too. So those applications of one question are asked as one, period by period, for a plan on all their machines, then on
@@ -8,13 +8,15 @@ failure only where they are loaded soon.
 
 Nothing is shared beside limits on moves, and least counts or shares of machines, which fewer machines may break. The
 bound of a fleet without sharing says nothing of one that shares: in it those applications count as free, whether
-machines could be shared at last or not.
+machines could be shared at last or not. So do all that might share a machine with another application, of another
+question too, and are not planned so: because their instances take unlike parts of it, or machines may fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 
@@ -22,18 +24,17 @@ from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, filled, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.search import Fleet
-from hetplan.problems.fleet.ways import Found, Together
+from hetplan.problems.fleet.ways import BESIDE, Found, Together, needs_on
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Table
+from hetplan.problems.places import fit_together
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import machines_with_users
 
-__all__ = ["used_in", "who_may_share", "with_sharing"]
+__all__ = ["bounding_less", "used_in", "who_may_share", "with_sharing"]
 
-SHARING = ("variants", "pipeline")
-"""Questions whose machines hold several applications; where both could, those of the first do."""
 NAME = 40
 """Names of all applications are joined up to so many letters, to name the machines that they share."""
 
@@ -54,16 +55,21 @@ def with_sharing(found: Found, parts: Mapping[str, Part]) -> Found:
             known[key] = _fewer(wish, _joined(parts, rates), machines) if len(rates) > 1 else None
         if (one := known[key]) is not None:
             together[p] = one
-    fleet = _bought(wish, replace(found, together=_beside(found, together)))
-    dearer = cost_of(wish, fleet) > cost_of(wish, found.fleet) - 1e-9
-    if dearer and not _may_fit(wish, apps, parts):
-        return found
-    free = sum(found.served.get(app.name, found.bound) for app in apps)
-    found = replace(found, bound=max(found.bound - free, 0.0), may_share=tuple(app.name for app in apps))
-    if dearer:
+    fleet = _bought(wish, replace(found, together=_and_more(found, together)))
+    if cost_of(wish, fleet) > cost_of(wish, found.fleet) - 1e-9:
         return found
     own = {(name, p): one.part for p, one in together.items() for name in one.part.rate_qps}
-    return replace(found, fleet=fleet, parts={**found.parts, **own}, together=_beside(found, together))
+    return replace(found, fleet=fleet, parts={**found.parts, **own}, together=_and_more(found, together))
+
+
+def bounding_less(found: Found, parts: Mapping[str, Part]) -> Found:
+    """The same with a bound of all fleets: who may share, or does, beyond the slices that were bounded, is free."""
+    own = {app.name for app in who_may_share(found.bounded or found.wish, parts)}
+    for one in (one for some in found.together.values() for one in some):
+        own |= {name for name in one.part.rate_qps if len(one.part.rate_qps) > 1 and name not in found.wish.slices}
+    free = tuple(app.name for app in found.wish.apps if app.name in own)
+    less = sum(found.served.get(name, found.bound) for name in free)
+    return replace(found, bound=max(found.bound - less, 0.0), may_share=free)
 
 
 def used_in(found: Found, p: int) -> dict[str, list[float]]:
@@ -78,27 +84,52 @@ def used_in(found: Found, p: int) -> dict[str, list[float]]:
     return used
 
 
-def _beside(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Together, ...]]:
+def _and_more(found: Found, more: Mapping[int, Together]) -> dict[int, tuple[Together, ...]]:
     """What is shared already, and more of it in these periods."""
     own = {p: (one,) for p, one in more.items()}
     return {p: (*found.together.get(p, ()), *own.get(p, ())) for p in sorted({*found.together, *own})}
 
 
 def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
-    """The applications that a bound in which nobody shares counts as free."""
+    """The applications that a bound in which nobody shares, but in slices, counts as free."""
     apps = _sharers(wish, parts)
-    return apps if _may_fit(wish, apps, parts) else []
+    found = {app.name for app in apps if _may_fit(wish, apps, parts)}
+    if wish.options.share and wish.goal == "cost" and wish.inputs.slo.limits.moves is None:
+        for one, other in combinations(wish.apps, 2):
+            alike = one.question == other.question and one.question in BESIDE
+            if alike and wish.slices.keys().isdisjoint((one.name, other.name)):
+                continue  # they may as said above
+            if _may_meet(wish, one, other, parts):
+                found |= {one.name, other.name}
+    return [app for app in wish.apps if app.name in found]
+
+
+def _may_meet(wish: Wish, one: Application, other: Application, parts: Mapping[str, Part]) -> bool:
+    """Whether two instances may be on one machine by what they say of it, and slices do not plan that."""
+    for hardware in parts[one.name].hardware:
+        in_slices = all(hardware in wish.slices.get(app.name, {}) for app in (one, other))
+        if in_slices or hardware not in parts[other.name].hardware:
+            continue
+        provides = wish.inputs.profile.hardware[hardware].provides
+        pairs = product(needs_on(wish, one, hardware), needs_on(wish, other, hardware))
+        if any(fit_together(provides, pair) for pair in pairs):
+            return True
+    return False
 
 
 def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
-    """The applications that may share: of one of the questions that can, asked in the same way."""
+    """The applications that may share: of one of the questions that can, asked in the same way, and not in slices.
+
+    Where both questions could, those of the first do.
+    """
     limits = wish.inputs.slo.limits
     least = any(low for low, _ in limits.instances.values())
     least |= any(one.least or one.share is not None for one in limits.offers.values())
     if not wish.options.share or wish.goal != "cost" or limits.moves is not None or least:
         return []
-    for question in SHARING:
+    for question in BESIDE:
         own = [app for app in wish.apps if app.question == question and isinstance(parts[app.name], Table)]
+        own = [app for app in own if app.name not in wish.slices]
         asked = [wish.options.parts.get(app.name, {}) for app in own]
         if len(own) > 1 and all(one == asked[0] for one in asked):
             return own

@@ -22,10 +22,12 @@ from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.serving.runs import variants_of
+from hetplan.profiles.profile import Profile, Run
+from hetplan.serving.runs import instances_on, variants_of
 
 __all__ = [
     "AUTO",
+    "BESIDE",
     "SAYS_SIZE",
     "SIZED",
     "Found",
@@ -35,6 +37,7 @@ __all__ = [
     "has_formula",
     "is_quick",
     "is_small",
+    "needs_on",
     "part_of",
     "parts_of",
     "priced",
@@ -72,6 +75,8 @@ SAYS_SIZE = frozenset({"size", "derate", "rate_headroom"})
 """Who sets these of an application sizes it by nothing else."""
 SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"planned": PLANNED, "estimated": ESTIMATED, "auto": AUTO}
 """What parts are asked with while machines are looked for; with `simulated`, what their questions do by themselves."""
+BESIDE = ("variants", "pipeline")
+"""Questions that say of an instance what it takes of a machine, as their programs put several on one."""
 SIZED = ("estimated", "auto")
 """With these sizes pools have room to wait, by their formula."""
 PLAYED = ("pool", "variants", "pipeline", "llm")
@@ -176,8 +181,14 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
             remedy='Hand in Tools(extra={"plan_for": hetplan.front_door.plan_for}).',
         )  # fmt: skip
     sold = {offer.hardware for offer in wish.offers}
-    hardware = tuple(name for name in _hardware(wish, app) if name in sold)
-    return Table(app.name, app.question, hardware, inputs, planned, solve, recipes=options.recipes)
+    runs = _runs(wish, app)
+    hardware = tuple(name for name in sorted({run.hardware for run in runs}) if name in sold)
+    table = Table(app.name, app.question, hardware, inputs, planned, solve, recipes=options.recipes)
+    if app.question in BESIDE and planned.get("machines", "shared") == "shared":
+        own = {run.hardware: run for run in runs if _takes_alike(inputs.profile, run, runs)}
+        table.needs = {name: _needs(inputs.profile, run) for name, run in own.items()}
+        table.alone = {name: instances_on(run, inputs.profile.hardware[name]) for name, run in own.items()}
+    return table
 
 
 def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
@@ -198,15 +209,51 @@ def _several(wish: Wish, app: Application) -> bool:
     return False
 
 
-def _hardware(wish: Wish, app: Application) -> list[str]:
-    """The hardware that any variant of the application runs on."""
+def needs_on(wish: Wish, app: Application, hardware: str) -> list[Mapping[str, float]]:
+    """What an instance of an application takes of a machine, by each run that says so; policies have whole machines."""
+    profile = wish.inputs.profile
+    runs = [run for run in _runs(wish, app) if run.hardware == hardware and _says_all(profile, run)]
+    return [_needs(profile, run) for run in runs] if app.question != "policy" else []
+
+
+def _takes_alike(profile: Profile, run: Run, runs: Sequence[Run]) -> bool:
+    """Whether an instance takes as much of a machine as one of any other run there, and no neighbour slows it down.
+
+    It says what it computes with: what has room in memory beside others need not be as fast beside them.
+    """
+    others = [one for one in runs if one.hardware == run.hardware]
+    paid = any(one.per is not None for one in profile.offers.values() if one.hardware == run.hardware)
+    apart = any(one.slowdown is not None or one.price_per_hour is not None or one.latency is None for one in others)
+    needs = _needs(profile, run)
+    computes = {name for name in needs if not name.endswith("_gib")}
+    computes -= {"cpu_cores"} if any(name.startswith("gpu") for name in needs) else set()
+    alike = all(_needs(profile, one) == needs for one in others)
+    return alike and not (paid or apart) and bool(computes) and _says_all(profile, run)
+
+
+def _says_all(profile: Profile, run: Run) -> bool:
+    """Whether a run says all that it takes of a machine: no less than decides how many instances fit on one."""
+    provides, needs = profile.hardware[run.hardware].provides, _needs(profile, run)
+    idle_gpu = provides.get("gpu", 0.0) > 0 and "gpu" not in needs
+    return any(not name.endswith("_gib") for name in needs) and needs.keys() <= provides.keys() and not idle_gpu
+
+
+def _needs(profile: Profile, run: Run) -> dict[str, float]:
+    """What an instance takes of a machine; an engine has its cards for itself."""
+    engine = profile.engines.get(run.engine or "")
+    cards = {} if engine is None else {"gpu": float(engine.tensor * engine.pipeline)}
+    return {name: amount for name, amount in {**run.needs, **cards}.items() if amount > 0}
+
+
+def _runs(wish: Wish, app: Application) -> list[Run]:
+    """How any variant of the application may run."""
     profile, runs = wish.inputs.profile, wish.inputs.slo.apps[app.name].runs
     names = list(variants_of(profile, runs))
     pipeline = profile.pipelines.get(runs.pipeline or "") if runs is not None else None
     if pipeline is not None:
         tasks = {node.task for node in pipeline.nodes.values()}
         names += [name for name, variant in profile.variants.items() if variant.task in tasks]
-    return sorted({run.hardware for name in names for run in profile.variants[name].runs})
+    return [run for name in names for run in profile.variants[name].runs]
 
 
 def searched(
