@@ -376,9 +376,9 @@ def test_a_search_that_goes_on_from_its_journal_asks_for_nothing_twice(tmp_path)
 
 
 def test_levels_that_rise_or_fall_have_an_order_and_near_ones_are_alike():
-    from hetplan.problems.compound.form import _in_order
+    from hetplan.planner.forms.space import is_ordered
 
-    assert [_in_order(levels) for levels in ([1, 2, 4], [4, 2, 1], [1, 3, 2], ["n", "s"], [True, False], [1])] == [
+    assert [is_ordered(levels) for levels in ([1, 2, 4], [4, 2, 1], [1, 3, 2], ["n", "s"], [True, False], [1])] == [
         True, True, False, False, False, False,
     ]  # fmt: skip
     points = np.array([[i] for i in range(9)])
