@@ -186,7 +186,7 @@ class Request:
     resources: Mapping[str, float] = field(default_factory=dict)
     apps: Mapping[str, Application] = field(default_factory=dict)
     goals: tuple[str, ...] = ()
-    """What is sought, in order of importance, in the SLO's words; "" for a front."""
+    """What is sought, in order of importance (`Slo.goals`)."""
     instances: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     only_listed: bool = False
     moves: int | None = None
@@ -304,7 +304,7 @@ def read_request(inputs: Inputs) -> Request:
         limits.currency,
         limits.resources,
         {name: Application(name, app, variants(app.runs)) for name, app in slo.apps.items()},
-        tuple(term.max or term.min or "" for term in slo.objective),
+        slo.goals,
         limits.instances,
         limits.only_listed,
         limits.moves,

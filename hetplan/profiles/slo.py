@@ -336,6 +336,11 @@ class Slo(Model):
     apps: Named[App] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def goals(self) -> tuple[str, ...]:
+        """What is sought, in order of importance: the word of each term; "" for a front."""
+        return tuple(term.max or term.min or "" for term in self.objective)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Slo:
         terms = [(term.max, term.min, term.front) for term in self.objective]

@@ -7,7 +7,7 @@ import math
 from hetplan.profiles.slo import App
 from hetplan.serving.demand import Target, response_targets
 
-__all__ = ["late_share", "limit_ms", "strictest", "strictest_ms"]
+__all__ = ["late_share", "strictest", "strictest_ms"]
 
 
 def strictest(app: App) -> Target | None:
@@ -25,12 +25,6 @@ def strictest_ms(app: App) -> float:
     """The deadline by which an application's queries are judged, the network included; infinite without a limit."""
     target = strictest(app)
     return target.max_ms if target is not None else math.inf
-
-
-def limit_ms(app: App, steps: int = 1) -> float:
-    """What the strictest limit leaves on a path of so many steps; infinite without a limit."""
-    target = strictest(app)
-    return target.limit_ms(steps) if target is not None else math.inf
 
 
 def late_share(app: App) -> float:

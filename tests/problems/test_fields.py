@@ -484,3 +484,13 @@ def test_a_price_too_small_to_count_is_refused(price: object) -> None:
     next(iter(files.profile["offers"].values()))["price_per_hour"] = price
     with pytest.raises(hp.InputError, match="1e-09"):
         seen(files)
+
+
+def test_refused_fields_are_named_in_the_order_of_the_format() -> None:
+    """Not in that of a set: two runs on the same files named the same faults in another order."""
+    files = files_of("pool")
+    order = {"weight": 2, "balancing": "random", "lifetime_s": 3, "deadline_s": 3, "device": {"relative_time": 2.0}}
+    files.app.update(reversed(order.items()))
+    with pytest.raises(hp.InputError) as refused:
+        seen(files)
+    assert [fault.path.rsplit(".", 1)[-1] for fault in refused.value.faults] == list(order)

@@ -157,11 +157,12 @@ class Sought:
                 knobs=dict(kind.knobs),
             )
             self.figures["worst_ms", load, kind.batch] = one.latency_ms
-            assert v.asked[one.app].slo_ms == pytest.approx(
+            assert v.asked[one.app].limit_ms() == pytest.approx(
                 min(target.max_ms for target in app.latency) - app.network_ms_per_hop
             )
 
     def _policy(self) -> None:
+        from hetplan.planner.request import read_request
         from hetplan.problems.policy.options import PolicyOptions
         from hetplan.problems.policy.wish import read_models
 
@@ -170,7 +171,7 @@ class Sought:
         self.options = {"percentile": statistic}
         self.policies = {"a": ()}
         faults = Faults.of(self.inputs)
-        models = read_models(self.inputs, "a", self.inputs.slo.apps["a"], "g", options, faults)
+        models = read_models(self.inputs, read_request(self.inputs).apps["a"], "g", options, faults)
         faults.settle()
         assert models is not None
         for m, name in enumerate(models.names):
@@ -434,8 +435,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
         "hetplan.simulator.simulate.strictest_ms",
         lambda app: 1.0 + max(target.max_ms for target in app.latency),
     ),
-    "solver, pipeline: another rate": ("hetplan.problems.pipeline.wish.stated_qps", lambda app: 1.0),
-    "solver, variants: another rate": ("hetplan.problems.variants.wish.stated_qps", lambda app: 1.0),
+    "solver: another rate": ("hetplan.planner.request.stated_qps", lambda app: 1.0),
     "executor: the first run on the hardware": ("hetplan.serving.loads.run_of", _first_run),
     "executor: another statistic": ("hetplan.executor.serving.law.answering", lambda held, wanted: list(held)[-1]),
     "executor: no settings": ("hetplan.serving.loads.settings_of", lambda **_: {"size": 200.0}),

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from hetplan.planner.request import Application
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise, Valid
 from hetplan.profiles.slo import App, Mix
 from hetplan.serving.demand import classes_of, response_targets
-from hetplan.serving.strictest import late_share, limit_ms, strictest_ms
+from hetplan.serving.strictest import late_share, strictest_ms
 from hetplan.simulator.demand import offered_qps
 
 
@@ -30,11 +31,15 @@ def test_limits_by_percentile_less_a_hop_per_step() -> None:
         (2, 50, 75, 65), (0, 99, 195, 185)
     ]  # fmt: skip
     assert [t.left for t in targets] == [pytest.approx(0.5), pytest.approx(0.01)]
-    assert (strictest_ms(wish), limit_ms(wish, 2), late_share(wish)) == (80, 70, 0.5)
+    assert (strictest_ms(wish), Application("a", wish, ()).limit_ms(2), late_share(wish)) == (80, 70, 0.5)
 
 
 def test_without_a_limit_nothing_is_late() -> None:
-    assert (strictest_ms(app()), limit_ms(app(), 3), late_share(app())) == (math.inf, math.inf, 1.0)
+    assert (strictest_ms(app()), Application("a", app(), ()).limit_ms(3), late_share(app())) == (
+        math.inf,
+        math.inf,
+        1.0,
+    )
     assert late_share(app(violations={"max": 0.02})) == 0.02
 
 

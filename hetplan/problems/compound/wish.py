@@ -194,7 +194,7 @@ def read_wish(inputs: Inputs, faults: Faults) -> Wish:
 def _sought_of_all(inputs: Inputs, faults: Faults) -> Wish:
     first = next((term.front for term in inputs.slo.objective if term.front is not None), None)
     stated = next((name for name, app in inputs.slo.apps.items() if app.candidates), None)
-    terms = [term.max or term.min or "" for term in inputs.slo.objective]
+    terms = inputs.slo.goals
     if stated is not None and (first is not None or {"quality", "latency"} & set(terms)):
         remedy = 'Write [{"max": "goodput"}, {"min": "cost"}].'
         faults.in_slo("$.objective", f"the candidates of {stated} say neither quality nor latency", remedy)
@@ -216,7 +216,7 @@ def _sought_of_all(inputs: Inputs, faults: Faults) -> Wish:
         ("latency",): Wish("min", False, ("latency",)),
         ("latency", "cost"): Wish("min", True, ("latency",)),
     }
-    if tuple(terms) not in known:
+    if terms not in known:
         faults.in_slo(
             "$.objective",
             "compound queries are served by most goodput, or all of them by quality, latency or cost; cost may follow",
@@ -224,7 +224,7 @@ def _sought_of_all(inputs: Inputs, faults: Faults) -> Wish:
             '[{"min": "cost"}] or [{"front": ["quality", "cost"]}], or leave it out.',
             value=", ".join(terms),
         )
-    return known.get(tuple(terms), Wish("max", True))
+    return known.get(terms, Wish("max", True))
 
 
 def _refused(inputs: Inputs, faults: Faults) -> None:

@@ -49,9 +49,8 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
     if len(slo.apps) != 1:
         text = f"a fleet that makes text serves one application; the SLO has {len(slo.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
-    terms = [term.max or term.min for term in slo.objective]
-    if terms not in ([], ["cost"]):
-        text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, terms))}"
+    if slo.goals not in ((), ("cost",)):
+        text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, slo.goals))}"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
     for name, app in slo.apps.items():
         yield from _app(inputs, name, app)

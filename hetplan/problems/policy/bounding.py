@@ -48,7 +48,7 @@ def _group(asked: Asked, plan: Plan, app: str, table: PolicyTable) -> Group:
     group = next(
         one
         for one in asked.groups()
-        if (one.wish.app_id, one.models.hardware) == (app, own.hardware) and one.offer in (None, own.offer)
+        if (one.wish.app.id, one.models.hardware) == (app, own.hardware) and one.offer in (None, own.offer)
     )
     count = own.count
     if group.offer is None:
@@ -72,4 +72,4 @@ def _kept(group: Group) -> Group:
     """What is looked for are the fewest workers that leave no more late than the percentile does."""
     if group.wish.violation_most is not None:
         return group
-    return replace(group, wish=replace(group.wish, violation_most=group.wish.percentile_violation))
+    return replace(group, wish=replace(group.wish, violation_most=group.wish.left))

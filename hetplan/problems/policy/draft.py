@@ -37,13 +37,13 @@ def draft(
     discipline: Literal["own", "shared_fifo"] = "own",
 ) -> Draft:
     """The plan of some groups; of each a policy per load, ascending."""
-    apps = list(dict.fromkeys(group[0].group.wish.app_id for group in groups))
+    apps = list(dict.fromkeys(group[0].group.wish.app.id for group in groups))
     tables: dict[str, list[PolicyTable]] = {app: [] for app in apps}
     workers, shares = list[Worker](), dict[str, dict[str, float]]()
     running = inputs.state.workers if inputs.state is not None else ()
     names = Names(running)
     for several in groups:
-        group, app = several[0].group, several[0].group.wish.app_id
+        group, app = several[0].group, several[0].group.wish.app.id
         for offer, count in _offers(inputs, group, discipline):
             worker = _worker(inputs, len(workers) + 1, group, offer, count)
             worker = names.named(worker) if running else worker
@@ -51,8 +51,8 @@ def draft(
             part = count / group.workers
             tables[app] += [_table(worker.id, solved, part, options) for solved in several]
             shares.setdefault(app, {})[worker.loads[0].id] = part * group.share
-    unlike = [app for app in apps if sum(group[0].group.wish.app_id == app for group in groups) > 1]
-    wishes = {group[0].group.wish.app_id: group[0].group.wish for group in groups}
+    unlike = [app for app in apps if sum(group[0].group.wish.app.id == app for group in groups) > 1]
+    wishes = {group[0].group.wish.app.id: group[0].group.wish for group in groups}
     warnings = [*notices]
     for several in groups:
         warnings += _warnings(several, options)
@@ -77,7 +77,7 @@ def _worker(inputs: Inputs, number: int, group: Group, offer: str | None, count:
         loads.append(
             Load(
                 id=f"w{number}.{k}",
-                app=group.wish.app_id,
+                app=group.wish.app.id,
                 variant=name,
                 at=dict(at),
                 artifact=profile.variants[name].weights,
@@ -182,7 +182,7 @@ def _dispatch(
 
 def _promises(app: str, groups: Sequence[Sequence[Solved]], statistic: str) -> list[Promise]:
     """Averages at the highest load, over the application's groups by their load."""
-    tops = [group[-1] for group in groups if group[0].group.wish.app_id == app]
+    tops = [group[-1] for group in groups if group[0].group.wish.app.id == app]
     weights = np.array([top.load_qps for top in tops])
     weights = weights / weights.sum()
     at = f"at {sum(top.load_qps for top in tops):g} qps, {on_service_times(statistic)}"
@@ -255,7 +255,7 @@ def _reported(solved: Solved, options: PolicyOptions, groups: Sequence[Sequence[
 
 def _warnings(group: Sequence[Solved], options: PolicyOptions) -> list[Notice]:
     found = list(group[0].group.models.notices)
-    first, at = group[0].group, f"policies.{group[0].group.wish.app_id}"
+    first, at = group[0].group, f"policies.{group[0].group.wish.app.id}"
     wish = first.wish
     found += wish.notices
     if wish.balancing == "random":
@@ -288,8 +288,8 @@ def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
             "queries waiting"
         )
         found.append(Notice(code="W-over", at=at, text=text))
-    if wish.violation_most is None and solved.violation > wish.percentile_violation:
-        allowed = f"the percentile allows {wish.percentile_violation:g}"
+    if wish.violation_most is None and solved.violation > wish.left:
+        allowed = f"the percentile allows {wish.left:g}"
         text = f"at {load} {solved.violation:.3g} of the queries are late; {allowed}"
         found.append(Notice(code="W-percentile", at=at, text=text))
     return found

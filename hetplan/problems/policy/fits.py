@@ -22,7 +22,7 @@ POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
     """What keeps these files from asking for a policy."""
     slo = inputs.slo
-    terms = {term.max or term.min or "" for term in slo.objective}
+    terms = set(slo.goals)
     if foreign := sorted(terms - POLICY_OBJECTIVES):
         text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
         yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)

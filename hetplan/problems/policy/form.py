@@ -33,6 +33,7 @@ from hetplan.planner.forms.queue_process import (
     Reward,
 )
 from hetplan.planner.forms.queue_process_measures import Measures
+from hetplan.planner.request import read_request
 from hetplan.problems.faults import Faults
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.wish import (
@@ -231,8 +232,8 @@ class Solved:
     def misses(self) -> list[str]:
         """Which stated targets are missed, in words."""
         wish, found = self.group.wish, []
-        if wish.accuracy_least is not None and self.accuracy < wish.accuracy_least:
-            found.append(f"accuracy {self.accuracy:.5g} of the {wish.accuracy_least:g} wanted")
+        if wish.app.floor is not None and self.accuracy < wish.app.floor:
+            found.append(f"accuracy {self.accuracy:.5g} of the {wish.app.floor:g} wanted")
         if wish.violation_most is not None and self.violation_shown > wish.violation_most:
             found.append(f"violations {min(self.violation_shown, 1.0):.3g}, allowed are {wish.violation_most:g}")
         return found
@@ -248,13 +249,13 @@ class Asked:
     apps: tuple[AppWish, ...]
     workers: tuple[Workers, ...]
     models: Mapping[tuple[str, str], Models]
+    goals: tuple[str, ...]
     start: Plan | None = None
 
     @property
     def fewest(self) -> bool:
         """Whether the number of workers is asked for."""
-        first = self.inputs.slo.objective[:1]
-        return self.formulation == "fewest-workers" or bool(first and first[0].min == "servers")
+        return self.formulation == "fewest-workers" or self.goals[:1] == ("servers",)
 
     def groups(self) -> list[Group]:
         """Every application on every kind of workers, each as if it had all workers and all load to itself."""
@@ -262,8 +263,8 @@ class Asked:
         for wish in self.apps:
             for workers in self.workers:
                 count = workers.most if workers.most is not None else max(workers.least, 1)
-                models = self.models[wish.app_id, workers.hardware]
-                name = f"{wish.app_id} on {workers.hardware}"
+                models = self.models[wish.app.id, workers.hardware]
+                name = f"{wish.app.id} on {workers.hardware}"
                 found.append(Group(name, wish, models, count, wish.loads_qps, workers.offer))
         return found
 
@@ -273,18 +274,19 @@ def read_asked(
 ) -> Asked:
     """Read the files; raises `InputError` with every fault found."""
     faults = Faults.of(inputs)
-    apps, workers = read_apps(inputs, faults), read_workers(inputs, faults)
+    request = read_request(inputs)
+    apps, workers = read_apps(inputs, request, faults), read_workers(inputs, request, faults)
     if options.size == "auto" and options.simulate and can_simulate:
         apps = tuple(_keeping_percentile(wish) for wish in apps)
     if not workers and not faults.found:
         faults.in_slo("$.limits.instances", "a policy is for given workers", 'Write {"HARDWARE": [1, 8]}.')
     models: dict[tuple[str, str], Models] = {}
-    for app_id, app in inputs.slo.apps.items():
+    for app in request.apps.values():
         for group in workers:
-            found = read_models(inputs, app_id, app, group.hardware, options, faults)
+            found = read_models(inputs, app, group.hardware, options, faults)
             if found is not None:
-                models[app_id, group.hardware] = found
-    asked = Asked(inputs, options, formulation, apps, workers, models, start)
+                models[app.id, group.hardware] = found
+    asked = Asked(inputs, options, formulation, apps, workers, models, request.goals, start)
     if not faults.found:
         _check(asked, faults)
         asked = replace(asked, workers=_by_offers(inputs, workers)) if len(workers) > 1 and not faults.found else asked
@@ -308,13 +310,13 @@ def _keeping_percentile(wish: AppWish) -> AppWish:
     """What the percentile leaves is a target like a stated one: a default plan keeps it, or says that it cannot."""
     if wish.violation_most is not None:
         return wish
-    return replace(wish, violation_most=round(wish.percentile_violation, 12))
+    return replace(wish, violation_most=round(wish.left, 12))
 
 
 def _check(asked: Asked, faults: Faults) -> None:
     """What needs several parts of the files at once."""
     at, first = "$.limits.instances", asked.workers[0]
-    app_id = asked.apps[0].app_id
+    app_id = asked.apps[0].app.id
     if len(asked.apps) > 1 and len(asked.workers) > 1:
         faults.in_slo("$.apps", "several applications share one hardware, not several", "Plan one hardware at a time.")
     if asked.fewest and (len(asked.apps) > 1 or len(asked.workers) > 1):
@@ -332,7 +334,7 @@ def _check(asked: Asked, faults: Faults) -> None:
     _check_loads(asked, faults)
     _check_division(asked, total, faults)
     _check_arrivals(asked, faults)
-    dropping = [wish.app_id for wish in asked.apps if wish.late == "drop"]
+    dropping = [wish.app.id for wish in asked.apps if wish.late == "drop"]
     if dropping and asked.options.empty_state == "paper":
         why = f"idling is no decision where late queries are dropped, as by {', '.join(dropping)}"
         faults.in_options("empty_state", why, "Leave it at skip.", value="paper")
@@ -347,7 +349,7 @@ def _check_loads(asked: Asked, faults: Faults) -> None:
         most = sum(group.sustainable_qps for group in groups)
         if wish.loads_qps[-1] > _ABSURD * most:
             why = f"{_ABSURD} times what the workers can do with their fastest model is {_ABSURD * most:.4g} qps"
-            at = f"$.apps.{wish.app_id}.demand.rate_qps"
+            at = f"$.apps.{wish.app.id}.demand.rate_qps"
             faults.in_slo(at, why, "Is this per second? Lower it, or add workers.", value=wish.loads_qps[-1])
 
 
@@ -355,7 +357,7 @@ def _check_division(asked: Asked, total: int, faults: Faults) -> None:
     fixed: dict[str, Any] | None = asked.options.workers
     if fixed is None:
         return
-    names = {wish.app_id for wish in asked.apps}
+    names = {wish.app.id for wish in asked.apps}
     if set(fixed) != names or min(fixed.values()) < 1 or sum(fixed.values()) > total:
         text = f"a count for each of {', '.join(sorted(names))}, {total} in all at most"
         faults.in_options("workers", text, "Name every application once, or leave it out.", value=fixed)
@@ -368,7 +370,7 @@ def _check_arrivals(asked: Asked, faults: Faults) -> None:
             wish.stages(group.workers, clamp=asked.options.clamp or wish.balancing != "round_robin")
         except ValueError as error:
             faults.in_slo(
-                f"$.apps.{wish.app_id}.demand.arrivals",
+                f"$.apps.{wish.app.id}.demand.arrivals",
                 str(error),
                 "Give more workers, or set clamp=true to plan for Poisson arrivals without their bursts.",
             )

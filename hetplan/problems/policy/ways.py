@@ -47,7 +47,7 @@ def divided(asked: Asked, bench: Bench) -> list[Group]:
 
 def _balanced(bench: Bench, group: Group) -> Group:
     """The better of turns and shortest queues where the wish leaves that open: over the family, at the highest load."""
-    if not bench.robust or group.wish.app.balancing is not None or group.workers < 2:
+    if not bench.robust or group.wish.app.stated.balancing is not None or group.workers < 2:
         return group
     load, best = group.loads_qps[-1], group
     worth = -np.inf
@@ -69,7 +69,7 @@ def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft 
         if open_gaps:
             listed = ", ".join(f"{low:g}-{high:g}" for low, high in open_gaps[:4])
             text = f"stopped before {group.id} was fine enough between {listed} qps"
-            notices.append(Notice(code="W-set-open", at=f"policies.{group.wish.app_id}", text=text))
+            notices.append(Notice(code="W-set-open", at=f"policies.{group.wish.app.id}", text=text))
     missing = [one for policies in solved for one in policies if one.misses()]
     if not missing:
         return draft(asked.inputs, asked.options, solved, notices=notices)
@@ -81,7 +81,7 @@ def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft 
 
 def _loads_before(asked: Asked, group: Group) -> list[float]:
     """Loads within the range for which a previous plan has tables: where an interrupted set goes on from."""
-    tables = asked.start.policies.get(group.wish.app_id, ()) if asked.start is not None else ()
+    tables = asked.start.policies.get(group.wish.app.id, ()) if asked.start is not None else ()
     low, high = group.loads_qps[0], group.loads_qps[-1]
     slo_ms = 1000.0 * group.wish.slo_s
     same = (table for table in tables if abs(table.slo_ms - slo_ms) <= 1e-9 * slo_ms)
@@ -93,7 +93,7 @@ def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasible:
     group, given = asked.groups()[0], asked.workers[0]
     if group.wish.violation_most is None:
         # Accuracy alone, of the queries in time, would let nearly all of them be late.
-        group = replace(group, wish=replace(group.wish, violation_most=group.wish.percentile_violation))
+        group = replace(group, wish=replace(group.wish, violation_most=group.wish.left))
     beyond = asked.options.most_workers if isinstance(asked.options, FewestOptions) else 10_000
     most = given.most or beyond
     group = held(bench, group.with_workers(most))
@@ -191,7 +191,7 @@ def _gains_by_load(bench: Bench, group: Group, loads_qps: Sequence[float]) -> li
 def _split_workers(bench: Bench, groups: Sequence[Group], total: int, fixed: Mapping[str, int] | None) -> list[Group]:
     """Divide like workers among applications: as given, or for the most load-weighted goodput."""
     if fixed is not None:
-        return [group.with_workers(fixed[group.wish.app_id]) for group in groups]
+        return [group.with_workers(fixed[group.wish.app.id]) for group in groups]
     if len(groups) == 1:
         return [groups[0].with_workers(total)]
     size = max(1, -(-total // _FINEST))

@@ -33,17 +33,17 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
     """
     why, repairs = list[str](), list[Repair]()
     for group in asked.groups():
-        models, hop = group.models, group.wish.app.network_ms_per_hop
+        models, hop = group.models, group.wish.app.stated.network_ms_per_hop
         if group.wish.slo_s >= models.fastest_s:
             continue
         takes_ms = 1000.0 * models.fastest_s
-        why.append(f"{group.wish.app_id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
+        why.append(f"{group.wish.app.id}: {models.names[0]}, the fastest on {models.hardware}, takes {takes_ms:g} ms")
         if not _sought(bench):
             continue
         kept, fastest_s = partial(_kept, bench, group, group.loads_qps[-1]), models.fastest_s
         least_s = fastest_s if kept(fastest_s) else _smallest_slo(kept, fastest_s, fine=_ROUGH)
         least_ms, wanted_ms = 1000.0 * (least_s or fastest_s) + hop, 1000 * group.wish.slo_s + hop
-        field = f"slo.apps.{group.wish.app_id}.latency"
+        field = f"slo.apps.{group.wish.app.id}.latency"
         repairs.append(Repair(field, "raise", least_ms - wanted_ms, least_ms, "ms", f"raise max_ms to {least_ms:.4g}"))
     return Infeasible(tuple(why), tuple(repairs)) if why else None
 
@@ -54,14 +54,14 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
         return ()
     group, load = solved.group, solved.load_qps
     wish = group.wish
-    if wish.accuracy_least is not None and wish.accuracy_least > float(group.models.accuracy.max()):
+    if wish.app.floor is not None and wish.app.floor > float(group.models.accuracy.max()):
         best = float(group.models.accuracy.max())
-        field, text = f"slo.apps.{wish.app_id}.quality.min", f"lower quality.min to {best:g}, the most accurate model's"
+        field, text = f"slo.apps.{wish.app.id}.quality.min", f"lower quality.min to {best:g}, the most accurate model's"
         if len(solved.misses()) == 1 and solved.accuracy < best:
             # Nothing else is missed: the accuracy of this policy is a floor that it keeps.
             most, best = best, math.floor(10_000 * solved.accuracy) / 10_000
             text = f"lower quality.min to {best:g}, reached at {load:g} qps (the most accurate model has {most:g})"
-        return (Repair(field, "lower", wish.accuracy_least - best, best, "", text),)
+        return (Repair(field, "lower", wish.app.floor - best, best, "", text),)
 
     found: list[Repair] = []
     workers = _least_count(lambda k: _kept(bench, group.with_workers(k), load), group.workers + 1, _MOST_WORKERS)
@@ -72,14 +72,14 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
     lower = _largest(lambda share: _kept(bench, group, share * load), 0.0, 1.0)
     if lower is not None:
         text = f"lower the load of {group.id} to {lower * load:.4g} qps"
-        field = f"slo.apps.{wish.app_id}.demand.rate_qps"
+        field = f"slo.apps.{wish.app.id}.demand.rate_qps"
         found.append(Repair(field, "lower", (1 - lower) * load, lower * load, "qps", text))
     longer = _smallest_slo(partial(_kept, bench, group, load), wish.slo_s)
     if longer is not None:
-        to_ms = 1000 * longer + wish.app.network_ms_per_hop
+        to_ms = 1000 * longer + wish.app.stated.network_ms_per_hop
         text = f"raise max_ms to {to_ms:.4g}"
         found.append(
-            Repair(f"slo.apps.{wish.app_id}.latency", "raise", 1000 * (longer - wish.slo_s), to_ms, "ms", text)
+            Repair(f"slo.apps.{wish.app.id}.latency", "raise", 1000 * (longer - wish.slo_s), to_ms, "ms", text)
         )
     return tuple(found)
 
@@ -146,7 +146,7 @@ def overload_notice(solved: Solved) -> Notice:
     enough = latency[group.workers * np.arange(1, latency.size + 1) / latency > load]
     if enough.size and float(enough.min()) > group.wish.slo_s:
         text += f", and so would an SLO of {1000 * float(enough.min()):.4g} ms"
-    return Notice(code="W-overload", at=f"policies.{group.wish.app_id}", text=text)
+    return Notice(code="W-overload", at=f"policies.{group.wish.app.id}", text=text)
 
 
 def fewest_possible(group: Group, load_qps: float) -> int:
@@ -161,7 +161,7 @@ def fewest_possible(group: Group, load_qps: float) -> int:
     if able.size == 0:
         return 1
     seconds, accuracy = 1.0 / rates[able], models.accuracy[able]
-    wanted = min(group.wish.accuracy_least or 0.0, float(accuracy.max()))
+    wanted = min(group.wish.app.floor or 0.0, float(accuracy.max()))
     least = float(seconds[accuracy >= wanted].min())
     for good in np.flatnonzero(accuracy > wanted):
         for quick in np.flatnonzero(accuracy < wanted):

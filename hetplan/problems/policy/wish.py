@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Literal
 
@@ -12,20 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.planner.request import read_request
+from hetplan.planner.request import Application, Request, read_request
 from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
-from hetplan.profiles.slo import App, Arrivals, RateRange
+from hetplan.profiles.slo import Arrivals, RateRange
 from hetplan.profiles.tables import Table
 from hetplan.serving.law import Law, OffTable
 from hetplan.serving.loads import law_of_run, table_of, written
 from hetplan.serving.reading import answering, statistic_of
-from hetplan.serving.runs import at_of, runs_on, variants_of
-from hetplan.serving.strictest import limit_ms, strictest
+from hetplan.serving.runs import at_of, runs_on
 
 __all__ = [
     "REFUSED",
@@ -78,29 +78,35 @@ _BURSTIEST = 0.75
 class AppWish:
     """One application. `loads_qps` is one rate, or the ends of a range; `shape` that of gamma inter-arrival times.
 
-    `accuracy_least` and `violation_most` are stated targets; `percentile_violation` is what the latency target's
-    percentile says of lateness: a plan that misses it says so, and stays a plan.
+    `violation_most` is a stated target; `left` is what the latency target's percentile says of lateness: a plan that
+    misses it says so, and stays a plan.
     """
 
-    app_id: str
-    app: App
-    slo_s: float
+    app: Application
     loads_qps: tuple[float, ...]
     shape: float
     late: Literal["serve", "drop"] | None
     balancing: Literal["round_robin", "shortest_queue", "random"]
-    accuracy_least: float | None
     violation_most: float | None
-    percentile_violation: float
     times_s: Floats | None = None
     notices: tuple[Notice, ...] = ()
     bursts: Arrivals | None = None
     """Stated arrivals whose rate changes under way: planned as Poisson, chosen and confirmed as they are stated."""
 
+    @cached_property
+    def slo_s(self) -> float:
+        """What the strictest limit leaves for waiting and serving."""
+        return self.app.limit_ms() / 1000.0
+
+    @property
+    def left(self) -> float:
+        """The share that may miss this limit by its percentile."""
+        return self.app.strictest.left if self.app.strictest is not None else 1.0
+
     @property
     def stated(self) -> bool:
         """Whether a target is stated that a plan must keep."""
-        return self.accuracy_least is not None or self.app.violations is not None
+        return self.app.floor is not None or self.app.stated.violations is not None
 
     def stages(self, workers: int, *, clamp: bool) -> tuple[int, float, str]:
         """K stages at one of so many workers under round robin, their rate per load, and what was rounded.
@@ -262,10 +268,10 @@ def repair(batches: Floats, measured: Floats, *, queue_max: int, monotone: str) 
     return np.append(values, beyond), done
 
 
-def read_workers(inputs: Inputs, faults: Faults) -> tuple[Workers, ...]:
+def read_workers(inputs: Inputs, request: Request, faults: Faults) -> tuple[Workers, ...]:
     """The workers that the SLO gives."""
     found = []
-    for hardware, (least, most) in inputs.slo.limits.instances.items():
+    for hardware, (least, most) in request.instances.items():
         path = f"$.limits.instances.{hardware}"
         if hardware not in inputs.profile.hardware:
             faults.in_slo(path, "no hardware of the profile", f"Name one of {', '.join(inputs.profile.hardware)}.")
@@ -296,57 +302,52 @@ def bought(inputs: Inputs, hardware: str, count: int, *, of_one: bool = False) -
     return [(offer.id, taken) for offer, taken in found]
 
 
-def read_apps(inputs: Inputs, faults: Faults) -> tuple[AppWish, ...]:
-    """Every application of the SLO."""
+def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish, ...]:
+    """Every application that is asked for."""
     refuse(inputs.slo, REFUSED, faults)
     higher_is_better(inputs, faults)
-    wishes = (_read_app(inputs, app_id, app, faults) for app_id, app in inputs.slo.apps.items())
+    wishes = (_read_app(inputs, app, faults) for app in request.apps.values())
     return tuple(wish for wish in wishes if wish is not None)
 
 
-def _read_app(inputs: Inputs, app_id: str, app: App, faults: Faults) -> AppWish | None:
-    at = f"$.apps.{app_id}"
+def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | None:
+    at = f"$.apps.{app.id}"
     before = len(faults.found)
-    target = strictest(app)
-    if target is None:
+    if app.strictest is None:
         faults.in_slo(f"{at}.latency", "a policy decides by the slack to a response target", "Give one.")
         return None
-    slo_ms = limit_ms(app)
-    if slo_ms <= 0:
+    if app.limit_ms() <= 0:
         faults.in_slo(
             f"{at}.network_ms_per_hop",
             "the network alone takes the whole latency target",
             "Raise max_ms above it.",
-            value=app.network_ms_per_hop,
+            value=app.stated.network_ms_per_hop,
         )
         return None
-    if app.late not in (None, "serve", "drop"):
+    stated = app.stated
+    if stated.late not in (None, "serve", "drop"):
         faults.in_slo(
-            f"{at}.late", "a policy serves late queries or drops them", 'Write "serve" or "drop".', value=app.late
+            f"{at}.late", "a policy serves late queries or drops them", 'Write "serve" or "drop".', value=stated.late
         )
-    shape, times, notices = _arrivals(inputs, app_id, app, slo_ms / 1000.0, faults)
-    loads = _loads(app_id, app, times, faults)
+    shape, times, notices = _arrivals(inputs, app, faults)
+    loads = _loads(app, times, faults)
     if len(faults.found) > before:
         return None
     return AppWish(
-        app_id,
         app,
-        slo_ms / 1000.0,
         loads,
         shape,
-        "drop" if app.late == "drop" else "serve" if app.late else None,
-        app.balancing or "round_robin",
-        app.quality.min if app.quality is not None else None,
-        app.violations.max if app.violations is not None else None,
-        target.left,
+        "drop" if stated.late == "drop" else "serve" if stated.late else None,
+        stated.balancing or "round_robin",
+        stated.violations.max if stated.violations is not None else None,
         times,
         tuple(notices),
-        app.demand.arrivals if app.demand.arrivals.process == "mmpp" and times is None else None,
+        stated.demand.arrivals if stated.demand.arrivals.process == "mmpp" and times is None else None,
     )
 
 
-def _loads(app_id: str, app: App, times: Floats | None, faults: Faults) -> tuple[float, ...]:
-    rate, at = app.demand.rate_qps, f"$.apps.{app_id}.demand.rate_qps"
+def _loads(app: Application, times: Floats | None, faults: Faults) -> tuple[float, ...]:
+    rate, at = app.stated.demand.rate_qps, f"$.apps.{app.id}.demand.rate_qps"
     if isinstance(rate, RateRange):
         if rate.low >= rate.high:
             faults.in_slo(
@@ -363,20 +364,18 @@ def _loads(app_id: str, app: App, times: Floats | None, faults: Faults) -> tuple
     return ()
 
 
-def _arrivals(
-    inputs: Inputs, app_id: str, app: App, slo_s: float, faults: Faults
-) -> tuple[float, Floats | None, list[Notice]]:
+def _arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
     """The gamma shape of the inter-arrival times, recorded times where there are any, and warnings about them."""
-    arrivals, at = app.demand.arrivals, f"$.apps.{app_id}.demand.arrivals"
-    if app.demand.trace is not None or arrivals.process == "empirical":
-        return _recorded(inputs, app_id, slo_s, faults)
+    arrivals, at = app.stated.demand.arrivals, f"$.apps.{app.id}.demand.arrivals"
+    if app.stated.demand.trace is not None or arrivals.process == "empirical":
+        return _recorded(inputs, app, faults)
     if arrivals.process == "gamma":
         if arrivals.shape is None:
             faults.in_slo(f"{at}.shape", "gamma arrivals have a shape", "Give it; 1 is Poisson.")
         return arrivals.shape or 1.0, None, []
     if arrivals.process == "mmpp":
         text = "bursts are planned as Poisson arrivals; what is chosen and promised is simulated with the stated bursts"
-        return 1.0, None, [Notice(code="W-arrivals-rounded", at=f"apps.{app_id}", text=text)]
+        return 1.0, None, [Notice(code="W-arrivals-rounded", at=f"apps.{app.id}", text=text)]
     if arrivals.process != "poisson":
         faults.in_slo(
             f"{at}.process",
@@ -386,12 +385,12 @@ def _arrivals(
     return 1.0, None, []
 
 
-def _recorded(inputs: Inputs, app_id: str, slo_s: float, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
-    at = f"$.apps.{app_id}.demand.trace"
-    if app_id not in inputs.traces:
+def _recorded(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
+    slo_s, at = app.limit_ms() / 1000.0, f"$.apps.{app.id}.demand.trace"
+    if app.id not in inputs.traces:
         faults.in_slo(at, "recorded arrivals need a trace", "Name its file.")
         return 1.0, None, []
-    times = np.asarray(inputs.traces[app_id], dtype=float)
+    times = np.asarray(inputs.traces[app.id], dtype=float)
     if times.size < _LEAST_ARRIVALS:
         faults.in_slo(at, f"{times.size} arrivals say too little", f"Record at least {_LEAST_ARRIVALS}.")
         return 1.0, None, []
@@ -407,13 +406,13 @@ def _recorded(inputs: Inputs, app_id: str, slo_s: float, faults: Faults) -> tupl
     notices = [
         Notice(
             code="W-arrivals",
-            at=f"apps.{app_id}",
+            at=f"apps.{app.id}",
             text=f"index of dispersion of the trace (1 is Poisson, more is burstier): {listed}",
         )
     ]
     if np.isfinite(spread[16]) and spread[16] > 2 * max(spread[1], 1e-9):
         text = "dispersion grows with the window: the rate changes; plan for a range of rates"
-        notices.append(Notice(code="W-arrivals-change", at=f"apps.{app_id}", text=text))
+        notices.append(Notice(code="W-arrivals-change", at=f"apps.{app.id}", text=text))
     index = spread[1] if np.isfinite(spread[1]) and spread[1] > 0 else 1.0
     return 1.0 / index, times, notices
 
@@ -433,12 +432,12 @@ def dispersion(times_s: Floats, window_s: float) -> float:
 
 
 def read_models(
-    inputs: Inputs, app_id: str, app: App, hardware: str, options: PolicyOptions, faults: Faults
+    inputs: Inputs, app: Application, hardware: str, options: PolicyOptions, faults: Faults
 ) -> Models | None:
     """The models that an application may run on some hardware; None where a fault was found."""
     before, reading = len(faults.found), _Reading(inputs, hardware, options, faults)
     rows = []
-    for name in variants_of(inputs.profile, app.runs):
+    for name in app.variants:
         try:
             row = reading.model(name) if runs_on(inputs.profile, name, hardware) else None
         except InputError as error:
@@ -449,7 +448,7 @@ def read_models(
         return None
     if not rows:
         why = f"no variant that it may run has a run on {hardware}"
-        faults.in_slo(f"$.apps.{app_id}.runs", why, "Profile one, or name others.")
+        faults.in_slo(f"$.apps.{app.id}.runs", why, "Profile one, or name others.")
         return None
     rows.sort(key=lambda row: (row.latency_s[0], -row.accuracy, row.name))
     models = Models(
@@ -468,7 +467,7 @@ def read_models(
     sets, every = fitting_sets([row.needs for row in rows], provides)
     if not sets:
         why = f"no model that it may run fits a worker of {hardware}"
-        faults.in_slo(f"$.apps.{app_id}.runs", why, "Name smaller ones, or let the hardware provide more.")
+        faults.in_slo(f"$.apps.{app.id}.runs", why, "Name smaller ones, or let the hardware provide more.")
         return None
     return replace(models, sets=tuple(sets), all_sets=every)
 

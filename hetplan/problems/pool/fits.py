@@ -23,7 +23,7 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
     if len(slo.apps) != 1:
         text = f"a pool serves one application; the SLO has {len(slo.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
-    if foreign := sorted({"quality", "moves"} & {term.max or term.min or "" for term in slo.objective}):
+    if foreign := sorted({"quality", "moves"} & set(slo.goals)):
         text = f"a pool gives the most rate for a budget, or the least cost for a rate, and knows no {foreign[0]}"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
     for name, app in slo.apps.items():

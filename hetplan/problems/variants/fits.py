@@ -21,8 +21,7 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
     slo = inputs.slo
     if not slo.apps:
         yield no_application()
-    terms = [term.max or term.min for term in slo.objective]
-    if terms not in ([], ["cost"]):
+    if slo.goals not in ((), ("cost",)):
         text = "variants are scaled at least cost, and the objective says otherwise"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.', essential=True)
     runs = [run for variant in inputs.profile.variants.values() for run in variant.runs]
