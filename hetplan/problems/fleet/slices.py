@@ -185,8 +185,8 @@ def or_apart(
         return best
     found, own = apart
     least = min(best[0], found, key=lambda one: one.bound)
-    known = {"bound": least.bound, "served": least.served, "prices": least.prices}
-    return replace(found, bounded=best[0].bounded or best[0].wish, **known), own
+    of = best[0].bounded or best[0].wish
+    return replace(found, bounded=of, bound=least.bound, served=least.served, prices=least.prices), own
 
 
 def _some_of(questions: Iterable[str]) -> list[tuple[str, ...]]:
@@ -295,7 +295,7 @@ def _after(
 
 
 def _kind(plan: PlanPart) -> str:
-    """What plans that are one part have in common: their question; of variants and pipelines how they were made, too."""
+    """What plans that are one part have in common: their question; of variants and pipelines how they were made too."""
     return plan.question if plan.question not in BESIDE else f"{plan.question} {plan.method!r}"
 
 
