@@ -241,7 +241,7 @@ def _of_slices(inputs: Inputs, shared: Iterable[str], needs: Mapping[str, Mappin
 def _together(found: Found, parts: Mapping[str, Part], p: int) -> tuple[Together, ...]:
     """What applications that share run in a period, on which machines, and after each failure: of each question."""
     wish = found.wish
-    rates = {app.name: wish.rate(app, p) for app in wish.apps if app.name in wish.slices and app.rates[p] > 0}
+    rates = {app.name: wish.settled_at(app, p) for app in wish.apps if app.name in wish.slices and app.rates[p] > 0}
     if not rates:
         return ()
     taken = {name: dict(zip(wish.place, found.fleet.choices[name, p].machines, strict=True)) for name in rates}
