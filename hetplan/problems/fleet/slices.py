@@ -51,14 +51,16 @@ from hetplan.profiles.plan_sections import Dispatch, Method, Promise, Route, Val
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import machine_price
 
-__all__ = ["in_slices", "on_machines", "or_apart"]
+__all__ = ["ALONE", "Play", "in_slices", "on_machines", "or_apart", "with_fewer_slices"]
 
 Answered = tuple[Found, Mapping[str, Part]]
 Offered = Mapping[str, Mapping[str, int]]
 """Slices by offer and application."""
 Held = Mapping[str, Sequence[tuple[Mapping[str, int], int]]]
 """By offer, what machines hold of each application, and how many do; an application is alone on whole ones."""
-SHARING = ("pool", "llm", *BESIDE)
+ALONE = ("pool", "llm")
+"""Questions whose applications share machines in slices and in no other way."""
+SHARING = (*ALONE, *BESIDE)
 """Questions whose instances have each its own part of a machine, where all of an application take the same of it."""
 NAME = 24
 """What a machine holds names it in up to so many letters."""
@@ -87,12 +89,13 @@ class _Seat:
 
 
 def in_slices(
-    wish: Wish, parts: Mapping[str, Part], tools: Tools, questions: Sequence[str] = SHARING
+    wish: Wish, parts: Mapping[str, Part], tools: Tools, questions: Sequence[str] | None = None
 ) -> tuple[Wish, Mapping[str, Part]]:
-    """The wish with the applications of these questions that may share machines counted in slices.
+    """The wish with the applications of these questions (None: of all) that may share machines counted in slices.
 
     It is as it was where none may.
     """
+    questions = SHARING if questions is None else questions
     if not wish.options.share or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
         return wish, parts
     own = {one: _sharers(wish, parts, one) for one in questions}
@@ -123,7 +126,7 @@ def with_fewer_slices(
 ) -> Iterator[tuple[Wish, Mapping[str, Part]]]:
     """Wishes in which fewer share than was asked: applications of one question share otherwise then; and nobody."""
     if _might_share_otherwise(asked):
-        fewer, own = in_slices(wish, parts, tools, [one for one in SHARING if one not in BESIDE])
+        fewer, own = in_slices(wish, parts, tools, ALONE)
         if fewer is not wish:
             yield fewer, own
     yield wish, parts
