@@ -42,6 +42,8 @@ class FleetQuestion:
 
     wish: Wish
     tools: Tools = field(default_factory=Tools)
+    sharing: Sequence[str] | None = None
+    """The questions whose applications share machines in slices; None: all that can."""
 
     @classmethod
     def fits(cls, inputs: Inputs) -> tuple[Obstacle, ...]:
@@ -85,7 +87,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import Answers, with_own_machines, with_room
         from hetplan.problems.fleet.search import is_over
-        from hetplan.problems.fleet.slices import in_slices, on_machines, or_apart, with_fewer_slices
+        from hetplan.problems.fleet.slices import ALONE, in_slices, on_machines, or_apart, with_fewer_slices
         from hetplan.problems.fleet.together import bounding_less, with_sharing
         from hetplan.problems.fleet.ways import (
             is_quick,
@@ -99,13 +101,14 @@ class FleetQuestion:
         )
         from hetplan.problems.fleet.whole import cost_of
         from hetplan.problems.fleet.why import by_its_own
+        from hetplan.problems.parts import Table
 
         between, look = is_between(self.wish), self.wish.options.look
         if self.wish.goal == "cost" and not (look or self.tools.trial):
             keep_first(self.wish, self.tools, ask)
         before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
-        asked, parts = in_slices(self.wish, whole, self.tools)
+        asked, parts = in_slices(self.wish, whole, self.tools, self.sharing)
         unplayed = self.tools.trial and not is_quick(self.wish, whole)
         asked = with_margins(asked, parts) if unplayed else asked
         recalled = None if between else Recalled.of(asked, parts, self.tools)
@@ -140,6 +143,10 @@ class FleetQuestion:
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)
         if isinstance(best, Infeasible) and not (between or look or unplayed or is_over(ask)):
             best = with_own_machines(best, asked, parts, answer, answers)
+        tables = any(isinstance(parts[name], Table) for name in asked.slices)
+        if isinstance(best, Infeasible) and tables and not is_over(ask):
+            # By their own plans variants and pipelines may do with what slices refuse.
+            return replace(self, sharing=ALONE).decide(ask)
         if isinstance(best, Infeasible):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
         if not (best[0].wish.leaves_room or glances):

@@ -51,14 +51,16 @@ from hetplan.profiles.plan_sections import Dispatch, Method, Promise, Route, Val
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import machine_price
 
-__all__ = ["in_slices", "on_machines", "or_apart"]
+__all__ = ["ALONE", "Play", "in_slices", "on_machines", "or_apart", "with_fewer_slices"]
 
 Answered = tuple[Found, Mapping[str, Part]]
 Offered = Mapping[str, Mapping[str, int]]
 """Slices by offer and application."""
 Held = Mapping[str, Sequence[tuple[Mapping[str, int], int]]]
 """By offer, what machines hold of each application, and how many do; an application is alone on whole ones."""
-SHARING = ("pool", "llm", *BESIDE)
+ALONE = ("pool", "llm")
+"""Questions whose applications share machines in slices and in no other way."""
+SHARING = (*ALONE, *BESIDE)
 """Questions whose instances have each its own part of a machine, where all of an application take the same of it."""
 NAME = 24
 """What a machine holds names it in up to so many letters."""
@@ -87,12 +89,13 @@ class _Seat:
 
 
 def in_slices(
-    wish: Wish, parts: Mapping[str, Part], tools: Tools, questions: Sequence[str] = SHARING
+    wish: Wish, parts: Mapping[str, Part], tools: Tools, questions: Sequence[str] | None = None
 ) -> tuple[Wish, Mapping[str, Part]]:
-    """The wish with the applications of these questions that may share machines counted in slices.
+    """The wish with the applications of these questions (None: of all) that may share machines counted in slices.
 
     It is as it was where none may.
     """
+    questions = SHARING if questions is None else questions
     if not wish.options.share or wish.goal != "cost" or wish.inputs.slo.limits.moves is not None:
         return wish, parts
     own = {one: _sharers(wish, parts, one) for one in questions}
@@ -123,7 +126,7 @@ def with_fewer_slices(
 ) -> Iterator[tuple[Wish, Mapping[str, Part]]]:
     """Wishes in which fewer share than was asked: applications of one question share otherwise then; and nobody."""
     if _might_share_otherwise(asked):
-        fewer, own = in_slices(wish, parts, tools, [one for one in SHARING if one not in BESIDE])
+        fewer, own = in_slices(wish, parts, tools, ALONE)
         if fewer is not wish:
             yield fewer, own
     yield wish, parts
@@ -185,8 +188,8 @@ def or_apart(
         return best
     found, own = apart
     least = min(best[0], found, key=lambda one: one.bound)
-    known = {"bound": least.bound, "served": least.served, "prices": least.prices}
-    return replace(found, bounded=best[0].bounded or best[0].wish, **known), own
+    of = best[0].bounded or best[0].wish
+    return replace(found, bounded=of, bound=least.bound, served=least.served, prices=least.prices), own
 
 
 def _some_of(questions: Iterable[str]) -> list[tuple[str, ...]]:
@@ -241,7 +244,7 @@ def _of_slices(inputs: Inputs, shared: Iterable[str], needs: Mapping[str, Mappin
 def _together(found: Found, parts: Mapping[str, Part], p: int) -> tuple[Together, ...]:
     """What applications that share run in a period, on which machines, and after each failure: of each question."""
     wish = found.wish
-    rates = {app.name: wish.rate(app, p) for app in wish.apps if app.name in wish.slices and app.rates[p] > 0}
+    rates = {app.name: wish.settled_at(app, p) for app in wish.apps if app.name in wish.slices and app.rates[p] > 0}
     if not rates:
         return ()
     taken = {name: dict(zip(wish.place, found.fleet.choices[name, p].machines, strict=True)) for name in rates}
@@ -295,7 +298,7 @@ def _after(
 
 
 def _kind(plan: PlanPart) -> str:
-    """What plans that are one part have in common: their question; of variants and pipelines how they were made, too."""
+    """What plans that are one part have in common: their question; of variants and pipelines how they were made too."""
     return plan.question if plan.question not in BESIDE else f"{plan.question} {plan.method!r}"
 
 

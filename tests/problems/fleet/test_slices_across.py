@@ -32,7 +32,7 @@ def wish(
     **more: Any,
 ) -> Files:
     """Applications named after their problem, each with models of its own; an instance takes `part` of a machine."""
-    models, apps, pipelines = {}, {}, {}
+    models, apps, pipelines = dict[str, Json](), dict[str, Json](), dict[str, Json]()
     for name, rate in rates.items():
         problem = next(one for one in PROBLEMS if name.startswith(one))
         takes = part[name] if isinstance(part, Mapping) else part
@@ -101,7 +101,8 @@ def is_near(plan: Answer, least: float, one: float) -> bool:
     assert plan.cost is not None
     assert plan.bound is not None
     assert plan.bound <= least + 1e-6
-    return abs(plan.cost - least) < 1e-6 or (plan.status != "optimal" and least < plan.cost < least + one + 1e-6)
+    over = plan.cost - least
+    return bool(abs(over) < 1e-6 or (plan.status != "optimal" and 0 < over < one + 1e-6))
 
 
 @pytest.mark.quick_cases(2)
