@@ -857,12 +857,12 @@ def page_of_plan(plan: Json, wish: Files | None, folder: Path, how: str) -> Page
     return page(how, path, *(() if wish is None else wish.write(folder)))
 
 
-def read_range(ran: Ran) -> list[tuple[float, float, float]]:
-    """Of a range that was planned along: from where, to where, what one hour costs there."""
+def read_range(ran: Ran, part: str = "") -> list[tuple[float, float, str]]:
+    """Of a range that was planned along: from where, to where, what one hour costs there; or where that "changes"."""
     found = []
-    for row in _read_page(ran.out).parts[""]:
+    for row in _read_page(ran.out).parts[{"changes": "Where the fleet changes"}.get(part, part)]:
         low, _, high = row["rate"].partition(" to ")
-        found.append((float(low), float(high or low), float(row["cost per hour"])))
+        found.append((float(low), float(high or low), row["cost per hour"]))
     return found
 
 
@@ -909,6 +909,8 @@ class Report:
     tables: Mapping[str, tuple[Row, ...]]
     bars: tuple[tuple[float, str], ...]
     points: tuple[tuple[float, str], ...]
+    text: str
+    """All that can be read, in order, numbers at axes included."""
 
     def rows(self, part: str) -> tuple[Row, ...]:
         """The rows of one of `SECTIONS`."""
@@ -943,6 +945,7 @@ def report(plan: Json, wish: Files, folder: Path) -> Report:
         tuple(_plain(one) for one in re.findall(r"<svg[^>]*><title>(.*?)</title>", text)), tables,
         tuple((width, title) for kind, width, title in sized if kind == "rect"),
         tuple((place, title) for kind, place, title in sized if kind == "circle"),
+        " ".join(html.unescape(re.sub(r"<style.*?</style>|<[^>]+>", " ", text, flags=re.S)).split()),
     )  # fmt: skip
 
 

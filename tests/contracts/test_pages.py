@@ -196,6 +196,11 @@ def test_the_page_of_a_pool_has_all_its_parts_in_order_and_response_times_as_sim
     assert made.headings == tuple(SECTIONS[part] for part in REPORT)
     assert len(made.charts) == len(CHARTS)
     assert all(title.startswith(begins) for title, begins in zip(made.charts, CHARTS, strict=True)), made.charts
+    assert made.text.index("Verified: ") < made.text.index("What was wished") < made.text.index("Checked again here: ")
+    assert f"ranking: {wish.first_rate:g} queries/s; 99% of answers within " in made.text
+    carried = next(one.value for one in answer.promises if one.quantity == "rate_qps")
+    assert f"{number(f'{carried:.4g}'):g} queries/s, ranking" in made.text
+    assert " 0 20 40 60 80 100 " in made.text, "the axis of the share of queries"
     told = simulate(answer.plan, wish, seeds=5, seed=0).percentiles["ranking"]
     shown, places = {}, []
     for x, title in made.points:
@@ -282,7 +287,21 @@ def test_a_range_says_what_its_ends_cost(tmp_path: Path) -> None:
     found = read_range(vary(wish, tmp_path, "rate", "300:600"))
     assert (found[0][0], found[-1][1]) == (300.0, 600.0)
     for rate, cost in ((300.0, found[0][2]), (600.0, found[-1][2])):
-        assert cost == pytest.approx(solve(wish.rated(rate), "fluid").cost, rel=DIGITS)
+        assert number(cost) == pytest.approx(solve(wish.rated(rate), "fluid").cost, rel=DIGITS)
+
+
+def test_a_fleet_changes_between_what_is_said_of_both_sides(tmp_path: Path) -> None:
+    ran = vary(planned("variants")[0], tmp_path, "rate", "300:600")
+    sides, changes = read_range(ran), read_range(ran, "changes")
+    assert len(sides) > 1
+    assert changes == [(one[1], other[0], f"{one[2]} to {other[2]}") for one, other in pairwise(sides)]
+
+
+def test_a_plan_that_meets_other_files_than_its_own_is_said_to(tmp_path: Path) -> None:
+    wish, answer = planned("pool")
+    other = wish.scaled_times(1.01)
+    assert "W-other-inputs" not in simulate(answer.plan, wish, seeds=1).warned()
+    assert "W-other-inputs" in simulate(answer.plan, other, seeds=1).warned()
 
 
 def test_a_difference_is_what_changed(tmp_path: Path) -> None:
