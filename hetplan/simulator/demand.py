@@ -282,6 +282,11 @@ class TextDemand:
         """How many come in twice the time to fill the machines: half of them count."""
         return math.ceil(2.0 * self.settles_s * rate_qps)
 
+    def holding(self, judged: int, rate_qps: float) -> int:
+        """How many come in a steady run of which so many count (`tokens.Played.judged` says which do not)."""
+        filling = self.settles_s * rate_qps
+        return math.ceil(max(judged / 0.85, (judged + filling) / 0.95, judged + 1.25 * filling, 2.0 * filling))
+
     def requests(self, rate_qps: float) -> int:
         """How many a run of a steady load has: they fill the machines, or make a cycle of the arrivals."""
         return max(LEAST_REQUESTS, self.filling(rate_qps), math.ceil(self.lengths.arrivals.cycle_s * rate_qps))
@@ -345,7 +350,7 @@ class AppDemand:
         length_s = run_length_s(self.percentile, rate_qps=self.rate_qps, slo_ms=self.spanned_ms, arrivals=self.arrivals)
         if self.text is None or self.rate_qps <= 0:
             return length_s
-        return max(length_s, self.text.requests(self.rate_qps) / self.rate_qps)
+        return max(length_s, max(self.text.requests(self.rate_qps), self.needed()) / self.rate_qps)
 
     def shares(self) -> NDArray[np.float64]:
         """How many of the queries are of each class."""
@@ -372,9 +377,9 @@ class AppDemand:
         return warm_up_queries(count, rate_qps=self.rate_qps, slo_ms=self.slo_ms, arrivals=self.arrivals)
 
     def needed(self) -> int:
-        """How many queries say something of the percentile."""
+        """How many queries say something of the percentile; of text, with those that do not count."""
         needed = queries_needed(self.percentile, rate_qps=self.rate_qps, slo_ms=self.spanned_ms)
-        return needed if self.text is None else max(needed, self.text.filling(self.rate_qps))
+        return needed if self.text is None or not self.stationary else self.text.holding(needed, self.rate_qps)
 
     def is_too_short(self, duration_s: float) -> bool:
         """Whether a run of that length has too few queries beyond the percentile."""

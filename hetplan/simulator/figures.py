@@ -440,9 +440,19 @@ def mean_of(values: NDArray[Any]) -> float:
 def rates_of(
     arrival_ms: NDArray[np.float64], in_time: NDArray[np.bool_], horizon_ms: float, *, last: bool
 ) -> dict[str, float]:
-    """How many queries come in a second of the time that they span, and how many of them are answered in time."""
-    span_s = _span_s(arrival_ms, horizon_ms, last) if len(arrival_ms) else 1.0
-    return {"rate_qps": len(arrival_ms) / span_s, "goodput_qps": float(in_time.sum()) / span_s}
+    """How many queries come in a second of the time that they span, and how many of them are answered in time.
+
+    Where they are not the last, their span ends with the last of them: it holds one gap less than there are queries.
+    """
+    import numpy as np
+
+    count = len(arrival_ms)
+    if count == 0:
+        return {"rate_qps": 0.0, "goodput_qps": 0.0}
+    if count == 1 and not last:
+        return {"rate_qps": math.nan, "goodput_qps": math.nan}
+    rate_qps = (count if last else count - 1) / _span_s(arrival_ms, horizon_ms, last)
+    return {"rate_qps": rate_qps, "goodput_qps": rate_qps * float(np.mean(in_time))}
 
 
 def _span_s(arrival_ms: NDArray[np.float64], horizon_ms: float, last: bool) -> float:

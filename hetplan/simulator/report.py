@@ -316,6 +316,8 @@ def _over_runs(values: Sequence[float]) -> Estimate:
 
 
 _TOO_FEW = ("W-short-run", "W-percentile-open")
+_SHARES = ("violations", "goodput")
+"""Promised shares of the queries, of which short runs say no more than of percentiles."""
 
 
 def lines_of(plan: Plan, inputs: Inputs, report: SimulationReport) -> tuple[Line, ...]:
@@ -381,8 +383,9 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
             verdict, simulated = Verdict.NOT_SIMULATED, None
     else:
         verdict = judge(simulated, promise.relation, _nearest(promise, simulated))
-        if promise.percentile is not None:
-            verdict = _unless_short(verdict, promise.app or "", report, simulated)
+        if promise.percentile is not None or promise.quantity in _SHARES:
+            of = simulated if promise.percentile is not None else None
+            verdict = _unless_short(verdict, promise.app or (app.id if app is not None else ""), report, of)
     return Line(
         promise.app,
         promise.quantity,

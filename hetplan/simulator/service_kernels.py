@@ -348,8 +348,36 @@ def _has_idle(world: World, route: int) -> bool:
 
 
 @part
+def _is_lost(world: World, route: int, job: int) -> bool:
+    """Whether a job is hopeless on every target of a route."""
+    record = world.parts[route]["route"]
+    for target in range(record["target0"], record["target0"] + record["targets"]):
+        if not is_hopeless(world, world.parts[target]["target"]["load"], job, 1):
+            return False
+    return True
+
+
+@part
+def _first_in_time(world: World, route: int, load: int) -> int:
+    """The oldest job of a route that a load answers in time, or -1; what is before it and lost is given up."""
+    lane = world.parts[route]["route"]["lane"]
+    job = world.parts[lane]["lane"]["head"]
+    while job >= 0:
+        after = world.jobs[job]["after"]
+        if not is_hopeless(world, load, job, 1):
+            return int(job)
+        if _is_lost(world, route, job):
+            give_up(world, lane, job)
+        job = after
+    return -1
+
+
+@part
 def _pull_in_order(world: World, route: int) -> None:
-    """First come, first served: the oldest job to the first idle station, in the order of the route's targets."""
+    """First come, first served: the oldest job to the first idle station, in the order of the route's targets.
+
+    A job that is late there, and not on all targets, waits for a faster one.
+    """
     record = world.parts[route]["route"]
     queue = world.parts[record["lane"]]["lane"]
     for target in range(record["target0"], record["target0"] + record["targets"]):
@@ -358,14 +386,21 @@ def _pull_in_order(world: World, route: int) -> None:
             if lane < 0:
                 break
             load = world.parts[lane]["lane"]["load"]
-            size = min(queue["length"], world.parts[load]["load"]["max_batch"])
-            drop_hopeless(world, record["lane"], load, size)
-            size = min(queue["length"], size)
-            if size == 0:
+            job = _first_in_time(world, route, load)
+            if job < 0:
                 break
-            for _ in range(size):
-                _assign(world, route, target, lane, queue["head"])
-            begin_batch(world, lane, load, size)
+            size, taken = min(queue["length"], world.parts[load]["load"]["max_batch"]), 1
+            while size > 1 and is_hopeless(world, load, job, size):
+                size -= 1
+            _assign(world, route, target, lane, job)
+            job = queue["head"]
+            while job >= 0 and taken < size:
+                after = world.jobs[job]["after"]
+                if not is_hopeless(world, load, job, size):
+                    _assign(world, route, target, lane, job)
+                    taken += 1
+                job = after
+            begin_batch(world, lane, load, taken)
 
 
 @part

@@ -442,11 +442,12 @@ def _model_of(fleet: Fleet, part: str) -> str:
 
 
 def _promised(fleet: Fleet) -> Iterator[Violation]:
-    """Rates of applications in periods, by the model of the part, and one cost: each once, and nothing else."""
+    """Rates of applications in periods, by the model of the part that runs then, and one cost: each once, no more."""
     models = {
-        (app, period.id): _model_of(fleet, name)
+        (app, period.id, situation): _model_of(fleet, name)
         for period in fleet.plan.periods
-        for name in period.parts or ()
+        for situation, names in {None: period.parts or (), **(period.failures or {})}.items()
+        for name in names
         for app in fleet.parts[name].rate_qps
     }
     seen: set[tuple[object, ...]] = set()
@@ -455,7 +456,7 @@ def _promised(fleet: Fleet) -> Iterator[Violation]:
         if one.percentile is not None:
             continue
         relation, model = {
-            "rate_qps": (">=", models.get((one.app or "", one.period or ""), "no-queueing")),
+            "rate_qps": (">=", models.get((one.app or "", one.period or "", one.situation), "no-queueing")),
             "cost_per_hour": ("=", "no-queueing"),
         }.get(one.quantity, (None, None))
         if key in seen:

@@ -157,6 +157,16 @@ def test_first_come_first_served_asks_the_preferred_hardware_first(kind: str) ->
     }
 
 
+def test_in_simulation_who_is_late_on_a_slow_machine_waits_for_a_quick_one() -> None:
+    """Of 30 at once a quick machine answers 11 by 450 ms and a slow one 3, as the router sends them."""
+    plan, wish = pool(1, 1, 10.0, late="drop")
+    wish = wish.scaled_limits(0.9)
+    plan = solve(wish.rated("max"), "fluid").plan
+    assert plan is not None
+    got = answered_by(sent_by(plan, "oldest first"), wish, bursts(30, 10))
+    assert {kind: round(got[group]) for group, kind in groups_of(plan).items()} == {"quick": 110, "slow": 30}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_router_and_simulation_decide_alike_and_nothing_is_lost(rule: str, tmp_path: Path) -> None:

@@ -239,6 +239,30 @@ def test_a_part_that_is_said_to_be_simulated_and_promises_no_response_time_is_no
     assert not found.said.startswith("verified")
 
 
+def test_a_rate_after_a_failure_is_promised_by_what_sized_the_part_that_runs_then() -> None:
+    """All rates were said to be simulated; with one machine less such a part broke its limit, and was "verified"."""
+    wish, plan = after_failures()
+    sized = {name: part["promises"][0]["model"] for name, part in plan["parts"].items()}
+    seen = set()
+    for period in plan["periods"]:
+        for situation, names in {None: period["parts"], **period["failures"]}.items():
+            (name,) = names
+            (model,) = [
+                one["model"] for one in plan["promises"]
+                if (one.get("period"), one.get("situation"), one["quantity"]) == (period["id"], situation, "rate_qps")
+            ]  # fmt: skip
+            assert model == sized[name]
+            seen.add(model)
+    assert seen == {"fluid", "simulation/1"}
+
+    def change(plan: Json) -> None:
+        for one in plan["promises"]:
+            if one.get("situation"):
+                one["model"] = "simulation/1"
+
+    assert not verify(forged(plan, change), wish).is_ok
+
+
 @pytest.mark.parametrize("rule", sorted({*RULES} - {"matched"}))
 @pytest.mark.parametrize("sizing", ["fluid", "formula"])
 def test_a_rate_that_nobody_simulated_is_refused_with_another_rule(rule: str, sizing: str) -> None:

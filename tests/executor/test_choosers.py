@@ -427,3 +427,26 @@ def test_a_worker_that_serves_several_at_once_gets_all_that_it_can_take_in_one_t
     sent.settle()
     assert [one for _, batch in sent.pairs for one in batch] == tasks[:3]
     assert len(chooser) == 2
+
+
+@pytest.mark.parametrize("rule", ["fcfs/1", "threshold/1"])
+def test_who_waits_for_a_faster_worker_is_in_no_batch_of_a_slow_one(rule: str) -> None:
+    """It was passed over as late there, and went with the next one."""
+
+    class Drop:
+        def drop_hopeless(self, queue: object) -> None:
+            del queue
+
+        def in_time(self, task: Task, lane: Lane, size: int = 1) -> bool:
+            return monotonic() + lane.mean_s(task.query.at, size) <= task.query.deadline_s
+
+    fast, slow = lane("fast", "f"), lane("slow", "s", ms=(100.0, 200.0), max_batch=4)
+    fast.bound, sent = 1, Sent()
+    dispatch = {"rule": rule, "threshold": 8.0, "base": "none"}
+    chooser = InOrderChooser([fast, slow], dispatch, sent.send, sent.soon, Drop())  # type: ignore[arg-type]
+    urgent, patient = task(slo_s=0.05), task(slo_s=5.0)
+    for one in (urgent, patient):
+        chooser.place(one)
+    chooser.settle()
+    assert sent.pairs == [(slow, [patient])]
+    assert list(chooser.waiting) == [urgent]

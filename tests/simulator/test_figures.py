@@ -26,6 +26,7 @@ from hetplan.simulator.figures import (
     estimate_of_one,
     figures_of,
     queries_needed,
+    rates_of,
     run_length_s,
     warm_up_queries,
 )
@@ -424,3 +425,11 @@ def test_the_first_run_says_that_the_simulator_is_compiled(monkeypatch: pytest.M
         run_all([lambda _stop, _note: 1], on_event=lambda event: said.append(event.what))
     assert said.count("compile") == 1
     assert said[0] == "compile"
+
+
+def test_a_stretch_of_few_queries_has_no_rate_of_a_thousand_million() -> None:
+    """Its span ends with its last query: a single one spans nothing."""
+    in_time = np.ones(3, dtype=bool)
+    assert rates_of(np.array([0.0, 500.0, 1000.0]), in_time, 9e9, last=False)["rate_qps"] == pytest.approx(2.0)
+    assert np.isnan(rates_of(np.array([0.0]), in_time[:1], 9e9, last=False)["rate_qps"])
+    assert rates_of(np.array([0.0, 500.0]), in_time[:2], 1000.0, last=True)["goodput_qps"] == pytest.approx(2.0)

@@ -6,8 +6,12 @@ from functools import cache
 from math import isfinite
 
 import pytest
-from build import Files, tiny
+from build import Files, example, tiny
 from face import Answer, Refused, Simulated, simulate, solve
+
+from hetplan import load_inputs
+from hetplan.profiles.plan import Plan
+from hetplan.simulator.simulate import simulate as simulate_plan
 
 KINDS = ("pool", "llm")
 
@@ -101,3 +105,24 @@ def test_where_nothing_comes_no_longer_run_is_advised(kind: str, how: dict[str, 
     with pytest.raises(Refused, match=r"rate is 0") as said:
         run(kind, at=wish.rated(0), seeds=2, **how)
     assert "--duration" not in str(said.value)
+
+
+@pytest.mark.parametrize("kind", ["pool"])
+def test_a_promised_share_is_not_called_kept_by_a_run_too_short_for_it(kind: str) -> None:
+    """The same share was undecided as a limit, and kept as a promise."""
+    wish = tiny(kind)
+    found = simulate(solve(wish).plan, wish, duration_s=600 / wish.first_rate, seeds=2)
+    assert "W-short-run" in found.warned()
+    shares = [one for one in found.verdicts if one.quantity == "violations" and not one.is_of_slo]
+    assert shares
+    assert {one.verdict for one in shares} <= {"undecided", "broken"}
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_of_text_as_many_requests_count_as_the_percentile_needs(times: float) -> None:
+    """Where machines fill half the run, 148 requests were left beyond p95, and nothing was said; docs promise 200."""
+    wish = example("llm").scaled_rates(times)
+    plan = solve(example("llm"), "fluid").plan
+    inputs = load_inputs(wish.profile, wish.slo)
+    (app,) = simulate_plan(Plan.model_validate(plan), inputs, seeds=2).apps.values()
+    assert app.queries_per_seed >= 0.95 * 200 / 0.05

@@ -392,10 +392,15 @@ class InOrderChooser(_Central):
         return [queue.popleft()]
 
     def _fill(self, batch: list[Task], queue: deque[Task], lane: Lane) -> None:
-        """Send it with those that follow, as many as its server takes."""
+        """Send it with those that follow, as many as its server takes; with none that waits for a faster worker."""
         most = self._longest(batch[0], lane, min(lane.max_batch, len(queue) + 1)) if queue else 1
-        while queue and len(batch) < most:
-            batch.append(queue.popleft())
+        place = 0
+        while place < len(queue) and len(batch) < most:
+            if self._late is not None and not self._late.in_time(queue[place], lane, most):
+                place += 1
+            else:
+                batch.append(queue[place])
+                del queue[place]
         self._send(lane, batch)
 
 

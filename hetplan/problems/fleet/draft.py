@@ -90,7 +90,7 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
             part = found.parts.get((app.name, p))
             if part is not None and app.name == next(iter(part.rate_qps)):  # one that is shared comes once
                 names.append(kept.id_of(_whose(part), kept.within(part, most)))
-            promises += _promises(found, app.name, p)
+            promises += _promises(found, app.name, p, after)
         for name, left in after.items():
             failures[name] = tuple(kept.id_of(_whose(one), one) for one in left)
         follows = wish.periods > 1 and (p > 0 or wish.again > 0)
@@ -236,15 +236,15 @@ def _first_actions(found: Found) -> Iterator[Action]:
             yield Action(id=number, do="stop", worker=worker.id, count=fewer, after=tuple(started))
 
 
-def _promises(found: Found, app: str, p: int) -> Iterator[Promise]:
+def _promises(found: Found, app: str, p: int, after: Mapping[str, Sequence[PlanPart]]) -> Iterator[Promise]:
     part = found.parts.get((app, p))
     rate = next(one for one in found.wish.apps if one.name == app).rates[p]
-    said = {promise.quantity: promise.model for promise in part.promises} if part is not None else {}
-    model = said.get("rate_qps") or said.get("fluid_rate_qps") or "no-queueing"
-    for situation in found.wish.situations:
-        name = situation.name if situation.name != found.wish.situations[0].name else None
-        yield Promise(app=app, period=f"p{p}", situation=name, quantity="rate_qps", relation=">=",
-                      value=rate * situation.keep, model=model)  # fmt: skip
+    for number, situation in enumerate(found.wish.situations):
+        running = part if number == 0 else next((one for one in after[situation.name] if app in one.rate_qps), None)
+        said = {promise.quantity: promise.model for promise in running.promises} if running is not None else {}
+        model = said.get("rate_qps") or said.get("fluid_rate_qps") or "no-queueing"
+        yield Promise(app=app, period=f"p{p}", situation=situation.name if number else None, quantity="rate_qps",
+                      relation=">=", value=rate * situation.keep, model=model)  # fmt: skip
     for one in part.promises if part is not None else ():
         if one.app == app and one.percentile is not None:
             yield one.model_copy(update={"period": f"p{p}"})
