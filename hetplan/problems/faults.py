@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -13,7 +13,19 @@ from hetplan.planner.terms import Obstacle
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import Slo
 
-__all__ = ["CAPACITY", "OF_FLEETS", "Faults", "refuse", "refuse_not_provided", "refuse_only", "refused"]
+if TYPE_CHECKING:
+    from hetplan.planner.request import Application
+
+__all__ = [
+    "CAPACITY",
+    "OF_FLEETS",
+    "Faults",
+    "refuse",
+    "refuse_all_network",
+    "refuse_not_provided",
+    "refuse_only",
+    "refused",
+]
 
 
 @dataclass
@@ -131,6 +143,17 @@ def _sections(held: Any, steps: list[str], at: str) -> Iterator[tuple[BaseModel,
     else:
         for number, one in enumerate(held or ()):
             yield from _sections(one, steps[1:], f"{at}[{number}]")
+
+
+def refuse_all_network(app: Application, faults: Faults) -> None:
+    """Name every limit on the response time of which the network leaves nothing."""
+    for target in app.targets:
+        if target.limit_ms() <= 0:
+            why, remedy = (
+                "the network alone takes the whole latency target",
+                f"Raise latency[{target.place}].max_ms above it.",
+            )
+            faults.in_slo(f"$.apps.{app.id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
 
 
 def refuse_not_provided(inputs: Inputs, faults: Faults) -> None:

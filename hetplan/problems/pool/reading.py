@@ -9,7 +9,7 @@ import numpy as np
 
 from hetplan.errors import Fault, InputError
 from hetplan.planner.request import PLENTY, Application, Request
-from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse, refuse_all_network, refuse_not_provided, refused
 from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
@@ -67,13 +67,7 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
     refuse(inputs.slo, REFUSED, faults)
     refuse_not_provided(inputs, faults)
     rate, then_cheapest = _objective(request, app, faults)
-    for target in app.targets:
-        if target.limit_ms() <= 0:
-            why, remedy = (
-                "the network alone takes the whole latency target",
-                f"Raise latency[{target.place}].max_ms above it.",
-            )
-            faults.in_slo(f"$.apps.{app.id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
+    refuse_all_network(app, faults)
     return Wish(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
 
 

@@ -139,6 +139,7 @@ def renting(wanted: Request, rented: Iterable[MachineType], used_up: Iterable[Ma
 @dataclass
 class _Reading:
     inputs: Inputs
+    request: Request
     types: Sequence[MachineType]
     faults: Faults
     notices: list[Notice]
@@ -150,12 +151,13 @@ class _Reading:
     @cached_property
     def sized(self) -> bool:
         """Whether queries come in sizes along the axis `batch`."""
-        mixes = (app.demand.mix for app in self.inputs.slo.apps.values())
+        mixes = (app.stated.demand.mix for app in self.request.apps.values())
         return any(mix is not None and "batch" in mix.axes for mix in mixes)
 
 
 def read_kinds(
     inputs: Inputs,
+    request: Request,
     types: tuple[MachineType, ...],
     names: list[str],
     faults: Faults,
@@ -164,7 +166,7 @@ def read_kinds(
     shared: bool,
 ) -> tuple[Kind, ...]:
     """Every way to run these variants; `shared` says whether instances may share machines that are paid whole."""
-    reading = _Reading(inputs, types, faults, notices)
+    reading = _Reading(inputs, request, types, faults, notices)
     if shared:
         reading.shared = {number for number, kind in enumerate(types) if _paid_whole(inputs, kind)}
     for number, kind in enumerate(types):
@@ -280,7 +282,7 @@ def part_of(needs: Mapping[str, float], kind: MachineType) -> float | None:
 
 
 def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -> bool:
-    kind, totals = reading.types[number], reading.inputs.slo.limits.capacity
+    kind, totals = reading.types[number], reading.request.capacity
     for resource, amount in needs.items():
         room = room_of(kind, resource)
         if room is None or (resource in totals and resource not in kind.provides):
@@ -293,7 +295,11 @@ def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -
 
 
 def read_slots(
-    inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...], notices: list[Notice]
+    inputs: Inputs,
+    request: Request,
+    types: tuple[MachineType, ...],
+    kinds: tuple[Kind, ...],
+    notices: list[Notice],
 ) -> tuple[Slot, ...]:
     """What runs now, each load with its kind."""
     if inputs.state is None:
@@ -315,17 +321,19 @@ def read_slots(
             if not exact:
                 text = f"{load.variant or load.node or 'it'} matches no run of these applications: it is stopped"
                 notices.append(Notice(code="W-unknown-running", at=f"state.workers.{worker.id}.{load.id}", text=text))
-            price = kinds[exact[0]].price if exact else _price_of_unknown(inputs, types, worker, load)
+            price = kinds[exact[0]].price if exact else _price_of_unknown(inputs, request, types, worker, load)
             found.append(Slot(worker, load, exact[0] if exact else None, price))
     return tuple(found)
 
 
-def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
+def _price_of_unknown(
+    inputs: Inputs, request: Request, types: tuple[MachineType, ...], worker: Worker, load: Load
+) -> int:
     """What an instance costs that serves nobody here."""
     runs = fitting_runs(inputs.profile, load, worker.hardware)
     if not runs:
         return 0
-    reading = _Reading(inputs, types, Faults("", ""), [])
+    reading = _Reading(inputs, request, types, Faults("", ""), [])
     return _price(reading, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 

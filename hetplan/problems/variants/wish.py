@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault, InputError
 from hetplan.planner.placing import Sharing
 from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
-from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse, refuse_all_network, refuse_not_provided, refused
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Kind,
@@ -420,8 +420,8 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
             faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
     names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
     shared = options.machines == "shared" and options.level != "aggregate"
-    kinds = read_kinds(inputs, types, names, faults, notices, shared=shared)
-    slots = read_slots(inputs, types, kinds, notices)
+    kinds = read_kinds(inputs, request, types, names, faults, notices, shared=shared)
+    slots = read_slots(inputs, request, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
@@ -459,11 +459,7 @@ def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faul
             continue
         need = load + (change.slack_qps or 0.0) if additive else load * change.slack
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
-        if app.limit_ms() <= 0:
-            faults.in_slo(
-                f"$.apps.{name}.network_ms_per_hop", "the network alone takes the whole latency target",
-                "Raise max_ms.", value=app.stated.network_ms_per_hop,
-            )  # fmt: skip
+        refuse_all_network(app, faults)
     _comparable(inputs, found, faults)
     return tuple(found)
 
