@@ -209,11 +209,14 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
         knobs = _knobs(run)
         slowdown = _slowdown(reading, run)
         for number in reading.of_hardware.get(run.hardware, []):
-            price, whole = _price(reading, run, reading.types[number])
-            part = part_of(run.needs, reading.types[number]) if whole and number in reading.shared else None
+            kind = reading.types[number]
+            price, whole = _price(reading.inputs.profile, run, kind)
+            if kind.offers[0].id is None and run.price_per_hour is None:
+                reading.unpriced.add(kind.hardware)
+            part = part_of(run.needs, kind) if whole and number in reading.shared else None
             needs = {**run.needs, WHOLE: 1.0} if whole and part is None else run.needs
             nanos = price.nanos if part is None else round(price.nanos * part)
-            none_there = count_of(reading.types[number]) == 0 and not (whole or reading.types[number].provides)
+            none_there = count_of(kind) == 0 and not (whole or kind.provides)
             if none_there or not _fits(reading, needs, number, at):
                 continue
             for batch in batches:
@@ -251,13 +254,12 @@ def _slowdown(reading: _Reading, run: Run) -> tuple[float, ...]:
     return tuple(float(one) for one in table.read([{a: p[a] for a in table.axes} for p in points]).values)
 
 
-def _price(reading: _Reading, run: Run, kind: MachineType) -> tuple[Price, bool]:
-    """The price of an instance, and whether it is that of a whole machine."""
+def _price(profile: Profile, run: Run, kind: MachineType) -> tuple[Price, bool]:
+    """The price of an instance, and whether it is that of a whole machine; where nothing has one, that costs 1."""
     offer = kind.offers[0].id
     if offer is None and run.price_per_hour is None:
-        reading.unpriced.add(kind.hardware)
         return Price(NANO), True
-    price = price_of(reading.inputs.profile, run, offer)
+    price = price_of(profile, run, offer)
     return price, run.price_per_hour is None and price.share is None
 
 
@@ -295,11 +297,7 @@ def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -
 
 
 def read_slots(
-    inputs: Inputs,
-    request: Request,
-    types: tuple[MachineType, ...],
-    kinds: tuple[Kind, ...],
-    notices: list[Notice],
+    inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...], notices: list[Notice]
 ) -> tuple[Slot, ...]:
     """What runs now, each load with its kind."""
     if inputs.state is None:
@@ -321,20 +319,19 @@ def read_slots(
             if not exact:
                 text = f"{load.variant or load.node or 'it'} matches no run of these applications: it is stopped"
                 notices.append(Notice(code="W-unknown-running", at=f"state.workers.{worker.id}.{load.id}", text=text))
-            price = kinds[exact[0]].price if exact else _price_of_unknown(inputs, request, types, worker, load)
+            price = kinds[exact[0]].price if exact else _price_of_unknown(inputs.profile, types, worker, load)
             found.append(Slot(worker, load, exact[0] if exact else None, price))
     return tuple(found)
 
 
-def _price_of_unknown(
-    inputs: Inputs, request: Request, types: tuple[MachineType, ...], worker: Worker, load: Load
-) -> int:
+def _price_of_unknown(profile: Profile, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
     """What an instance costs that serves nobody here."""
-    runs = fitting_runs(inputs.profile, load, worker.hardware)
-    if not runs:
-        return 0
-    reading = _Reading(inputs, request, types, Faults("", ""), [])
-    return _price(reading, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
+    runs = fitting_runs(profile, load, worker.hardware)
+    return (
+        _price(profile, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
+        if runs
+        else 0
+    )
 
 
 def check_least(request: Request, types: tuple[MachineType, ...], faults: Faults) -> None:

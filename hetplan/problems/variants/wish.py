@@ -421,7 +421,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
     shared = options.machines == "shared" and options.level != "aggregate"
     kinds = read_kinds(inputs, request, types, names, faults, notices, shared=shared)
-    slots = read_slots(inputs, request, types, kinds, notices)
+    slots = read_slots(inputs, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
