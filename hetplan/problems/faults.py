@@ -16,16 +16,7 @@ from hetplan.profiles.slo import Slo
 if TYPE_CHECKING:
     from hetplan.planner.request import Application
 
-__all__ = [
-    "CAPACITY",
-    "OF_FLEETS",
-    "Faults",
-    "refuse",
-    "refuse_all_network",
-    "refuse_not_provided",
-    "refuse_only",
-    "refused",
-]
+__all__ = ["CAPACITY", "OF_FLEETS", "Faults", "refuse", "refuse_not_provided", "refuse_only", "refused"]
 
 
 @dataclass
@@ -52,6 +43,13 @@ class Faults:
     def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of an option."""
         self.found.append(Fault("options", name, str(value), why, remedy))
+
+    def refuse_all_network(self, app: Application) -> None:
+        """Name every limit on the response time of which the network leaves nothing."""
+        for target in app.targets:
+            if target.limit_ms() <= 0:
+                why, at = "the network alone takes the whole latency target", f"$.apps.{app.id}.network_ms_per_hop"
+                self.in_slo(at, why, f"Raise latency[{target.place}].max_ms above it.", value=target.hop_ms)
 
     def obstacles(self, found: Iterable[Obstacle]) -> None:
         """What keeps the files from asking a question that was named; raises at once where anything does."""
@@ -143,17 +141,6 @@ def _sections(held: Any, steps: list[str], at: str) -> Iterator[tuple[BaseModel,
     else:
         for number, one in enumerate(held or ()):
             yield from _sections(one, steps[1:], f"{at}[{number}]")
-
-
-def refuse_all_network(app: Application, faults: Faults) -> None:
-    """Name every limit on the response time of which the network leaves nothing."""
-    for target in app.targets:
-        if target.limit_ms() <= 0:
-            why, remedy = (
-                "the network alone takes the whole latency target",
-                f"Raise latency[{target.place}].max_ms above it.",
-            )
-            faults.in_slo(f"$.apps.{app.id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
 
 
 def refuse_not_provided(inputs: Inputs, faults: Faults) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from math import floor, log10
+from math import floor, inf, log10
 
 import numpy as np
 
@@ -168,29 +168,19 @@ def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str,
     return _best_quality(between) if wish.goal == "quality" else _least_cost(between)
 
 
-def _variants(wish: Wish, app: Application) -> list[str]:
-    """The variants that may serve an application by its files, its floor included."""
-    asked, found = wish.request.apps[app.name], []
-    wanted = asked.stated.quality
-    for name in asked.variants:
-        quality = wish.inputs.profile.variants[name].quality
-        value = None if quality is None else quality.value
-        if wanted is not None and (
-            value is None
-            or (wanted.min is not None and value < wanted.min - 1e-12)
-            or (wanted.max is not None and value > wanted.max + 1e-12)
-        ):
-            continue
-        found.append(name)
-    return found
+def _qualities(wish: Wish, app: Application) -> dict[str, float | None]:
+    """The variants that may serve an application by its files, the quality asked for included, each with its own."""
+    asked, variants = wish.request.apps[app.name], wish.inputs.profile.variants
+    known = {name: None if (said := variants[name].quality) is None else said.value for name in asked.variants}
+    if (wanted := asked.stated.quality) is None:
+        return known
+    least = -inf if wanted.min is None else wanted.min - 1e-12
+    most = inf if wanted.max is None else wanted.max + 1e-12
+    return {name: value for name, value in known.items() if value is not None and least <= value <= most}
 
 
 def _levels(wish: Wish, app: Application) -> list[Level]:
-    profile = wish.inputs.profile
-    qualities = {}
-    for name in _variants(wish, app):
-        quality = profile.variants[name].quality
-        qualities[name] = None if quality is None else quality.value
+    qualities = _qualities(wish, app)
     if app.question == "pool":
         if not qualities:
             why, remedy = "no variant that it may run has the quality asked for", "Lower its quality."

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.planner.request import Application, Request, read_request
-from hetplan.problems.faults import Faults, refuse, refuse_all_network, refused
+from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -317,7 +317,7 @@ def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | Non
         faults.in_slo(f"{at}.latency", "a policy decides by the slack to a response target", "Give one.")
         return None
     if app.limit_ms() <= 0:
-        refuse_all_network(app, faults)
+        faults.refuse_all_network(app)
         return None
     stated = app.stated
     if stated.late not in (None, "serve", "drop"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetplan.errors import Fault, InputError
 from hetplan.planner.request import PLENTY, Application, Request
-from hetplan.problems.faults import Faults, refuse, refuse_all_network, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
 from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
@@ -67,7 +67,7 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
     refuse(inputs.slo, REFUSED, faults)
     refuse_not_provided(inputs, faults)
     rate, then_cheapest = _objective(request, app, faults)
-    refuse_all_network(app, faults)
+    faults.refuse_all_network(app)
     return Wish(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
 
 

@@ -327,11 +327,9 @@ def read_slots(
 def _price_of_unknown(profile: Profile, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
     """What an instance costs that serves nobody here."""
     runs = fitting_runs(profile, load, worker.hardware)
-    return (
-        _price(profile, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
-        if runs
-        else 0
-    )
+    if not runs:
+        return 0
+    return _price(profile, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 
 def check_least(request: Request, types: tuple[MachineType, ...], faults: Faults) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault, InputError
 from hetplan.planner.placing import Sharing
 from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
-from hetplan.problems.faults import Faults, refuse, refuse_all_network, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Kind,
@@ -459,7 +459,7 @@ def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faul
             continue
         need = load + (change.slack_qps or 0.0) if additive else load * change.slack
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
-        refuse_all_network(app, faults)
+        faults.refuse_all_network(app)
     _comparable(inputs, found, faults)
     return tuple(found)
 
