@@ -22,6 +22,7 @@ import hetplan as hp
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.measure.evaluator_synthetic import GRID, PRICE, SyntheticQuery, draw
 from hetplan.planner.forms.black_box import Measured, Verdict
+from hetplan.planner.request import read_request
 from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.stations import Rated, sizes
@@ -49,8 +50,9 @@ def least_costs(query: SyntheticQuery) -> np.ndarray:
 def least_costs_at(query: SyntheticQuery, slo: dict[str, Any]) -> np.ndarray:
     """Per configuration the least price of the replicas that carry a rate within the limit, by the formula."""
     inputs = load_inputs(query.profile(), slo)
+    request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     form = sought.box(nobody, CompoundOptions())
     assert isinstance(form, Rated)
     best = np.full(len(query.seconds), np.inf)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hetplan.measure.evaluator_profiler import Profiler, Setup
 from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
 from hetplan.planner.forms.black_box import BlackBox
+from hetplan.planner.request import read_request
 from hetplan.problems.compound.form import Sought, read_sought
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import read_tiers
@@ -81,8 +82,9 @@ def four_tiers(query: SyntheticQuery) -> tuple[dict[str, Any], dict[str, Any]]:
 def sought_of(query: SyntheticQuery, *, tiers: int = 3) -> Sought:
     """The query as the planner reads it; over three tiers, or over four."""
     inputs = load_inputs(*(four_tiers(query) if tiers == 4 else (query.profile(), query.slo())))
+    request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     faults.settle()
     return sought
 

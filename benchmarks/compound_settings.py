@@ -13,6 +13,7 @@ from hetplan.measure.evaluator_profiler import Profiler, Setup
 from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.black_box import Past
+from hetplan.planner.request import Application
 from hetplan.problems.compound.form import packing
 from hetplan.problems.compound.found import found_ways
 from hetplan.problems.compound.options import CompoundOptions
@@ -78,7 +79,7 @@ def goodput(planned: Sequence[Planned], gpus: int, *, together: bool = True) -> 
         tier if tier.own else replace(tier, machines=float(gpus)) for tier in planned[0].tiers
     )  # fmt: skip
     queries = [
-        Query(str(i), app, one.ways if together else one.ways[:1]) for i, one in enumerate(planned)
+        Query(Application(str(i), app, ()), one.ways if together else one.ways[:1]) for i, one in enumerate(planned)
     ]  # fmt: skip
     form = packing(queries, limited, {}, sense="max")
     answer = (Dual() if together else Fcfs()).solve(form, Limits())

@@ -59,14 +59,15 @@ def live_plan(asked: Asked, running: Mapping[str, Running]) -> tuple[Plan, Input
     served: list[tuple[Query, Way, ChosenPlanDispatch]] = []
     apps = {name: inputs.slo.apps[one.kind] for name, one in running.items()}
     kinds = {one.app_id: one for one in asked.sought}
-    sought = tuple(replace(kinds[one.kind], app_id=name) for name, one in running.items())
+    named = {name: replace(kinds[one.kind].app, id=name) for name, one in running.items()}
+    sought = tuple(replace(kinds[one.kind], app=named[name]) for name, one in running.items())
     for name, one in running.items():
         assert one.way.found is not None
         machines: dict[str, list[int]] = {}
         for item, machine in zip(one.way.items, one.placed.machines, strict=True):
             machines.setdefault(item.tier, []).append(machine)
         numbered = {tier: tuple(numbers) for tier, numbers in machines.items()}
-        served.append((Query(name, apps[name], (one.way,)), one.way, chosen_of(apps[name], one.way, numbered)))
+        served.append((Query(named[name], (one.way,)), one.way, chosen_of(named[name], one.way, numbered)))
     slo = inputs.slo.model_copy(update={"apps": apps})
     known = (inputs.measured or {}).get("apps", {})
     measured = {"apps": {name: known[one.kind] for name, one in running.items() if one.kind in known}}

@@ -76,6 +76,11 @@ class Application:
         return self.stated.runs.pipeline if self.stated.runs is not None else None
 
     @property
+    def weight(self) -> float:
+        """What it counts for beside others: 1, where nothing is said."""
+        return 1.0 if self.stated.weight is None else self.stated.weight
+
+    @property
     def floor(self) -> float | None:
         """The least quality."""
         return self.stated.quality.min if self.stated.quality is not None else None

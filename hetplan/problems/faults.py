@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -12,6 +12,9 @@ from hetplan.errors import Fault, InputError
 from hetplan.planner.terms import Obstacle
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import Slo
+
+if TYPE_CHECKING:
+    from hetplan.planner.request import Application
 
 __all__ = ["CAPACITY", "OF_FLEETS", "Faults", "refuse", "refuse_not_provided", "refuse_only", "refused"]
 
@@ -40,6 +43,13 @@ class Faults:
     def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of an option."""
         self.found.append(Fault("options", name, str(value), why, remedy))
+
+    def refuse_all_network(self, app: Application) -> None:
+        """Name every limit on the response time of which the network leaves nothing."""
+        for target in app.targets:
+            if target.limit_ms() <= 0:
+                why, at = "the network alone takes the whole latency target", f"$.apps.{app.id}.network_ms_per_hop"
+                self.in_slo(at, why, f"Raise latency[{target.place}].max_ms above it.", value=target.hop_ms)
 
     def obstacles(self, found: Iterable[Obstacle]) -> None:
         """What keeps the files from asking a question that was named; raises at once where anything does."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hetplan.planner.forms.packing import Items, Packing
+from hetplan.planner.request import read_request
 from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.search import recorded
@@ -19,8 +20,9 @@ from hetplan.profiles.load import load_inputs
 def form_of(profile: Any, slo: Any, measured: Any) -> Rated:
     """The form of the one application, which comes at a rate, with all that was measured in its journal."""
     inputs = load_inputs(profile, slo, measured=measured)
+    request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     faults.settle()
     form = sought.box(nobody, CompoundOptions())
     assert isinstance(form, Rated)

@@ -19,7 +19,7 @@ from hetplan.errors import InputError
 from hetplan.executor.background import Background
 from hetplan.executor.serving.law import OffTable, ServiceLaw
 from hetplan.planner.contract import Tools
-from hetplan.problems.compound import form as compound_form
+from hetplan.planner.request import read_request
 from hetplan.problems.compound import wish as compound
 from hetplan.problems.faults import Faults
 from hetplan.profiles.fields import NANO
@@ -162,7 +162,6 @@ class Sought:
             )
 
     def _policy(self) -> None:
-        from hetplan.planner.request import read_request
         from hetplan.problems.policy.options import PolicyOptions
         from hetplan.problems.policy.wish import read_models
 
@@ -344,7 +343,7 @@ def compound_differences(seed: int) -> Iterator[str]:
         {"format": "hetplan/slo/1.0", "apps": {"a": app}},
     )
     faults = Faults.of(inputs)
-    tiers = compound.read_tiers(inputs, faults)
+    tiers = compound.read_tiers(inputs.profile, read_request(inputs), faults)
     faults.settle()
     for tier in tiers:
         load = Load(id="l", app="a")
@@ -367,7 +366,7 @@ def compound_differences(seed: int) -> Iterator[str]:
         if tier.machine_price * NANO != pytest.approx(least, rel=1e-9):
             yield f"profile {seed}: a machine of {tier.name} costs {tier.machine_price * NANO}, the cheapest {least}"
     wanted = inputs.slo.apps["a"]
-    target = compound_form.strictest(wanted)
+    target = read_request(inputs).apps["a"].strictest
     stated = min(limit for limit, _ in response_targets(wanted))
     if target is None or target.max_ms != stated:
         yield f"profile {seed}: the limit of a search is {target}, of the verifier {stated}"
@@ -386,7 +385,7 @@ COMPOUND_FAULTS: dict[str, tuple[str, Any]] = {
         "hetplan.problems.compound.wish.Tier.machine_price", property(lambda tier: tier.price),
     ),
     "solver: another target": (
-        "hetplan.problems.compound.form.strictest",
+        "hetplan.planner.request.strictest",
         lambda app: max(demand.response_targets(app), key=lambda target: target.max_ms),
     ),
     "verifier: offers by the unit are paid once": (

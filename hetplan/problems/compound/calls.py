@@ -11,13 +11,12 @@ import numpy as np
 
 from hetplan.planner.forms.black_box import Placed
 from hetplan.planner.forms.calls import Call, Calls
+from hetplan.planner.request import Application
 from hetplan.problems.compound.wish import Tier
 from hetplan.problems.faults import Faults
 from hetplan.profiles.apis import Api
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Pipeline
-from hetplan.profiles.slo import App
-from hetplan.serving.demand import stated_qps
 from hetplan.serving.operators import calls_made
 
 __all__ = ["api_limits", "api_places", "calls_of", "check_calls", "per_query", "taken", "with_apis"]
@@ -33,15 +32,15 @@ def api_places(pipeline: Pipeline) -> tuple[Tier, ...]:
     )
 
 
-def check_calls(inputs: Inputs, app_id: str, app: App, pipeline_id: str, faults: Faults) -> None:
+def check_calls(inputs: Inputs, app: Application, pipeline_id: str, faults: Faults) -> None:
     """Whether what is called can be paid for, and reached."""
     profile, pipeline = inputs.profile, inputs.profile.pipelines[pipeline_id]
     apis = [tier.name for tier in api_places(pipeline)]
     if not apis:
         return
-    if stated_qps(app) is None:
-        why = f"{app_id} calls {apis[0]}, and an hour of calls costs what so many queries cost"
-        faults.in_slo(f"$.apps.{app_id}.demand.rate_qps", why, "Write how many queries per second come in all.")
+    if app.rate_qps is None:
+        why = f"{app.id} calls {apis[0]}, and an hour of calls costs what so many queries cost"
+        faults.in_slo(f"$.apps.{app.id}.demand.rate_qps", why, "Write how many queries per second come in all.")
     if not profile.offers:
         faults.in_profile(
             "$.offers", "calls are paid for in money, machines without offers count 1 each", "Add offers."
@@ -75,11 +74,11 @@ def with_apis(placed: Placed, tiers: tuple[Tier, ...], apis: tuple[Tier, ...], i
     )
 
 
-def calls_of(inputs: Inputs, app: App, pipeline: Pipeline, order: tuple[str, ...], first: int) -> Calls | None:
+def calls_of(inputs: Inputs, app: Application, pipeline: Pipeline, order: tuple[str, ...], first: int) -> Calls | None:
     """The calls as the search knows them; APIs are the places from `first` on. Costs are those of one stream."""
     places = [tier.name for tier in api_places(pipeline)]
     knobs = list(pipeline.levels)
-    queries = HOUR_S * (stated_qps(app) or 0.0) / (app.demand.streams or 1)
+    queries = HOUR_S * (app.rate_qps or 0.0) / (app.stated.demand.streams or 1)
     made = []
     for number, name in enumerate(order):
         for call in pipeline.nodes[name].calls:
@@ -92,7 +91,7 @@ def calls_of(inputs: Inputs, app: App, pipeline: Pipeline, order: tuple[str, ...
                 Call(
                     number, first + places.index(call.api), where, per_hour=queries * api.price_of(call.tokens),
                     failures=api.failures, retries=api.retries, retry_s=api.retry_ms / 1000.0,
-                    gap_s=0.0 if app.demand.streams else api.gap_s(call.tokens),
+                    gap_s=0.0 if app.stated.demand.streams else api.gap_s(call.tokens),
                 )
             )  # fmt: skip
     return Calls(tuple(made), first) if made else None
@@ -109,12 +108,12 @@ def api_limits(inputs: Inputs) -> dict[str, float]:
 
 
 def taken(
-    apis: Mapping[str, Api], app: App, pipeline: Pipeline, knobs: Mapping[str, Any], often: Mapping[str, float]
+    apis: Mapping[str, Api], app: Application, pipeline: Pipeline, knobs: Mapping[str, Any], often: Mapping[str, float]
 ) -> dict[str, float]:
     """What an application takes of these limits: calls with those made again, tokens of those answered."""
     found: dict[str, float] = {}
     for name, call in calls_made(pipeline, knobs).items():
-        rate = (stated_qps(app) or 0.0) * often[name]
+        rate = (app.rate_qps or 0.0) * often[name]
         api = apis[call.api]
         amounts = {"calls_per_s": rate * api.tried, "tokens_per_s": rate * (call.tokens.in_ + call.tokens.out)}
         for field, amount in amounts.items():

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
+from hetplan.planner.request import Application
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.options import CompoundOptions
@@ -16,9 +17,7 @@ from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
-from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Load, Serve, Share, Worker
-from hetplan.serving.demand import response_targets, stated_qps
 from hetplan.serving.loads import worker_price
 
 __all__ = [
@@ -67,7 +66,7 @@ def draft(
         promises=_promises(asked, served, left, workers),
         reported=_reported(asked, packed, served, found_by_search),
         unserved=tuple(
-            Unserved(app=query.app_id, rate_qps=stated_qps(query.app) or 0.0, why=why_left(packed, queries, query))
+            Unserved(app=query.app_id, rate_qps=query.app.rate_qps or 0.0, why=why_left(packed, queries, query))
             for query in left
         ),
         warnings=(*notices, *_in_doubt(served), *_dropped(packed, queries), *_unserved(left)),
@@ -92,14 +91,14 @@ def _from_zero(on: Mapping[str, On]) -> dict[str, On]:
 def _chosen(query: Query, way: Way, machines: On) -> ChosenPlanDispatch:
     if way.found is None:
         candidate = query.ways.index(way)
-        stated = dict(query.app.candidates[candidate].demand)
+        stated = dict(query.app.stated.candidates[candidate].demand)
         return ChosenPlanDispatch(
-            late=query.app.late, candidate=candidate, label=way.label, demand=stated, machines=dict(machines)
+            late=query.app.stated.late, candidate=candidate, label=way.label, demand=stated, machines=dict(machines)
         )
     return chosen_of(query.app, way, machines)
 
 
-def chosen_of(app: App, way: Way, machines: On) -> ChosenPlanDispatch:
+def chosen_of(app: Application, way: Way, machines: On) -> ChosenPlanDispatch:
     """A plan that was found, as it is dispatched by, its items on these machines of each tier.
 
     A machine is named once for each operator on it: as often as there are streams, or replicas, in an item.
@@ -110,7 +109,7 @@ def chosen_of(app: App, way: Way, machines: On) -> ChosenPlanDispatch:
     for item in way.items:
         streams[item.tier].append(item.streams)
     return ChosenPlanDispatch(
-        late=app.late,
+        late=app.stated.late,
         machines={
             tier: tuple(number for number, times in zip(numbers, streams[tier], strict=True) for _ in range(times))
             for tier, numbers in machines.items()
@@ -139,7 +138,7 @@ def workers_of(
                 continue
             share = way.found.share.get(node)
             own = next(tier_ for tier_ in asked.tiers if tier_.name == tier).own
-            pipeline = pipeline_of(asked.inputs.profile, query.app)
+            pipeline = pipeline_of(asked.inputs.profile, query.app.stated)
             reads = pipeline.nodes[node].reads if pipeline is not None else ()
             knobs = {knob: way.found.knobs[knob] for knob in reads}
             streams_at: Counter[str] = Counter({query.app_id: 1} if own else {})
@@ -218,9 +217,8 @@ def _in_order(node: str, order: Sequence[str]) -> tuple[int, str]:
 
 def _actions(asked: Asked, workers: Sequence[Worker]) -> tuple[Action, ...]:
     if asked.inputs.state is not None:
-        limits = asked.inputs.slo.limits.instances
         running = asked.inputs.state.workers
-        return transition(running, workers, offers=asked.inputs.profile.offers, limits=limits)
+        return transition(running, workers, offers=asked.inputs.profile.offers, limits=asked.request.instances)
     actions: list[Action] = []
     for worker in workers:
         start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)
@@ -235,12 +233,12 @@ def _actions(asked: Asked, workers: Sequence[Worker]) -> tuple[Action, ...]:
 def _in_doubt(served: Sequence[tuple[Query, Way, int]]) -> Iterator[Notice]:
     """Plans that were chosen though it is not known whether they are as good as is wished."""
     for query, way, _ in served:
-        wanted, found = query.app.quality, way.found
-        if found is not None and found.verdict == "undecided" and wanted is not None and wanted.min is not None:
+        wanted, found = query.app.floor, way.found
+        if found is not None and found.verdict == "undecided" and wanted is not None:
             low, high = found.interval
             text = f"after {found.samples} samples its accuracy is {low:.4g} to {high:.4g}: on neither side"
             at = f"apps.{query.app_id}.quality"
-            yield Notice(code="W-undecided", at=at, text=f"{text} of {wanted.min:g} for sure")
+            yield Notice(code="W-undecided", at=at, text=f"{text} of {wanted:g} for sure")
 
 
 def _promises(
@@ -253,7 +251,7 @@ def _promises(
     ]
     calls = {query.app_id: way.found.per_query for query, way, _ in served if way.found is not None}
     if workers or any(calls.values()):
-        rates = {query.app_id: stated_qps(query.app) for query, _, _ in served}
+        rates = {query.app_id: query.app.rate_qps for query, _, _ in served}
         value = _cost(asked, workers) + HOUR_S * sum((rates[name] or 0.0) * each for name, each in calls.items())
         promises.append(Promise(quantity="cost_per_hour", relation="=", value=value, model="no-queueing"))
         if any(calls.values()) and (queries := HOUR_S * sum(rate or 0.0 for rate in rates.values())):
@@ -288,7 +286,7 @@ def _stated(query: Query, way: Way) -> float:
     """What a candidate itself says that it costs."""
     if way.found is not None:
         return 0.0
-    return (query.app.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
+    return (query.app.stated.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
 
 
 def _of_found(query: Query, way: Way, options: CompoundOptions) -> list[Promise]:
@@ -359,15 +357,15 @@ def _of_figure(packed: Packed, scope: Scope, note: str | None) -> Reported:
 
 def mean_latency_ms(asked: Asked, promises: Sequence[Promise]) -> float:
     """The mean latency by weight of those that are promised one: of percentiles, the nearest to its limit counts."""
-    apps = asked.inputs.slo.apps
+    apps = asked.request.apps
     worst: dict[str, float] = {}
     for one in promises:
         if one.app is not None and one.quantity == "response_ms":
-            limits = {target.percentile: target.max_ms for target in response_targets(apps[one.app])}
+            limits = {target.percentile: target.max_ms for target in apps[one.app].targets}
             least = min(limits.values(), default=1.0)
             scaled = one.value * least / limits.get(one.percentile or 0.0, least)
             worst[one.app] = max(worst.get(one.app, 0.0), scaled)
-    weights = {name: 1.0 if (weight := apps[name].weight) is None else weight for name in worst}
+    weights = {name: apps[name].weight for name in worst}
     total = sum(weights.values())
     return sum((weights[name] / total if total > 0 else 1.0 / len(worst)) * each for name, each in worst.items())
 

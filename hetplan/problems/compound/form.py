@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise, product
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from hetplan.planner.forms.calls import Calls
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.forms.packing import Choice, Items, Packing
 from hetplan.planner.forms.space import Space, is_ordered, settings_of
+from hetplan.planner.request import Application, Request, read_request
 from hetplan.problems.compound.calls import api_limits, api_places, calls_of, check_calls, with_apis
 from hetplan.problems.compound.fanned import check_fans, fans_of, may_be_several
 from hetplan.problems.compound.options import CompoundOptions
@@ -30,10 +31,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.pipelines import Link, Pipeline
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.sampled import features_of
-from hetplan.profiles.slo import App
-from hetplan.serving.demand import response_targets, stated_qps
 from hetplan.serving.operators import growth_of
-from hetplan.serving.strictest import strictest
 
 __all__ = [
     "Asked",
@@ -64,8 +62,7 @@ class Sought:
     `wishes` are the shares of samples that have to be in time, each with its limit in seconds.
     """
 
-    app_id: str
-    app: App
+    app: Application
     pipeline_id: str
     pipeline: Pipeline
     order: tuple[str, ...]
@@ -92,14 +89,19 @@ class Sought:
     """How many calls of each operator a query makes, where not all are called once."""
 
     @property
+    def app_id(self) -> str:
+        """The id of the application."""
+        return self.app.id
+
+    @property
     def streams(self) -> int:
         """How many streams come at a time: each has every operator, with its share, for itself."""
-        return self.app.demand.streams or 1
+        return self.app.stated.demand.streams or 1
 
     @property
     def rate_qps(self) -> float | None:
         """The rate at which queries come, where they are no streams: operators are stations with replicas then."""
-        return stated_qps(self.app) if self.app.demand.streams is None else None
+        return self.app.rate_qps if self.app.stated.demand.streams is None else None
 
     @property
     def exits(self) -> bool:
@@ -188,7 +190,7 @@ class Sought:
         """The form."""
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
-            arrivals = self.app.demand.arrivals
+            arrivals = self.app.stated.demand.arrivals
             kind = partial(
                 Traded if "latency" in self.aim.of else Rated,
                 rate_qps=self.rate_qps,
@@ -269,13 +271,18 @@ class Asked:
     start: Plan | None = None
     notices: tuple[Notice, ...] = ()
 
+    @cached_property
+    def request(self) -> Request:
+        """What the files ask for."""
+        return read_request(self.inputs)
+
 
 def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> Asked:
     """Read the files; raises `InputError` with every fault found."""
-    faults = Faults.of(inputs)
-    wish, tiers = read_wish(inputs, faults), read_tiers(inputs, faults)
-    queries, totals, notices = read_queries(inputs, tiers, options, faults, start)
-    sought = read_sought(inputs, tiers, faults, wish)
+    faults, request = Faults.of(inputs), read_request(inputs)
+    wish, tiers = read_wish(inputs, request, faults), read_tiers(inputs.profile, request, faults)
+    queries, totals, notices = read_queries(request, tiers, options, faults, start)
+    sought = read_sought(inputs, request, tiers, faults, wish)
     totals |= api_limits(inputs) if any(one.calls is not None for one in sought) else {}
     if math.isfinite(wish.budget):
         totals = {**totals, BUDGET: wish.budget}
@@ -295,84 +302,87 @@ def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> 
     return Asked(inputs, options, wish, tiers, totals, queries, sought, start, notices)
 
 
-def read_sought(inputs: Inputs, tiers: tuple[Tier, ...], faults: Faults, wish: Wish = CHEAPEST) -> tuple[Sought, ...]:
+def read_sought(
+    inputs: Inputs, request: Request, tiers: tuple[Tier, ...], faults: Faults, wish: Wish = CHEAPEST
+) -> tuple[Sought, ...]:
     """Every application that runs a pipeline of operators."""
     found = []
-    for app_id, app in inputs.slo.apps.items():
-        if app.candidates or app.runs is None or app.runs.pipeline is None:
+    for app in request.apps.values():
+        if app.pipeline is None:
             continue
         before = len(faults.found)
-        one = _sought(inputs, app_id, (app, app.runs.pipeline, wish), tiers, faults)
+        one = _sought(inputs, request, (app, app.pipeline, wish), tiers, faults)
         if one is not None and len(faults.found) == before:
             found.append(one)
     return tuple(found)
 
 
 def _sought(
-    inputs: Inputs, app_id: str, asked: tuple[App, str, Wish], tiers: tuple[Tier, ...], faults: Faults
+    inputs: Inputs, request: Request, asked: tuple[Application, str, Wish], tiers: tuple[Tier, ...], faults: Faults
 ) -> Sought | None:
     app, pipeline_id, wish = asked
-    at, pipeline = f"$.apps.{app_id}", inputs.profile.pipelines[pipeline_id]
+    pipeline = inputs.profile.pipelines[pipeline_id]
     if not tiers:
         remedy = 'Give the profile "tiers", and each hardware its tier.'
-        faults.in_profile("$.tiers", f"operators of {app_id} are placed on tiers", remedy)
+        faults.in_profile("$.tiers", f"operators of {app.id} are placed on tiers", remedy)
     bare = [name for name in inputs.profile.tiers if name not in {tier.name for tier in tiers}]
     if tiers and bare:
-        why = f"no hardware is of tier {bare[0]}, over which queries of {app_id} come"
+        why = f"no hardware is of tier {bare[0]}, over which queries of {app.id} come"
         faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
-    _comes(at, app, pipeline, faults)
-    for name in sorted({tier.name for tier in tiers} & inputs.slo.limits.capacity.keys()):
-        if not any(name in one.demand for other in inputs.slo.apps.values() for one in other.candidates):
-            why = f"operators of {app_id} run on machines, of which limits.instances says how many there are"
+    _comes(app, pipeline, faults)
+    for name in sorted({tier.name for tier in tiers} & request.capacity.keys()):
+        if not any(name in one.demand for other in request.apps.values() for one in other.stated.candidates):
+            why = f"operators of {app.id} run on machines, of which limits.instances says how many there are"
             faults.in_slo(f"$.limits.capacity.{name}", why, "Limit its hardware there.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
-    faults.obstacles(outcomes(inputs, app, "compound plans"))
+    faults.obstacles(outcomes(inputs, app.stated, "compound plans"))
     check_fans(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
-    check_calls(inputs, app_id, app, pipeline_id, faults)
-    wanted = _targets(inputs, at, app, pipeline, wish, faults)
+    check_calls(inputs, app, pipeline_id, faults)
+    wanted = _targets(inputs, app, pipeline, wish, faults)
     if faults.found or wanted is None:
         return None
     mine, apis = _own_device(app, tiers), api_places(pipeline)
-    if app.demand.streams is None:
+    if app.stated.demand.streams is None:
         # Nobody knows how many devices a rate comes from: what they are is where queries come from, and no more.
         mine = tuple(replace(tier, machines=0.0, room={}) if tier.own else tier for tier in mine)
     order = _order(pipeline)
-    placed = _placed(inputs, app_id, app, mine, pipeline, faults)
+    placed = _placed(inputs, app, mine, pipeline, faults)
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     target, limit_s, free = wanted
-    wishes = tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in response_targets(app))
+    wishes = tuple((one.percentile / 100.0, one.max_ms / 1000.0) for one in app.targets)
     return None if placed is None else Sought(
-        app_id, app, pipeline_id, pipeline, order, (*mine, *apis), with_apis(placed, mine, apis, inputs), limit_s,
+        app, pipeline_id, pipeline, order, (*mine, *apis), with_apis(placed, mine, apis, inputs), limit_s,
         wishes or ((0.5, math.inf),), target,
         metric is not None and metric.better == "lower", metric is not None and metric.kind == "bernoulli",
         metric.range if metric is not None else (0.0, 1.0),
         pipeline.strata if isinstance(pipeline.strata, int) else 1, features_of(inputs, pipeline.strata),
-        _placements(pipeline, order, (mine, apis), (app_id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
+        _placements(pipeline, order, (mine, apis), (app.id, pipeline_id), faults), Aim(wish.of, wish.budget), free,
         calls_of(inputs, app, pipeline, order, len(mine)),
         inputs.profile.apis, tuple(growth_of(inputs.profile, pipeline, name) for name in order),
         fans_of(pipeline, order),
     )  # fmt: skip
 
 
-def _comes(at: str, app: App, pipeline: Pipeline, faults: Faults) -> None:
+def _comes(app: Application, pipeline: Pipeline, faults: Faults) -> None:
     """Queries come as streams, or at a rate."""
-    if app.demand.streams is not None:
-        if app.demand.rate_qps is not None and not api_places(pipeline):
+    at, demand = f"$.apps.{app.id}", app.stated.demand
+    if demand.streams is not None:
+        if demand.rate_qps is not None and not api_places(pipeline):
             why = "each stream has every operator for itself, whatever the rate"
             faults.in_slo(f"{at}.demand.rate_qps", why, "Leave out streams: operators are as many as the rate needs.")
         return
-    if stated_qps(app) is None:
+    if app.rate_qps is None:
         why = "a compound query comes as a stream, or at a rate that is a number"
         faults.in_slo(f"{at}.demand", why, 'Write {"streams": 1}, or {"rate_qps": 5}.')
-    if app.lifetime_s is not None:
+    if app.stated.lifetime_s is not None:
         faults.in_slo(f"{at}.lifetime_s", "queries that come at a rate do not stay", "Leave it out, or write streams.")
 
 
 def _targets(
-    inputs: Inputs, at: str, app: App, pipeline: Pipeline, wish: Wish, faults: Faults
+    inputs: Inputs, app: Application, pipeline: Pipeline, wish: Wish, faults: Faults
 ) -> tuple[float, float, bool] | None:
     """The accuracy and the latency in seconds that must be met; what is sought itself need not be asked for.
 
@@ -381,9 +391,10 @@ def _targets(
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     lower = metric is not None and metric.better == "lower"
     span = metric.range if metric is not None else (0.0, 1.0)
-    wanted = None if app.quality is None else (app.quality.max if lower else app.quality.min)
-    target, free = strictest(app), wanted is None and "quality" in wish.of
-    if target is None and not {"quality", "latency"} & set(wish.of):
+    at, quality = f"$.apps.{app.id}", app.stated.quality
+    wanted = None if quality is None else (quality.max if lower else quality.min)
+    free = wanted is None and "quality" in wish.of
+    if app.strictest is None and not {"quality", "latency"} & set(wish.of):
         remedy = 'Write {"percentile": 50, "max_ms": 500}.'
         faults.in_slo(f"{at}.latency", "a compound query has a latency target", remedy)
     if wanted is None and not free:
@@ -392,14 +403,15 @@ def _targets(
     if wanted is None and not free:
         return None
     worst = span[1] if lower else span[0]
-    return worst if wanted is None else wanted, math.inf if target is None else target.max_ms / 1000.0, free
+    return worst if wanted is None else wanted, app.limit_ms() / 1000.0, free
 
 
-def _own_device(app: App, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
+def _own_device(app: Application, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
     """The tiers with this application's own device."""
-    if app.device is None or app.device.relative_time is None:
+    device = app.stated.device
+    if device is None or device.relative_time is None:
         return tiers
-    return (replace(tiers[0], relative_time=app.device.relative_time), *tiers[1:])
+    return (replace(tiers[0], relative_time=device.relative_time), *tiers[1:])
 
 
 def _order(pipeline: Pipeline) -> tuple[str, ...]:
@@ -411,11 +423,12 @@ def _order(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _placed(
-    inputs: Inputs, app_id: str, app: App, tiers: tuple[Tier, ...], pipeline: Pipeline, faults: Faults
+    inputs: Inputs, app: Application, tiers: tuple[Tier, ...], pipeline: Pipeline, faults: Faults
 ) -> Placed | None:
     """Links from tier to tier: a link of their own, else hop by hop; an application's own links win."""
     links: dict[frozenset[str], Link] = {frozenset(link.between): link for link in inputs.profile.links}
-    links |= {frozenset(link.between): link for link in (app.device.links if app.device is not None else ())}
+    own = app.stated.device
+    links |= {frozenset(link.between): link for link in (own.links if own is not None else ())}
     size = len(tiers)
     per_byte, crossing = np.zeros((size, size)), np.zeros((size, size))
     for a, b in product(range(size), repeat=2):
@@ -429,7 +442,7 @@ def _placed(
             if hop is None:
                 names = f"{one.name} and {two.name}"
                 faults.in_profile(
-                    "$.links", f"no link joins {names}, on {app_id}'s way", f"Add the link between {names}."
+                    "$.links", f"no link joins {names}, on {app.id}'s way", f"Add the link between {names}."
                 )
         if any(hop is None for hop in hops):
             return None
@@ -534,7 +547,7 @@ def figures(queries: Sequence[Query], name: Figure) -> np.ndarray:
 
 def parts_of(queries: Sequence[Query]) -> list[float]:
     """What each query counts for in a mean."""
-    weights = [1.0 if query.app.weight is None else query.app.weight for query in queries]
+    weights = [query.app.weight for query in queries]
     total = sum(weights)
     return [weight / total if total > 0 else 1.0 / len(weights) for weight in weights]
 

@@ -68,7 +68,6 @@ def found_ways(form: BlackBox, sought: Sought, most: int) -> list[Way]:
 
 def _faster_ways(form: BlackBox, sought: Sought, c: int) -> list[Way]:
     """Every placement of a configuration in time, with shares that are each faster than all that cost less."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
     rooms = {tier.name: tier for tier in sought.tiers}
     rows = []
     for placement in np.flatnonzero(form.at_full(form.journal[c]) <= form.limit_s * (1 + 1e-12)):
@@ -77,9 +76,7 @@ def _faster_ways(form: BlackBox, sought: Sought, c: int) -> list[Way]:
     kept = {number for number, _ in unbeaten([(n, (row[2], row[3])) for n, row in enumerate(rows)])}
     # Of each placement its fastest as well: another one's tier may be full.
     last = {row[0]: number for number, row in enumerate(rows)}
-    ways = [
-        _way(form, sought, c, rows[n][0], rows[n][1], rows[n][2], weight) for n in sorted(kept | set(last.values()))
-    ]
+    ways = [_way(form, sought, c, rows[n][0], rows[n][1], rows[n][2]) for n in sorted(kept | set(last.values()))]
     return [way for way in ways if all(rooms[item.tier].fits(item.size) for item in way.items)]
 
 
@@ -96,7 +93,6 @@ def _spread(ways: list[Way], of: Sequence[Figure], most: int) -> list[Way]:
 
 def _cheapest_ways(form: BlackBox, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
     """Minimal shares of these configurations, the cheapest first."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
     least = {c: least_shares(form, found) for c, found in trusted.items()}
     # From the lowest bound of a price up: what costs more than as many as are wanted is not worked out.
     bounds = {c: (np.where(form.price > 0, least[c], 0.0) * form.price).sum(axis=1) + form.called(c) for c in trusted}
@@ -111,7 +107,7 @@ def _cheapest_ways(form: BlackBox, sought: Sought, trusted: Mapping[int, Measure
         for _, c, placement in places[begin : begin + AT_ONCE]:
             shares, dollars = antichain(form, trusted[c], placement, least[c][placement])
             for row, price in zip(shares[:most], dollars[:most], strict=True):
-                way = _way(form, sought, c, placement, row, float(price), weight)
+                way = _way(form, sought, c, placement, row, float(price))
                 ways += [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
         ways = _undominated(ways, sought)
     return ways[:most]
@@ -154,9 +150,7 @@ class _Cut:
     batches: Mapping[str, int] = field(default_factory=dict)
 
 
-def _way(
-    form: BlackBox, sought: Sought, c: int, placement: int, shares: np.ndarray, price: float, weight: float
-) -> Way:
+def _way(form: BlackBox, sought: Sought, c: int, placement: int, shares: np.ndarray, price: float) -> Way:
     """The way of a stream: every operator once, or for each of its calls, with its share."""
     tiers = [sought.tiers[t] for t in form.placements[placement]]
     share_of = {sought.order[o]: float(r) for o, r in zip(priced(form, placement), shares, strict=True)}
@@ -171,10 +165,10 @@ def _way(
     at = tuple((100.0 * part, *_ends(form, each, part, rows.cases)) for part, _ in form.wishes)
     latency_s = float(form.judged(each, rows.cases)[0])
     count = {name: sought.streams * at_once for name, at_once in zip(sought.order, sought.at_once, strict=True)}
-    return _made(form, sought, _Cut(c, placement, share, count, price, latency_s, at), weight)
+    return _made(form, sought, _Cut(c, placement, share, count, price, latency_s, at))
 
 
-def _made(form: BlackBox, sought: Sought, cut: _Cut, weight: float) -> Way:
+def _made(form: BlackBox, sought: Sought, cut: _Cut) -> Way:
     """The way of a cut: what it takes of totals and machines, and what it costs."""
     found, placement = form.journal[cut.configuration], cut.placement
     tiers = [sought.tiers[t] for t in form.placements[placement]]
@@ -201,7 +195,7 @@ def _made(form: BlackBox, sought: Sought, cut: _Cut, weight: float) -> Way:
         at=cut.at, replicas={} if sought.rate_qps is None else cut.count, batches=cut.batches,
     )  # fmt: skip
     paid = _paid(sought, tiers, cut) + float(form.called(cut.configuration)[placement]) * sought.streams
-    return Way(demand, tuple(items), price=paid, weight=weight, found=made)
+    return Way(demand, tuple(items), price=paid, weight=sought.app.weight, found=made)
 
 
 def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:
@@ -279,7 +273,6 @@ def _without_scarce(form: Rated, sought: Sought) -> list[set[int]]:
 
 def _sized_way(form: Rated, sought: Sought, one: Sized) -> list[Way]:
     """The way of a size, if each of its operators fits on a machine."""
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
     rooms = {tier.name: tier for tier in sought.tiers}
     tiers = [sought.tiers[t] for t in form.placements[one.placement]]
     shared = [sought.pipeline.nodes[name].device == "gpu" and t.name not in sought.apis
@@ -288,7 +281,7 @@ def _sized_way(form: Rated, sought: Sought, one: Sized) -> list[Way]:
     count = dict(zip(sought.order, one.replicas, strict=True))
     many = {name: size for name, size in zip(sought.order, one.batches, strict=True) if size > 1}
     cut = _Cut(one.configuration, one.placement, share, count, one.cost, *_times(form, one.response_s), many)
-    way = _made(form, sought, cut, weight)
+    way = _made(form, sought, cut)
     return [way] if all(rooms[item.tier].fits(item.size) for item in way.items) else []
 
 
@@ -345,10 +338,7 @@ def shared_way(
     shares = np.array([found.share.get(name, 1.0) for name in sought.order])
     many = np.array([count[name] for name in sought.order])
     price = float(form.called(c)[placement]) + float(form.price[placement] @ (shares * many))
-    weight = 1.0 if sought.app.weight is None else sought.app.weight
-    return _made(
-        form, sought, _Cut(c, placement, found.share, count, price, *_times(form, response_s), found.batches), weight
-    )
+    return _made(form, sought, _Cut(c, placement, found.share, count, price, *_times(form, response_s), found.batches))
 
 
 def _outcomes(sought: Sought, found: Measured) -> dict[str, dict[str, float]]:

@@ -22,15 +22,13 @@ from typing import Any
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible, Repair
 from hetplan.planner.forms.black_box import Measured
+from hetplan.planner.request import Application
 from hetplan.problems.compound.draft import MEAN_LATENCY, mean_latency_ms
 from hetplan.problems.compound.form import Asked, Sought
 from hetplan.problems.compound.search import Stage, sized_anew
 from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of, where_late
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise
-from hetplan.profiles.slo import App
-from hetplan.serving.demand import response_targets
-from hetplan.serving.strictest import late_share
 
 __all__ = ["kept"]
 
@@ -156,15 +154,15 @@ class _Rounds:
 
     def _chosen_at(self, name: str) -> float:
         """Of the share that may be late, the part that a chosen plan may use up: less where few may be."""
-        allowed = min(max(late_share(self.asked.inputs.slo.apps[name]), 1e-6), 0.5)
+        allowed = min(max(self.asked.request.apps[name].late_share, 1e-6), 0.5)
         return max(0.5, 1.0 - RARE * math.sqrt(0.01 * (1.0 - allowed) / (0.99 * allowed)))
 
     def _play(self, inputs: Inputs, made: Draft, runs: int, seed: int) -> dict[str, Played]:
         """What a play shows of every application that has a rate."""
         self.turn += 1
         plan = plan_to_simulate("compound", "two-stage", made)
-        rates, slo = self._rates(made), self.asked.inputs.slo
-        rarest = min(late_share(slo.apps[name]) for name in rates)
+        rates, apps = self._rates(made), self.asked.request.apps
+        rarest = min(apps[name].late_share for name in rates)
         promised = [one.percentile for one in made.promises if one.percentile is not None]
         rarest = min([rarest, *(1.0 - percentile / 100.0 for percentile in promised)])
         how = runs, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST))
@@ -178,11 +176,10 @@ class _Rounds:
         play(simulate, plan, inputs, how, rates_qps=rates, seed=seed)
         shown = {name: shown_of(inputs, name, reports[0].apps[name], runs, None) for name in rates}
         for name in rates:
-            if self.timed or not response_targets(slo.apps[name]):
+            if self.timed or not apps[name].targets:
                 times = reports[0].apps[name].percentiles_ms
-                shown[name] = replace(
-                    shown[name], promises=_as_shown(made, slo.apps[name], name, times, shown[name], runs)
-                )
+                promises = _as_shown(made, apps[name], times, shown[name], runs)
+                shown[name] = replace(shown[name], promises=promises)
         late = sum(one.worst > 1.0 for one in shown.values())
         self.over = {n: one.over.get(n, 1.0) for n, one in shown.items() if one.late or one.worst > 1.0} or self.over
         done = self.turn / self.asked.options.evaluations
@@ -201,11 +198,11 @@ class _Rounds:
     @property
     def helps(self) -> tuple[Repair, ...]:
         """What may help the applications that were late: more time first, as a limit may be too short at any rate."""
-        apps, rates = self.asked.inputs.slo.apps, {one.app_id: one.rate_qps for one in self.asked.sought}
+        apps, rates = self.asked.request.apps, {one.app_id: one.rate_qps for one in self.asked.sought}
         return tuple(
             fix
             for name, times in self.over.items()
-            for fix in reversed(where_late(name, apps[name], rates[name], times))
+            for fix in reversed(where_late(name, apps[name].stated, rates[name], times))
         )
 
     def _sized(self) -> Draft | Infeasible:
@@ -265,13 +262,13 @@ class _Rounds:
 
 
 def _as_shown(
-    made: Draft, app: App, name: str, times: Mapping[float, Any], shown: Played, runs: int
+    made: Draft, app: Application, times: Mapping[float, Any], shown: Played, runs: int
 ) -> tuple[Promise, ...]:
     """The percentiles themselves: what the formula says, or more where the plays show more; and shares of a limit."""
-    limits = {target.percentile: target.max_ms for target in response_targets(app)}
+    limits = {target.percentile: target.max_ms for target in app.targets}
     found = [one for one in shown.promises if one.quantity != "response_ms" and limits]
     for one in made.promises:
-        if one.app != name or one.quantity != "response_ms" or one.percentile is None:
+        if one.app != app.id or one.quantity != "response_ms" or one.percentile is None:
             continue
         held = times[one.percentile]
         if math.isnan(held.value):

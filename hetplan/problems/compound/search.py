@@ -82,7 +82,7 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
         form = replace(sought.box(nobody, options), placements=sought.reachable, journal=journal)
         return _staged(asked, sought, form, measuring=False)
     seconds = _seconds(options, sought, ask)
-    early = Early(alone=len(asked.inputs.slo.apps) == 1)
+    early = Early(alone=len(asked.request.apps) == 1)
     measure = evaluate(**sought.setup(options), seconds=seconds, futile=early if options.early else None)
     several = getattr(measure, "several", None)
     form = replace(
@@ -132,7 +132,7 @@ def _engine(options: CompoundOptions, *, wide: bool) -> str:
 
 def _seconds(options: CompoundOptions, sought: Sought, ask: Ask) -> float | None:
     """How long this query may be measured: its own deadline, and what is left of the whole conversation."""
-    limits = [s for s in (options.deadline_s, sought.app.deadline_s) if s is not None]
+    limits = [s for s in (options.deadline_s, sought.app.stated.deadline_s) if s is not None]
     least = min([*limits, ask.remaining])
     return None if math.isinf(least) else least
 
@@ -173,7 +173,7 @@ def _staged(asked: Asked, sought: Sought, form: BlackBox, *, measuring: bool) ->
     notices += _doubts(form, sought, kept or ways)
     waited = waited_before(asked.start, sought.app_id)
     why, repairs = ("", ()) if ways else _why(everywhere, sought)
-    query = Query(sought.app_id, sought.app, tuple(kept or ways), waited, why, repairs)
+    query = Query(sought.app, tuple(kept or ways), waited, why, repairs)
     whole = form.complete and not form.failed
     return Stage(query, tuple(notices), _broken(form, sought) if measuring else None, whole, form=form)
 
@@ -293,7 +293,7 @@ def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
                 why = f"{why}, or calls wait too long for their turn"
             helps = where_rate_binds(form, sought, turns=bool(apis))
             return f"{why}; lower {field}" + (f", or raise the limits of {apis}" if apis else ""), helps
-        stated = min(target.max_ms for target in sought.app.latency)
+        stated = min(target.max_ms for target in sought.app.targets)
         # Where queries wait, a little more than what it takes alone.
         longer = change(f"{app}.latency", stated, 1000 * least, "ms", more=" or so" if form.queued else "")
         text = f"latency binds ({scope}); raise {app}.latency to {1000 * least:.6g} ms"
@@ -305,7 +305,7 @@ def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
     best = max(fast, key=lambda found: form.orient(found.mean))
     verb, bound = ("raise", "max") if form.lower else ("lower", "min")
     text = f"accuracy binds ({scope}); {verb} {app}.quality to {best.mean:.6g}, the best in time"
-    asked = getattr(sought.app.quality, bound, None)
+    asked = getattr(sought.app.stated.quality, bound, None)
     return text, () if asked is None else (change(f"{app}.quality.{bound}", asked, best.mean),)
 
 

@@ -9,12 +9,13 @@ from typing import Literal
 
 from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import Figure
+from hetplan.planner.request import Application, Request
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
-from hetplan.profiles.slo import App
+from hetplan.profiles.profile import Profile
 from hetplan.serving.runs import machine_price
 
 __all__ = [
@@ -157,13 +158,17 @@ class Way:
 class Query:
     """An application with its ways; `waited` counts the plans in a row that left it unserved."""
 
-    app_id: str
-    app: App
+    app: Application
     ways: tuple[Way, ...]
     waited: int = 0
     why_none: str = ""
     repairs: tuple[Repair, ...] = ()
     """What might give it a way."""
+
+    @property
+    def app_id(self) -> str:
+        """The id of the application."""
+        return self.app.id
 
 
 @dataclass(frozen=True)
@@ -184,21 +189,21 @@ BUDGET = "cost_per_hour"
 """The limit on the cost, as the name of a total."""
 
 
-def read_wish(inputs: Inputs, faults: Faults) -> Wish:
+def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
     """The objective; by default most goodput, then least cost."""
-    _refused(inputs, faults)
-    limit = inputs.slo.limits.cost_per_hour
-    return replace(_sought_of_all(inputs, faults), budget=math.inf if limit is None else limit / NANO)
+    _refused(inputs, request, faults)
+    limit = request.budget
+    return replace(_sought_of_all(inputs, request, faults), budget=math.inf if limit is None else limit / NANO)
 
 
-def _sought_of_all(inputs: Inputs, faults: Faults) -> Wish:
+def _sought_of_all(inputs: Inputs, request: Request, faults: Faults) -> Wish:
     first = next((term.front for term in inputs.slo.objective if term.front is not None), None)
-    stated = next((name for name, app in inputs.slo.apps.items() if app.candidates), None)
-    terms = inputs.slo.goals
+    stated = next((name for name, app in request.apps.items() if app.stated.candidates), None)
+    terms = request.goals
     if stated is not None and (first is not None or {"quality", "latency"} & set(terms)):
         remedy = 'Write [{"max": "goodput"}, {"min": "cost"}].'
         faults.in_slo("$.objective", f"the candidates of {stated} say neither quality nor latency", remedy)
-    if first is not None and len(inputs.slo.objective) > 1:
+    if first is not None and len(terms) > 1:
         faults.in_slo("$.objective", "a front is the whole objective", "Drop the other terms.")
     if first is not None and len(set(first)) != max(2, len(first)):
         faults.in_slo("$.objective", "a front is of two or three different wishes", 'Write ["quality", "cost"].')
@@ -227,10 +232,10 @@ def _sought_of_all(inputs: Inputs, faults: Faults) -> Wish:
     return known.get(terms, Wish("max", True))
 
 
-def _refused(inputs: Inputs, faults: Faults) -> None:
+def _refused(inputs: Inputs, request: Request, faults: Faults) -> None:
     """What the format can say and this question cannot keep: said, never passed over."""
     refuse(inputs.slo, REFUSED, faults)
-    for name, (least, most) in inputs.slo.limits.instances.items():
+    for name, (least, most) in request.instances.items():
         if least > 0:
             faults.in_slo(
                 f"$.limits.instances.{name}", "compound plans take the machines that they need, and no least number",
@@ -238,19 +243,17 @@ def _refused(inputs: Inputs, faults: Faults) -> None:
             )  # fmt: skip
 
 
-def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
+def read_tiers(profile: Profile, request: Request, faults: Faults) -> tuple[Tier, ...]:
     """The tiers in their order, each with the one hardware that it has; without any offer a machine costs 1.
 
     Of several offers that is taken under which a whole machine is cheapest.
     Where only listed hardware may be used, a tier of other hardware has no machines. A resource that the wish limits in
     total is not looked for on machines that do not list it.
     """
-    profile, limits = inputs.profile, inputs.slo.limits
     found: list[Tier] = []
     for place, name in enumerate(profile.tiers):
         here = [(h, hardware) for h, hardware in profile.hardware.items() if hardware.tier == name]
-        if limits.only_listed:
-            here = [(h, hardware) for h, hardware in here if h in limits.instances] or here[:1]
+        here = [(h, hardware) for h, hardware in here if request.lists(h)] or here[:1]
         if len(here) != 1:
             if here:
                 faults.in_profile(
@@ -262,7 +265,7 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
         cheapest = min(
             offers, key=lambda o: machine_price(offers[o], profile.hardware[offers[o].hardware]), default=None
         )
-        most = limits.instances.get(h, (0, 0 if limits.only_listed else None))[1]
+        most = request.instances.get(h, (0, 0 if request.only_listed else None))[1]
         stock = offers[cheapest].stock if cheapest is not None else None
         bounds = [float(n) for n in (most, stock) if n is not None]
         price = offers[cheapest].price_per_hour if cheapest is not None else 0 if profile.offers else NANO
@@ -276,27 +279,27 @@ def read_tiers(inputs: Inputs, faults: Faults) -> tuple[Tier, ...]:
                 price_nanos=price,
                 offer=cheapest,
                 per=offers[cheapest].per if cheapest is not None else None,
-                own=place == 0 and len(profile.tiers) > 1 and not bounds and h not in limits.instances,
-                elsewhere=frozenset(limits.capacity.keys() - (hardware.provides or {"gpu": 1.0}).keys()),
+                own=place == 0 and len(profile.tiers) > 1 and not bounds and h not in request.instances,
+                elsewhere=frozenset(request.capacity.keys() - (hardware.provides or {"gpu": 1.0}).keys()),
             )
         )
     return tuple(found)
 
 
 def read_queries(
-    inputs: Inputs, tiers: tuple[Tier, ...], options: CompoundOptions, faults: Faults, start: Plan | None
+    request: Request, tiers: tuple[Tier, ...], options: CompoundOptions, faults: Faults, start: Plan | None
 ) -> tuple[tuple[Query, ...], dict[str, float], tuple[Notice, ...]]:
     """The applications with stated candidates, the totals that limit them, and what there is to say."""
     named = {tier.name for tier in tiers}
-    totals = dict(inputs.slo.limits.capacity)
+    totals = dict(request.capacity)
     notices: list[Notice] = []
     queries: list[Query] = []
     unlimited: set[str] = set()
-    for app_id, app in inputs.slo.apps.items():
-        if not app.candidates:
+    for app in request.apps.values():
+        if not app.stated.candidates:
             continue
         ways = []
-        for candidate in app.candidates:
+        for candidate in app.stated.candidates:
             items, demand = [], {}
             for key, amount in candidate.demand.items():
                 if key in named and key not in totals and options.level != "totals":
@@ -307,9 +310,9 @@ def read_queries(
             price = _price(items, tiers)
             if candidate.price_per_hour is not None:
                 price = candidate.price_per_hour / NANO
-            weight = _weight(app) if candidate.weight is None else candidate.weight
+            weight = app.weight if candidate.weight is None else candidate.weight
             ways.append(Way(demand, tuple(items), price, weight, candidate.label))
-        queries.append(Query(app_id, app, tuple(ways), waited_before(start, app_id)))
+        queries.append(Query(app, tuple(ways), waited_before(start, app.id)))
     for key in sorted(unlimited):
         tier = next((tier for tier in tiers if tier.name == key), None)
         totals[key] = math.inf if tier is None else tier.machines * tier.room.get("gpu", 1.0)
@@ -319,10 +322,6 @@ def read_queries(
     if faults.found:
         return (), {}, ()
     return tuple(queries), totals, tuple(notices)
-
-
-def _weight(app: App) -> float:
-    return 1.0 if app.weight is None else app.weight
 
 
 def _price(items: list[Item], tiers: tuple[Tier, ...]) -> float:

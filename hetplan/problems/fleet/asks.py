@@ -26,8 +26,7 @@ def between(inputs: Inputs) -> Iterator[Obstacle]:
     yield from obstacles(inputs)
     if not inputs.profile.offers:
         yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
-    terms = {term.max or term.min or "front" for term in inputs.slo.objective}
-    if not inputs.slo.apps or not terms <= BETWEEN:
+    if not inputs.slo.apps or not BETWEEN.issuperset(inputs.slo.goals):
         yield Obstacle("a fleet is planned for cost, rate, quality or moves", "$.objective", 'Write [{"min": "cost"}].')
     for name, app in inputs.slo.apps.items():
         rate = app.demand.rate_qps

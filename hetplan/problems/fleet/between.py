@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from math import floor, log10
+from math import floor, inf, log10
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from hetplan.problems.fleet.wish import HUGE, Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo_sections import QualityTarget
-from hetplan.serving.runs import variants_of
 
 __all__ = ["answered", "is_between"]
 
@@ -154,9 +153,9 @@ def is_between(wish: Wish) -> bool:
     """Whether a wish is more than the least cost of machines by given variants."""
     if wish.periods > 1:
         return False
-    pools = [wish.inputs.slo.apps[app.name] for app in wish.apps if app.question == "pool"]
-    limited = wish.stated and wish.inputs.slo.limits.moves is not None
-    return wish.goal != "cost" or limited or any(len(variants_of(wish.inputs.profile, app.runs)) > 1 for app in pools)
+    pools = (wish.request.apps[app.name] for app in wish.apps if app.question == "pool")
+    limited = wish.stated and wish.request.moves is not None
+    return wish.goal != "cost" or limited or any(len(app.variants) > 1 for app in pools)
 
 
 def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str, Part]] | Infeasible:
@@ -169,30 +168,19 @@ def answered(wish: Wish, part_of: PartOf, ask: Ask) -> tuple[Found, Mapping[str,
     return _best_quality(between) if wish.goal == "quality" else _least_cost(between)
 
 
-def _variants(wish: Wish, app: Application) -> list[str]:
-    """The variants that may serve an application by its files, its floor included."""
-    held, profile = wish.inputs.slo.apps[app.name], wish.inputs.profile
-    names, found = variants_of(profile, held.runs), []
-    for name in names:
-        quality = profile.variants[name].quality
-        value = None if quality is None else quality.value
-        wanted = held.quality
-        if wanted is not None and (
-            value is None
-            or (wanted.min is not None and value < wanted.min - 1e-12)
-            or (wanted.max is not None and value > wanted.max + 1e-12)
-        ):
-            continue
-        found.append(name)
-    return found
+def _qualities(wish: Wish, app: Application) -> dict[str, float | None]:
+    """The variants that may serve an application by its files, the quality asked for included, each with its own."""
+    asked, variants = wish.request.apps[app.name], wish.inputs.profile.variants
+    known = {name: None if (said := variants[name].quality) is None else said.value for name in asked.variants}
+    if (wanted := asked.stated.quality) is None:
+        return known
+    least = -inf if wanted.min is None else wanted.min - 1e-12
+    most = inf if wanted.max is None else wanted.max + 1e-12
+    return {name: value for name, value in known.items() if value is not None and least <= value <= most}
 
 
 def _levels(wish: Wish, app: Application) -> list[Level]:
-    profile = wish.inputs.profile
-    qualities = {}
-    for name in _variants(wish, app):
-        quality = profile.variants[name].quality
-        qualities[name] = None if quality is None else quality.value
+    qualities = _qualities(wish, app)
     if app.question == "pool":
         if not qualities:
             why, remedy = "no variant that it may run has the quality asked for", "Lower its quality."
@@ -209,15 +197,15 @@ def _levels(wish: Wish, app: Application) -> list[Level]:
 
 def _of_pipeline(wish: Wish, app: Application) -> list[Level]:
     """Floors from the best quality that its steps have down to the floor of the files, or to the worst."""
-    profile, held = wish.inputs.profile, wish.inputs.slo.apps[app.name]
-    pipeline = profile.pipelines[(held.runs.pipeline if held.runs is not None else None) or ""]
+    profile, asked = wish.inputs.profile, wish.request.apps[app.name]
+    pipeline = profile.pipelines[asked.pipeline or ""]
     best = worst = 1.0
     for node in pipeline.nodes.values():
         known = [one.quality.value for one in profile.variants.values() if one.task == node.task and one.quality]
         best, worst = best * max(known, default=1.0), worst * min(known, default=1.0)
     if pipeline.quality.rule != "product":
         best, worst = 1.0, 0.0
-    least = held.quality.min if held.quality is not None and held.quality.min is not None else worst
+    least = worst if asked.floor is None else asked.floor
     floors = [best - (best - least) * step / (STEPS - 1) for step in range(STEPS)] if best > least else [least]
     return [Level(one, floor=one, below=best if n == 0 else floors[n - 1]) for n, one in enumerate(floors)]
 
@@ -243,12 +231,12 @@ def _found(search: Search) -> tuple[Found | None, str]:
 
 def is_alone(search: Search) -> bool:
     """Whether one application's own question says what is cheapest: nothing but stock and a budget limits it."""
-    wish, limits = search.wish, search.wish.inputs.slo.limits
+    wish, asked = search.wish, search.wish.request
     (part, *others) = search.menus.parts.values()
-    free = not (limits.offers or limits.resources or limits.instances or limits.only_listed or wish.stated)
+    limited = wish.inputs.slo.limits.offers or asked.resources or asked.instances or asked.only_listed or wish.stated
     quotas = any(zone.quota for zone in wish.inputs.profile.zones.values())
     bought = any(offer.committed is not None for offer in wish.offers)
-    return isinstance(part, Table) and not others and len(wish.situations) == 1 and free and not quotas and not bought
+    return isinstance(part, Table) and not (others or limited or quotas or bought) and len(wish.situations) == 1
 
 
 def _alone(search: Search) -> tuple[Found | None, str]:
@@ -258,7 +246,7 @@ def _alone(search: Search) -> tuple[Found | None, str]:
     """
     wish, ((app, part),) = search.wish, ((app, search.menus.parts[app.name]) for app in search.wish.apps)
     assert isinstance(part, Table)
-    budget = wish.inputs.slo.limits.cost_per_hour
+    budget = wish.request.budget
     top = HUGE if budget is None else int(ROOM * budget / NANO / max(float(wish.prices.min()), 1e-9)) + 1
     roomy = {offer.name: top for offer in wish.offers}
     stock = {offer.name: min(offer.stock, top) for offer in wish.offers}

@@ -57,7 +57,7 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
     }
     repeats = wish.inputs.slo.horizon.repeats
     return Bill(
-        currency=wish.inputs.slo.limits.currency,
+        currency=wish.request.currency,
         hours=hours,
         repeats=repeats,
         cost_per_hour=mean,

@@ -39,6 +39,7 @@ from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Asked
 from hetplan.problems.pipeline.evenly import shared_out
+from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.workers import Load, Worker
 
@@ -66,8 +67,8 @@ def is_slow(part: Part) -> bool:
     """Whether it is a pipeline with models that take long to load."""
     if not isinstance(part, Asked) or part.question != "pipeline":
         return False
-    profile, runs = part.inputs.profile, part.inputs.slo.apps[part.app].runs
-    pipeline = profile.pipelines.get((runs.pipeline if runs is not None else None) or "")
+    profile = part.inputs.profile
+    pipeline = pipeline_of(profile, part.inputs.slo.apps[part.app])
     tasks = {node.task for node in pipeline.nodes.values()} if pipeline is not None else set()
     variants = (variant for variant in profile.variants.values() if variant.task in tasks)
     return any(run.load_s > SOON_S for variant in variants for run in variant.runs)

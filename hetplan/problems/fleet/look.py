@@ -146,7 +146,7 @@ def looked(
                     search.menus.add(app, rate, machines)
     committed = np.minimum(np.array(known.fleet.committed, dtype=float), stock)
     fleet = _as_before(search, each, known.fleet) or _anew(search, each, committed)
-    moves = wish.inputs.slo.limits.moves
+    moves = wish.request.moves
     if fleet is None or (moves is not None and wish.periods > 1 and moves_of(wish, fleet) > moves):
         return None
     settled, refused = settled_by(search, fleet)
@@ -190,7 +190,7 @@ def _by_period(search: Search, each: Search, committed: Floats) -> Fleet | None:
     Where limits leave no room for what was committed, or it is far from the bound, a few rounds of prices say what else
     to commit.
     """
-    if search.wish.inputs.slo.limits.moves is not None:
+    if search.wish.request.moves is not None:
         return None
     found = hours(each, committed, gap=NEAR)
     if found is None or cost_of(each.wish, found) - each.bound > FAR * cost_of(each.wish, found):

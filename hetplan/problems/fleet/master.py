@@ -78,7 +78,7 @@ def floors_of(limit: Limit) -> Iterator[Floor]:
 
 def limits_of(wish: Wish) -> Iterator[Limit]:
     """What the files limit in each period, over all machines that are committed or rented."""
-    slo, profile, count = wish.inputs.slo.limits, wish.inputs.profile, len(wish.offers)
+    asked, profile, count = wish.request, wish.inputs.profile, len(wish.offers)
     ones, none = np.ones(count), np.zeros(count)
     for number, offer in enumerate(wish.offers):
         sold = profile.offers[offer.name].stock
@@ -95,11 +95,11 @@ def limits_of(wish: Wish) -> Iterator[Limit]:
             ])  # fmt: skip
             field = f"profile.zones.{zone}.quota.{resource}"
             yield Limit("quota", f"{resource} in {zone}", takes, none, upper=amount, elastic=Elastic(1.0, field))
-    for resource, amount in slo.resources.items():
+    for resource, amount in asked.resources.items():
         takes = np.array([given.get(resource, 0.0) for given in provides])
         yield Limit("resources", resource, takes, none, upper=amount,
                     elastic=Elastic(1.0, f"slo.limits.resources.{resource}"))  # fmt: skip
-    for hardware, (least, most) in slo.instances.items():
+    for hardware, (least, most) in asked.instances.items():
         mine = np.array([float(offer.hardware == hardware) for offer in wish.offers])
         field = f"slo.limits.instances.{hardware}"
         if most is not None:
@@ -108,11 +108,11 @@ def limits_of(wish: Wish) -> Iterator[Limit]:
         if least:
             yield Limit("least", hardware, mine, none, lower=float(least),
                         elastic=Elastic(1.0, f"{field}[0]", verb="lower", whole=True, unit="machines"))  # fmt: skip
-    if slo.cost_per_hour is not None:
+    if asked.budget is not None:
         saved = np.where(np.isfinite(wish.committed), wish.committed - wish.prices, 0.0)
-        yield Limit("budget", "hour", wish.prices, saved, upper=slo.cost_per_hour / NANO,
-                    elastic=Elastic(1.0, "slo.limits.cost_per_hour", unit=slo.currency))  # fmt: skip
-    for name, limit in slo.offers.items():
+        yield Limit("budget", "hour", wish.prices, saved, upper=asked.budget / NANO,
+                    elastic=Elastic(1.0, "slo.limits.cost_per_hour", unit=asked.currency))  # fmt: skip
+    for name, limit in wish.inputs.slo.limits.offers.items():
         total, committed = _of_kind(wish, name)
         field = f"slo.limits.offers.{name}"
         if limit.most is not None or limit.least:

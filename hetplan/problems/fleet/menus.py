@@ -174,7 +174,7 @@ class Menus:
     def of(self, app: Application, period: int, *, wide: bool = False) -> list[Choice]:
         """The choices known for an application in a period; where moves are limited, or `wide`, of higher rates too."""
         rate = self.wish.rate(app, period)
-        if not wide and self.wish.inputs.slo.limits.moves is None:
+        if not wide and self.wish.request.moves is None:
             return list(self.found.get((app.name, rate), {}).values())
         held = {
             choice.machines: choice

@@ -148,7 +148,7 @@ def _form(
 
 def _moved(m: Builder, search: Search, columns: Mapping[str, NDArray[np.int64]], cost: float) -> None:
     """Columns for what each application gets anew, and the row of how much that may be."""
-    wish, limit = search.wish, search.wish.inputs.slo.limits.moves
+    wish, limit = search.wish, search.wish.request.moves
     names = [offer.name for offer in wish.offers]
     give = Elastic(1.0, "slo.limits.moves", whole=True, unit="machines")
     top = np.inf if limit is None else float(limit)

@@ -23,7 +23,7 @@ from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.profile import Profile, Run
-from hetplan.serving.runs import instances_on, variants_of
+from hetplan.serving.runs import instances_on
 
 __all__ = [
     "AUTO",
@@ -199,9 +199,8 @@ def with_margins(wish: Wish, parts: Mapping[str, Part]) -> Wish:
 
 def _several(wish: Wish, app: Application) -> bool:
     """Whether a hardware may run more than one variant of the application."""
-    runs = wish.inputs.slo.apps[app.name].runs
     seen: set[str] = set()
-    for name in variants_of(wish.inputs.profile, runs):
+    for name in wish.request.apps[app.name].variants:
         own = {run.hardware for run in wish.inputs.profile.variants[name].runs}
         if own & seen:
             return True
@@ -247,9 +246,8 @@ def _needs(profile: Profile, run: Run) -> dict[str, float]:
 
 def _runs(wish: Wish, app: Application) -> list[Run]:
     """How any variant of the application may run."""
-    profile, runs = wish.inputs.profile, wish.inputs.slo.apps[app.name].runs
-    names = list(variants_of(profile, runs))
-    pipeline = profile.pipelines.get(runs.pipeline or "") if runs is not None else None
+    profile, asked = wish.inputs.profile, wish.request.apps[app.name]
+    names, pipeline = list(asked.variants), profile.pipelines.get(asked.pipeline or "")
     if pipeline is not None:
         tasks = {node.task for node in pipeline.nodes.values()}
         names += [name for name, variant in profile.variants.items() if variant.task in tasks]
@@ -398,7 +396,7 @@ def roomier(before: Found, wish: Wish, ask: Ask) -> Found | None:
     are not settled yet (`settled_anew`).
     """
     old = before.search
-    if old is None or old.best is None or wish.inputs.slo.limits.moves is not None or is_small(wish):
+    if old is None or old.best is None or wish.request.moves is not None or is_small(wish):
         return None
     search = Search(wish, ask, old.menus.roomier(wish), limits=old.limits)
     each = search.over(search.same)

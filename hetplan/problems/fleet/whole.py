@@ -77,14 +77,12 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     is kept if it moves so few, beside one that has the same machines in all hours.
     """
     wish, best, best_cost = search.wish, None, np.inf
-    if wish.inputs.slo.limits.moves is not None and wish.periods > 1:
+    if wish.request.moves is not None and wish.periods > 1:
         if len(search.pairs) <= FEW_PAIRS:
             return _together(search)
-        few = [
-            one for one in _descents(search, each, like, relaxed) if moves_of(wish, one) <= wish.inputs.slo.limits.moves
-        ]
+        few = [one for one in _descents(search, each, like, relaxed) if moves_of(wish, one) <= wish.request.moves]
         still = _still(search)
-        few += [still] if still is not None and moves_of(wish, still) <= wish.inputs.slo.limits.moves else []
+        few += [still] if still is not None and moves_of(wish, still) <= wish.request.moves else []
         return min(few, key=lambda one: cost_of(wish, one), default=None)
     for found in _descents(search, each, like, relaxed):
         cost = cost_of(wish, found)
@@ -160,7 +158,7 @@ def _is_far(search: Search, fleet: Fleet | None) -> bool:
     A question that has no linear program is asked for each least number of machines, so it may run on few types.
     """
     wish = search.wish
-    if fleet is None or wish.inputs.slo.limits.moves is not None:
+    if fleet is None or wish.request.moves is not None:
         return False
     cost, parts = cost_of(wish, fleet), search.menus.parts.values()
     soon = all(isinstance(part, Cone) or len(part.hardware) <= FEW_TYPES for part in parts)
@@ -285,8 +283,7 @@ def _together(search: Search) -> Fleet | None:
 
 def _tight(wish: Wish, fleet: Fleet) -> Fleet:
     """The same without rented machines that nobody takes, unless a limit asks for them."""
-    limits = wish.inputs.slo.limits
-    if limits.offers or any(least for least, _ in limits.instances.values()):
+    if wish.inputs.slo.limits.offers or any(least for least, _ in wish.request.instances.values()):
         return fleet
     rented = []
     for p, counts in enumerate(fleet.rented):
@@ -380,9 +377,9 @@ def _changed(
 ) -> None:
     """No more machines get to other applications, or start, than may; `running`: besides those that run already."""
     wish, names = search.wish, [offer.name for offer in search.wish.offers]
-    if wish.inputs.slo.limits.moves is None:
+    if wish.request.moves is None:
         return
-    moved = m.rows(f"moves {when}", ["all"], upper=float(wish.inputs.slo.limits.moves))
+    moved = m.rows(f"moves {when}", ["all"], upper=float(wish.request.moves))
     for app in wish.apps:
         change = m.columns(f"moved {app.name} {when}", names)
         m.add(moved, change, 1.0)

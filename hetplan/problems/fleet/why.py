@@ -94,7 +94,7 @@ def explained(search: Search, refused: Mapping[tuple[str, int], str] | None = No
             return found
     if refused:
         return _unsettled(search, refused)
-    moves, ahead = wish.inputs.slo.limits.moves, np.isfinite(wish.committed).any() and wish.commits
+    moves, ahead = wish.request.moves, np.isfinite(wish.committed).any() and wish.commits
     joining = [f"slo.limits.moves ({moves})"] if moves is not None else []
     joining += ["machines that are paid for in all of them"] if ahead else []
     if wish.periods > 1 and joining:
@@ -193,7 +193,7 @@ def _repairs(search: Search, app: Application, p: int, more: float = 1.0) -> Ite
 
 def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
     """A lower rate of an application in a period."""
-    stated = wish.inputs.slo.apps[app.name].demand.series is not None
+    stated = wish.request.apps[app.name].stated.demand.series is not None
     where: tuple[str | int, ...] = ("series", p) if stated else ("rate_qps",)
     edits = (Edit("slo", ("apps", app.name, "demand", *where), to),)
     field = f"slo.apps.{app.name}.demand.{where[0]}" + (f"[{p}]" if stated else "")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
 from hetplan.planner.part import Part
+from hetplan.planner.request import Request, read_request
 from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided, refuse_only
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
@@ -25,7 +26,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price, times
 
 if TYPE_CHECKING:
-    from hetplan.profiles.slo import App, Survive
+    from hetplan.profiles.slo import Survive
+    from hetplan.profiles.slo_sections import TraceRef
     from hetplan.profiles.workers import Worker
 
 __all__ = [
@@ -107,7 +109,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Application:
-    """One application, its question, and its rate in each period."""
+    """One application of the request, its question, and its rate in each period."""
 
     name: str
     question: str
@@ -153,6 +155,11 @@ class Wish:
     """The applications that share, and of how many of their slices, each for one instance, such a machine is."""
     spans: tuple[float, ...] = ()
     """How many hours each period is, where periods are groups of like ones (`alike`); empty: all are `hours`."""
+
+    @cached_property
+    def request(self) -> Request:
+        """What the files ask for: those of the wish, also where it is another's with other files."""
+        return read_request(self.inputs)
 
     @property
     def periods(self) -> int:
@@ -247,13 +254,13 @@ class Wish:
 def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     """The wish, with every fault collected."""
     refuse_only(inputs.slo, REFUSED, faults)
-    slo = inputs.slo
-    goal, most = _goal(inputs, faults)
-    running = _running(inputs, goal, faults)
+    slo, request = inputs.slo, read_request(inputs)
+    goal, most = _goal(inputs, request, faults)
+    running = _running(inputs, request, goal, faults)
     _without_use(inputs, faults)
-    apps = tuple(_application(inputs, name, app, faults) for name, app in slo.apps.items())
-    offers = tuple(_offers(inputs, faults))
-    if slo.limits.only_listed and inputs.profile.offers and not offers:
+    apps = tuple(_application(inputs, request, name, faults) for name in request.apps)
+    offers = tuple(_offers(inputs, request, faults))
+    if request.only_listed and inputs.profile.offers and not offers:
         why = "only hardware that is listed may be used, and limits.instances lists none that applications run on"
         faults.in_slo("$.limits.only_listed", why, 'List hardware under "instances", or leave this out.')
     if slo.limits.survive.zones:
@@ -299,19 +306,17 @@ def _without_use(inputs: Inputs, faults: Faults) -> None:
             faults.in_slo(f"{at}.trace.percentile", why, remedy, value=trace.percentile)
 
 
-def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
+def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str | None]:
     """What is best, and the application of which the most is wanted."""
-    slo = inputs.slo
-    terms = tuple(term.max or term.min or "front" for term in slo.objective)
-    wanted = [name for name, app in slo.apps.items() if app.demand.rate_qps == "max"]
+    wanted = [name for name, app in request.apps.items() if app.stated.demand.rate_qps == "max"]
     known: dict[tuple[str, ...], Goal] = {(): "rate" if wanted else "cost", **GOALS}
-    if terms not in known:
+    if request.goals not in known:
         listed = "cost, or of one period the most quality or rate"
         faults.in_slo("$.objective", f"a fleet is planned for {listed}", 'Write [{"min": "cost"}].')
         return "cost", None
-    goal = known[terms]
-    if slo.horizon.periods > 1 and (goal != "cost" or wanted):
-        at = "$.objective" if terms and goal != "cost" else f"$.apps.{wanted[0]}.demand.rate_qps"
+    goal = known[request.goals]
+    if inputs.slo.horizon.periods > 1 and (goal != "cost" or wanted):
+        at = "$.objective" if request.goals and goal != "cost" else f"$.apps.{wanted[0]}.demand.rate_qps"
         faults.in_slo(at, "several periods are planned at least cost", 'Write [{"min": "cost"}], and rates.')
     if len(wanted) > 1:
         at = f"$.apps.{wanted[1]}.demand.rate_qps"
@@ -321,14 +326,14 @@ def _goal(inputs: Inputs, faults: Faults) -> tuple[Goal, str | None]:
                       'Write [{"max": "rate"}], or a number as rate_qps.')  # fmt: skip
     if goal == "rate" and not wanted:
         faults.in_slo("$.objective", "the rates are given", 'Write "rate_qps": "max" of one application.')
-    if wanted and slo.limits.cost_per_hour is None:
-        _bounded(inputs, wanted[0], faults)
+    if wanted and request.budget is None:
+        _bounded(inputs, request, wanted[0], faults)
     if goal == "quality":
         higher_is_better(inputs, faults)
     return goal, next(iter(wanted), None)
 
 
-def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[Owned, int]:
+def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> dict[Owned, int]:
     """What the state says of machines: whose they are, and of which offer."""
     found = Counter[Owned]()
     if inputs.state is None:
@@ -337,7 +342,7 @@ def _running(inputs: Inputs, goal: Goal, faults: Faults) -> dict[Owned, int]:
             faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
         return found
     state = inputs.files.get("state", "state.json")
-    counted = "moves" in goal or inputs.slo.limits.moves is not None
+    counted = "moves" in goal or request.moves is not None
     for number, (worker, (apps, offer)) in enumerate(owners(inputs)):
         found[apps, offer] += worker.count + worker.standby
         at = f"$.workers[{number}]"
@@ -363,25 +368,26 @@ def owners(inputs: Inputs) -> Iterator[tuple[Worker, Owned]]:
         yield worker, (said if named and None not in named else only, worker.offer or "")
 
 
-def _bounded(inputs: Inputs, name: str, faults: Faults) -> None:
+def _bounded(inputs: Inputs, request: Request, name: str, faults: Faults) -> None:
     """Without a budget, stock says how much there is."""
     for offer in inputs.profile.offers.values():
-        most = inputs.slo.limits.instances.get(offer.hardware, (0, None))[1]
-        if offer.stock is None and most is None and not inputs.slo.limits.resources:
+        most = request.instances.get(offer.hardware, (0, None))[1]
+        if offer.stock is None and most is None and not request.resources:
             why = f"the most rate of {name} is wanted, and neither a budget nor stock limits it"
             faults.in_slo("$.limits.cost_per_hour", why, 'Write "cost_per_hour", or "stock" of each offer.')
             return
 
 
-def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Application:
-    demand, periods, at = app.demand, inputs.slo.horizon.periods, f"$.apps.{name}"
+def _application(inputs: Inputs, request: Request, name: str, faults: Faults) -> Application:
+    app, periods, at = request.apps[name], inputs.slo.horizon.periods, f"$.apps.{name}"
+    demand = app.stated.demand
     rates: tuple[float, ...] = ()
     if demand.trace is not None and demand.trace.period_s is not None:
-        rates = _rates_of_trace(inputs, name, app, faults)
+        rates = _rates_of_trace(inputs, name, demand.trace, faults)
     elif demand.series is not None:
         rates = demand.series
-    elif isinstance(demand.rate_qps, int | float):
-        rates = (float(demand.rate_qps),) * periods
+    elif app.rate_qps is not None:
+        rates = (app.rate_qps,) * periods
     elif demand.rate_qps == "max":
         rates = (1.0,) * periods
     else:
@@ -391,7 +397,7 @@ def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Applica
     if any(0 < rate * inputs.slo.limits.survive.keep < FEWEST_QPS for rate in rates):
         why = "so few queries, after a failure too, that no engine tells them from none"
         faults.in_slo(f"{at}.demand", why, f"Write 0, or at least {FEWEST_QPS:g} queries a second.", value=min(rates))
-    question = app.question
+    question = app.stated.question
     if question is None:
         found = question_of(inputs, name, max(max(rates), 1e-9))
         if isinstance(found, Obstacle):
@@ -400,15 +406,14 @@ def _application(inputs: Inputs, name: str, app: App, faults: Faults) -> Applica
     if question not in PARTS:
         why = f"one of {', '.join(PARTS)}"
         faults.in_slo(f"{at}.question", why, "Name one of these, or leave it out.", value=question)
-    elif app.question is not None and (why_not := hindrance(inputs, name, question, max(max(rates), 1e-9))):
+    elif app.stated.question is not None and (why_not := hindrance(inputs, name, question, max(max(rates), 1e-9))):
         (faults.in_profile if why_not.file == "profile" else faults.in_slo)(why_not.path, why_not.why, why_not.remedy)
     return Application(name, question, tuple(float(rate) for rate in rates))
 
 
-def _rates_of_trace(inputs: Inputs, name: str, app: App, faults: Faults) -> tuple[float, ...]:
+def _rates_of_trace(inputs: Inputs, name: str, trace: TraceRef, faults: Faults) -> tuple[float, ...]:
     """A trace cut into windows: for each period that percentile of the rates of its windows, over all repeats."""
-    trace, horizon, times = app.demand.trace, inputs.slo.horizon, inputs.traces.get(name)
-    assert trace is not None
+    horizon, times = inputs.slo.horizon, inputs.traces.get(name)
     assert trace.period_s is not None
     if times is None or len(times) < 2:
         return (1.0,) * horizon.periods
@@ -429,8 +434,8 @@ def _rates_of_trace(inputs: Inputs, name: str, app: App, faults: Faults) -> tupl
     return tuple(float(np.percentile(rates[period == p], percentile)) for p in range(horizon.periods))
 
 
-def _offers(inputs: Inputs, faults: Faults) -> Iterator[Bought]:
-    profile, limits, used = inputs.profile, inputs.slo.limits, set[str]()
+def _offers(inputs: Inputs, request: Request, faults: Faults) -> Iterator[Bought]:
+    profile, used = inputs.profile, set[str]()
     for variant in profile.variants.values():
         for run in variant.runs:
             used.add(run.hardware)
@@ -442,7 +447,7 @@ def _offers(inputs: Inputs, faults: Faults) -> Iterator[Bought]:
     if not profile.offers:
         faults.in_profile("$.offers", "no offers: a fleet says what to buy", "Add offers with their prices.")
     for name, offer in profile.offers.items():
-        if offer.hardware not in used or (limits.only_listed and offer.hardware not in limits.instances):
+        if offer.hardware not in used or not request.lists(offer.hardware):
             continue
         hardware = profile.hardware[offer.hardware]
         nanos = machine_price(offer, hardware)

@@ -317,12 +317,7 @@ def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | Non
         faults.in_slo(f"{at}.latency", "a policy decides by the slack to a response target", "Give one.")
         return None
     if app.limit_ms() <= 0:
-        faults.in_slo(
-            f"{at}.network_ms_per_hop",
-            "the network alone takes the whole latency target",
-            "Raise max_ms above it.",
-            value=app.stated.network_ms_per_hop,
-        )
+        faults.refuse_all_network(app)
         return None
     stated = app.stated
     if stated.late not in (None, "serve", "drop"):

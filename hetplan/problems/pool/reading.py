@@ -67,13 +67,7 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
     refuse(inputs.slo, REFUSED, faults)
     refuse_not_provided(inputs, faults)
     rate, then_cheapest = _objective(request, app, faults)
-    for target in app.targets:
-        if target.limit_ms() <= 0:
-            why, remedy = (
-                "the network alone takes the whole latency target",
-                f"Raise latency[{target.place}].max_ms above it.",
-            )
-            faults.in_slo(f"$.apps.{app.id}.network_ms_per_hop", why, remedy, value=target.hop_ms)
+    faults.refuse_all_network(app)
     return Wish(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
 
 

@@ -139,6 +139,7 @@ def renting(wanted: Request, rented: Iterable[MachineType], used_up: Iterable[Ma
 @dataclass
 class _Reading:
     inputs: Inputs
+    request: Request
     types: Sequence[MachineType]
     faults: Faults
     notices: list[Notice]
@@ -150,12 +151,13 @@ class _Reading:
     @cached_property
     def sized(self) -> bool:
         """Whether queries come in sizes along the axis `batch`."""
-        mixes = (app.demand.mix for app in self.inputs.slo.apps.values())
+        mixes = (app.stated.demand.mix for app in self.request.apps.values())
         return any(mix is not None and "batch" in mix.axes for mix in mixes)
 
 
 def read_kinds(
     inputs: Inputs,
+    request: Request,
     types: tuple[MachineType, ...],
     names: list[str],
     faults: Faults,
@@ -164,7 +166,7 @@ def read_kinds(
     shared: bool,
 ) -> tuple[Kind, ...]:
     """Every way to run these variants; `shared` says whether instances may share machines that are paid whole."""
-    reading = _Reading(inputs, types, faults, notices)
+    reading = _Reading(inputs, request, types, faults, notices)
     if shared:
         reading.shared = {number for number, kind in enumerate(types) if _paid_whole(inputs, kind)}
     for number, kind in enumerate(types):
@@ -207,11 +209,14 @@ def _kinds_of(reading: _Reading, name: str) -> Iterator[Kind]:
         knobs = _knobs(run)
         slowdown = _slowdown(reading, run)
         for number in reading.of_hardware.get(run.hardware, []):
-            price, whole = _price(reading, run, reading.types[number])
-            part = part_of(run.needs, reading.types[number]) if whole and number in reading.shared else None
+            kind = reading.types[number]
+            price, whole = _price(reading.inputs.profile, run, kind)
+            if kind.offers[0].id is None and run.price_per_hour is None:
+                reading.unpriced.add(kind.hardware)
+            part = part_of(run.needs, kind) if whole and number in reading.shared else None
             needs = {**run.needs, WHOLE: 1.0} if whole and part is None else run.needs
             nanos = price.nanos if part is None else round(price.nanos * part)
-            none_there = count_of(reading.types[number]) == 0 and not (whole or reading.types[number].provides)
+            none_there = count_of(kind) == 0 and not (whole or kind.provides)
             if none_there or not _fits(reading, needs, number, at):
                 continue
             for batch in batches:
@@ -249,13 +254,12 @@ def _slowdown(reading: _Reading, run: Run) -> tuple[float, ...]:
     return tuple(float(one) for one in table.read([{a: p[a] for a in table.axes} for p in points]).values)
 
 
-def _price(reading: _Reading, run: Run, kind: MachineType) -> tuple[Price, bool]:
-    """The price of an instance, and whether it is that of a whole machine."""
+def _price(profile: Profile, run: Run, kind: MachineType) -> tuple[Price, bool]:
+    """The price of an instance, and whether it is that of a whole machine; where nothing has one, that costs 1."""
     offer = kind.offers[0].id
     if offer is None and run.price_per_hour is None:
-        reading.unpriced.add(kind.hardware)
         return Price(NANO), True
-    price = price_of(reading.inputs.profile, run, offer)
+    price = price_of(profile, run, offer)
     return price, run.price_per_hour is None and price.share is None
 
 
@@ -280,7 +284,7 @@ def part_of(needs: Mapping[str, float], kind: MachineType) -> float | None:
 
 
 def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -> bool:
-    kind, totals = reading.types[number], reading.inputs.slo.limits.capacity
+    kind, totals = reading.types[number], reading.request.capacity
     for resource, amount in needs.items():
         room = room_of(kind, resource)
         if room is None or (resource in totals and resource not in kind.provides):
@@ -315,18 +319,17 @@ def read_slots(
             if not exact:
                 text = f"{load.variant or load.node or 'it'} matches no run of these applications: it is stopped"
                 notices.append(Notice(code="W-unknown-running", at=f"state.workers.{worker.id}.{load.id}", text=text))
-            price = kinds[exact[0]].price if exact else _price_of_unknown(inputs, types, worker, load)
+            price = kinds[exact[0]].price if exact else _price_of_unknown(inputs.profile, types, worker, load)
             found.append(Slot(worker, load, exact[0] if exact else None, price))
     return tuple(found)
 
 
-def _price_of_unknown(inputs: Inputs, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
+def _price_of_unknown(profile: Profile, types: tuple[MachineType, ...], worker: Worker, load: Load) -> int:
     """What an instance costs that serves nobody here."""
-    runs = fitting_runs(inputs.profile, load, worker.hardware)
+    runs = fitting_runs(profile, load, worker.hardware)
     if not runs:
         return 0
-    reading = _Reading(inputs, types, Faults("", ""), [])
-    return _price(reading, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
+    return _price(profile, runs[0], next(kind for kind in types if kind.hardware == worker.hardware))[0].nanos
 
 
 def check_least(request: Request, types: tuple[MachineType, ...], faults: Faults) -> None:

@@ -420,7 +420,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
             faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
     names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
     shared = options.machines == "shared" and options.level != "aggregate"
-    kinds = read_kinds(inputs, types, names, faults, notices, shared=shared)
+    kinds = read_kinds(inputs, request, types, names, faults, notices, shared=shared)
     slots = read_slots(inputs, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
@@ -459,11 +459,7 @@ def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faul
             continue
         need = load + (change.slack_qps or 0.0) if additive else load * change.slack
         found.append(Asked(name, app.stated, app.variants, load, need if load > 0 else 0.0))
-        if app.limit_ms() <= 0:
-            faults.in_slo(
-                f"$.apps.{name}.network_ms_per_hop", "the network alone takes the whole latency target",
-                "Raise max_ms.", value=app.stated.network_ms_per_hop,
-            )  # fmt: skip
+        faults.refuse_all_network(app)
     _comparable(inputs, found, faults)
     return tuple(found)
 

@@ -19,6 +19,7 @@ from hetplan.executor.serving.query_tree import Steps
 from hetplan.front_door import choose
 from hetplan.planner.forms.calls import Call, Runs, cases_of
 from hetplan.planner.forms.fans import Fans
+from hetplan.planner.request import read_request
 from hetplan.planning_again import unplayed_size
 from hetplan.problems.compound.bulks import found_there, longer
 from hetplan.problems.compound.fanned import fans_of
@@ -360,8 +361,9 @@ def stations_of(fanout: float | None, rate: float) -> Stations:
     """The stations of the pipeline without calls of an API."""
     known = {"format": "hetplan/measured/1.0", **measured(models=("small",))}
     inputs = load_inputs(on_machines(fanout), slo(rate_qps=rate), measured=known)
+    request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     faults.settle()
     form = sought.box(nobody, CompoundOptions())
     assert isinstance(form, Rated)

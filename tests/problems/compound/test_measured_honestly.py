@@ -11,6 +11,7 @@ import pytest
 import hetplan as hp
 from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
 from hetplan.measure.journal import Journal
+from hetplan.planner.request import read_request
 from hetplan.problems.compound.form import read_sought
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import read_tiers
@@ -111,8 +112,9 @@ def test_percentiles_are_those_of_the_samples(latency, served: bool):
 def test_a_median_at_its_limit_seldom_passes_however_often_one_looks():
     """Half of the samples are late. With the confidence of one look at every look 18 would pass."""
     inputs = load_inputs(*tail_wish((50, 30)))
+    request = read_request(inputs)
     faults, options = Faults.of(inputs), CompoundOptions(early=False)
-    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     setup, passed = Setup.of(**sought.setup(options)), 0
     for run in range(200):
         late = np.random.default_rng(run).random(1000) < 0.5

@@ -26,6 +26,7 @@ from hetplan.planner.forms.black_box import (
     trimmed,
 )
 from hetplan.planner.forms.form import certify
+from hetplan.planner.request import read_request
 from hetplan.problems.compound.form import Sought, read_sought
 from hetplan.profiles.plan_file import with_digest
 from hetplan.solvers.gaussian_process import LightProcess, normal_below
@@ -53,8 +54,9 @@ def sought_of(query: SyntheticQuery) -> Sought:
     from hetplan.profiles.load import load_inputs
 
     inputs = load_inputs(query.profile(), query.slo())
+    request = read_request(inputs)
     faults = Faults.of(inputs)
-    (sought,) = read_sought(inputs, read_tiers(inputs, faults), faults)
+    (sought,) = read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults)
     return sought
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.executor.serving.applications import Application
+from hetplan.planner.request import read_request
 from hetplan.problems.compound.form import nobody, read_sought
 from hetplan.problems.compound.found import found_ways
 from hetplan.problems.compound.options import CompoundOptions
@@ -121,8 +122,9 @@ def test_replicas_together_are_the_cheapest_that_brute_force_finds(seed: int) ->
     random = np.random.default_rng(seed)
     of = files({"gate": float(random.uniform(5, 30)), "dock": float(random.uniform(5, 30))}, max_ms=450)
     inputs = load_inputs(of[0], of[1], measured=of[2])
+    request = read_request(inputs)
     faults, callers, ways = Faults.of(inputs), list[_Caller](), list[Found]()
-    for sought in read_sought(inputs, read_tiers(inputs, faults), faults):
+    for sought in read_sought(inputs, request, read_tiers(inputs.profile, request, faults), faults):
         form = sought.box(nobody, CompoundOptions())
         form.journal.update({one.configuration: one for one in recorded(sought, inputs.measured, "measured")})
         ways = ways or [way.found for way in found_ways(form, sought, 8) if way.found is not None]

@@ -65,6 +65,15 @@ def test_a_wrong_wish():
     assert "instances at the least" in fault(table2(1e10)).why
 
 
+def test_the_limit_that_the_network_takes_whole_is_named():
+    documents = table2(10.0)
+    app = documents[1]["apps"]["images"]
+    app["network_ms_per_hop"] = max(one["max_ms"] for one in app["latency"])
+    app["latency"].insert(0, {"percentile": 50, "max_ms": 2 * app["network_ms_per_hop"]})
+    found = fault(documents)
+    assert (found.path, found.remedy) == ("$.apps.images.network_ms_per_hop", "Raise latency[1].max_ms above it.")
+
+
 def test_a_floor_needs_a_quality_of_one_metric():
     documents = table2(10.0)
     documents[1]["apps"]["images"]["quality"] = {"min": 0.5}
