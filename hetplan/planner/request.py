@@ -7,11 +7,11 @@ so many" means the same wherever machines are counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -308,7 +308,8 @@ def read_request(inputs: Inputs) -> Request:
         limits.cost_per_hour,
         limits.currency,
         limits.resources,
-        {name: Application(name, app, variants(app.runs)) for name, app in slo.apps.items()},
+        # Frozen models have a hash, which type checkers do not see.
+        {name: Application(name, app, variants(cast(Hashable, app.runs))) for name, app in slo.apps.items()},
         slo.goals,
         limits.instances,
         limits.only_listed,

@@ -71,6 +71,8 @@ class Played:
     """How long the fleet takes to fill: what comes in that time does not count, as far as it is half of the play."""
     whole: bool = False
     """Whether all requests count."""
+    queued_until_ms: float = 0.0
+    """Until when a request waited for others."""
 
     def of(self, what: str) -> Floats:
         """The times that a limit is about: `ttft`, `tpot` or `response`."""
@@ -86,16 +88,6 @@ class Played:
         first = int(np.searchsorted(self.arrival_ms, settled))
         beyond = int(np.searchsorted(self.arrival_ms, last - settled / 4.0, side="right"))
         return slice(max(first, count // 10), min(beyond, count - count // 20))
-
-    @property
-    def queued_until_ms(self) -> float:
-        """Until when a request waited, before its first token or after it; what is answered token by token does not.
-
-        The longest gap of an answer is a wait. When it was is not known, but not before the first token.
-        """
-        waits = self.ttft_ms if self.gap_ms is None else self.ttft_ms + self.gap_ms
-        until = self.arrival_ms + waits
-        return self.end_ms if np.isnan(until).any() else float(until.max(initial=0.0))
 
     def times_ms(self, of: str, part: slice | None = None) -> Floats:
         """The times of the requests that count, or of a part of them; infinite of one that was not served.
@@ -290,6 +282,8 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
     done, first = times[:, k.DONE], times[:, k.FIRST]
     served, arrival_ms = int(world.progress[k.SERVED]), coming.arrival_ms
     end_ms = float(np.nanmax(done)) if served else 0.0
+    own, size = asked[:, [k.MACHINE, k.SIZE]].T
+    waited = np.where(own >= 0, first - arrival_ms - alone[size, kind[own]], np.nan)
     return Played(
         arrival_ms=arrival_ms,
         ttft_ms=first - arrival_ms,
@@ -298,7 +292,7 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
         gap_ms=times[:, k.GAP] if world.want_gaps else None,
         lost=asked[:, k.LOST],
         machine=asked[:, k.MACHINE],
-        waiting=_waiting(asked[:, [k.MACHINE, k.SIZE]], first - arrival_ms, alone, kind, end_ms or 1.0),
+        waiting=_waiting(own, waited, len(kind), end_ms or 1.0),
         served=served,
         end_ms=end_ms,
         busy=world.clock[:, k.BUSY],
@@ -308,6 +302,7 @@ def played_of(world: World, coming: Coming, alone: Floats, *, whole: bool = Fals
         course=world.course,
         settles_ms=coming.settles_s * 1000.0,
         whole=whole,
+        queued_until_ms=_queued_until_ms(arrival_ms + waited, times[:, k.GAP], end_ms),
     )
 
 
@@ -323,12 +318,22 @@ def _blank(coming: Coming) -> tuple[Integers, Floats]:
     return asked, times
 
 
-def _waiting(asked: Integers, ttft_ms: Floats, alone: Floats, kind: Integers, end_ms: float) -> Floats:
-    """By Little's law: what requests (their machine and size) waited before their prefill began, over the time."""
-    came = asked[:, 0] >= 0
-    own, size = asked[came].T
-    waited = np.nan_to_num(np.maximum(ttft_ms[came] - alone[size, kind[own]], 0.0), posinf=0.0)
-    return np.bincount(own, weights=waited, minlength=len(kind)) / max(end_ms, 1e-9)
+def _waiting(own: Integers, waited: Floats, machines: int, end_ms: float) -> Floats:
+    """By Little's law: what requests of each machine waited before their prefill began, over the time."""
+    came = own >= 0
+    weights = np.nan_to_num(np.maximum(waited[came], 0.0), posinf=0.0)
+    return np.bincount(own[came], weights=weights, minlength=machines) / max(end_ms, 1e-9)
+
+
+def _queued_until_ms(begun_ms: Floats, gap_ms: Floats, end_ms: float) -> float:
+    """Until when a request waited for others, before its prefill began or between two tokens.
+
+    The longest gap of an answer is a wait as far as it is longer than is usual. When it was is not known, but not
+    before the prefill. Who was never served waited to the end.
+    """
+    if np.isnan(begun_ms).any():
+        return end_ms
+    return float((begun_ms + np.maximum(gap_ms - np.median(gap_ms), 0.0)).max()) if len(begun_ms) else 0.0
 
 
 def _laws(groups: Sequence[Group]) -> tuple[Floats, Integers]:

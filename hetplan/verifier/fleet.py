@@ -446,7 +446,7 @@ def _promised(fleet: Fleet) -> Iterator[Violation]:
     models = {
         (app, period.id, situation): _model_of(fleet, name)
         for period in fleet.plan.periods
-        for situation, names in {None: period.parts or (), **(period.failures or {})}.items()
+        for situation, names in ((None, period.parts or ()), *(period.failures or {}).items())
         for name in names
         for app in fleet.parts[name].rate_qps
     }

@@ -7,7 +7,7 @@ from math import isfinite
 
 import pytest
 from build import Files, example, tiny
-from face import Answer, Refused, Simulated, simulate, solve
+from face import Answer, Refused, Simulated, simulate, solve, solved_example
 
 from hetplan import load_inputs
 from hetplan.profiles.plan import Plan
@@ -53,6 +53,12 @@ def test_what_machines_cannot_serve_is_said_to_be_too_much(kind: str) -> None:
     wish, _ = planned(kind)
     assert "W-unstable" in run(kind, at=wish.scaled_rates(4), seeds=2).warned()
     assert "W-unstable" not in run(kind, at=wish.scaled_rates(0.5), seeds=2).warned()
+
+
+def test_the_first_token_of_the_last_request_is_no_sign_of_too_much() -> None:
+    """Its prefill takes a good part of two seconds, and all is in time."""
+    wish, answer = example("llm"), solved_example("llm", "fluid")
+    assert "W-unstable" not in simulate(answer.plan, wish, seeds=1, duration_s=2.0).warned()
 
 
 def test_long_answers_after_the_last_request_are_no_sign_of_too_much() -> None:

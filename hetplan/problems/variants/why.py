@@ -91,7 +91,9 @@ def explained(v: Snapshot, ask: Ask, answer: Answer[Any]) -> Infeasible:
     fewer.cost[form.cost.size :], fewer.upper[form.cost.size :] = np.tile(v.need, 2), 1.0
     found = ask.untested()(fewer, gap=gap, about="least load left unserved")
     if found.point is None:
-        short, served = dict[int, float](), "the limits contradict one another, even if nothing is served"
+        short, served = dict[int, float](), "how much can be served is not known"
+        if found.status is Status.INFEASIBLE:
+            served = "the limits contradict one another, even if nothing is served"
     else:
         values = read(found.point) * v.need
         short = {b: float(value) for b, value in enumerate(values) if value > 1e-6}
