@@ -87,7 +87,7 @@ class FleetQuestion:
         from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import Answers, with_own_machines, with_room
         from hetplan.problems.fleet.search import is_over
-        from hetplan.problems.fleet.slices import ALONE, in_slices, on_machines, or_apart, with_fewer_slices
+        from hetplan.problems.fleet.slices import ALONE, in_slices, is_unseen, on_machines, or_apart, with_fewer_slices
         from hetplan.problems.fleet.together import bounding_less, with_sharing
         from hetplan.problems.fleet.ways import (
             is_quick,
@@ -170,6 +170,11 @@ class FleetQuestion:
         best = bounded(best, asked, {} if between or hurried else parts, ask)
         wanted = self.wish.options.levers and self.wish.periods > 1 and not hurried
         joined = on_machines(*best) if hurried else with_sharing(on_machines(*best, self._play(ask)), best[1])
+        if tables and not (hurried or is_over(ask)) and is_unseen(joined):
+            # On machines that are shared some are late, or were not played: they have their own then.
+            apart = replace(self, sharing=ALONE).decide(ask)
+            if not isinstance(apart, Infeasible):
+                return apart
         joined = bounding_less(joined, best[1])
         joined = with_slow_pipelines(held_ahead(joined, best[1]), best[1])
         by = Buying(self.wish, whole, ask, self.tools, answers if asked is self.wish else {})

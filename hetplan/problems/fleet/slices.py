@@ -51,7 +51,7 @@ from hetplan.profiles.plan_sections import Dispatch, Method, Promise, Route, Val
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.runs import machine_price
 
-__all__ = ["ALONE", "Play", "in_slices", "on_machines", "or_apart", "with_fewer_slices"]
+__all__ = ["ALONE", "Play", "in_slices", "is_unseen", "on_machines", "or_apart", "with_fewer_slices"]
 
 Answered = tuple[Found, Mapping[str, Part]]
 Offered = Mapping[str, Mapping[str, int]]
@@ -103,7 +103,8 @@ def in_slices(
     groups = [[part for one in some for part in own[one]] for some in _some_of(questions)][::-1]
     places, slices = dict[str, int](), {app.name: dict[str, int]() for app in wish.apps}
     for hardware in dict.fromkeys(name for part in all_of_them for name in part.alone):
-        ways = [[part for part in group if hardware in part.alone] for group in groups]
+        # Where parts say exactly what fits, nothing has room beside what fills a machine by itself.
+        ways = [[part for part in group if part.alone.get(hardware, 1) > 1] for group in groups]
         ways = [way for way in ways if {part.question for part in way} not in ({one} for one in BESIDE)]
         most, on = max(
             ((_places(wish, way, hardware), way) for way in ways),
@@ -156,6 +157,12 @@ def on_machines(found: Found, parts: Mapping[str, Part], play: Play | None = Non
         together = {p: tuple(replace(one, part=played(one.part, p)) for one in some) for p, some in together.items()}
     own = {(name, p): one.part for p, some in together.items() for one in some for name in one.part.rate_qps}
     return replace(found, parts={**found.parts, **own}, together=together)
+
+
+def is_unseen(found: Found) -> bool:
+    """Whether of some who share machines simulation shows nothing there that keeps what is wanted."""
+    shared = (one.part for some in found.together.values() for one in some)
+    return any(said.text.endswith(UNSEEN) for part in shared for said in part.warnings)
 
 
 def or_apart(

@@ -96,9 +96,6 @@ def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
     found = {app.name for app in apps if _may_fit(wish, apps, parts)}
     if wish.options.share and wish.goal == "cost" and wish.inputs.slo.limits.moves is None:
         for one, other in combinations(wish.apps, 2):
-            alike = one.question == other.question and one.question in BESIDE
-            if alike and wish.slices.keys().isdisjoint((one.name, other.name)):
-                continue  # they may as said above
             if _may_meet(wish, one, other, parts):
                 found |= {one.name, other.name}
     return [app for app in wish.apps if app.name in found]

@@ -193,6 +193,38 @@ def test_a_bound_counts_those_as_free_who_might_share_and_are_not_planned_so() -
     assert solve(whole, "fluid", options={"share": False}).status == "optimal"
 
 
+def test_a_bound_counts_two_of_one_problem_as_free_whose_unlike_needs_fit_together() -> None:
+    """Two of either fit nowhere; one of each fits on the large machine, which costs less than two small ones."""
+    runs = {"small": {1: 5.0, 8: 20.0}, "large": {1: 5.0, 8: 20.0}}
+    needs = {"a": {"gpu_share": 0.6, "cpu_cores": 2.4}, "b": {"gpu_share": 0.3, "cpu_cores": 4.8}}
+    sold = {
+        "small": machine(0.7, provides={"gpu_share": 0.6, "cpu_cores": 4.8}, stock=9),
+        "large": machine(1.0, provides={"gpu_share": 1.0, "cpu_cores": 8.0}, stock=9),
+    }
+    models = {name: model(runs, quality=0.8, needs=one) for name, one in needs.items()}
+    apps = {name: app(name, rate=20, limits={99: 200}) for name in needs}
+    plan = solve(replace(files(machines=sold, models=models, apps=apps), problem="fleet"), "fluid")
+    assert plan.bound is not None
+    assert plan.bound <= 1.0
+    assert plan.cost == pytest.approx(1.0) or plan.status != "optimal"
+
+
+@pytest.mark.slow
+def test_who_would_be_late_on_shared_machines_has_machines_of_its_own() -> None:
+    """Steps take turns on alike machines alone: on unlike ones 5% were late, and the plan promised nothing of them."""
+    tight = wish({"pool": 161, "pipeline": 1111}, 1 / 3, steps=2)
+    tight = tight.latency({99: 60}, "pool").latency({99: 90}, "pipeline")
+    plan = solve(tight)
+    assert verify(plan.plan, tight).is_ok
+    assert {one.app for one in plan.promises if one.percentile is not None} == {"pool", "pipeline"}
+    day = play_day(
+        hp.Plan.model_validate(plan.plan),
+        load_inputs(tight.profile, tight.slo),
+        HowPlayed(seeds=2, seed=777, queries=6e4),
+    )
+    assert day.ok, day.broken
+
+
 def test_a_bound_is_as_it_was_where_nothing_fits_beside_anything() -> None:
     plan = solve(wish({"pool": 20, "variants": 20}, {"pool": 0.6, "variants": 0.5}), "fluid")
     assert (plan.status, plan.cost, plan.bound) == ("optimal", pytest.approx(2.0), pytest.approx(2.0))
