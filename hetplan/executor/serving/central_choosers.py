@@ -328,7 +328,7 @@ class InOrderChooser(_Central):
 
     Under threshold/1 small and large queries queue apart, for other workers; large ones wait also for a base that is
     not up. Only as many of the oldest are looked at as there are idle workers, so that a long queue costs no more than
-    a short one.
+    a short one; where late queries are given up, all that come before the first that a worker answers in time.
     """
 
     def __init__(
