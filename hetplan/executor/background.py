@@ -18,10 +18,10 @@ from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.load_one import load_slo, read_profile
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Slo
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load
 from hetplan.serving.demand import response_targets
 from hetplan.serving.loads import law_of_load, run_of, same_point, written

@@ -10,10 +10,10 @@ from functools import cached_property
 from hetplan.planner.draft import Draft, Infeasible, Repair
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.multilinear import OffTable
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
 from hetplan.serving.distribution import PERCENTILES
 from hetplan.serving.law import Law

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hetplan.problems.faults import Faults
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import pipeline_of
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.serving.runs import variants_of
 
 __all__ = ["higher_is_better"]

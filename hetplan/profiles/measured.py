@@ -11,8 +11,8 @@ from typing import Any
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.json_path import shortened
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plain_data import is_number
+from hetplan.profiles.who_answers import pipeline_of
 
 __all__ = ["measured_document_of", "refuse_malformed_measurements"]
 

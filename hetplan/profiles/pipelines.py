@@ -26,13 +26,11 @@ from hetplan.profiles.fields import (
 if TYPE_CHECKING:
     from hetplan.profiles.apis import ApiCall as _ApiCall
     from hetplan.profiles.knobs import KnobSpace as _KnobSpace
-    from hetplan.profiles.profile import Profile
-    from hetplan.profiles.slo import App
 else:
     _ApiCall = Annotated[Any, Later("hetplan.profiles.apis:ApiCall")]
     _KnobSpace = Annotated[Any, Later("hetplan.profiles.knobs:KnobSpace")]
 
-__all__ = ["Edge", "Link", "Node", "Outcomes", "PathQuality", "Pipeline", "pipeline_of"]
+__all__ = ["Edge", "Link", "Node", "Outcomes", "PathQuality", "Pipeline"]
 
 _SHARES_MATCH = 1e-6
 """Shares that differ from a sum of 1 by less were rounded."""
@@ -316,9 +314,3 @@ def _circle(nodes: set[str], edges: set[tuple[str, str]]) -> list[str]:
     while walk[-1] not in walk[:-1]:
         walk.append(before[walk[-1]])
     return walk[walk.index(walk[-1]) :][::-1]
-
-
-def pipeline_of(profile: Profile | None, wanted: App | None) -> Pipeline | None:
-    """The pipeline that an application runs; None where it runs none, or the profile knows none of that name."""
-    name = wanted.runs.pipeline if wanted is not None and wanted.runs is not None else None
-    return profile.pipelines.get(name) if profile is not None and name is not None else None

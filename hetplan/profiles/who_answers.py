@@ -6,12 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hetplan.profiles.pipelines import Pipeline
     from hetplan.profiles.profile import Profile
     from hetplan.profiles.slo import App, Slo
 
-__all__ = ["answers", "choices", "listed", "may_answer"]
+__all__ = ["answers", "choices", "listed", "may_answer", "pipeline_of"]
 
 _MOST_NAMED = 6
+
+
+def pipeline_of(profile: Profile | None, wanted: App | None) -> Pipeline | None:
+    """The pipeline that an application runs; None where it runs none, or the profile knows none of that name."""
+    name = wanted.runs.pipeline if wanted is not None and wanted.runs is not None else None
+    return profile.pipelines.get(name) if profile is not None and name is not None else None
 
 
 def may_answer(profile: Profile, app: App) -> Mapping[str, Sequence[str]]:
@@ -20,7 +27,7 @@ def may_answer(profile: Profile, app: App) -> Mapping[str, Sequence[str]]:
     if runs is None:
         return {}
     if runs.pipeline is not None:
-        pipeline = profile.pipelines.get(runs.pipeline)
+        pipeline = pipeline_of(profile, app)
         tasks = {name: node.task for name, node in pipeline.nodes.items() if node.task} if pipeline else {}
         return {
             step: [name for name, variant in profile.variants.items() if variant.task == task]

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from hetplan.profiles.apis import Api, ApiCall
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load as PlannedLoad
 from hetplan.profiles.workers import Worker
 from hetplan.serving.fanned import most_calls, visits

@@ -8,8 +8,8 @@ from typing import Any
 
 from hetplan.errors import Fault, InputError
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.who_answers import pipeline_of
 
 __all__ = ["refuse_dangling"]
 

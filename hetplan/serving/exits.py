@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.serving.operators import is_operator, measured_of, operator_at, samples_of, times_of
 from hetplan.serving.system import App, Group, Load, Route
 

@@ -14,9 +14,9 @@ from typing import Any
 from hetplan.errors import InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.profile import Profile, Run
 from hetplan.profiles.tables import STATISTICS, Table
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.law import Law, same_value
 from hetplan.serving.reading import settings_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import pipeline_of
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load
 from hetplan.serving.loads import fitting_runs
 from hetplan.serving.price import SLICES

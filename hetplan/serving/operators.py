@@ -15,10 +15,10 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.slo import App
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Worker
 from hetplan.serving.demand import points_of
 from hetplan.serving.fanned import most_calls, visits

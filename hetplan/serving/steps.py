@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App as WantedApp
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load
 from hetplan.serving.system import Combine, Edge, Stage
 

@@ -34,7 +34,7 @@ def last(output: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_plan_that_keeps_its_promises(plan: str, tmp_path: Path) -> None:
     svg = tmp_path / "timeline.svg"
-    result = run("simulate", plan, PROFILE, SLO, "--seeds", "2", "--duration", "45", "--svg", str(svg))
+    result = run("simulate", plan, PROFILE, SLO, "--seeds", "2", "--duration", "120", "--svg", str(svg))
     assert result.exit_code == 0, result.output
     assert "response_ms p99" in result.output
     assert "kept" in result.output

@@ -13,10 +13,10 @@ from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.options import CompoundOptions
 from hetplan.problems.compound.wish import Query, Way
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving.loads import worker_price
 

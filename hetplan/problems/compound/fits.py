@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetplan.planner.terms import Obstacle
 from hetplan.problems.fitting import outcomes
-from hetplan.profiles.pipelines import pipeline_of
+from hetplan.profiles.who_answers import pipeline_of
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

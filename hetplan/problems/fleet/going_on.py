@@ -39,8 +39,8 @@ from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Asked
 from hetplan.problems.pipeline.evenly import shared_out
-from hetplan.profiles.pipelines import pipeline_of
 from hetplan.profiles.plan_parts import Part as PlanPart
+from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Worker
 
 if TYPE_CHECKING:
