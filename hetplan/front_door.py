@@ -93,7 +93,7 @@ def solve(
     ...     "demand": {"rate_qps": "max", "mix": {"axes": ["batch"], "bins": [[1], [8]], "share": [0.5, 0.5]}}}}}
     >>> outcome = hp.solve(profile, slo)
     >>> outcome.status, outcome.require().workers[0].count
-    ('optimal', 2)
+    ('best-of-measured', 2)
     """
     return plan_for(
         load_inputs(profile, slo, state=state, measured=measured),

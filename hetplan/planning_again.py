@@ -3,7 +3,7 @@
 >>> import hetplan as hp
 >>> planner = hp.Planner("examples/pool/profile.json")
 >>> planner.plan("examples/pool/slo.json").status
-'optimal'
+'best-of-measured'
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def test_where_stock_ends_the_last_plan_stays_and_it_is_said() -> None:
     del profile["offers"]["big-od"]
     profile["offers"]["gpu-od"]["stock"] = 2
     report = play_replanned(planned(8.0), load_inputs(profile, wish([8.0, 60.0])), every_s=10.0, seeds=1)
-    assert [code for code, *_ in report.warnings] == ["W-no-plan"]
+    assert {code for code, *_ in report.warnings} >= {"W-no-plan", "W-unstable"}
     assert report.timeline.workers.max() <= 2.0
 
 
