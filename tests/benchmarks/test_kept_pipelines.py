@@ -72,7 +72,7 @@ def _cost(plan):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case != 12 else ()) for case in (2, 4, 5, 8, 12)]
+    "case", [pytest.param(case, marks=pytest.mark.longest if case > 2 else ()) for case in (2, 4, 5, 8, 12)]
 )
 def test_sharing_servers_is_never_worse_and_is_kept(case):
     """A step in places on unlike servers waits more: then servers of its own are the better plan (2, 8)."""

@@ -24,6 +24,10 @@ SLOW = {"pool": 6, "variants": 6, "pipeline": 3, "llm": 6, "fleet": 3, "policy":
 """How many wishes of each problem are among the quick tests (at fluid rates), and among the slow (in both sizes)."""
 
 
+LONG = {("example fleet", "simulation"), ("example policy", "simulation")}
+"""What takes half a minute and more; other tests of `.ci/run` solve and play these two."""
+
+
 def cases() -> list[Any]:
     """Every wish and sizing, quick or slow."""
     made = []
@@ -31,7 +35,7 @@ def cases() -> list[Any]:
         problem, _, number = name.partition(" ")
         for sizing in WORSE:
             quick = sizing == "fluid" and number.isdigit() and int(number) < QUICK[problem]
-            long = number.isdigit() and int(number) >= SLOW[problem]
+            long = (name, sizing) in LONG or (number.isdigit() and int(number) >= SLOW[problem])
             mark = () if quick else pytest.mark.longest if long else pytest.mark.slow
             made.append(pytest.param(name, sizing, marks=mark))
     return made

@@ -47,7 +47,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow_cases(4)
+@pytest.mark.slow_cases(2)
 @pytest.mark.parametrize(("rule", "counts", "times", "limit_ms", "over"), CASES)
 def test_in_overload_machines_are_used_for_what_is_in_time_and_then_all_is_as_before(
     tmp_path: Path, rule: str, counts: dict[str, int], times: dict[str, float], limit_ms: float, over: float

@@ -37,7 +37,7 @@ def cases(problems: tuple[str, ...]) -> list[object]:
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)
-@pytest.mark.parametrize("factor", [7.0, pytest.param(0.125, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("factor", [7.0, pytest.param(0.125, marks=pytest.mark.longest)])
 @pytest.mark.parametrize(("problem", "seed"), cases(ALL))
 def test_money_has_no_unit(problem: str, seed: int, factor: float, sizing: str) -> None:
     """Prices k times as high: the bill is k times as high."""
@@ -59,7 +59,7 @@ def test_the_bill_is_the_sum_of_the_prices(problem: str, seed: int, sizing: str)
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)
-@pytest.mark.parametrize("factor", [4.0, pytest.param(0.1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("factor", [4.0, pytest.param(0.1, marks=pytest.mark.longest)])
 @pytest.mark.parametrize(("problem", "seed"), cases(ALL))
 def test_time_has_no_unit(problem: str, seed: int, factor: float, sizing: str) -> None:
     """Times and limits k times as long, rates k times as low: the same plan."""
@@ -71,7 +71,7 @@ def test_time_has_no_unit(problem: str, seed: int, factor: float, sizing: str) -
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)
-@pytest.mark.parametrize("dearer", [1.3, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dearer", [1.3, pytest.param(1.0, marks=pytest.mark.longest)])
 @pytest.mark.parametrize(("problem", "seed"), cases((*MONEY, "pipeline")))
 def test_a_machine_type_more_makes_nothing_worse(problem: str, seed: int, dearer: float, sizing: str) -> None:
     """One just like another, at its price or dearer. (It brings stock of its own, so a plan may get better.)"""

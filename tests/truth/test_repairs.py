@@ -21,7 +21,7 @@ ONE_QUALITY = ("pool", "llm", "fleet")
 BEST = {"variants": 0.82, "pipeline": 0.99, "policy": 0.775}
 """A floor on quality near the best that any model has; for policies above it: one worker more keeps any below."""
 
-SHORTER = [("variants", "budget"), ("llm", "latency"), ("pool", "stock"), ("pipeline", "stock"), ("fleet", "quality")]
+SHORTER = [("variants", "budget"), ("llm", "latency"), ("fleet", "quality")]
 """Of default plans the tests of these are the shorter ones; all others take up to a minute and a half each."""
 
 
