@@ -71,6 +71,7 @@ def test_in_overload_machines_are_used_for_what_is_in_time_and_then_all_is_as_be
         assert after.in_time >= 0.85 * after.sent, after
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.parametrize("limit_ms", [200.0, 400.0])
 def test_who_asks_that_all_are_served_gets_all_served_late(tmp_path: Path, limit_ms: float) -> None:
     plan, wish = pool(*BOX, limit_ms, late="serve")
@@ -102,6 +103,7 @@ def test_machines_that_are_slower_than_planned_are_seen_to_be(tmp_path: Path) ->
         assert during.late <= 0.25 * during.in_time, during
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.parametrize("slower", ["first", "second"])
 def test_in_a_pipeline_no_step_works_for_queries_that_are_given_up_later(tmp_path: Path, slower: str) -> None:
     times = {"a": 90.0 if slower == "first" else 45.0, "b": 90.0 if slower == "second" else 45.0}

@@ -81,7 +81,7 @@ def test_margins_that_text_gets_are_a_change_of_its_hour() -> None:
     assert changed == [p for p in range(wish.periods) if app.rates[p] == app.rates[3]]
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_text_that_nothing_keeps_is_refused_as_alone() -> None:
     """A fleet only said that no machines carry it."""
     case = kept_text.case(58)

@@ -12,8 +12,8 @@ from tests.cases import texts
 QUICK = {"requests": 1500, "seeds": 5}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ttft_ms", [66.5, pytest.param(68.0, marks=pytest.mark.longest)])
+@pytest.mark.longest
+@pytest.mark.parametrize("ttft_ms", [66.5, 68.0])
 def test_a_limit_that_only_helps_with_another_one_is_raised_with_it(ttft_ms: float) -> None:
     """An empty machine's first token takes 66.4 ms: no queue does. So to raise the time per token alone is in vain."""
     profile, slo = texts.profile(), texts.slo(ttft_ms=ttft_ms, tpot_ms=7.0)
