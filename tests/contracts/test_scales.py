@@ -9,6 +9,7 @@ from build import random_files, tiny
 from face import EXIT, solve, vary, verify
 
 
+@pytest.mark.slow_cases(10)
 @pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("factor", [1e-6, 1e-3, 1e-9])
 @pytest.mark.parametrize("seed", [0, 1])

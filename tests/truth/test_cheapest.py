@@ -112,6 +112,7 @@ def cases(quick: dict[str, list[int]], slow: dict[str, int], missed: Collection[
 QUICK = {"pool": [13], "variants": [8, 12], "pipeline": [0, 1], "nearly": []}
 
 
+@pytest.mark.slow_cases(14)
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("problem", "seed"), cases(QUICK, {"pool": 24, "variants": 24, "pipeline": 12, "nearly": 3}))
 def test_a_default_plan_keeps_its_slo(problem: str, seed: int) -> None:

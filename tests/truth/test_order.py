@@ -51,6 +51,7 @@ def test_the_order_of_keys_changes_no_plan(name: str, wish: Wished, sizing: str)
         assert content(solve(shuffled(files, seed), sizing)) == plan
 
 
+@pytest.mark.slow_cases(16)
 @pytest.mark.parametrize(("name", "wish", "sizing"), CASES)
 def test_the_order_of_lists_changes_no_plan(name: str, wish: Wished, sizing: str) -> None:
     files = wish()
