@@ -155,10 +155,11 @@ def refined(search: Search, fleet: Fleet | None) -> Fleet | None:
 def _is_far(search: Search, fleet: Fleet | None) -> bool:
     """Whether a fleet costs more than its bound by more than is asked for, and its parts have rows that are soon made.
 
-    A question that has no linear program is asked for each least number of machines, so it may run on few types.
+    A question that has no linear program is asked for each least number of machines, so it may run on few types. Where
+    parts are played, rows do not say how much room their queues need.
     """
     wish = search.wish
-    if fleet is None or wish.request.moves is not None:
+    if fleet is None or wish.options.size != "planned" or wish.request.moves is not None:
         return False
     cost, parts = cost_of(wish, fleet), search.menus.parts.values()
     soon = all(isinstance(part, Cone) or len(part.hardware) <= FEW_TYPES for part in parts)

@@ -256,10 +256,10 @@ def test_nothing_is_shared_beside_limits_on_moves() -> None:
 
 @pytest.mark.slow
 def test_another_pool_takes_whole_cards_beside_those_that_share() -> None:
-    """Its instance says nothing of what it needs: nobody is on its card, and nobody shares this hardware."""
+    """Its instance says nothing of what it needs: nobody is on its card, and the others share theirs."""
     profile, slo = _files({**TWO, "words": [30.0, 30.0]})
     del profile["variants"]["of-words"]["runs"][0]["needs"]
-    assert cost(solved((profile, slo), levers=False)) == pytest.approx(3.0)
+    assert cost(solved((profile, slo), levers=False)) == pytest.approx(2.0)
     profile["hardware"]["box"] = {"kind": "cpu"}
     profile["offers"]["box"] = {"hardware": "box", "zone": "a", "price_per_hour": ".5"}
     profile["variants"]["of-words"]["runs"][0]["hardware"] = "box"
