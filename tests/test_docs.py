@@ -36,6 +36,8 @@ from hetplan import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LONGEST_PAGES = {"cli"}
+"""What these run takes two minutes: other tests run the same commands."""
 LONG_PAGES = {
     "README", "cli", "compound", "design", "desk", "executor", "fleet", "llm", "pipeline", "policy", "pool",
     "profiling", "variants",
@@ -205,7 +207,11 @@ def shown() -> list[Any]:
     marked = [page for page in PAGES if any(block.mark for block in blocks(page))]
     slow = pytest.mark.slow
     return [
-        *(pytest.param(page, False, id=page.name) for page in marked if page.stem not in LONG_PAGES),
+        *(
+            pytest.param(page, False, id=page.name, marks=[pytest.mark.longest] * (page.stem in LONGEST_PAGES))
+            for page in marked
+            if page.stem not in LONG_PAGES
+        ),
         *(pytest.param(page, True, id=page.name, marks=slow) for page in marked if page.stem in LONG_PAGES),
     ]
 

@@ -44,7 +44,7 @@ LONG: Mapping[str, tuple[Callable[[], Files], Json]] = {
     "fleet, long simulation": (lambda: tiny("fleet"), {"sizing": "long simulation"}),
     "compound": (lambda: example("compound"), {}),
 }
-EVERY = [*SEARCHES, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
+EVERY = [*SEARCHES, *(pytest.param(name, marks=pytest.mark.longest) for name in LONG)]
 """All that is searched, by its problem and how."""
 OF_PARTS = ("fleet", "policy", "compound")
 """What promises without a play: rates of parts that were simulated, figures of a policy, what was measured."""

@@ -24,8 +24,8 @@ SLOW = {"pool": 6, "variants": 6, "pipeline": 3, "llm": 6, "fleet": 3, "policy":
 """How many wishes of each problem are among the quick tests (at fluid rates), and among the slow (in both sizes)."""
 
 
-LONG = {("example fleet", "simulation"), ("example policy", "simulation")}
-"""What takes half a minute and more; other tests of `.ci/run` solve and play these two."""
+LONG = {(f"example {name}", "simulation") for name in ("fleet", "policy", "policy-fewest")}
+"""What takes up to a minute; other tests of `.ci/run` solve and play these."""
 
 
 def cases() -> list[Any]:

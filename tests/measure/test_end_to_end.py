@@ -12,7 +12,7 @@ import pytest
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "end-to-end" / "run.py"
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="needs onnxruntime: extra serve")
 def test_the_whole_loop(tmp_path: Path) -> None:
     ran = subprocess.run(

@@ -483,7 +483,7 @@ def test_what_a_fleet_does_not_keep_is_refused_by_name(field: str) -> None:
     assert all(fault.remedy for fault in caught.value.faults)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_the_shipped_fleet_keeps_its_promises_in_every_hour_and_after_every_failure() -> None:
     inputs = hp.load_inputs(EXAMPLE / "profile.json", EXAMPLE / "slo.json")
     files = EXAMPLE / "profile.json", EXAMPLE / "slo.json"

@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Json, Json]] = {
 }
 
 
-QUICK, SLOW = ("resources", "instances"), ("budget", "quota")
+QUICK, SLOW = ("resources", "instances"), ("budget",)
 MARKS = {name: pytest.mark.slow if name in SLOW else pytest.mark.longest for name in CASES if name not in QUICK}
 
 
