@@ -36,8 +36,8 @@ from hetplan import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LONGEST_PAGES = {"cli"}
-"""What these run takes two minutes: other tests run the same commands."""
+LONGEST_PAGES = {"cli", "fleet"}
+"""What these run takes a minute or two."""
 LONG_PAGES = {
     "README", "cli", "compound", "design", "desk", "executor", "fleet", "llm", "pipeline", "policy", "pool",
     "profiling", "variants",
@@ -205,14 +205,14 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> None:
 def shown() -> list[Any]:
     """The pages that show what runs."""
     marked = [page for page in PAGES if any(block.mark for block in blocks(page))]
-    slow = pytest.mark.slow
+    slow, longest = pytest.mark.slow, pytest.mark.longest
     return [
+        *(pytest.param(page, False, id=page.name) for page in marked if page.stem not in LONG_PAGES),
         *(
-            pytest.param(page, False, id=page.name, marks=[pytest.mark.longest] * (page.stem in LONGEST_PAGES))
+            pytest.param(page, True, id=page.name, marks=longest if page.stem in LONGEST_PAGES else slow)
             for page in marked
-            if page.stem not in LONG_PAGES
+            if page.stem in LONG_PAGES
         ),
-        *(pytest.param(page, True, id=page.name, marks=slow) for page in marked if page.stem in LONG_PAGES),
     ]
 
 

@@ -17,7 +17,7 @@ CASES = int(os.environ.get("HETPLAN_FUZZ", "400"))
 SEED = int(os.environ.get("HETPLAN_FUZZ_SEED", time.time() // 86400))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_no_damage_is_a_fault() -> None:
     found = fuzz(CASES, SEED)
     print(f"seed {SEED}, {found.cases} cases: {dict(found.codes)}")

@@ -20,7 +20,7 @@ FLEET_GAP = 0.003
 BOUND_WORSE = 1e-4
 """How much weaker a bound may be: an engine stops within this share of its optimum."""
 QUICK = {"pool": 4, "variants": 4, "pipeline": 2, "llm": 4, "fleet": 1, "example": 0, "policy": 0}
-SLOW = {"pool": 6, "variants": 6, "pipeline": 3, "llm": 6, "fleet": 3, "policy": 2}
+SLOW = {"pool": 5, "variants": 5, "pipeline": 3, "llm": 5, "fleet": 2, "policy": 1}
 """How many wishes of each problem are among the quick tests (at fluid rates), and among the slow (in both sizes)."""
 
 

@@ -173,7 +173,7 @@ def test_nodes_are_as_few_as_hold_the_fewest_instances_of_all(seed: int) -> None
         assert sum(load.instances * takes[load.app or ""] for load in worker.loads) <= node + 1e-9
 
 
-@pytest.mark.slow_cases(6)
+@pytest.mark.slow_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_sharing_is_never_dearer_and_always_verified_and_played(seed: int) -> None:

@@ -39,7 +39,7 @@ def followed(repair: Repair, slo: Json, profile: Json, **options: Any) -> Outcom
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hosts", [14, 18, 100])
+@pytest.mark.parametrize("hosts", [100, *(pytest.param(one, marks=pytest.mark.longest) for one in (14, 18))])
 def test_more_machines_lost_than_there_are_is_refused_and_repaired(hosts: int) -> None:
     """It was an engine's error: of 18 machines, 18 lost were a program that no proof called impossible."""
     slo = limited(survive={"hosts": hosts, "keep": 0.5})
@@ -165,6 +165,7 @@ def test_what_would_change_nothing_is_refused_by_name(limits: Json, demand: Json
     assert "ask fleet" not in fault.remedy
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("offers", "field"),

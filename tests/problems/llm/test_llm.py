@@ -368,7 +368,7 @@ def test_a_limit_below_what_any_type_does_alone_is_impossible(
     assert solved(texts.profile(), mended).exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_two_limits_that_are_both_impossible_are_raised_together() -> None:
     outcome = solved(texts.profile(), texts.slo(ttft_ms=30.0, tpot_ms=7.0))
     (repair,) = outcome.repairs

@@ -78,6 +78,7 @@ def test_verify_refuses_unlike_workers_that_get_equal_shares() -> None:
     assert "policy-load" in {found.code for found in hp.verify(forged, *made, prove=False).violations}
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("balancing", ["round_robin", "shortest_queue", "random"])
 def test_workers_of_several_offers_are_one_group(balancing: str) -> None:

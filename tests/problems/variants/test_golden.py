@@ -127,7 +127,7 @@ def test_the_generators_snapshots(count, seed, tight, cost):
         assert money(found, NET) == pytest.approx(1.044117, abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_thousand_architectures():
     found = solve(infaas_generator.inputs(1000, 0, 1.15))
     assert found.exit_code == 0, found.violations
