@@ -66,8 +66,8 @@ NAME = 24
 """What a machine holds names it in up to so many letters."""
 SIMULATED = "simulation"
 """Begins the name of the model by which simulation promises something."""
-UNSEEN = " was simulated alone, and not on the machines that it shares: run hetplan simulate"
-"""What is said of an application in turn, on unlike machines, until that is played."""
+UNSEEN = " shares machines, and no simulation shows that it is in time on them: run hetplan simulate"
+"""What is said of an application whose queries take turns on unlike machines: it was not played there, or was late."""
 Play = Callable[[PlanPart], Played]
 """Plays a part."""
 

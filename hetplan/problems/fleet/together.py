@@ -94,7 +94,7 @@ def who_may_share(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
     """The applications that a bound in which nobody shares, but in slices, counts as free."""
     apps = _sharers(wish, parts)
     found = {app.name for app in apps if _may_fit(wish, apps, parts)}
-    if wish.options.share and wish.goal == "cost" and wish.inputs.slo.limits.moves is None:
+    if wish.options.share and wish.goal == "cost":
         for one, other in combinations(wish.apps, 2):
             if _may_meet(wish, one, other, parts):
                 found |= {one.name, other.name}

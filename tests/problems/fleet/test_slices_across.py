@@ -209,6 +209,17 @@ def test_a_bound_counts_two_of_one_problem_as_free_whose_unlike_needs_fit_togeth
     assert plan.cost == pytest.approx(1.0) or plan.status != "optimal"
 
 
+def test_a_bound_counts_those_as_free_whom_a_limit_on_moves_keeps_apart() -> None:
+    """Nothing is planned to be shared beside limits on moves, and `verify` takes one card for both."""
+    both = wish({"variants": 20, "variants2": 20}, 0.5)
+    plan = solve(replace(both, slo={**both.slo, "limits": {"moves": 9}}), "fluid")
+    assert solve(both, "fluid").cost == pytest.approx(1.0)
+    assert plan.cost == pytest.approx(2.0)
+    assert plan.bound is not None
+    assert plan.bound <= 1.0
+    assert plan.status != "optimal"
+
+
 @pytest.mark.slow
 def test_who_would_be_late_on_shared_machines_has_machines_of_its_own() -> None:
     """Steps take turns on alike machines alone: on unlike ones 5% were late, and the plan promised nothing of them."""
