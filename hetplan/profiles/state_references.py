@@ -10,7 +10,7 @@ from hetplan.profiles.json_path import closest
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
-from hetplan.profiles.workers import Load
+from hetplan.profiles.workers import Load, Worker
 
 __all__ = ["check_state", "with_runs"]
 
@@ -32,12 +32,30 @@ def check_state(found: Dangling, state: State, slo: Slo | None, *, complete: boo
             why = f"the hardware of its offer: {worker.offer} is one of {offered.hardware}"
             found.fault((*at, "hardware"), worker.hardware, why, "Mend one of them.")
         found.must_know("hosts", worker.host, *at, "host")
+        _check_host_of(found, worker, at)
         for place, load in enumerate(worker.loads):
             found.must_know("variants", load.variant, *at, "loads", place, "variant")
             _check_run_of(found, load, worker.hardware, (*at, "loads", place))
             if slo is not None and load.app is not None and load.app not in slo.apps:
                 remedy = f"{closest(load.app, slo.apps)}Name an application of the SLO, or leave it out."
                 found.fault((*at, "loads", place, "app"), load.app, f"the SLO has no app {load.app!r}", remedy)
+
+
+def _check_host_of(found: Dangling, worker: Worker, at: Steps) -> None:
+    """A worker on a host of the profile runs on what the profile says of it: the machine cannot be another one."""
+    host = found.profile.hosts.get(worker.host or "")
+    if host is None or host.offer not in found.profile.offers:
+        return
+    hardware = found.profile.offers[host.offer].hardware
+    for name, section, runs, stated in (
+        ("offer", "offers", worker.offer, host.offer),
+        ("hardware", "hardware", worker.hardware, hardware),
+    ):
+        if runs in found.known[section] and runs != stated:
+            why = f"hosts.{worker.host}.offer is {host.offer}, of {hardware}: {worker.id} cannot run there on {runs}"
+            remedy = f"Mend one of them; if {worker.host} was replaced, {worker.id} is gone."
+            found.fault((*at, name), runs, why, remedy)
+            return
 
 
 def _check_run_of(found: Dangling, load: Load, hardware: str, at: Steps) -> None:

@@ -104,16 +104,17 @@ def _first_fit(form: Packing, score: Vector) -> Floor | None:
 
 def _empty_machines(form: Packing, floor: Floor, score: Vector) -> None:
     """While some machine's groups find room on others in use, with whichever option, it is given back."""
+    at_hand = form.value(floor.choice())
     for _ in range(MOST_ROUNDS):
         improved = False
         for tier, machine in _by_load(form, floor):
-            before = form.value(floor.choice())
-            saved = floor.state()
             groups = np.unique(form.group[_items_on(form, floor, tier, machine)])
-            if _items_of(form, floor, groups) > MOST_MOVED:
+            if not groups.size or _items_of(form, floor, groups) > MOST_MOVED:
                 continue
-            if groups.size and _moved(form, floor, groups, score) and form.value(floor.choice()) < before - 1e-12:
-                improved = True
+            saved = floor.state()
+            moved = _moved(form, floor, groups, score)
+            if moved and (value := form.value(floor.choice())) < at_hand - 1e-12:
+                at_hand, improved = value, True
             else:
                 floor.restore(saved)
         if not improved:

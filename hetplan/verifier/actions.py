@@ -99,7 +99,7 @@ def _moved(facts: Facts) -> Iterator[Violation]:
             continue
         for kind in ("hardware", "offer", "host"):
             was, now = getattr(before, kind), getattr(worker, kind)
-            if was not in (None, now):
+            if None not in (was, now) and was != now:  # a plan that names no host leaves its machines where they are
                 yield Violation("actions-end", f"workers.{worker.id}", f"runs on {kind} {was} and goes on, on {now}")
 
 

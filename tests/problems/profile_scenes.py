@@ -199,6 +199,12 @@ def _artifacts(files: Files) -> None:
         variant.setdefault("artifact", {"kind": "onnx"})
 
 
+def _none_runs(files: Files) -> None:
+    """A worker that runs on a host says what the host is of."""
+    if files.state is not None:
+        files.state.update(workers=[], observed={})
+
+
 def _slow_to_load(files: Files) -> None:
     """Loading counts for its share of the hour; machines are started for it."""
     _by_offer(files)
@@ -339,6 +345,7 @@ OF_QUESTION: dict[tuple[str, str], Scene] = {
     ("pool", "variants.*.knobs"): _zoomed,
     ("pipeline", "variants.*.knobs"): _zoomed,
     ("policy", "variants.*.runs.*.hardware"): _two_types,
+    ("variants", "hosts.*.offer"): _none_runs,
     ("variants", "hardware.*.startup_s"): _slow_to_load,
     ("variants", "hardware.*.kind"): _on_a_card,
     ("variants", "variants.*.knobs"): _zoomed,
@@ -401,10 +408,10 @@ def _running(question: str) -> Files:
         _two_types(files)
     for variant in files.profile.get("variants", {}).values():
         variant["artifact"] = {"kind": "onnx", "sha256": "ab" * 32}
-    files.profile.setdefault("hosts", {"h1": {"offer": next(iter(files.profile["offers"]))}})
     _, plan = seen(files)
     assert plan is not None
     workers = of_period(plan, plan.periods[0].id).workers if question == "fleet" else plan.workers
+    files.profile.setdefault("hosts", {"h1": {"offer": workers[0].offer}})
     more = [worker.model_copy(update={"count": worker.count + 1, "period": "t0"}) for worker in workers]
     state = {"format": "hetplan/state/1.1", "workers": [json.loads(worker.model_dump_json()) for worker in more]}
     state["observed"] = {next(iter(files.profile["hosts"])): {}}

@@ -73,6 +73,11 @@ def _next_of(name: str) -> Try:
     return change
 
 
+def _host_of(worker: Json, profile: Json) -> str | None:
+    """A host that the worker could run on."""
+    return next((name for name, host in profile["hosts"].items() if host["offer"] == worker["offer"]), None)
+
+
 def _added(section: str, name: str, document: Json) -> Try:
     """The name of something that is added to a section."""
 
@@ -276,7 +281,7 @@ OF_STATE: dict[str, Try] = {
     "workers.*.period": _to("p7"),
     "workers.*.hardware": _next_of("hardware"),
     "workers.*.offer": lambda old, s, p: _next_of("offers")(old, s, p) if len(p["offers"]) > 1 else None,
-    "workers.*.host": lambda old, s, p: _next_of("hosts")(old, s, p) or next(iter(p["hosts"])),
+    "workers.*.host": lambda old, s, p: _next_of("hosts")(old, s, p) or _host_of(s, p),
     "workers.*.count": lambda old, s, p: (old or 1) + 3,
     "workers.*.standby": _to(2),
     "workers.*.queue": lambda old, s, p: "shared" if old == "per-load" else "per-load",

@@ -274,6 +274,24 @@ def test_states_that_cannot_be(change: Any, path: str, profile: dict[str, Any], 
     assert caught.value.faults[0].file == "state"
 
 
+def test_a_worker_on_a_host_runs_on_what_the_host_is_of(profile: dict[str, Any], slo: dict[str, Any]) -> None:
+    offer = profile["offers"]["g4dn-od"]
+    profile["offers"]["g4dn-spot"] = offer
+    profile["hosts"]["m1"]["offer"] = "g4dn-spot"
+    with pytest.raises(InputError) as caught:
+        load_inputs(profile, slo, state=STATE)
+    (fault,) = caught.value.faults
+    assert (fault.file, fault.path) == ("state", "$.workers[0].offer")
+    assert "hosts.m1.offer is g4dn-spot" in fault.why
+    profile["hardware"]["g5"] = profile["hardware"]["g4dn"]
+    profile["offers"]["g4dn-spot"] = {**offer, "hardware": "g5"}
+    state = copy.deepcopy(STATE)
+    del state["workers"][0]["offer"]
+    with pytest.raises(InputError) as caught:
+        load_inputs(profile, slo, state=state)
+    assert [fault.path for fault in caught.value.faults] == ["$.workers[0].hardware"]
+
+
 @pytest.mark.parametrize("source", [5, None, 2.5, object()])
 def test_what_is_no_source_is_reported(source: Any, slo: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="a path, the bytes of a file"):

@@ -96,6 +96,12 @@ CASES = [
      "action @ actions.3; stock @ periods.t0"),
     ("nothing is missing", {"plan/workers/0/id": "old", "plan/workers/0/loads/0/id": "b",
      "plan/actions": steps(IN_PARTS, {"do": "load", "load": "b"})}, TOO_SOON),
+    ("what goes on is on a host, and the plan names none", {**ON_HOSTS, "plan/workers/0/host": None,
+     "plan/workers/0/id": "old", "plan/workers/0/loads/0/id": "b",
+     "plan/actions": steps(IN_PARTS, {"do": "load", "load": "b"})}, TOO_SOON),
+    ("what goes on is on another host", {**ON_HOSTS, "plan/workers/0/host": "m2",
+     "plan/workers/0/id": "old", "plan/workers/0/loads/0/id": "b",
+     "plan/actions": steps(IN_PARTS, {"do": "load", "load": "b"})}, f"{TOO_SOON}; actions-end @ workers.old"),
     ("loaded before its machine is up", {"profile/offers/g-od/stock": 2, "plan/actions": steps(
      {"do": "load", "load": "b"}, IN_PARTS, {"do": "stop", "worker": "old"}, {"do": "start", "worker": "new"})},
      "action @ actions.1; action @ actions.2"),

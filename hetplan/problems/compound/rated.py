@@ -26,6 +26,7 @@ from hetplan.planner.request import Application
 from hetplan.problems.compound.draft import MEAN_LATENCY, mean_latency_ms
 from hetplan.problems.compound.form import Asked, Sought
 from hetplan.problems.compound.search import Stage, sized_anew
+from hetplan.problems.repairs import change
 from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of, where_late
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise
@@ -205,6 +206,12 @@ class _Rounds:
             for fix in reversed(where_late(name, apps[name].stated, rates[name], times))
         )
 
+    @property
+    def _plays_more(self) -> tuple[Repair, ...]:
+        """As many plays as are usual, where fewer were asked for: each plan that is late leads to a larger one."""
+        asked, usual = self.asked.options.evaluations, type(self.asked.options)().evaluations
+        return (change("options.evaluations", asked, usual),) if asked < usual else ()
+
     def _sized(self) -> Draft | Infeasible:
         stages = [
             sized_anew(self.asked, sought, stage, self.slack.get(sought.app_id, 1.0))
@@ -235,7 +242,8 @@ class _Rounds:
         """The plan with what simulation showed of it, instead of what the formula said."""
         if best is None:
             plays = f"each of {self.turn} plays, although each had more replicas" if self.turn > 1 else "its only play"
-            text, repairs = f"late in simulation in {plays}; more evaluations may help", self.helps
+            repairs = (*self._plays_more, *self.helps)
+            text = f"late in simulation in {plays}; more evaluations may help"
             if not self.may_go_on and self.ask.remaining <= 0:
                 text, repairs = "time ended before a simulation could confirm the response times", ()
             missed = Notice(code="W-queueing", at="promises", text=text)

@@ -48,8 +48,9 @@ def refused(slo: dict[str, Any], **options: Any) -> list[set[str]]:
     outcome = hp.solve(slo=slo, **how)
     assert outcome.exit_code == 3
     for repair in outcome.repairs:
-        assert {edit.file for edit in repair.edits} == {"slo"}, repair
-        again = hp.solve(slo=edited({"slo": slo}, repair.edits)["slo"], **how)
+        files = edited({"slo": slo, "options": options}, repair.edits)
+        assert files != {"slo": slo, "options": options}, repair
+        again = hp.solve(**{**how, **files})
         assert again.exit_code == 0, repair.text
     return [{str(edit.path[-1]) for edit in repair.edits} for repair in outcome.repairs]
 
@@ -72,7 +73,7 @@ def test_where_all_plays_are_late_their_plan_says_what_helps(latency_ms: float, 
     slo = at_rate(rate, latency_ms)
     outcome = hp.solve(slo=slo, options={"size": size, "evaluations": 1}, **FILES)
     assert outcome.why == ("late in simulation in its only play; more evaluations may help",)
-    assert refused(slo, size=size, evaluations=1)
+    assert any("evaluations" in changed for changed in refused(slo, size=size, evaluations=1))
 
 
 @pytest.mark.slow
@@ -93,6 +94,7 @@ def test_what_machines_or_money_lack_for_a_rate(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("latency_ms", "helps"), [(400.0, [{"rate_qps"}]), (60.0, [{"rate_qps", "max_ms"}])])
+@pytest.mark.slow_cases(1)
+@pytest.mark.parametrize(("latency_ms", "helps"), [(60.0, [{"rate_qps", "max_ms"}]), (400.0, [{"rate_qps"}])])
 def test_a_rate_beyond_all_replicas(latency_ms: float, helps: list[set[str]]) -> None:
     assert refused(at_rate(1e6, latency_ms), size="estimated") == helps
