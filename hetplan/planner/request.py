@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import App
+from hetplan.profiles.slo import App, Horizon, Survive
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
 from hetplan.serving.runs import machine_price, variants_of
 from hetplan.serving.strictest import late_share, strictest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from hetplan.profiles.fleet_fields import OfferLimit
 
 __all__ = ["PLENTY", "Application", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
 
@@ -182,7 +184,8 @@ class Request:
 
     `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
     and the most machines of each hardware (None: up to its stock), `moves` the most instances that may be new,
-    `capacity` totals of what runs, where machines are not counted.
+    `capacity` totals of what runs, where machines are not counted. Over time: `horizon` has the periods, `shares` what
+    may be of each offer or way to buy, and `survive` what may fail with the promises still kept.
     """
 
     machines: tuple[MachineType, ...]
@@ -196,6 +199,9 @@ class Request:
     only_listed: bool = False
     moves: int | None = None
     capacity: Mapping[str, float] = field(default_factory=dict)
+    horizon: Horizon = field(default_factory=Horizon)
+    shares: Mapping[str, OfferLimit] = field(default_factory=dict)
+    survive: Survive = field(default_factory=Survive)
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -315,4 +321,7 @@ def read_request(inputs: Inputs) -> Request:
         limits.only_listed,
         limits.moves,
         limits.capacity,
+        slo.horizon,
+        limits.offers,
+        limits.survive,
     )

@@ -20,7 +20,7 @@ MOST_ZONES = 4
 
 def _zones(wish: Wish) -> list[list[Index]]:
     """Zones in groups that sell the same under the same quota; of each zone its offers, in one order for all."""
-    named = set(wish.inputs.slo.limits.offers)
+    named = set(wish.request.shares)
 
     def sold(place: int) -> tuple[object, ...]:
         o: Bought = wish.offers[place]

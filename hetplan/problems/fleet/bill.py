@@ -55,7 +55,7 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
         offer.name: sum(line.cost_per_hour for line in lines if line.offer == offer.name) * weight
         for offer in wish.offers
     }
-    repeats = wish.inputs.slo.horizon.repeats
+    repeats = wish.request.horizon.repeats
     return Bill(
         currency=wish.request.currency,
         hours=hours,

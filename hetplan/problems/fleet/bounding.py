@@ -38,7 +38,6 @@ from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan_periods import machines_with_users
 from hetplan.profiles.validate import validate
-from hetplan.serving.runs import variants_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -214,9 +213,8 @@ class _Priced:
 
     def has_cone(self, app: Application) -> bool:
         """Whether a program says what machines carry of it, where its options ask for one: of text, of one model."""
-        profile = self.asked.inputs.profile
-        models = variants_of(profile, self.asked.inputs.slo.apps[app.name].runs)
-        return app.question == "llm" or (app.question == "pool" and len(list(models)) == 1)
+        models = self.asked.request.apps[app.name].variants
+        return app.question == "llm" or (app.question == "pool" and len(models) == 1)
 
     def _planned(self, app: Application) -> Application:
         """The application at no more than the plan's machines are for: more is no part of what it answers."""

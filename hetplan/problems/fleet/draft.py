@@ -320,7 +320,7 @@ def _warnings(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
 
 def _taken_back(wish: Wish, parts: Mapping[str, PlanPart]) -> Iterator[Notice]:
     """Machines that may be taken back, where nothing is kept for that."""
-    if wish.inputs.slo.limits.survive.spot == "none":
+    if wish.request.survive.spot == "none":
         text = "its machines may be taken back, and nothing is kept for that: see limits.survive.spot"
         notices = (notice for part in parts.values() for notice in part.warnings)
         for at in dict.fromkeys(notice.at for notice in notices if notice.code == "W-interruptions"):

@@ -112,7 +112,7 @@ def limits_of(wish: Wish) -> Iterator[Limit]:
         saved = np.where(np.isfinite(wish.committed), wish.committed - wish.prices, 0.0)
         yield Limit("budget", "hour", wish.prices, saved, upper=asked.budget / NANO,
                     elastic=Elastic(1.0, "slo.limits.cost_per_hour", unit=asked.currency))  # fmt: skip
-    for name, limit in wish.inputs.slo.limits.offers.items():
+    for name, limit in wish.request.shares.items():
         total, committed = _of_kind(wish, name)
         field = f"slo.limits.offers.{name}"
         if limit.most is not None or limit.least:

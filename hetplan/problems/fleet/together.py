@@ -119,16 +119,16 @@ def _sharers(wish: Wish, parts: Mapping[str, Part]) -> list[Application]:
 
     Where both questions could, those of the first do.
     """
-    limits = wish.inputs.slo.limits
-    least = any(low for low, _ in limits.instances.values())
-    least |= any(one.least or one.share is not None for one in limits.offers.values())
-    if not wish.options.share or wish.goal != "cost" or limits.moves is not None or least:
+    asked = wish.request
+    least = any(low for low, _ in asked.instances.values())
+    least |= any(one.least or one.share is not None for one in asked.shares.values())
+    if not wish.options.share or wish.goal != "cost" or asked.moves is not None or least:
         return []
     for question in BESIDE:
         own = [app for app in wish.apps if app.question == question and isinstance(parts[app.name], Table)]
         own = [app for app in own if app.name not in wish.slices]
-        asked = [wish.options.parts.get(app.name, {}) for app in own]
-        if len(own) > 1 and all(one == asked[0] for one in asked):
+        options = [wish.options.parts.get(app.name, {}) for app in own]
+        if len(own) > 1 and all(one == options[0] for one in options):
             return own
     return []
 
@@ -195,7 +195,7 @@ def _bought(wish: Wish, found: Found) -> Fleet:
     used = [np.rint(np.sum(list(used_in(found, p).values()), axis=0)) for p in range(wish.periods)]
     before = np.array(found.fleet.committed, dtype=float)
     ways = [before]
-    if wish.inputs.slo.limits.cost_per_hour is None:
+    if wish.request.budget is None:
 
         def cost(place: int, ahead: int) -> float:
             each = float(wish.committed[place]) * ahead if ahead else 0.0

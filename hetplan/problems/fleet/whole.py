@@ -284,7 +284,7 @@ def _together(search: Search) -> Fleet | None:
 
 def _tight(wish: Wish, fleet: Fleet) -> Fleet:
     """The same without rented machines that nobody takes, unless a limit asks for them."""
-    if wish.inputs.slo.limits.offers or any(least for least, _ in wish.request.instances.values()):
+    if wish.request.shares or any(least for least, _ in wish.request.instances.values()):
         return fleet
     rented = []
     for p, counts in enumerate(fleet.rented):

@@ -202,7 +202,7 @@ def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
 
 def _fewer_lost(wish: Wish, can: Callable[[Wish], bool]) -> Iterator[Repair]:
     """Fewer machines or zones that may fail at once, or less that is kept then; the least change that would do."""
-    survive = wish.inputs.slo.limits.survive
+    survive = wish.request.survive
     for name, stated in (("hosts", survive.hosts), ("zones", survive.zones)):
         few, many = -1, stated
         while stated and many - few > 1:

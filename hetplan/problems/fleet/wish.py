@@ -26,7 +26,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price, times
 
 if TYPE_CHECKING:
-    from hetplan.profiles.slo import Survive
+    from hetplan.profiles.slo import Horizon, Survive
     from hetplan.profiles.slo_sections import TraceRef
     from hetplan.profiles.workers import Worker
 
@@ -166,7 +166,7 @@ class Wish:
         """How many periods there are."""
         if self.spans:
             return len(self.spans)
-        return 1 if self.flat else self.inputs.slo.horizon.periods
+        return 1 if self.flat else self.request.horizon.periods
 
     def length(self, period: int) -> float:
         """How many hours a period is."""
@@ -195,7 +195,7 @@ class Wish:
     @property
     def again(self) -> float:
         """How often, of all the times it comes, the first period follows the last: without a state always."""
-        return 1.0 - 1.0 / self.inputs.slo.horizon.repeats if self.stated else 1.0
+        return 1.0 - 1.0 / self.request.horizon.repeats if self.stated else 1.0
 
     def runs(self, name: str) -> Floats:
         """Machines of each offer that an application has already for itself."""
@@ -254,46 +254,47 @@ class Wish:
 def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     """The wish, with every fault collected."""
     refuse_only(inputs.slo, REFUSED, faults)
-    slo, request = inputs.slo, read_request(inputs)
+    request = read_request(inputs)
+    horizon, survive = request.horizon, request.survive
     goal, most = _goal(inputs, request, faults)
     running = _running(inputs, request, goal, faults)
-    _without_use(inputs, faults)
+    _without_use(inputs, request, faults)
     apps = tuple(_application(inputs, request, name, faults) for name in request.apps)
     offers = tuple(_offers(inputs, request, faults))
     if request.only_listed and inputs.profile.offers and not offers:
         why = "only hardware that is listed may be used, and limits.instances lists none that applications run on"
         faults.in_slo("$.limits.only_listed", why, 'List hardware under "instances", or leave this out.')
-    if slo.limits.survive.zones:
+    if survive.zones:
         for offer in offers:
             if offer.zone is None:
                 why = "an offer without a zone, where zones may be lost"
                 faults.in_profile(f"$.offers.{offer.name}", why, 'Add its "zone".')
-    horizon_s = slo.horizon.period_s * slo.horizon.periods * slo.horizon.repeats
+    horizon_s = horizon.period_s * horizon.periods * horizon.repeats
     for name, sold in inputs.profile.offers.items():
         if sold.commit is not None and sold.commit.term_s > horizon_s * (1 + 1e-9):
-            repeats = int(np.ceil(sold.commit.term_s / (slo.horizon.period_s * slo.horizon.periods)))
+            repeats = int(np.ceil(sold.commit.term_s / (horizon.period_s * horizon.periods)))
             why = f"a term of at most the horizon, which is {horizon_s:g} s with its repeats"
             remedy = f'Write "repeats": {repeats} under horizon, or a shorter term.'
             faults.in_profile(f"$.offers.{name}.commit.term_s", why, remedy, value=sold.commit.term_s)
     faults.settle()
-    situations = tuple(situations_of(slo.limits.survive, offers))
+    situations = tuple(situations_of(survive, offers))
     return Wish(
-        inputs, options, apps, offers, situations, slo.horizon.period_s / 3600.0, goal=goal, most=most, running=running
+        inputs, options, apps, offers, situations, horizon.period_s / 3600.0, goal=goal, most=most, running=running
     )
 
 
-def _without_use(inputs: Inputs, faults: Faults) -> None:
+def _without_use(inputs: Inputs, request: Request, faults: Faults) -> None:
     """What is stated, and would change nothing."""
     refuse_not_provided(inputs, faults)
-    survive = inputs.slo.limits.survive
+    survive = request.survive
     if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
         faults.in_slo("$.limits.survive.keep", why, 'Write "zones", "hosts" or "spot", or leave it out.')
     elif survive.keep == 0:
         why = "nothing is kept after a failure, so what may fail changes nothing"
         faults.in_slo("$.limits.survive.keep", why, "Write a share above 0, or leave limits.survive out.", value=0)
-    for name, app in inputs.slo.apps.items():
-        demand = app.demand
+    for name, app in request.apps.items():
+        demand = app.stated.demand
         at, trace = f"$.apps.{name}.demand", demand.trace
         stated = "series" if demand.series is not None else "rate_qps" if demand.rate_qps is not None else ""
         if trace is not None and trace.period_s is not None and stated:
@@ -315,7 +316,7 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
         faults.in_slo("$.objective", f"a fleet is planned for {listed}", 'Write [{"min": "cost"}].')
         return "cost", None
     goal = known[request.goals]
-    if inputs.slo.horizon.periods > 1 and (goal != "cost" or wanted):
+    if request.horizon.periods > 1 and (goal != "cost" or wanted):
         at = "$.objective" if request.goals and goal != "cost" else f"$.apps.{wanted[0]}.demand.rate_qps"
         faults.in_slo(at, "several periods are planned at least cost", 'Write [{"min": "cost"}], and rates.')
     if len(wanted) > 1:
@@ -379,11 +380,11 @@ def _bounded(inputs: Inputs, request: Request, name: str, faults: Faults) -> Non
 
 
 def _application(inputs: Inputs, request: Request, name: str, faults: Faults) -> Application:
-    app, periods, at = request.apps[name], inputs.slo.horizon.periods, f"$.apps.{name}"
+    app, periods, at = request.apps[name], request.horizon.periods, f"$.apps.{name}"
     demand = app.stated.demand
     rates: tuple[float, ...] = ()
     if demand.trace is not None and demand.trace.period_s is not None:
-        rates = _rates_of_trace(inputs, name, demand.trace, faults)
+        rates = _rates_of_trace(inputs.traces.get(name), request.horizon, name, demand.trace, faults)
     elif demand.series is not None:
         rates = demand.series
     elif app.rate_qps is not None:
@@ -394,7 +395,7 @@ def _application(inputs: Inputs, request: Request, name: str, faults: Faults) ->
         why = "a rate in each period"
         faults.in_slo(f"{at}.demand", why, f'Write "series" with {periods} rates, or "rate_qps" as a number.')
         rates = (1.0,) * periods
-    if any(0 < rate * inputs.slo.limits.survive.keep < FEWEST_QPS for rate in rates):
+    if any(0 < rate * request.survive.keep < FEWEST_QPS for rate in rates):
         why = "so few queries, after a failure too, that no engine tells them from none"
         faults.in_slo(f"{at}.demand", why, f"Write 0, or at least {FEWEST_QPS:g} queries a second.", value=min(rates))
     question = app.stated.question
@@ -411,9 +412,10 @@ def _application(inputs: Inputs, request: Request, name: str, faults: Faults) ->
     return Application(name, question, tuple(float(rate) for rate in rates))
 
 
-def _rates_of_trace(inputs: Inputs, name: str, trace: TraceRef, faults: Faults) -> tuple[float, ...]:
+def _rates_of_trace(
+    times: Sequence[float] | None, horizon: Horizon, name: str, trace: TraceRef, faults: Faults
+) -> tuple[float, ...]:
     """A trace cut into windows: for each period that percentile of the rates of its windows, over all repeats."""
-    horizon, times = inputs.slo.horizon, inputs.traces.get(name)
     assert trace.period_s is not None
     if times is None or len(times) < 2:
         return (1.0,) * horizon.periods
@@ -458,7 +460,7 @@ def _offers(inputs: Inputs, request: Request, faults: Faults) -> Iterator[Bought
             committed = (ahead + upfront * 3600.0 / term_s) / NANO
         spot = offer.interruptions_per_hour is not None
         stock = HUGE if offer.stock is None else offer.stock
-        starts = hardware.startup_s / 3600.0 if inputs.slo.horizon.starts else 0.0
+        starts = hardware.startup_s / 3600.0 if request.horizon.starts else 0.0
         yield Bought(
             name, offer.hardware, offer.zone, nanos / NANO, spot, stock, committed, starts, term_s, upfront, ahead
         )
