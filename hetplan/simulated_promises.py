@@ -49,7 +49,7 @@ TOLD = 0.005
 ROUNDED = 1e-6
 """And by this where they did not differ: two simulators add up in different orders."""
 PLAYED, UNPLAYED = ("pool", "variants", "pipeline"), ("W-queueing", "W-unconfirmed")
-"""Questions whose simulated plans promise every limit on response times; and the warnings of those that do not."""
+"""Questions whose simulated plans promise every limit on response times; and how those that do not say why."""
 SIMULATED = frozenset({"auto", "simulated"})
 """Sizes that rest on simulation."""
 BY_FORMULA = frozenset({"planned", "estimated"})
@@ -134,12 +134,12 @@ def with_simulated(report: Report, plan: Plan, inputs: Inputs, *, play: bool, **
 
 
 def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
-    """Limits on response times of which a plan, or a part, that is sized by simulation promises nothing, unwarned.
+    """Limits on response times of which a plan, or a part, that is sized by simulation promises nothing.
 
     A fleet is sized by simulation where its parts run while nothing failed, whatever they say of themselves. A part
     that only runs after a failure may say that a formula sized it: its response times are not promised.
     """
-    if plan.status == "not-simulated" or any(one.code in UNPLAYED for one in plan.warnings):
+    if plan.status == "not-simulated":
         return
     every: dict[str, Plan | Part] = {"": plan}
     if plan.parts is not None:
@@ -149,9 +149,11 @@ def _unpromised(plan: Plan, inputs: Inputs) -> Iterator[Tried]:
     for at, one in every.items():
         own = one.method.options.get("size") or by_plan
         is_sized = not {own, by_plan}.isdisjoint(SIMULATED)
-        if one.question not in PLAYED or not is_sized or any(said.code in UNPLAYED for said in one.warnings):
+        if one.question not in PLAYED or not is_sized:
             continue
+        warned = [said.text for said in (*plan.warnings, *one.warnings) if said.code in UNPLAYED]
         word, text = Shown.NOT_SIMULATED, "the plan promises none, though it is said to be sized by simulation"
+        text = f"the plan promises none: {warned[0]}" if warned else text
         if own in BY_FORMULA and plan.parts is not None and at not in running:
             word, text = Shown.NOT_PROMISED, f"it runs after failures, and is sized without simulation (size={own})"
         promised = {said.app for said in one.promises if said.percentile is not None}

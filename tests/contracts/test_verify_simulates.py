@@ -211,6 +211,20 @@ def test_a_plan_of_rates_alone_that_calls_itself_simulated_is_not_called_verifie
     assert found.said != "verified"
 
 
+def test_what_a_plan_says_that_no_run_confirmed_is_not_verified() -> None:
+    """A plan of two applications, one of which too few queries come to: it said so, and was called verified."""
+    wish = tiny("variants")
+    (photos,) = wish.slo["apps"].values()
+    seldom = {**photos, "demand": {"rate_qps": photos["demand"]["rate_qps"] * 1e-5}}
+    wish = replace(wish, slo={**wish.slo, "apps": {"photos": photos, "seldom": seldom}})
+    answer = solve(wish)
+    assert "W-unconfirmed" in answer.warned()
+    assert answer.plan is not None
+    found = verify(answer.plan, wish)
+    assert found.said.startswith("not simulated")
+    assert found.verdicts == {"met", "not simulated"}
+
+
 @cache
 def after_failures() -> tuple[Files, Json]:
     """A pool of which a machine may be lost: what is left then is planned by a formula."""
