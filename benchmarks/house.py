@@ -33,7 +33,7 @@ FRONT = {
     "search",
     "search_optuna",
 }
-FRONT |= {"repacking", "arriving", "comparing_fleets", "comparing_text", "live_plan", "judging", "__init__", "__main__"}
+FRONT |= {"comparing_fleets", "comparing_text", "judging", "__init__", "__main__"}
 """Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),

@@ -65,12 +65,6 @@ class Known:
             more["measured"] = self.measured
         return more
 
-    def with_measured(self, measured: Any) -> Inputs:
-        """The inputs with measurements: a file's path, or a document."""
-        from hetplan.profiles.load import load_inputs
-
-        return load_inputs(list(self.profiles), self.slo, measured=measured)
-
     def signed(self, outcome: Outcome) -> Outcome:
         """The outcome with a plan that names what it was made from."""
         return outcome if self.measurer is None else self.measurer.signed(outcome, self.profiles, self.slo, None)

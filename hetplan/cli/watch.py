@@ -55,16 +55,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps
 Live = Annotated[
     Path | None, option("--live", "FILE", "Samples from service, as JSON lines; after a drift it plans again.")
 ]
-Queries = Annotated[
-    Path | None, option("--queries", "FILE", "Queries that come and go, as JSON lines: each is packed at once.")
-]
-Decided = Annotated[Path | None, option("--decided", "FILE", "With --queries: every decision is kept here.")]
-MovePrice = Annotated[
-    float, typer.Option("--move-price", min=0.0, metavar="WEIGHT", help="With --queries: what moving one query costs.")
-]
-Applies = Annotated[
-    bool, typer.Option("--apply", help="With --queries: start and stop their operators on the hosts of --hosts.")
-]
 ScheduleFile = Annotated[Path | None, file_option("--plan", "FILE", "Keep the schedule of this plan with periods.")]
 Begins = Annotated[
     str | None,
@@ -96,10 +86,6 @@ def watch(
     evaluate: Evaluators = None,
     journal: JournalFile = None,
     live: Live = None,
-    queries: Queries = None,
-    decided: Decided = None,
-    move_price: MovePrice = 0.05,
-    apply: Applies = False,
     plan: ScheduleFile = None,
     begins: Begins = None,
     wait: Wait = 0.0,
@@ -117,9 +103,6 @@ def watch(
     With --live and --journal, samples from service are tested. If accuracy or latency has drifted, plans are measured
     (--evaluate) or chosen again from what is known.
 
-    With --queries, the lines of a file say which compound queries come and go. Every --period seconds a re-pack says
-    what it could gain at most. With --apply their operators are started and stopped on the hosts.
-
     With --time-limit a plan may come back that was not simulated. It is simulated then, and applied only if it meets
     the SLO; else what runs is kept.
 
@@ -135,19 +118,8 @@ def watch(
         trigger = Replanning(
             period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
         )
-        if queries is None and apply:
-            why = "without --queries what is planned is applied anyway"
-            raise InputError.one(file="--apply", why=why, remedy="Leave it out, or add --queries FILE.")
-        if queries is None and decided is not None:
-            raise InputError.one(file="--decided", why="there are no decisions to keep", remedy="Add --queries FILE.")
         measuring = Measuring(measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
-            if queries is not None:
-                from hetplan.cli.queries import Pace, follow
-
-                pace = Pace(move_price, period, once=once)
-                follow(out, queries, decided, known, how, pace, hosts if apply else None)
-                return
             kept = _schedule(out, plan, begins)
             planner = Planner(profiles, limits=Limits(seconds=time_limit))
             make = _making(out, planner, slo, kept, how, known)

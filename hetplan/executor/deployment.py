@@ -102,10 +102,6 @@ class Deployment:
     ) -> None:
         self.close()
 
-    def follow(self, background: Background) -> None:
-        """Plans from now on are of these files, not of those that the hosts' file names."""
-        self._background = background
-
     def close(self) -> None:
         """Let go of the targets; what runs goes on."""
         for target in self.targets.values():
