@@ -20,7 +20,7 @@ import pytest
 from hetplan.errors import Cancelled, HetplanError, InputError
 from hetplan.planner.contract import Event
 from hetplan.search import Search, Space, Step, Wish
-from hetplan.search_optuna import StructureSampler
+from hetplan.search.optuna import StructureSampler
 
 ROOT = Path(__file__).resolve().parents[1]
 Measuring = Callable[[dict[str, object]], tuple[float, dict[str, float]]]

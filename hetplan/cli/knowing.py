@@ -29,7 +29,7 @@ DRIFT = 0.05
 
 @dataclass
 class Known:
-    """Measurements for planning, and the tests of what runs (`hetplan.watching.Service`)."""
+    """Measurements for planning, and the tests of what runs (`hetplan.api.watching.Service`)."""
 
     inputs: Inputs
     profiles: Sequence[Path]

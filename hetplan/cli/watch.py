@@ -31,14 +31,14 @@ from hetplan.cli.solve import Evaluators, JournalFile
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.api.planner import Planner
+    from hetplan.api.watching import Applied, Ended, Happened
     from hetplan.executor.deployment import Deployment
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.schedule import Schedule
-    from hetplan.planning_again import Planner
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
-    from hetplan.watching import Applied, Ended, Happened
 
 __all__ = ["watch"]
 
@@ -108,9 +108,9 @@ def watch(
 
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """
+    from hetplan.api.planner import Planner
     from hetplan.dispatch.replanning import Replanning
     from hetplan.planner.answer import Limits
-    from hetplan.planning_again import Planner
 
     with Output("watch", as_json=as_json) as out:
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
@@ -204,11 +204,11 @@ def _at_one_moment(
     """
     from dataclasses import replace
 
-    from hetplan.paid_ahead import PaidAhead
+    from hetplan.api.paid_ahead import PaidAhead
+    from hetplan.api.recipes import at_any_moment
     from hetplan.profiles.load_one import load_slo
     from hetplan.profiles.plan_file import with_digest
     from hetplan.profiles.plan_periods import of_period
-    from hetplan.recipes import at_any_moment
 
     profile = planner.loaded.model
     assert profile is not None
@@ -238,11 +238,11 @@ def _run(
     once: bool,
     wait_s: float,
 ) -> Ended:
+    from hetplan.api.watching import Watching
     from hetplan.cli.long_work import interruptible
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
-    from hetplan.registry_further import target
-    from hetplan.watching import Watching
+    from hetplan.registry import target
 
     make, simulate = ways
     with Deployment(read_hosts(hosts), targets=target) as deployment:
@@ -320,8 +320,8 @@ class _Deployed:
         ]
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
+        from hetplan.api.watching import Applied
         from hetplan.executor.target import ApplyFailed
-        from hetplan.watching import Applied
 
         try:
             done = self.deployment.apply(plan, wait_s=self.wait_s, cancel=cancel)

@@ -81,7 +81,7 @@ def _local_only(kind: str) -> type[Target]:
 
 
 class Deployment:
-    """One deployment. `targets` gives the class of a kind of target; `registry_further.target` knows them all."""
+    """One deployment. `targets` gives the class of a kind of target; `registry.target` knows them all."""
 
     def __init__(self, hosts: HostsFile, *, targets: Callable[[str], Any] = _local_only) -> None:
         self.hosts = hosts
