@@ -24,7 +24,7 @@ from hetplan.simulator.following import Names
 from hetplan.studies import ways as compared_ways
 from hetplan.studies.ways import WAYS, Compared, compare_ways
 
-POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
+POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from hetplan.api.solve import choose
 from hetplan.problems.ladder import LADDER, is_ruled_out
 from hetplan.registry import entry_points
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHIPPED = {
     "compound/candidates-": "compound",
     "compound/": "compound",

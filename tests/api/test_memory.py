@@ -10,7 +10,7 @@ from hetplan.api.memory import PlanMemory
 from hetplan.profiles.fleet_fields import Zone
 from hetplan.profiles.load import load_inputs
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PLANNED = {"options": {"size": "planned"}}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cases.pipelines import fluid
-from test_comparing import FLEET_PROFILE, FLEET_SLO
+from studies.test_ways import FLEET_PROFILE, FLEET_SLO
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny

@@ -18,7 +18,7 @@ from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.registry import problem
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE, SLO = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
 PLANNED = {"size": "planned"}
 """Without simulation: what the door does is the same."""
