@@ -1,4 +1,4 @@
-"""The front door as other schedulers use it: parse once, plan often, from many threads, in silence."""
+"""`solve` and `Planner` as other schedulers use them: parse once, plan often, from many threads, in silence."""
 
 from __future__ import annotations
 
