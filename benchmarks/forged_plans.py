@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import hetplan as hp
+from hetplan.api.solve import verified
 from hetplan.cli.plan_page import ROUNDING
-from hetplan.front_door import verified
 from hetplan.profiles.plan_file import plan_dict
 from hetplan.profiles.plan_meaning import meaning_of
 from hetplan.profiles.read_plan import plan_schema

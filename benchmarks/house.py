@@ -17,36 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FRONT = {
-    "front_door",
-    "registry",
-    "registry_further",
-    "which_question",
-    "plugins",
-    "planning_again",
-    "kept",
-    "recipes",
-    "replanned",
-    "text_baselines",
-    "comparing",
-    "watching",
-    "search",
-    "search_optuna",
-}
-FRONT |= {"repacking", "arriving", "comparing_fleets", "comparing_text", "live_plan", "judging", "__init__", "__main__"}
-"""Single files at the top, drawn as one room."""
 FLOORS = (
     ("People", ("cli", "testing")),
-    ("Many solves", ("studies",)),
-    ("The way in", ("front door",)),
+    ("Many solves", ("studies", "desk", "search")),
+    ("The way in", ("api",)),
+    ("What there is", ("registry",)),
     (
         "What is decided, checked, tried and done",
         ("problems", "solvers", "verifier", "simulator", "measure", "executor"),
     ),
-    ("One query", ("dispatch",)),
     ("Forms, answers, plans", ("planner",)),
+    ("One query", ("dispatch",)),
     ("What a load is", ("serving",)),
     ("Files", ("profiles",)),
+    ("Under all", ("compiled", "drawing")),
 )
 """The floors from top to bottom. A room that the code does not have is not drawn."""
 
@@ -62,11 +46,9 @@ class Room:
 
 
 def room_of(module: str) -> str:
-    """The room of a module name below `hetplan`; "" for the file of errors, which everyone imports."""
+    """The room of a module name below `hetplan`; "" for errors, which everyone imports, and for the package itself."""
     first = module.split(".")[0]
-    if first == "errors":
-        return ""
-    return "front door" if first in FRONT or first.startswith("__") else first
+    return "" if first == "errors" or first.startswith("__") else first
 
 
 def sources(tree: Path) -> Iterator[tuple[str, Path]]:
@@ -81,7 +63,7 @@ def counted(tree: Path) -> dict[str, Room]:
     rooms: dict[str, Room] = defaultdict(Room)
     for module, path in sources(tree):
         text = path.read_text()
-        room = rooms[room_of(module) or "errors"]
+        room = rooms[room_of(module) or "hetplan"]
         prose = {
             number
             for node in ast.walk(ast.parse(text))
@@ -106,7 +88,7 @@ def arrows(tree: Path) -> set[tuple[str, str]]:
     """Which room imports which when it runs; what is imported for types only is left out."""
     found = set()
     for module, path in sources(tree):
-        here = room_of(module) if module != "__main__" else ""
+        here = room_of(module)
         for target in _imported(ast.parse(path.read_text())):
             there = room_of(target)
             if here and there and here != there:
@@ -129,11 +111,10 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 def named(tree: Path) -> set[str]:
     """The rooms whose parts the registry names and loads when they are asked for."""
-    texts = [file.read_text() for file in (tree / "hetplan").glob("registry*.py")]
+    texts = [file.read_text() for file in (tree / "hetplan" / "registry").glob("*.py")]
     words = [node.value for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
     places = [str(word).removeprefix("hetplan.") for word in words if str(word).startswith("hetplan.")]
-    # A fleet asks the questions of its parts through the front door, which is where the arrows begin.
-    return {room_of(place) for place in places if ":" in place} - {room_of("front_door:plan_for")}
+    return {room_of(place) for place in places if ":" in place}
 
 
 def picture(tree: Path = ROOT) -> str:
@@ -161,10 +142,10 @@ def picture(tree: Path = ROOT) -> str:
         here = [room for room in rooms if room in drawn]
         if here:
             written.append(f'  subgraph f{number}["{title}"]')
-            written += [f'    {room.replace(" ", "_")}["{room}"]' for room in here]
+            written += [f'    {room}["{room}"]' for room in here]
             written.append("  end")
-    written += [f"  {here.replace(' ', '_')} --> {there.replace(' ', '_')}" for here, there in kept]
-    written += [f"  front_door -. by name .-> {room}" for room in sorted(named(tree))]
+    written += [f"  {here} --> {there}" for here, there in kept]
+    written += [f"  registry -. by name .-> {room}" for room in sorted(named(tree))]
     return "\n".join(written)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.profiles.load import load_inputs
 from hetplan.serving.tokens import Group, Requests, TokenFleet, TokenLaw
 from hetplan.simulator.tokens import Coming, play

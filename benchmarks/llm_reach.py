@@ -106,7 +106,7 @@ def melange(share: np.ndarray, rate: np.ndarray, asked: float) -> tuple[int, ...
 
 def imported(share: np.ndarray, rate: np.ndarray, asked: float) -> float:
     """What hetplan plans with these tables as Mélange's file: dollars per hour, with its defaults."""
-    from hetplan.front_door import plan_for
+    from hetplan.api.solve import plan_for
     from hetplan.profiles.imports.melange import convert_document
     from hetplan.profiles.load import load_inputs
 
@@ -180,7 +180,7 @@ def by_rate(rows: list[list[int]], rates: list[float]) -> Iterator[str]:
 
 def program() -> Iterator[str]:
     """Twelve types (four GPUs at three degrees) and 60 classes: the sized bound and the program with headroom."""
-    from hetplan.front_door import plan_for
+    from hetplan.api.solve import plan_for
     from hetplan.profiles.load import load_inputs
 
     known = llm.profile()

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import hetplan as hp
-from hetplan.comparing import WAYS, Compared, Comparison, compare_ways
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import RatesOverTime, read_rates
+from hetplan.studies.ways import WAYS, Compared, Comparison, compare_ways
 
 POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
 SERVICES = ("mid", "small", "large")

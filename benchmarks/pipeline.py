@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT))
 import hetplan as hp
 from benchmarks.datasets import loki, loki_generator
 from benchmarks.datasets.sources import present
+from hetplan.api.solve import choose, pose
 from hetplan.dispatch.pipelines import Host, most_accurate_first
-from hetplan.front_door import choose, pose
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.tree import prefixes
 from hetplan.profiles.load import load_inputs

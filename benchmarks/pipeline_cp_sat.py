@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.datasets import loki
 from benchmarks.datasets.sources import present
 from benchmarks.pipeline import DEMANDS
-from hetplan.front_door import choose, pose
+from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.milp import Milp
 from hetplan.problems.pipeline.form import levels_form

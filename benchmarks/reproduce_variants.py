@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hetplan as hp
 from benchmarks.datasets import infaas_generator
 from benchmarks.variants import choosing
-from hetplan import front_door
+from hetplan.api.planner import Planner
 from hetplan.planner.next_state import next_state
-from hetplan.planning_again import Planner
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -226,9 +226,7 @@ def sharing(scale: Scale) -> list[Row]:
     wish = {**slo, "apps": shared, "limits": {}}
     cost = {}
     for mode in ("shared", "dedicated"):
-        outcome = front_door.solve(
-            profile, wish, state=state, question="variants", options={"sharing": mode, **PLANNED}
-        )
+        outcome = hp.solve(profile, wish, state=state, question="variants", options={"sharing": mode, **PLANNED})
         cost[mode] = next(p.value for p in outcome.require().promises if p.quantity == "gross_cost_per_hour")
     what = f"gross cost per hour, {len(families)} models for four applications each"
     paper = "sharing serves the same at less cost"

@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.datasets import infaas_generator
-from hetplan import front_door, registry
+from hetplan import registry
+from hetplan.api.planner import Planner
+from hetplan.api.solve import choose, pose
 from hetplan.dispatch.variants import (
     Machine,
     OnMachine,
@@ -39,7 +41,6 @@ from hetplan.dispatch.variants import (
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
-from hetplan.planning_again import Planner
 from hetplan.problems.variants.baselines.rules import greedy_counts
 from hetplan.problems.variants.question import Variants
 from hetplan.profiles.inputs import Inputs
@@ -82,15 +83,15 @@ def planned(count: int, seed: int, tight: float, *, repeat: int) -> list[Row]:
 
 def _decided(inputs: Inputs, name: str, times: int) -> Row:
     """Posed and decided so many times: how long that takes, and what comes of it."""
-    choice = front_door.choose(inputs, question="variants", formulation=name, options=PLANNED)
+    choice = choose(inputs, question="variants", formulation=name, options=PLANNED)
     spent, alone, draft, engine = [], [], None, ""
     for _ in range(times):
         ask = Asking(registry.solvers(), Limits())
-        ms, draft = cpu_ms(lambda ask=ask: front_door.pose(inputs, choice).decide(ask))
+        ms, draft = cpu_ms(lambda ask=ask: pose(inputs, choice).decide(ask))
         spent.append(ms)
         engine = ", ".join(record.engine for record in ask.records)
         if name == "greedy":
-            posed = cast(Variants, front_door.pose(inputs, choice))
+            posed = cast(Variants, pose(inputs, choice))
             _ = posed.snapshot.rooms
             with collector_at_rest():  # as `decide` runs it
                 alone.append(cpu_ms(lambda posed=posed: greedy_counts(posed.snapshot))[0])

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _NAMES = {
+    "api.judge": "simulate verify",
+    "api.planner": "Planner",
+    "api.solve": "solve",
     "errors": "Cancelled Fault HetplanError InputError NoPlan NoSolver PlanRejected SolverFailed",
-    "front_door": "solve",
-    "judging": "simulate verify",
     "planner.answer": "Answer Limits",
     "planner.contract": "Event Tools",
     "planner.draft": "Repair",
     "planner.forms.form": "certify",
     "planner.outcome": "Outcome",
-    "planning_again": "Planner",
     "profiles.inputs": "Inputs",
     "profiles.load": "load_inputs",
     "profiles.load_one": "load_profile load_slo load_state",
@@ -84,6 +84,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from hetplan.api.judge import simulate, verify
+    from hetplan.api.planner import Planner
+    from hetplan.api.solve import solve
     from hetplan.errors import (
         Cancelled,
         Fault,
@@ -94,14 +97,11 @@ if TYPE_CHECKING:
         PlanRejected,
         SolverFailed,
     )
-    from hetplan.front_door import solve
-    from hetplan.judging import simulate, verify
     from hetplan.planner.answer import Answer, Limits
     from hetplan.planner.contract import Event, Tools
     from hetplan.planner.draft import Repair
     from hetplan.planner.forms.form import certify
     from hetplan.planner.outcome import Outcome
-    from hetplan.planning_again import Planner
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.load import load_inputs
     from hetplan.profiles.load_one import load_profile, load_slo, load_state

@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, settings
 from once import FOLDER
 
 from hetplan.compiled import cache_folder, is_compiled
-from hetplan.registry_further import KERNELS
+from hetplan.registry import KERNELS
 
 settings.register_profile(
     "any machine",
@@ -42,7 +42,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 SAMPLE = "HETPLAN_SAMPLE"
 
-COMPILE = "import sys; from hetplan.registry_further import compile_ahead; compile_ahead(sys.argv[1])"
+COMPILE = "import sys; from hetplan.registry import compile_ahead; compile_ahead(sys.argv[1])"
 
 
 @pytest.hookimpl(tryfirst=True)

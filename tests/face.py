@@ -496,7 +496,7 @@ def solve(
 def has_plan(wish: Files, sizing: str = "simulation") -> bool:
     """Whether a wish has a plan; where it has none nothing is tried that may help."""
     import hetplan as hp
-    from hetplan.front_door import plan_for
+    from hetplan.api.solve import plan_for
 
     inputs = hp.load_inputs(wish.profile, wish.slo, state=wish.state, measured=wish.measured)
     outcome = plan_for(inputs, question=wish.problem, options={"size": SIZING[sizing]}, try_repairs=False)
@@ -633,7 +633,7 @@ def engines() -> list[Engine]:
 
 def importers() -> list[str]:
     """The kinds of files of other tools that are read."""
-    from hetplan.registry_further import importers
+    from hetplan.registry import importers
 
     return sorted(importers())
 

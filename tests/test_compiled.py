@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hetplan import compiled
-from hetplan.registry_further import KERNELS, compile_ahead
+from hetplan.registry import KERNELS, compile_ahead
 
 PACKAGE = Path(compiled.__file__).parent
 

@@ -57,7 +57,6 @@ NOT_RUN = {
     },
     "README": {"python3 -m venv": "continuous integration runs these two blocks as they stand"},
     "compound": {
-        "hetplan watch profile.json slo.json --measured": "waits for more: tests/cli/test_watch_queries.py runs it",
         "hetplan watch profile.json slo.json --hosts": "waits for live samples, and asks a reader's own evaluator",
     },
     "executor": {

@@ -126,7 +126,7 @@ def test_problems_solve_no_programs_by_themselves() -> None:
     assert solving <= {"hetplan/problems/llm/form.py"}, "ask, or be handed a callable (`registry.TOOLS`)"
 
 
-def test_the_front_door_offers_what_it_names() -> None:
+def test_the_package_offers_what_it_names() -> None:
     missing = [name for name in hetplan.__all__ if not hasattr(hetplan, name)]
     assert not missing
 

@@ -123,7 +123,7 @@ class _Listening(Asking):
 
 def programs(instance: Json) -> list[Milp]:
     """The mixed-integer programs that an instance asks."""
-    from hetplan.front_door import choose, pose
+    from hetplan.api.solve import choose, pose
     from hetplan.profiles.load import load_inputs
 
     files = files_of(instance)

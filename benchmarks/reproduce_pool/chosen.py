@@ -12,7 +12,7 @@ from benchmarks.datasets.sources import read
 from benchmarks.reproduce_pool.rates import Trail
 from benchmarks.reproduce_pool.services import BUDGET, Counts, Service
 from hetplan import registry
-from hetplan.front_door import choose, pose
+from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.catalog import Catalog

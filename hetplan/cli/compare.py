@@ -15,10 +15,10 @@ from hetplan.cli.whatif import Jobs, JournalFile, On
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
-    from hetplan.comparing import Compared, Comparison
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.rates import RatesOverTime
+    from hetplan.studies.ways import Compared, Comparison
 
 __all__ = ["compare"]
 
@@ -151,7 +151,7 @@ def _what(
     **how: Any,
 ) -> Compared:
     """The demand to be played, and what came before it."""
-    from hetplan.comparing import WAYS, Compared
+    from hetplan.studies.ways import WAYS, Compared
 
     given = _given(inputs, demand)
     first, last = _hours(hours)
@@ -236,8 +236,8 @@ def _hours(text: str | None) -> tuple[float, float]:
 
 def _run(out: Output, plan: Plan, inputs: Inputs, what: Compared, where: dict[str, Any]) -> Comparison:
     from hetplan.cli.long_work import interruptible, progress
-    from hetplan.comparing import compare_ways
     from hetplan.planner.spread import Spread
+    from hetplan.studies.ways import compare_ways
 
     def work(cancel: threading.Event) -> Comparison:
         alone = where == {"jobs": 1, "on": None, "journal": None}

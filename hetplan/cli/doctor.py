@@ -92,7 +92,7 @@ def doctor(
 
 
 def _compile_all(out: Output) -> None:
-    from hetplan.registry_further import KERNELS, compile_ahead
+    from hetplan.registry import KERNELS, compile_ahead
 
     for number, name in enumerate(KERNELS, 1):
         began = time.monotonic()
@@ -131,7 +131,7 @@ def _show_gpus(out: Output, record: Path | None) -> None:
 
 def _show_plugins(out: Output, faults: list[tuple[str, str]]) -> None:
     """What other packages bring, and which of it does not load."""
-    from hetplan.plugins import GROUPS, broken_plugin, plugins
+    from hetplan.registry.entry_points import GROUPS, broken_plugin, plugins
 
     for group in GROUPS:
         for name, point in sorted(plugins(group).items()):

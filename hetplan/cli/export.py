@@ -47,8 +47,8 @@ def export(
     answers before it; --ask picks one, solving those before it.
     """
     with Output("export", quiet=output == "-") as out:
+        from hetplan.api.solve import choose, pose
         from hetplan.cli.long_work import quiet_engines
-        from hetplan.front_door import choose, pose
         from hetplan.profiles.load import load_inputs
         from hetplan.profiles.plan_file import write_atomically
         from hetplan.registry import tools_of

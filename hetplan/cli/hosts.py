@@ -46,7 +46,7 @@ def apply(
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts, with_setting
-        from hetplan.registry_further import target
+        from hetplan.registry import target
 
         if (plan is None) != undo:
             why = "--undo goes back to what ran before; it takes no plan" if undo else "which plan?"
@@ -132,7 +132,7 @@ def status(
         from hetplan.executor.durable import write_durably
         from hetplan.executor.hosts_file import read_hosts
         from hetplan.profiles.yaml_text import is_yaml, write_yaml
-        from hetplan.registry_further import target
+        from hetplan.registry import target
 
         with Deployment(read_hosts(hosts), targets=target) as deployment:
             unfinished = deployment.unfinished()
@@ -188,7 +188,7 @@ def keep(
         from hetplan.executor.local import Local
         from hetplan.executor.systemd import unit_name, unit_text
         from hetplan.profiles.plan_file import write_atomically
-        from hetplan.registry_further import target
+        from hetplan.registry import target
 
         read = read_hosts(hosts)
         with Deployment(read, targets=target) as deployment:
@@ -217,7 +217,7 @@ def down(
     with Output("down", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts
-        from hetplan.registry_further import target
+        from hetplan.registry import target
 
         with Deployment(read_hosts(hosts), targets=target) as deployment:
             seen = _seen(out, deployment, acts=yes)

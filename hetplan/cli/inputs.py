@@ -56,7 +56,7 @@ def check(
 
 
 def _kinds() -> list[str]:
-    from hetplan.registry_further import importers
+    from hetplan.registry import importers
 
     return sorted(importers())
 
@@ -94,7 +94,7 @@ def import_file(
     """
     with Output("import") as out:
         from hetplan.profiles.plan_file import write_atomically
-        from hetplan.registry_further import importers
+        from hetplan.registry import importers
 
         known = importers()
         if kind not in known:

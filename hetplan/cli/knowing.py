@@ -29,7 +29,7 @@ DRIFT = 0.05
 
 @dataclass
 class Known:
-    """Measurements for planning, and the tests of what runs (`hetplan.watching.Service`)."""
+    """Measurements for planning, and the tests of what runs (`hetplan.api.watching.Service`)."""
 
     inputs: Inputs
     profiles: Sequence[Path]
@@ -64,12 +64,6 @@ class Known:
         else:
             more["measured"] = self.measured
         return more
-
-    def with_measured(self, measured: Any) -> Inputs:
-        """The inputs with measurements: a file's path, or a document."""
-        from hetplan.profiles.load import load_inputs
-
-        return load_inputs(list(self.profiles), self.slo, measured=measured)
 
     def signed(self, outcome: Outcome) -> Outcome:
         """The outcome with a plan that names what it was made from."""

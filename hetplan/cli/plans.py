@@ -110,8 +110,8 @@ def verify(
     farther from its value. PLAN may be - for stdin.
     """
     with Output("verify", as_json=as_json) as out:
+        from hetplan.api.judge import verify as check_plan
         from hetplan.cli.long_work import interruptible, progress, quiet_engines
-        from hetplan.judging import verify as check_plan
         from hetplan.planner.status import UNDECIDED
 
         given = plan_from(plan, warn=out.warn)
@@ -250,7 +250,7 @@ def _with_hosts(out: Output, plan: Path, hosts: Path) -> int:
     from hetplan.cli.hosts import show_difference
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
-    from hetplan.registry_further import target
+    from hetplan.registry import target
 
     with Deployment(read_hosts(hosts), targets=target) as deployment:
         return show_difference(out, deployment.difference(plan_from(plan)))

@@ -95,7 +95,7 @@ def _with_files(
         raise InputError.one(
             file=str(files[0]), why=why, remedy="Name both: hetplan report plan.json profile.json slo.json."
         )
-    from hetplan.judging import verify
+    from hetplan.api.judge import verify
     from hetplan.profiles.load import load_inputs
     from hetplan.serving.bill import bill_of
 

@@ -177,16 +177,16 @@ def _run(
 
     def work(cancel: threading.Event) -> dict[str, SimulationReport]:
         if replan is not None and tried.parts is not None:
-            from hetplan.comparing_fleets import replanned_fleet
+            from hetplan.studies.replanning import replanned_fleet
 
             also = beside if baselines else None
             return replanned_fleet(tried, inputs, every_s=replan, beside=also, on_event=show, cancel=cancel, **how)
         if replan is not None:
-            from hetplan.replanned import play_replanned
+            from hetplan.studies.replanning import play_replanned
 
             reports = {"plan": play_replanned(tried, inputs, every_s=replan, on_event=show, cancel=cancel, **how)}
             if baselines and tried.question == "llm":
-                from hetplan.text_baselines import text_beside
+                from hetplan.studies.text_baselines import text_beside
 
                 return reports | text_beside(tried, inputs, on_event=show, cancel=cancel, **how)
             return reports | (beside(tried, inputs, on_event=show, cancel=cancel, **how) if baselines else {})

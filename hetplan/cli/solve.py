@@ -170,8 +170,8 @@ def _solve(
     out: Output, profiles: list[Path], slo: Path, *, limits: dict[str, Any], who: dict[str, Any], **how: Any
 ) -> tuple[Outcome, Any]:
     """The outcome, and the measurements that its plan was made from."""
+    from hetplan.api.solve import solve as plan
     from hetplan.cli.long_work import interruptible, progress, quiet_engines
-    from hetplan.front_door import solve as plan
     from hetplan.planner.answer import Limits
 
     def work(cancel: threading.Event) -> Outcome:

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetplan.api.judge import simulate
 from hetplan.cli.long_work import interruptible, progress
 from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.cli.simulation_page import show_simulation
 from hetplan.errors import InputError
-from hetplan.judging import simulate
 from hetplan.planner.repairs import edited_files
 from hetplan.profiles.plan_file import write_atomically
 

@@ -31,14 +31,14 @@ from hetplan.cli.solve import Evaluators, JournalFile
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
+    from hetplan.api.planner import Planner
+    from hetplan.api.watching import Applied, Ended, Happened
     from hetplan.executor.deployment import Deployment
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.schedule import Schedule
-    from hetplan.planning_again import Planner
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
-    from hetplan.watching import Applied, Ended, Happened
 
 __all__ = ["watch"]
 
@@ -54,16 +54,6 @@ Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, d
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps; apply nothing.")]
 Live = Annotated[
     Path | None, option("--live", "FILE", "Samples from service, as JSON lines; after a drift it plans again.")
-]
-Queries = Annotated[
-    Path | None, option("--queries", "FILE", "Queries that come and go, as JSON lines: each is packed at once.")
-]
-Decided = Annotated[Path | None, option("--decided", "FILE", "With --queries: every decision is kept here.")]
-MovePrice = Annotated[
-    float, typer.Option("--move-price", min=0.0, metavar="WEIGHT", help="With --queries: what moving one query costs.")
-]
-Applies = Annotated[
-    bool, typer.Option("--apply", help="With --queries: start and stop their operators on the hosts of --hosts.")
 ]
 ScheduleFile = Annotated[Path | None, file_option("--plan", "FILE", "Keep the schedule of this plan with periods.")]
 Begins = Annotated[
@@ -96,10 +86,6 @@ def watch(
     evaluate: Evaluators = None,
     journal: JournalFile = None,
     live: Live = None,
-    queries: Queries = None,
-    decided: Decided = None,
-    move_price: MovePrice = 0.05,
-    apply: Applies = False,
     plan: ScheduleFile = None,
     begins: Begins = None,
     wait: Wait = 0.0,
@@ -117,17 +103,14 @@ def watch(
     With --live and --journal, samples from service are tested. If accuracy or latency has drifted, plans are measured
     (--evaluate) or chosen again from what is known.
 
-    With --queries, the lines of a file say which compound queries come and go. Every --period seconds a re-pack says
-    what it could gain at most. With --apply their operators are started and stopped on the hosts.
-
     With --time-limit a plan may come back that was not simulated. It is simulated then, and applied only if it meets
     the SLO; else what runs is kept.
 
     Ends with Ctrl-C (130; what runs stays), or with --once: 0 done or nothing to do, 3 no plan, 7 not applied.
     """
+    from hetplan.api.planner import Planner
     from hetplan.dispatch.replanning import Replanning
     from hetplan.planner.answer import Limits
-    from hetplan.planning_again import Planner
 
     with Output("watch", as_json=as_json) as out:
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
@@ -135,19 +118,8 @@ def watch(
         trigger = Replanning(
             period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
         )
-        if queries is None and apply:
-            why = "without --queries what is planned is applied anyway"
-            raise InputError.one(file="--apply", why=why, remedy="Leave it out, or add --queries FILE.")
-        if queries is None and decided is not None:
-            raise InputError.one(file="--decided", why="there are no decisions to keep", remedy="Add --queries FILE.")
         measuring = Measuring(measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
-            if queries is not None:
-                from hetplan.cli.queries import Pace, follow
-
-                pace = Pace(move_price, period, once=once)
-                follow(out, queries, decided, known, how, pace, hosts if apply else None)
-                return
             kept = _schedule(out, plan, begins)
             planner = Planner(profiles, limits=Limits(seconds=time_limit))
             make = _making(out, planner, slo, kept, how, known)
@@ -232,11 +204,11 @@ def _at_one_moment(
     """
     from dataclasses import replace
 
-    from hetplan.paid_ahead import PaidAhead
+    from hetplan.api.paid_ahead import PaidAhead
+    from hetplan.api.recipes import at_any_moment
     from hetplan.profiles.load_one import load_slo
     from hetplan.profiles.plan_file import with_digest
     from hetplan.profiles.plan_periods import of_period
-    from hetplan.recipes import at_any_moment
 
     profile = planner.loaded.model
     assert profile is not None
@@ -266,11 +238,11 @@ def _run(
     once: bool,
     wait_s: float,
 ) -> Ended:
+    from hetplan.api.watching import Watching
     from hetplan.cli.long_work import interruptible
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
-    from hetplan.registry_further import target
-    from hetplan.watching import Watching
+    from hetplan.registry import target
 
     make, simulate = ways
     with Deployment(read_hosts(hosts), targets=target) as deployment:
@@ -348,8 +320,8 @@ class _Deployed:
         ]
 
     def apply(self, plan: Plan, cancel: threading.Event) -> Applied:
+        from hetplan.api.watching import Applied
         from hetplan.executor.target import ApplyFailed
-        from hetplan.watching import Applied
 
         try:
             done = self.deployment.apply(plan, wait_s=self.wait_s, cancel=cancel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetplan.front_door import choose, pose
+from hetplan.api.solve import choose, pose
 from hetplan.profiles.inputs import Inputs
 
 __all__ = ["asked"]

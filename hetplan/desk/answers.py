@@ -12,6 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from hetplan.api.judge import simulate, verify
+from hetplan.api.memory import PlanMemory
+from hetplan.api.planner import Planner, unplayed_size
+from hetplan.api.solve import choose
 from hetplan.desk.work import Allowance
 from hetplan.drawing.charts import Bar, Curve, bars, curves
 from hetplan.drawing.fleet import fleet_picture, hardware_colours, largest_period, machines_in, of_period
@@ -19,15 +23,11 @@ from hetplan.drawing.page import Html
 from hetplan.drawing.report import bill_over_time, claim_words, machines_over_time
 from hetplan.drawing.svg import short
 from hetplan.errors import Cancelled, Fault, InputError
-from hetplan.front_door import choose
-from hetplan.judging import simulate, verify
-from hetplan.kept import Kept
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
-from hetplan.planning_again import Planner, unplayed_size
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -54,7 +54,7 @@ class Answers:
     def __init__(self, allowance: Allowance) -> None:
         self.allowance = allowance
         self._planners: OrderedDict[str, Planner] = OrderedDict()
-        self._kept = Kept()
+        self._kept = PlanMemory()
         self._lock = threading.Lock()
         self._first: tuple[Document, Future[dict[str, Any]]] | None = None
         self._doing: dict[str, str] = {}

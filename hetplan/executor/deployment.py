@@ -81,7 +81,7 @@ def _local_only(kind: str) -> type[Target]:
 
 
 class Deployment:
-    """One deployment. `targets` gives the class of a kind of target; `registry_further.target` knows them all."""
+    """One deployment. `targets` gives the class of a kind of target; `registry.target` knows them all."""
 
     def __init__(self, hosts: HostsFile, *, targets: Callable[[str], Any] = _local_only) -> None:
         self.hosts = hosts
@@ -101,10 +101,6 @@ class Deployment:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def follow(self, background: Background) -> None:
-        """Plans from now on are of these files, not of those that the hosts' file names."""
-        self._background = background
 
     def close(self) -> None:
         """Let go of the targets; what runs goes on."""

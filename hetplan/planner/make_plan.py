@@ -35,7 +35,7 @@ MOST_BINDING = 8
 def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, require_proof: bool = False) -> Outcome:
     """Let the problem decide, and make what it hands back a plan that says what is proved of it.
 
-    The plan is not verified yet: that is the front door's next step, with code that never saw the problem.
+    The plan is not verified yet: `api.solve` does so next, with code that never saw the problem.
     """
     result, simulated = _decided(problem, ask, inputs, method)
     interrupted = ask.deadline.cancelled  # during an engine's work, or beside it

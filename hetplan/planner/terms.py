@@ -1,4 +1,4 @@
-"""What problems, engines and the front door hand one another: events, options, obstacles, tools.
+"""What problems, engines and `api.solve` hand one another: events, options, obstacles, tools.
 
 To write a problem or an engine, look in `contract.py`: it has them beside the protocols.
 """
@@ -73,7 +73,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Tools:
-    """What the front door hands to a problem that may not import it: callables, all optional.
+    """What `api.solve` hands to a problem that may not import it: callables, all optional.
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` simulate and measure; `extra`: for one question alone.
     `repairs`: also those that take simulations. `trial`: is there a plan, or, where it `explains`, what is missing?

@@ -41,7 +41,7 @@ from hetplan.serving.strictest import strictest
 __all__ = ["COSTS", "Asked", "AtCapacities", "Cone", "Looks", "Table", "named_apart", "short_name"]
 
 Solve = Callable[..., Any]
-"""`hetplan.front_door.plan_for`, handed in."""
+"""`hetplan.api.solve.plan_for`, handed in."""
 AtCapacities = Callable[..., Callable[[Sequence[float]], tuple[float, NDArray[np.float64], NDArray[np.float64]]]]
 """`hetplan.solvers.capacities.at_capacities`, handed in."""
 

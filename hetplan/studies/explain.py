@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from hetplan.front_door import Source, options_again
+from hetplan.api.solve import Source, options_again
 from hetplan.planner.answer import Limits
 from hetplan.planner.spread import Spread
 from hetplan.planner.tolerances import VALUE

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hetplan.api.solve import Choice, choose, plan_for
 from hetplan.errors import InputError
-from hetplan.front_door import Choice, choose, plan_for
 from hetplan.planner.answer import Limits
 from hetplan.planner.draft import Edit
 from hetplan.planner.outcome import Outcome

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
+from hetplan.api.solve import Source, options_again
 from hetplan.errors import InputError
-from hetplan.front_door import Source, options_again
 from hetplan.planner.spread import Spread
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO

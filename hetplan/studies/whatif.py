@@ -27,8 +27,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise, product
 from typing import Any
 
+from hetplan.api.solve import Source
 from hetplan.errors import InputError
-from hetplan.front_door import Source
 from hetplan.planner.spread import Spread
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.inputs import Inputs

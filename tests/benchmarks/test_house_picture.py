@@ -24,7 +24,7 @@ def house() -> ModuleType:
 
 
 def tree_of(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in {"registry.py": "", **files}.items():
+    for name, text in files.items():
         file = folder / "hetplan" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import money
-from hetplan.recipes import Recipes
+from hetplan.api.recipes import Recipes
 
 
 def test_a_bound_of_variants_leaves_out_the_slack_of_plans() -> None:

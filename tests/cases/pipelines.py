@@ -4,7 +4,7 @@ import random
 from types import SimpleNamespace
 
 import hetplan as hp
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.profiles.load import load_inputs
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cases.policy import files
 
-from hetplan import front_door
+from hetplan.api.solve import solve
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -60,7 +60,7 @@ WISHES: dict[str, tuple[Wish, Wish, str | None]] = {
 def planned(name: str) -> tuple[Plan, Inputs]:
     wish, options, formulation = WISHES[name]
     documents = files(**{"workers": (2, 2), **wish})
-    outcome = front_door.solve(*documents, question="policy", formulation=formulation, options={**OPTIONS, **options})
+    outcome = solve(*documents, question="policy", formulation=formulation, options={**OPTIONS, **options})
     return outcome.require(), load_inputs(*documents)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import hetplan as hp
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.profiles.load import load_inputs
 
 TABLE_2 = {"a": ("cpu", 200.0, 5.0, 1.0), "b": ("inferentia", 20.0, 100.0, 3.0), "c": ("gpu", 15.0, 800.0, 16.0)}

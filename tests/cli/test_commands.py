@@ -22,7 +22,7 @@ from hetplan.cli.output import Output, Page, printable
 from hetplan.cli.plans import differences
 from hetplan.compiled import cache_folder, cache_size
 from hetplan.planner.contract import Event
-from hetplan.registry_further import IMPORTERS
+from hetplan.registry import IMPORTERS
 
 NAMES = sorted(get_command(build_app()).list_commands(None))  # type: ignore[attr-defined]
 ALONE = {"desk", "doctor", "init", "questions", "serve", "solvers"}
@@ -98,7 +98,7 @@ def test_doctor_names_plugins_and_those_that_do_not_load(
 ) -> None:
     brought = {"mine": EntryPoint("mine", "json:loads", "hetplan.solvers"),
                "theirs": EntryPoint("theirs", "no_such_module_here:Engine", "hetplan.solvers")}  # fmt: skip
-    monkeypatch.setattr("hetplan.plugins.plugins", lambda group: brought if group == "solvers" else {})
+    monkeypatch.setattr("hetplan.registry.entry_points.plugins", lambda group: brought if group == "solvers" else {})
     ran = run("doctor")
     assert ran.code == 1
     assert "plugin mine of json (solvers): loads" in " ".join(ran.out.split())
@@ -112,8 +112,8 @@ def test_doctor_says_where_compiled_code_is_kept_and_compiles_ahead(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[str] = []
-    monkeypatch.setattr("hetplan.registry_further.compile_ahead", compiled.append)
-    monkeypatch.setattr("hetplan.registry_further.KERNELS", {"one": "", "two": ""})
+    monkeypatch.setattr("hetplan.registry.compile_ahead", compiled.append)
+    monkeypatch.setattr("hetplan.registry.KERNELS", {"one": "", "two": ""})
     least = cache_size()  # other tests may compile meanwhile
     kept = run("doctor", "--json").lines[-2]["compiled"]
     assert kept["folder"] == cache_folder()

@@ -185,7 +185,7 @@ def test_workers_come_and_go_with_the_demand_and_no_query_is_lost(
 ) -> None:
     from hetplan.executor.deployment import Deployment
     from hetplan.executor.hosts_file import read_hosts
-    from hetplan.registry_further import target
+    from hetplan.registry import target
 
     assert watching.stdout is not None
     events: list[dict[str, Any]] = []

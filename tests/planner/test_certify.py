@@ -352,7 +352,7 @@ def test_bounds_are_looked_at_until_somebody_cancels_or_the_time_is_over(monkeyp
     for prove in (False, None):
         with pytest.raises(Cancelled):
             verify(answer.plan, wish, prove=prove, simulate=False, cancel=cancel)
-    monkeypatch.setattr("hetplan.judging.ANEW_S", 0.0)
+    monkeypatch.setattr("hetplan.api.judge.ANEW_S", 0.0)
     said = verify(answer.plan, wish, simulate=False)
     assert set(said.bounds) == {"not proved here"}
     assert said.is_ok

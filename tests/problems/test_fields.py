@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.problems.field_marks import QUESTIONS, fields_of_slo, mark_of, table
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -445,7 +445,7 @@ def test_what_is_only_played_moves_no_plan_of_any_size(question: str, name: str,
 
 
 def test_the_table_in_the_docs_is_the_declaration() -> None:
-    """`python -c "from hetplan.front_door import plan_for
+    """`python -c "from hetplan.api.solve import plan_for
     from hetplan.problems.field_marks import table; print(table())"` writes it anew."""
     assert table() in (ROOT / "docs" / "formats.md").read_text()
 

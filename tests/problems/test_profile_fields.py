@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.problems.field_marks import QUESTIONS
 from hetplan.problems.profile_marks import MODELS, fields_of_file, line_of, mark_in, table_of
 from hetplan.profiles.lint import lint

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.front_door import plan_for, verified
+from hetplan.api.solve import plan_for, verified
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan

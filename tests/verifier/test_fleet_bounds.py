@@ -14,7 +14,7 @@ from face import solve, verify
 
 import hetplan as hp
 from benchmarks.forged_plans import forgeries, is_counted
-from hetplan.front_door import verified
+from hetplan.api.solve import verified
 from hetplan.planner.claims_again import Word
 from hetplan.problems.fleet.draft import PRICES
 from hetplan.profiles.plan_file import plan_dict

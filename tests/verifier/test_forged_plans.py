@@ -12,7 +12,7 @@ import pytest
 
 import hetplan as hp
 from benchmarks.forged_plans import EXAMPLES, forgeries, inputs_of, is_counted, noticed, plan_of
-from hetplan.front_door import verified
+from hetplan.api.solve import verified
 
 Document = dict[str, Any]
 PACKAGE = Path(hp.__file__).parent

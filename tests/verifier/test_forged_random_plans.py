@@ -14,7 +14,7 @@ from cases.random_variants import random_shared, random_snapshot
 
 import hetplan as hp
 from benchmarks.forged_plans import tried_at_random
-from hetplan.front_door import verified
+from hetplan.api.solve import verified
 from hetplan.profiles.plan_file import plan_dict
 
 Document = dict[str, Any]

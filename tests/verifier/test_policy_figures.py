@@ -11,7 +11,7 @@ import pytest
 from cases.policy import files
 from cases.policy_plans import OPTIONS, WISHES, Wish, named, planned, promised, with_table
 
-from hetplan import front_door
+import hetplan as hp
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -211,7 +211,7 @@ def of_two_kinds() -> Any:
 
 
 def test_groups_are_weighed_by_their_load() -> None:
-    outcome = front_door.solve(*of_two_kinds(), question="policy", options=OPTIONS)
+    outcome = hp.solve(*of_two_kinds(), question="policy", options=OPTIONS)
     plan, inputs = outcome.require(), load_inputs(*of_two_kinds())
     assert len(plan.policies["a"]) == 2
     assert named(plan, inputs) == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cases.policy import files
 
-from hetplan import front_door
+import hetplan as hp
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -30,7 +30,7 @@ def documents(cores: float = 4.0, memory_gib: float = 1.0, **resources: float) -
 
 @cache
 def solved() -> Plan:
-    outcome = front_door.solve(*documents(), question="policy", options=OPTIONS)
+    outcome = hp.solve(*documents(), question="policy", options=OPTIONS)
     assert outcome.exit_code == 0, outcome.violations
     return outcome.require()
 

@@ -11,7 +11,8 @@ from cases.pipelines import diamond, random_pipeline
 from cases.policy import files
 from cases.variants import LOAD_S, table2
 
-from hetplan import front_door, registry
+import hetplan as hp
+from hetplan import registry
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_dict
@@ -63,7 +64,7 @@ def test_a_plan_is_untrusted(name: str) -> None:
     documents, options = WISHES[name]
     profile, slo, *state = documents()
     running = state[0] if state else None
-    outcome = front_door.solve(profile, slo, state=running, options=options)
+    outcome = hp.solve(profile, slo, state=running, options=options)
     plan, inputs = outcome.require(), load_inputs(profile, slo, state=running)
     check = registry.check_of(plan.question)
     case = {"plan": plan_dict(plan)}

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hetplan.planner.draft import Draft, Reported, Scope
-from hetplan.planner.request import Application
 from hetplan.planner.transition import Names, transition
 from hetplan.problems.compound.form import Asked, Packed, machines_of
 from hetplan.problems.compound.options import CompoundOptions
@@ -23,7 +22,6 @@ from hetplan.serving.loads import worker_price
 __all__ = [
     "MEAN_LATENCY",
     "alternatives_of",
-    "chosen_of",
     "draft",
     "mean_latency_ms",
     "routes_of",
@@ -89,27 +87,22 @@ def _from_zero(on: Mapping[str, On]) -> dict[str, On]:
 
 
 def _chosen(query: Query, way: Way, machines: On) -> ChosenPlanDispatch:
+    """A query's way as it is dispatched by, its items on these machines of each tier.
+
+    A machine is named once for each operator on it: as often as there are streams, or replicas, in an item.
+    """
     if way.found is None:
         candidate = query.ways.index(way)
         stated = dict(query.app.stated.candidates[candidate].demand)
         return ChosenPlanDispatch(
             late=query.app.stated.late, candidate=candidate, label=way.label, demand=stated, machines=dict(machines)
         )
-    return chosen_of(query.app, way, machines)
-
-
-def chosen_of(app: Application, way: Way, machines: On) -> ChosenPlanDispatch:
-    """A plan that was found, as it is dispatched by, its items on these machines of each tier.
-
-    A machine is named once for each operator on it: as often as there are streams, or replicas, in an item.
-    """
     found = way.found
-    assert found is not None
     streams: dict[str, list[int]] = defaultdict(list)
     for item in way.items:
         streams[item.tier].append(item.streams)
     return ChosenPlanDispatch(
-        late=app.stated.late,
+        late=query.app.stated.late,
         machines={
             tier: tuple(number for number, times in zip(numbers, streams[tier], strict=True) for _ in range(times))
             for tier, numbers in machines.items()
@@ -120,13 +113,8 @@ def chosen_of(app: Application, way: Way, machines: On) -> ChosenPlanDispatch:
     )
 
 
-def workers_of(
-    asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]], *, lasting: bool = False
-) -> list[Worker]:
-    """A worker per machine in use, with the operators on it; an own device is one as well.
-
-    They are numbered; with `lasting` names they are called after machines and operators, whatever else there is.
-    """
+def workers_of(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispatch]]) -> list[Worker]:
+    """A worker per machine in use, with the operators on it; an own device is one as well."""
     on: dict[tuple[str, str], list[Load]] = defaultdict(list)
     number = 0
     for query, way, chosen in served:
@@ -149,7 +137,7 @@ def workers_of(
                 number += 1
                 on[tier, machine].append(
                     Load(
-                        id=f"{query.app_id}.{node}.{machine}" if lasting else f"l{number}",
+                        id=f"l{number}",
                         app=query.app_id,
                         node=node,
                         knobs=knobs,
@@ -162,11 +150,11 @@ def workers_of(
     workers = []
     streams = {query.app_id: way.found.streams for query, way, _ in served if way.found is not None}
     tiers = {tier.name: tier for tier in asked.tiers}
-    for number, ((tier, machine), loads) in enumerate(sorted(on.items()), start=1):
+    for number, ((tier, _), loads) in enumerate(sorted(on.items()), start=1):
         here = tiers[tier]
         workers.append(
             Worker(
-                id=f"{tier}.{machine}" if lasting else f"w{number}", hardware=here.hardware, offer=here.offer,
+                id=f"w{number}", hardware=here.hardware, offer=here.offer,
                 queue="per-load", loads=tuple(loads), count=streams[str(loads[0].app)] if here.own else 1,
             )
         )  # fmt: skip

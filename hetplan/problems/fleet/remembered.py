@@ -55,7 +55,7 @@ SERVING = {"variants": "hetplan.problems.variants.part"}
 RULED = ("llm",)
 """Whose plans stay under other limits, but for the limit that their rule names."""
 KEY = "memory"
-"""Under which it is kept (`Kept.forget`)."""
+"""Under which it is kept (`PlanMemory.forget`)."""
 
 
 @dataclass

@@ -178,7 +178,7 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
     if solve is None:
         raise InputError.one(
             file="options", path="size", why="a fleet asks the questions of its parts, and no way to ask was handed in",
-            remedy='Hand in Tools(extra={"plan_for": hetplan.front_door.plan_for}).',
+            remedy='Hand in Tools(extra={"plan_for": hetplan.api.solve.plan_for}).',
         )  # fmt: skip
     sold = {offer.hardware for offer in wish.offers}
     runs = _runs(wish, app)

@@ -13,14 +13,14 @@ import pytest
 from scipy.stats import binom
 
 import hetplan as hp
+from hetplan.api.planner import unplayed_size
+from hetplan.api.solve import choose
 from hetplan.errors import InputError
 from hetplan.executor.background import Background
 from hetplan.executor.serving.query_tree import Steps
-from hetplan.front_door import choose
 from hetplan.planner.forms.calls import Call, Runs, cases_of
 from hetplan.planner.forms.fans import Fans
 from hetplan.planner.request import read_request
-from hetplan.planning_again import unplayed_size
 from hetplan.problems.compound.bulks import found_there, longer
 from hetplan.problems.compound.fanned import fans_of
 from hetplan.problems.compound.form import nobody, read_sought

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.api.solve import verified
 from hetplan.cli.fleet_page import bill_csv, totals
-from hetplan.front_door import verified
 from hetplan.planner.outcome import Outcome
 from hetplan.problems.fleet import ways
 from hetplan.profiles.plan_parts import Bill, Lever

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import hetplan as hp
-from hetplan.kept import Kept
+from hetplan.api.memory import PlanMemory
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleet"
 PLANNED = {"size": "planned", "levers": False}
@@ -30,7 +30,7 @@ def files():
 @pytest.mark.slow
 def test_a_look_says_how_near_it_is_and_is_verified(files):
     profile, slo = files
-    kept = Kept()
+    kept = PlanMemory()
 
     def planned(profile, slo, **options):
         found = hp.Planner(profile).plan(slo, options=PLANNED | options, tools=kept.tools)
@@ -57,7 +57,7 @@ def test_a_look_says_how_near_it_is_and_is_verified(files):
 @pytest.mark.slow
 def test_looks_begin_where_a_search_ended_whatever_was_looked_at_meanwhile(files):
     profile, slo = files
-    kept, bounds = Kept(), []
+    kept, bounds = PlanMemory(), []
     free = profile | {"offers": {name: one | {"price_per_hour": "0"} for name, one in profile["offers"].items()}}
     for there, look in ((profile, False), (profile, True), (free, True), (profile, True)):
         found = hp.Planner(there).plan(slo, options=PLANNED | {"look": look}, tools=kept.tools)

@@ -14,7 +14,7 @@ import pytest
 
 import hetplan as hp
 from hetplan import registry
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.planner.ask import Asking
 from hetplan.planner.part import Settled
 from hetplan.problems.faults import Faults

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hetplan as hp
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.planner.part import Settled
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import pool_room, room

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hetplan as hp
-from hetplan.kept import Kept
+from hetplan.api.memory import PlanMemory
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleet"
 PLANNED = {"size": "planned", "levers": False}
@@ -41,7 +41,7 @@ def moved(files, which, path, how):
 @pytest.fixture(scope="module")
 def warm():
     """What a server knows that planned the files."""
-    kept = Kept()
+    kept = PlanMemory()
     assert planned(small(), kept).exit_code == 0
     return kept
 
@@ -108,7 +108,7 @@ def test_a_plan_of_an_earlier_movement_is_not_shown_for_other_files(warm, move):
     ],
 )  # fmt: skip
 def test_parts_that_a_movement_leaves_alone_are_not_planned_again(move, asked):
-    kept, files = Kept(), small()
+    kept, files = PlanMemory(), small()
     planned(files, kept)
     before = kept.asked - kept.known
     found = planned(moved(files, *move), kept, look=True)
@@ -153,7 +153,7 @@ def test_with_a_state_nothing_is_remembered_or_recalled(warm):
 
 @pytest.mark.slow
 def test_what_did_not_stand_its_check_is_forgotten():
-    kept, files = Kept(), small()
+    kept, files = PlanMemory(), small()
     planned(files, kept)
     assert kept.tools.extra["before"]()["memory"].parts
     kept.forget()
@@ -163,7 +163,7 @@ def test_what_did_not_stand_its_check_is_forgotten():
 @pytest.mark.slow
 def test_a_look_begins_where_a_search_under_the_same_limits_ended():
     """Prices of a search with a budget bound nothing where there is none: they were lower by what the budget was."""
-    kept, files = Kept(), small()
+    kept, files = PlanMemory(), small()
     first = planned(files, kept).plan.claims[0]
     tight = moved(files, "slo", ["limits", "cost_per_hour"], lambda _: f"{1.2 * first.value:.4g}")
     assert planned(tight, kept).exit_code == 0
@@ -174,7 +174,7 @@ def test_a_look_begins_where_a_search_under_the_same_limits_ended():
 @pytest.mark.slow
 def test_where_limits_are_in_the_way_of_a_descent_periods_are_programs():
     """More of a machine than anybody needs: no descent has idle ones, and a whole search takes many times as long."""
-    kept, files = Kept(), small()
+    kept, files = PlanMemory(), small()
     planned(files, kept)
     held = moved(files, "slo", ["limits", "instances"], lambda _: {"t4": [8, 8]})
     events = []

@@ -13,7 +13,7 @@ from cases.packing import fewest
 from cases.shared_fleets import Files, Json, add_pools, cost, goes_on, solved, text
 
 import hetplan as hp
-from hetplan.comparing import Compared, compare_ways
+from hetplan.api.recipes import Recipes
 from hetplan.drawing.fleet import machines_in
 from hetplan.drawing.fleet import of_period as drawn_period
 from hetplan.planner.claims_again import Word
@@ -22,8 +22,8 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.profiles.plan_periods import machines_of, of_period
-from hetplan.recipes import Recipes
 from hetplan.simulator.day import HowPlayed, _Day, play_day
+from hetplan.studies.ways import Compared, compare_ways
 
 CARRIES = 50.0 * 0.8
 """Queries a second that the fluid program asks of one instance of a pool."""

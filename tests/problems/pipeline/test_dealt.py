@@ -8,7 +8,7 @@ from cases.pipelines import fluid, simulator_saying
 
 import hetplan as hp
 from benchmarks.kept_pipelines import fair, lost_by, pipeline
-from hetplan.front_door import choose, plan_for, pose
+from hetplan.api.solve import choose, plan_for, pose
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.problems.pipeline.dealt import deal_of

@@ -8,8 +8,8 @@ import hetplan as hp
 from benchmarks.datasets import loki
 from benchmarks.datasets.sources import present
 from hetplan import registry
+from hetplan.api.solve import choose, pose
 from hetplan.errors import NoSolver
-from hetplan.front_door import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.forms.form import certify
 from hetplan.problems.pipeline.form import config_form

@@ -4,7 +4,7 @@ import pytest
 from cases.pipelines import HAND, fluid
 
 from benchmarks.datasets import loki_by_hand
-from hetplan.front_door import choose, pose
+from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Answer, Limits, Status
 from hetplan.problems.pipeline.climb import climb
 from hetplan.problems.pipeline.form import config_form

@@ -10,8 +10,8 @@ from cases.pipelines import fluid
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny
+from hetplan.api.solve import choose, plan_for, pose
 from hetplan.errors import InputError
-from hetplan.front_door import choose, plan_for, pose
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft
 from hetplan.problems.pipeline import kept

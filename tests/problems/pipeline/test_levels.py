@@ -8,7 +8,7 @@ from cases.pipelines import fluid
 
 import hetplan as hp
 from benchmarks.datasets import loki_generator
-from hetplan.front_door import choose, pose
+from hetplan.api.solve import choose, pose
 from hetplan.problems.pipeline import apart, levels, ways
 from hetplan.problems.pipeline.few import choices
 from hetplan.problems.pipeline.tree import all_levels

@@ -9,7 +9,7 @@ from cases.pipelines import simulator_saying
 
 import hetplan as hp
 from benchmarks.kept_pipelines import fair, pipeline
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Event, Tools
 from hetplan.profiles.load import load_inputs
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.datasets import loki_generator
-from hetplan.front_door import choose, pose
+from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Answer, Limits, Status, Vouched
 from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.priced import Choice, Menu, Options, Priced

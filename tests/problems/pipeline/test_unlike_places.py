@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan.front_door import choose, pose
+from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.request import read_request
 from hetplan.problems.faults import Faults

@@ -11,7 +11,7 @@ from cases.policy import files
 from cases.policy_plans import WISHES, planned
 
 import hetplan as hp
-from hetplan.front_door import verified
+from hetplan.api.solve import verified
 from hetplan.planner.claims_again import Word
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_file import plan_dict

@@ -10,7 +10,7 @@ from cases.policy import files
 from click.testing import Result
 from typer.testing import CliRunner
 
-from hetplan import front_door
+import hetplan as hp
 from hetplan.cli.app import build_app
 from hetplan.planner.plan_policy_picture import colour_of, svg_of, text_of
 from hetplan.profiles.plan_file import write_plan
@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture(scope="module")
 def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = {"queue_max": 6, "grid": "fld{10}", "accuracy_step": 0.015, "simulate": False, "batching": "variable"}
-    outcome = front_door.solve(*files(rate_qps={"low": 40.0, "high": 240.0}), question="policy", options=options)
+    outcome = hp.solve(*files(rate_qps={"low": 40.0, "high": 240.0}), question="policy", options=options)
     path = tmp_path_factory.mktemp("plans") / "set.json"
     write_plan(outcome.require(), path)
     return path

@@ -9,7 +9,7 @@ import pytest
 from cases.policy import files
 
 import hetplan as hp
-from hetplan import front_door, registry
+from hetplan import registry
 from hetplan.dispatch.policy_lookup import PolicySelector
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {"queue_max": 8, "grid": "fld{20}", "queries": 20_000, "
 
 
 def solve(profile: Any, slo: Any, *, formulation: str | None = None, **options: Any) -> Outcome:
-    return front_door.solve(profile, slo, question="policy", formulation=formulation, options={**SMALL, **options})
+    return hp.solve(profile, slo, question="policy", formulation=formulation, options={**SMALL, **options})
 
 
 def pose(profile: Any, slo: Any) -> Policy:
@@ -110,7 +110,7 @@ def test_a_set_goes_on_from_a_previous_plan() -> None:
     whole = files(rate_qps={"low": 40.0, "high": 240.0})
     first = planned(*whole, batching="max", accuracy_step=0.05, simulate=False)
     loads = {table.rate_qps for table in first.policies["a"]}
-    outcome = front_door.solve(
+    outcome = hp.solve(
         *whole,
         question="policy",
         options={**SMALL, "batching": "max", "accuracy_step": 0.2, "simulate": False},
@@ -120,7 +120,7 @@ def test_a_set_goes_on_from_a_previous_plan() -> None:
 
 
 def test_a_set_that_a_deadline_ends_says_what_is_missing() -> None:
-    outcome = front_door.solve(
+    outcome = hp.solve(
         *files(rate_qps={"low": 40.0, "high": 240.0}),
         question="policy",
         options={**SMALL, "batching": "max", "simulate": False},
@@ -260,7 +260,7 @@ def test_fewest_workers() -> None:
 def test_a_bound_without_a_solve_that_verify_proves_again_is_proof_enough() -> None:
     profile, slo = files(workers=(1, 12), quality={"min": 0.8}, violations={"max": 0.01}, rate_qps=120.0)
     slo["objective"] = [{"min": "servers"}]
-    outcome = front_door.solve(profile, slo, options={"batching": "max"}, require_proof=True)
+    outcome = hp.solve(profile, slo, options={"batching": "max"}, require_proof=True)
     claim = outcome.require().claims[0]
     assert (claim.vouched, claim.solve) == ("claimed", None)
     assert outcome.exit_code == 0, outcome.reason
@@ -434,7 +434,7 @@ def test_a_single_model_by_name() -> None:
 
 def test_the_question_is_inferred_and_has_its_names() -> None:
     profile, slo = files()
-    outcome = front_door.solve(profile, slo, options={**SMALL, "simulate": False})
+    outcome = hp.solve(profile, slo, options={**SMALL, "simulate": False})
     assert outcome.require().question == "policy"
     assert registry.problem("ramsis") is registry.problem("policy")
 
@@ -470,7 +470,7 @@ def test_an_offer_by_the_unit_is_compared_by_its_whole_machine() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("slo", ["slo.json", "fewest.slo.json"])
 def test_the_examples(slo: str) -> None:
-    outcome = front_door.solve(
+    outcome = hp.solve(
         EXAMPLES / "profile.json",
         EXAMPLES / slo,
         options={"batching": "max", "queries": 50_000, "grid": "fld{50}"},

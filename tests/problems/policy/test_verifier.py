@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cases.policy import files, random_process, solve
 
-from hetplan import front_door
+import hetplan as hp
 from hetplan.planner.forms.queue_process import Batching, Empty, Late, Overflow, PerWhat, QueueProcess
 from hetplan.planner.forms.queue_process_measures import measure
 from hetplan.profiles.load import load_inputs
@@ -80,7 +80,7 @@ def inputs() -> Any:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    outcome = front_door.solve(*files(late="serve"), question="policy", options=OPTIONS)
+    outcome = hp.solve(*files(late="serve"), question="policy", options=OPTIONS)
     assert outcome.exit_code == 0, outcome.violations
     return outcome.require()
 

@@ -8,7 +8,7 @@ from build import tiny
 from cases.variants import NEEDS, machines, solve, table2
 
 import hetplan as hp
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.planner.contract import Tools
 
 

@@ -4,8 +4,8 @@ import pytest
 from cases.variants import counts, machines, money, solve, table2
 
 import hetplan as hp
+from hetplan.api.solve import choose
 from hetplan.errors import InputError
-from hetplan.front_door import choose
 from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hetplan.errors import InputError
-from hetplan.registry_further import IMPORTERS, importers
+from hetplan.registry import IMPORTERS, importers
 
 SPOILT = {"nothing": b"", "half": b"{", "no text": b"\xff\xfe\x00", "one line": b"a,b\n"}
 

@@ -12,7 +12,7 @@ from cases.pipelines import diamond, fluid, random_pipeline
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import depth_3, tiny, two_pipelines
-from hetplan.front_door import verified
+from hetplan.api.solve import verified
 from hetplan.profiles.plan_file import plan_dict
 
 Document = dict[str, Any]

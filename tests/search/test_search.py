@@ -20,9 +20,9 @@ import pytest
 from hetplan.errors import Cancelled, HetplanError, InputError
 from hetplan.planner.contract import Event
 from hetplan.search import Search, Space, Step, Wish
-from hetplan.search_optuna import StructureSampler
+from hetplan.search.optuna import StructureSampler
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 Measuring = Callable[[dict[str, object]], tuple[float, dict[str, float]]]
 KNOBS = {"documents": [1, 2, 4, 8], "ranker": ["none", "small", "large"], "model": ["tiny", "small", "large"]}
 RANKED = {"none": 0.0, "small": 0.06, "large": 0.08}
@@ -103,7 +103,7 @@ def test_the_front_is_what_nothing_beats() -> None:
 
 KILLED = """
 import os, signal, sys
-from tests.test_search_api import Search, WISH, space, truth
+from tests.search.test_search import Search, WISH, space, truth
 search = Search(space(), WISH, seed=3, journal=sys.argv[1])
 for _ in range(5):
     trial = search.ask()
@@ -297,7 +297,7 @@ def test_ten_million_settings_with_rules_are_searched() -> None:
 
 KILLED_WIDE = """
 import os, signal, sys
-from tests.test_search_api import answered, million
+from tests.search.test_search import answered, million
 search = million(sys.argv[1])
 for _ in range(int(sys.argv[2])):
     trial = search.ask()

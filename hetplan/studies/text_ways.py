@@ -16,13 +16,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Protocol, cast
 
+from hetplan.api.recipes import Recipes
 from hetplan.dispatch.forecasting import ForecastName
 from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, period_at
-from hetplan.recipes import Recipes
 from hetplan.serving.loads import worker_price
 from hetplan.serving.runs import machine_price
 from hetplan.serving.system import System
@@ -34,7 +34,7 @@ from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.tokens import steady_goodput
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, cheapest_of
 from hetplan.simulator.ways import play as play_way
-from hetplan.text_baselines import OneType, of_one_type
+from hetplan.studies.text_baselines import OneType, of_one_type
 
 __all__ = ["MOST_TIMES", "Bench", "TextBench", "Together", "planned_steps"]
 

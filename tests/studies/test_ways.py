@@ -13,9 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hetplan as hp
-from hetplan import comparing
 from hetplan.cli.app import build_app
-from hetplan.comparing import WAYS, Compared, compare_ways
 from hetplan.dispatch.forecasting import Forecast
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
@@ -23,8 +21,10 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.rates import read_rates
 from hetplan.serving.planned_system import planned_systems
 from hetplan.simulator.following import Names
+from hetplan.studies import ways as compared_ways
+from hetplan.studies.ways import WAYS, Compared, compare_ways
 
-POOL = Path(__file__).resolve().parents[1] / "examples" / "pool"
+POOL = Path(__file__).resolve().parents[2] / "examples" / "pool"
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_of_all_ways_too_and_each_is_what_it_is_among_few(compared: Any, two: An
 def test_ways_that_a_journal_has_are_not_played_again(
     case: tuple[Any, Any], two: Any, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparing, "_tuned_way", _tuned_way)
+    monkeypatch.setattr(compared_ways, "_tuned_way", _tuned_way)
     again = compare_ways(*case, TWO_WAYS, spread=Spread(journal=journal))
     assert again.as_csv() == two.as_csv()
     with pytest.raises(InputError, match="another study"):
@@ -197,7 +197,7 @@ def test_a_plan_with_periods_is_played_hour_by_hour_and_costs_its_bill(fleet: tu
 @pytest.mark.slow
 def test_a_fleet_is_planned_anew_as_its_demand_is_seen(fleet: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plan, inputs = fleet
-    monkeypatch.setattr(comparing, "MARGINS", ((1.0, 1.3), (0.5, 0.5)))
+    monkeypatch.setattr(compared_ways, "MARGINS", ((1.0, 1.3), (0.5, 0.5)))
     what = Compared(FLEET_SERIES, 200.0, attain=0.8, ways=("replanning, ewma", "static, best mix"), fresh=0)
     anew, static = compare_ways(plan, inputs, what).rows
     assert anew.best is not None
@@ -226,9 +226,9 @@ def test_text_is_compared_with_machines_that_start_and_end_under_way(monkeypatch
     files = [str(POOL.parent / "llm" / name) for name in ("profile.json", "slo.json")]
     plan = hp.solve(*files, options={"size": "planned"}).require()
     inputs = load_inputs(*files)
-    monkeypatch.setattr(comparing, "SHARES", (1.1,))
-    monkeypatch.setattr(comparing, "MARGINS", ((0.5, 1.1),))
-    monkeypatch.setattr(comparing, "TEXT_SCALERS", {"HPA": (0.5, 1.0), "concurrency": (0.5,)})
+    monkeypatch.setattr(compared_ways, "SHARES", (1.1,))
+    monkeypatch.setattr(compared_ways, "MARGINS", ((0.5, 1.1),))
+    monkeypatch.setattr(compared_ways, "TEXT_SCALERS", {"HPA": (0.5, 1.0), "concurrency": (0.5,)})
     ways = ("plan", "static, one type", "perfect foresight", "replanning, ewma", "HPA", "concurrency")
     what = Compared({"assistant": (5.0, 25.0)}, 600.0, ways=ways, fresh=0)
     found = compare_ways(plan, inputs, what)
@@ -273,7 +273,7 @@ def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     files = (str(example / "profile.json"), slo)
     plan = hp.solve(*files, question="fleet", options={"levers": False, "gap": 0.05}).require()
     inputs = load_inputs(*files)
-    monkeypatch.setattr(comparing, "SHARES", (1.2,))
+    monkeypatch.setattr(compared_ways, "SHARES", (1.2,))
     series = {"ranking": (20.0, 60.0), "assistant": (5.0, 12.0)}
     what = Compared(series, 120.0, attain=0.8, ways=("plan", "static, best mix"))
     found = compare_ways(plan, inputs, what)
@@ -288,8 +288,8 @@ def test_text_and_others_of_one_fleet_are_tuned_apart_and_their_money_is_added(
     assert found.least < ours.cost_per_hour < static.cost_per_hour
     alone = compare_ways(plan, inputs, replace(what, series={**series, "assistant": (5.0, 90.0)}, ways=("plan",)))
     assert alone.rows[0].best is None, "text of 90 a second is late, whatever the rankings are"
-    monkeypatch.setattr(comparing, "TARGETS", (0.5,))
-    monkeypatch.setattr(comparing, "TEXT_SCALERS", {"HPA": (0.5,)})
+    monkeypatch.setattr(compared_ways, "TARGETS", (0.5,))
+    monkeypatch.setattr(compared_ways, "TEXT_SCALERS", {"HPA": (0.5,)})
     (scaled,) = compare_ways(plan, inputs, replace(what, ways=("HPA",), fresh=0)).rows
     assert scaled.tried[0].in_time.keys() == {"ranking", "assistant"}
 

@@ -1,7 +1,7 @@
 """The one list of what hetplan is made of. To add a part is to add its line here, or an entry point elsewhere.
 
-Here are the parts that plans are made with: questions, engines, checks, tools. The others (targets, importers of
-foreign files, what is compiled ahead) are in `registry_further`.
+First the parts that plans are made with: questions, engines, checks, tools. Then targets, importers of foreign files,
+and what is compiled ahead.
 
 Entry points of other packages (groups `hetplan.problems`, `.solvers`, `.checks`, `.targets`, `.importers`) join the
 same lists, behind what is listed here. Nothing is imported before it is asked for; entry points are looked up once.
@@ -16,25 +16,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import Cancelled, InputError
-from hetplan.plugins import plugins, sound_plugins
+from hetplan.registry.entry_points import plugins, sound_plugins
 
 if TYPE_CHECKING:
+    from hetplan.executor.target import Target
     from hetplan.planner.contract import Problem, Solver
     from hetplan.planner.terms import Obstacle, Tools
     from hetplan.profiles.inputs import Inputs
 
 __all__ = [
+    "IMPORTERS",
+    "KERNELS",
     "PROBLEMS",
     "SOLVERS",
+    "TARGETS",
     "Engines",
     "check_of",
+    "compile_ahead",
     "find_part",
+    "importers",
     "load_part",
     "obstacles",
     "problem",
     "problem_names",
     "solver_names",
     "solvers",
+    "target",
     "tools_of",
 ]
 
@@ -114,13 +121,13 @@ CHECKS = {
 }
 """Question -> the check that the verifier makes of its promise."""
 
-SIMULATE, PLAN = "hetplan.simulator.simulate:simulate", "hetplan.front_door:plan_for"
+SIMULATE, PLAN = "hetplan.simulator.simulate:simulate", "hetplan.api.solve:plan_for"
 PLAYS = ("simulate_plan", "play_tokens", "simulate_policy", "plan_for")
 """Tools that simulate, beside "simulate": parts of a fleet do as they are planned."""
 TOOLS = {
     "fleet": {
         "plan_for": PLAN,
-        "verified": "hetplan.front_door:verified",
+        "verified": "hetplan.api.solve:verified",
         "at_capacities": "hetplan.solvers.capacities:at_capacities",
         "simulate_plan": SIMULATE,
     },
@@ -140,6 +147,43 @@ TOOLS = {
     },
 }
 """Question -> what it is handed because it may not import it; "simulate" and "evaluate" have fields of their own."""
+
+KERNELS = {
+    "simulation": "hetplan.simulator.simulation:compile_kernels",
+    "pools": "hetplan.simulator.pool:compile_kernels",
+    "tokens": "hetplan.simulator.tokens:compile_kernels",
+    "policies": "hetplan.solvers.queue_structured:compile_kernels",
+    "simulated policies": "hetplan.simulator.policy:compile_kernels",
+    "dispatch": "hetplan.dispatch.rules:compile_kernels",
+    "large decision processes": "hetplan.solvers.mdp_wide_kernels:compile_kernels",
+}
+"""What is compiled -> what compiles it ahead."""
+
+IMPORTERS = {
+    "melange": "hetplan.profiles.imports.melange:convert",
+    "aibrix": "hetplan.profiles.imports.melange:convert",
+    "perf-analyzer": "hetplan.profiles.imports.perf_analyzer:convert",
+    "skypilot": "hetplan.profiles.imports.skypilot:convert",
+    "prices": "hetplan.profiles.imports.skypilot:convert",
+    "vllm": "hetplan.profiles.imports.vllm:convert",
+    "vllm-law": "hetplan.profiles.imports.serving_laws:vllm",
+    "guidellm": "hetplan.profiles.imports.serving_laws:guidellm",
+    "inference-perf": "hetplan.profiles.imports.serving_laws:inference_perf",
+    "aiconfigurator": "hetplan.profiles.imports.aiconfigurator:convert",
+    "datasheet": "hetplan.profiles.imports.datasheet:convert",
+    "sageserve": "hetplan.profiles.imports.sageserve:convert",
+    "token-trace": "hetplan.profiles.imports.token_traces:convert",
+    "trace": "hetplan.profiles.imports.trace:convert",
+}
+"""Kind of foreign file -> its converter."""
+
+TARGETS = {
+    "local": "hetplan.executor.local:Local",
+    "ssh": "hetplan.executor.ssh.target:SshTarget",
+    "kubernetes": "hetplan.executor.kubernetes.target:Kubernetes",
+    "ray": "hetplan.executor.ray:Ray",
+}
+"""Kind of target in hosts.toml -> the class that runs things there."""
 
 
 def problem_names() -> list[str]:
@@ -265,6 +309,32 @@ def _until(stop: threading.Event, call: Callable[..., Any]) -> Callable[..., Any
         return call(*args, **named)
 
     return guarded
+
+
+def compile_ahead(what: str) -> None:
+    """Compile one entry of `KERNELS`."""
+    load_part(KERNELS[what])()
+
+
+def importers() -> dict[str, Callable[..., Any]]:
+    """Converters of foreign files."""
+    names = [*IMPORTERS, *sound_plugins("importers", IMPORTERS)]
+    return {name: find_part(IMPORTERS, "importers", name) for name in names}
+
+
+def target(kind: str) -> type[Target]:
+    """The class of a kind of target."""
+    found = find_part(TARGETS, "targets", kind.lower())
+    if found is None:
+        raise InputError.one(
+            file="hosts.toml",
+            path="$.targets",
+            value=kind,
+            why="there is no such kind of target",
+            remedy=f"Choose one of {', '.join([*TARGETS, *sound_plugins('targets', TARGETS)])}.",
+        )
+    made: type[Target] = found
+    return made
 
 
 def find_part(own: Mapping[str, str], group: str, name: str) -> Any:

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 import hetplan as hp
-from hetplan import plugins, registry
-from hetplan.front_door import choose
+from hetplan import registry
+from hetplan.api.solve import choose
 from hetplan.problems.ladder import LADDER, is_ruled_out
+from hetplan.registry import entry_points
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHIPPED = {
     "compound/candidates-": "compound",
     "compound/": "compound",
@@ -204,10 +205,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             (said / "METADATA").write_text(f"Metadata-Version: 2.1\nName: asks-{name}\nVersion: 1\n")
             (said / "entry_points.txt").write_text(f"[hetplan.problems]\n{name} = asks_{name}:Asks{name}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
-        plugins.plugins.cache_clear()
+        entry_points.plugins.cache_clear()
 
     yield put
-    plugins.plugins.cache_clear()
+    entry_points.plugins.cache_clear()
     for name in [name for name in sys.modules if name.startswith("asks_")]:
         del sys.modules[name]
 
@@ -249,7 +250,7 @@ def test_a_solve_does_not_look_for_other_packages(monkeypatch: pytest.MonkeyPatc
     def never(group: str) -> Any:
         raise AssertionError(f"looked for {group}")
 
-    monkeypatch.setattr(plugins, "plugins", never)
+    monkeypatch.setattr(entry_points, "plugins", never)
     monkeypatch.setattr(registry, "plugins", never)
     outcome = hp.solve(*files("pool/"), solver="highs", recheck="scipy", options={"size": "planned"})
     assert outcome.exit_code == 0

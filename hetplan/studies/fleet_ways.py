@@ -3,33 +3,27 @@
 Without such a plan people rent machines on demand, by the hour: static peaks and autoscalers are played
 so, and need not survive a failure. Fleets planned again for each hour's rates may rent spot machines too, and survive
 what the plan does. What no way can be below is planned with every machine at its lowest price, and without failures.
-
-`replanned_fleet` plays fleets that are planned anew all the time, for the rates that a forecast says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
+from hetplan.api.recipes import Recipes
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.plan_periods import of_period, period_at, text_apps, without
+from hetplan.profiles.plan_periods import of_period, period_at
 from hetplan.profiles.profile import Offer
 from hetplan.profiles.slo import Survive
-from hetplan.recipes import Recipes
-from hetplan.replanned import play_recipes
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.runs import machine_price, times
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import System
 from hetplan.simulator.following import Names
-from hetplan.simulator.report import SimulationReport
-from hetplan.text_baselines import text_beside
 
-__all__ = ["FleetPlayed", "replanned_fleet"]
+__all__ = ["FleetPlayed"]
 
 GRID = 0.15
 """Fleets for other rates are planned for rates this far apart."""
@@ -131,27 +125,6 @@ class FleetPlayed:
             ahead = own if own is not None else times(price, 1.0 - (offer.commit.discount or 0.0))
             price = min(price, int(ahead + offer.commit.upfront * 3600.0 / offer.commit.term_s))
         return offer.model_copy(update={"commit": None, "per": None, "price_per_hour": price})
-
-
-def replanned_fleet(
-    plan: Plan, inputs: Inputs, *, every_s: float, beside: Callable[..., Any] | None = None, **how: Any
-) -> dict[str, SimulationReport]:
-    """Fleets planned anew every so often for the rates foreseen, with what they start and end; loads are the series'.
-
-    They rent by the hour, on demand and spot, and survive what the plan does; what it paid for ahead is not used.
-    `beside` plays the baselines, of machines on demand.
-    """
-    fleet = FleetPlayed(plan, inputs, how.get("noise", "table"))
-    recipes, texts = fleet.recipes(fleet.by_the_hour), text_apps(plan)
-    found = {"plan": play_recipes(fleet.busiest, fleet.by_the_hour, recipes, every_s, how, whole=plan)}
-    if beside is None:
-        return found
-    if texts:
-        rest, others = without(plan, inputs, texts)
-        alone = FleetPlayed(rest, others, fleet.noise) if others.slo.apps else None
-        queries = (alone.busiest, alone.on_demand) if alone is not None else None
-        return found | text_beside(fleet.busiest, fleet.on_demand, whole=plan, queries=queries, **how)
-    return {**found, **beside(fleet.busiest, fleet.on_demand, **how)}
 
 
 def _spot(offer: Offer) -> bool:

@@ -27,7 +27,7 @@ Where measuring takes a while, several settings are measured at once, in process
     best = search.run(measure, steps=40, jobs=8)            # or jobs=8, on="ray"
 
 With a file as its journal, a search that was killed goes on with the same proposals: they follow from the seed and from
-what was reported, and from nothing else. `hetplan.search_optuna` has the same search as a sampler for Optuna's studies.
+what was reported, and from nothing else. `hetplan.search.optuna` has the same search as a sampler for Optuna's studies.
 """
 
 from __future__ import annotations

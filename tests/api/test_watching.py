@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hetplan.api.watching import Applied, Ended, Happened, Watching
 from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import Cancelled, InputError, NoPlan
 from hetplan.planner.outcome import Outcome
@@ -17,7 +18,6 @@ from hetplan.planner.status import Exit, Finding, Found
 from hetplan.profiles.plan import InputHashes, Method, Plan, Unserved, Valid
 from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
-from hetplan.watching import Applied, Ended, Happened, Watching
 
 
 def plan_of(servers: int, rate_qps: float) -> Plan:

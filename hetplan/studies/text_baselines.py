@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetplan.api.recipes import Recipes
 from hetplan.errors import InputError
 from hetplan.planner.request import cheapest_first
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_periods import inputs_of_part, of_part, of_period, text_apps
-from hetplan.recipes import Recipes
 from hetplan.serving.system import System
 from hetplan.serving.tokens import TextSystem, demand_of, text_system
 from hetplan.simulator.baselines import BASELINES, Baseline, Name, baseline, stock_of

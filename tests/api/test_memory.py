@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hetplan.kept import Kept
+from hetplan.api.memory import PlanMemory
 from hetplan.profiles.fleet_fields import Zone
 from hetplan.profiles.load import load_inputs
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PLANNED = {"options": {"size": "planned"}}
 
 
@@ -23,7 +23,7 @@ def inputs(budget="3", price="0.6"):
 
 
 def test_the_same_is_asked_once_and_another_wish_or_price_again():
-    kept = Kept()
+    kept = PlanMemory()
     first = kept.plan_for(inputs(), **PLANNED)
     assert kept.plan_for(inputs(), **PLANNED) is first
     for other in (inputs(budget="4"), inputs(price="0.7")):
@@ -34,7 +34,7 @@ def test_the_same_is_asked_once_and_another_wish_or_price_again():
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("section", ["tables", "hardware", "zones"])
 def test_a_profile_with_another_section_is_another_though_they_share_the_rest(section):
-    kept, files = Kept(), inputs()
+    kept, files = PlanMemory(), inputs()
     first = kept.plan_for(files, **PLANNED)
     profile = files.profile
     changed = {
@@ -49,7 +49,7 @@ def test_a_profile_with_another_section_is_another_though_they_share_the_rest(se
 
 
 def test_what_was_recorded_is_not_kept_and_few_are():
-    kept = Kept(most=1)
+    kept = PlanMemory(most=1)
     kept.plan_for(replace(inputs(), traces={"ranking": [0.0, 1.0]}), **PLANNED)
     assert kept.asked == 0
     first = kept.plan_for(inputs(), **PLANNED)

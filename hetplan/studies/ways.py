@@ -12,15 +12,15 @@
 ==============================  ======================================================================================
 
 Of a plan with periods the plan is played hour by hour and costs its bill; the other ways are those of
-`hetplan.comparing_fleets`.
+`hetplan.studies.fleet_ways`.
 
-Text is played by `hetplan.comparing_text`; its autoscalers count requests under way.
+Text is played by `hetplan.studies.text_ways`; its autoscalers count requests under way.
 
 Beside them `least` is a bound that no way can be below: what the question's certified bounds say of the rates that
 came, over time, less the share that may be late (of every class of query alike).
 
 >>> import hetplan as hp
->>> from hetplan.comparing import compare_ways  # doctest: +SKIP
+>>> from hetplan.studies.ways import compare_ways  # doctest: +SKIP
 >>> print(compare_ways(plan, inputs).as_csv())  # doctest: +SKIP
 """
 
@@ -35,15 +35,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hetplan.comparing_fleets import FleetPlayed
-from hetplan.comparing_text import MOST_TIMES, Bench, TextBench, Together, planned_steps
+from hetplan.api.recipes import Recipes
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.plan_periods import text_apps, text_is_shared, without
-from hetplan.recipes import Recipes
-from hetplan.replanned import PLAYED
 from hetplan.serving.demand import response_targets
 from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.system import System
@@ -55,6 +52,9 @@ from hetplan.simulator.following import Foresight, Seer, follow, scheduled, star
 from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.simulate import demands_of
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, tuned
+from hetplan.studies.fleet_ways import FleetPlayed
+from hetplan.studies.replanning import PLAYED
+from hetplan.studies.text_ways import MOST_TIMES, Bench, TextBench, Together, planned_steps
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan import registry
-from hetplan.front_door import options_again
+from hetplan.api.planner import Planner
+from hetplan.api.solve import options_again
 from hetplan.planner.next_state import next_state
-from hetplan.planning_again import Planner
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.slo import Demand, Horizon, Objective
 

@@ -1,27 +1,35 @@
 """A plan and its successors, played under loads that change: what re-planning would be worth.
 
+`play_replanned` is for plans of one question, `replanned_fleet` for plans with periods.
+
 >>> import hetplan as hp
->>> from hetplan.replanned import play_replanned  # doctest: +SKIP
+>>> from hetplan.studies.replanning import play_replanned  # doctest: +SKIP
 >>> report = play_replanned(plan, hp.load_inputs(profile, slo), every_s=2.0)  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetplan.api.recipes import STATEFUL, Recipes
 from hetplan.errors import InputError
-from hetplan.recipes import STATEFUL, Recipes
+from hetplan.profiles.plan_periods import text_apps, without
+from hetplan.simulator.autoscale import autoscale
+from hetplan.simulator.following import Foresight, follow, limits_s, start_s
+from hetplan.simulator.report import SimulationReport, wishes_of
+from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
+from hetplan.studies.fleet_ways import FleetPlayed
+from hetplan.studies.text_baselines import text_beside
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.slo import Slo
-    from hetplan.simulator.report import SimulationReport
 
-__all__ = ["PLAYED", "noted", "play_recipes", "play_replanned"]
+__all__ = ["PLAYED", "play_replanned", "replanned_fleet"]
 
 PLAYED = ("pool", "pipeline", "policy", "variants", "llm")
 """The questions whose plans are played one after another."""
@@ -41,16 +49,35 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
         )  # fmt: skip
     recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)
     if plan.question == STATEFUL:
-        from hetplan.simulator.autoscale import autoscale
-
         report = autoscale(
             plan, inputs, recipes.following, series=series, period_s=inputs.slo.horizon.period_s, every_s=every_s, **how
         )
-        return noted(report, recipes)
-    return play_recipes(plan, inputs, recipes, every_s, how)
+        return _noted(report, recipes)
+    return _play_recipes(plan, inputs, recipes, every_s, how)
 
 
-def noted(report: SimulationReport, recipes: Recipes) -> SimulationReport:
+def replanned_fleet(
+    plan: Plan, inputs: Inputs, *, every_s: float, beside: Callable[..., Any] | None = None, **how: Any
+) -> dict[str, SimulationReport]:
+    """Fleets planned anew every so often for the rates foreseen, with what they start and end; loads are the series'.
+
+    They rent by the hour, on demand and spot, and survive what the plan does; what it paid for ahead is not used.
+    `beside` plays the baselines, of machines on demand.
+    """
+    fleet = FleetPlayed(plan, inputs, how.get("noise", "table"))
+    recipes, texts = fleet.recipes(fleet.by_the_hour), text_apps(plan)
+    found = {"plan": _play_recipes(fleet.busiest, fleet.by_the_hour, recipes, every_s, how, whole=plan)}
+    if beside is None:
+        return found
+    if texts:
+        rest, others = without(plan, inputs, texts)
+        alone = FleetPlayed(rest, others, fleet.noise) if others.slo.apps else None
+        queries = (alone.busiest, alone.on_demand) if alone is not None else None
+        return found | text_beside(fleet.busiest, fleet.on_demand, whole=plan, queries=queries, **how)
+    return {**found, **beside(fleet.busiest, fleet.on_demand, **how)}
+
+
+def _noted(report: SimulationReport, recipes: Recipes) -> SimulationReport:
     """The report, with a warning where no plan carried what was seen."""
     if not recipes.missing:
         return report
@@ -58,7 +85,7 @@ def noted(report: SimulationReport, recipes: Recipes) -> SimulationReport:
     return replace(report, warnings=(*report.warnings, ("W-no-plan", "slo.apps", text)))
 
 
-def play_recipes(
+def _play_recipes(
     plan: Plan, inputs: Inputs, recipes: Recipes, every_s: float, how: Mapping[str, Any], *, whole: Plan | None = None
 ) -> SimulationReport:
     """Plans one after another, for the rates that are foreseen; where moves are limited, each from the one before.
@@ -66,10 +93,6 @@ def play_recipes(
     `plan` is any one plan of one period: it says which applications are served; `whole` has the periods, if there are
     any. What is under way when a plan changes goes on; every wish is judged over the whole time.
     """
-    from hetplan.simulator.following import Foresight, follow, limits_s, start_s
-    from hetplan.simulator.report import wishes_of
-    from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
-
     demands = demands_of(plan, inputs)
     first = recipes.system_for({one.app: one.series_qps[0] for one in demands if one.series_qps})
     first = first or recipes.system_of(whole or plan)
@@ -81,7 +104,7 @@ def play_recipes(
     report = simulate_system(first, demands, control=control, percentiles=percentiles_of(inputs), **how)
     lines = wishes_of(plan, inputs, report)
     report = replace(report, plan=(whole or plan).digest, currency=inputs.slo.limits.currency, lines=lines)
-    return noted(report, recipes)
+    return _noted(report, recipes)
 
 
 def _limit_s(demands: Any) -> float:

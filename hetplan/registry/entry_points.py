@@ -1,4 +1,4 @@
-"""Parts of hetplan that other packages bring: entry points of the groups that `hetplan.registry` names."""
+"""Parts of hetplan that other packages bring: what is installed beside it, by group (`GROUPS`)."""
 
 from __future__ import annotations
 

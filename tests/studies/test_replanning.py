@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 from cases.pipelines import fluid
-from test_comparing import FLEET_PROFILE, FLEET_SLO
+from studies.test_ways import FLEET_PROFILE, FLEET_SLO
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny
-from hetplan.comparing_fleets import FleetPlayed, replanned_fleet
+from hetplan.api.recipes import Recipes
 from hetplan.profiles.load import load_inputs
-from hetplan.recipes import Recipes
 from hetplan.serving.system import System
+from hetplan.studies.fleet_ways import FleetPlayed
+from hetplan.studies.replanning import replanned_fleet
 
 FEW = {"rank": 30.0, "sort": 30.0}
 MANY = {"rank": 300.0, "sort": 30.0}

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hetplan.api.solve import Choice, Source, choose, options_of, plan_for, pose
 from hetplan.errors import HetplanError, InputError
-from hetplan.front_door import Choice, Source, choose, options_of, plan_for, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome

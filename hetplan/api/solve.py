@@ -112,7 +112,7 @@ def choose(
     """The question that the files ask (or the one named), and its options, checked."""
     kind = registry.problem(question or _infer(inputs))
     if question and (reasons := _in_the_way(kind.question, inputs)):
-        from hetplan.which_question import not_asked
+        from hetplan.api.which_question import not_asked
 
         raise not_asked(kind.question, reasons[0], inputs)
     name = _formulation(kind, formulation)
@@ -339,7 +339,7 @@ def _infer(inputs: Inputs) -> str:
     for name in ladder.LADDER:
         if not ladder.is_ruled_out(name, inputs) and not registry.obstacles(name, inputs):
             return name
-    from hetplan.which_question import further
+    from hetplan.api.which_question import further
 
     return further(inputs)
 
@@ -349,7 +349,7 @@ def _formulation(kind: type[Problem], name: str | None) -> str:
         return next(iter(kind.formulations))
     if name in kind.formulations:
         return name
-    from hetplan.which_question import formulation_meant
+    from hetplan.api.which_question import formulation_meant
 
     return formulation_meant(kind, name)
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hetplan.front_door import ANEW_S, Source, verified
+from hetplan.api.solve import ANEW_S, Source, verified
 from hetplan.planner.answer import Limits
 from hetplan.planner.terms import OnEvent, logged
 from hetplan.profiles.load import load_inputs
@@ -49,7 +49,7 @@ def verify(
     limits = Limits(seconds=ANEW_S, cancel=cancel)
     report = verified(checked, inputs, prove=prove, solver=solver, limits=limits, on_event=on_event)
     if report.ok:
-        from hetplan.simulated_promises import with_simulated
+        from hetplan.api.simulated_promises import with_simulated
 
         report = with_simulated(report, checked, inputs, play=simulate, on_event=logged(on_event), cancel=cancel)
     return report

@@ -12,14 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import hetplan as hp
+from hetplan.api.recipes import Recipes
 from hetplan.cli.app import build_app
-from hetplan.comparing_fleets import replanned_fleet
 from hetplan.errors import InputError
 from hetplan.profiles.load import load_inputs
-from hetplan.recipes import Recipes
-from hetplan.replanned import play_replanned
 from hetplan.simulator.simulate import simulate
-from hetplan.text_baselines import text_beside
+from hetplan.studies.replanning import play_replanned, replanned_fleet
+from hetplan.studies.text_baselines import text_beside
 
 START_S, LOAD_S = 20.0, 10.0
 PROFILE: dict[str, Any] = {

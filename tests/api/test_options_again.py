@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import hetplan as hp
+from hetplan.api.solve import options_again
 from hetplan.errors import InputError
-from hetplan.front_door import options_again
 
 Json = dict[str, Any]
 PROFILE: Json = {

@@ -1,6 +1,6 @@
 """What planning again need not work out again: plans of parts, and where the search for a fleet ended.
 
->>> Kept().tools.extra["before"]()
+>>> PlanMemory().tools.extra["before"]()
 {}
 """
 
@@ -11,12 +11,12 @@ from collections import OrderedDict
 from functools import cached_property
 from typing import Any
 
-from hetplan.front_door import plan_for
+from hetplan.api.solve import plan_for
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.terms import Tools
 from hetplan.profiles.inputs import Inputs
 
-__all__ = ["Kept"]
+__all__ = ["PlanMemory"]
 
 MOST_PLANS = 1000
 MOST_SECTIONS = 200
@@ -24,7 +24,7 @@ ASKED = {"question", "formulation", "options", "try_repairs"}
 """What a text says wholly; who hands in more (tools, a start, limits) is not answered from here."""
 
 
-class Kept:
+class PlanMemory:
     """Plans of parts of fleets that were asked for lately: the same files with the same options have the same plan.
 
     `before` is where searches of fleets ended, for those that are to give a plan soon.
@@ -47,7 +47,7 @@ class Kept:
         self._before.pop("memory", None)
 
     def plan_for(self, inputs: Inputs, **how: Any) -> Outcome:
-        """`front_door.plan_for`, or what it said of the same before; never with a state, measurements or traces."""
+        """`api.solve.plan_for`, or what it said of the same before; never with a state, measurements or traces."""
         if inputs.state is not None or inputs.measured is not None or inputs.traces or how.keys() - ASKED:
             return plan_for(inputs, **how)
         key = (self._profile(inputs), repr(inputs.profile.offers), repr(inputs.slo), repr(sorted(how.items())))

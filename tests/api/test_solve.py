@@ -1,4 +1,4 @@
-"""The front door as other schedulers use it: parse once, plan often, from many threads, in silence."""
+"""`solve` and `Planner` as other schedulers use them: parse once, plan often, from many threads, in silence."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import hetplan as hp
-from hetplan.front_door import choose, options_of, pose
+from hetplan.api.planner import Confirmed
+from hetplan.api.solve import choose, options_of, pose
 from hetplan.planner.status import Found
-from hetplan.planning_again import Confirmed
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
 from hetplan.registry import problem
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pool"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE, SLO = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
 PLANNED = {"size": "planned"}
 """Without simulation: what the door does is the same."""
@@ -205,7 +205,7 @@ def test_what_verify_would_refuse_is_refused_by_the_solve(
     sound = hp.solve(*files, options=options)
     assert not sound.violations
     made = replace(sound, plan=overstated(sound.require()))
-    monkeypatch.setattr("hetplan.front_door.make_plan", lambda *_, **__: made)
+    monkeypatch.setattr("hetplan.api.solve.make_plan", lambda *_, **__: made)
     refused = hp.solve(*files, options=options)
     again = hp.verify(refused.plan, *files, prove=False).violations
     assert {one.split(" at ")[0] for one in refused.violations} == {one.code for one in again} == {"valid"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hetplan.api.paid_ahead import PaidAhead
 from hetplan.errors import InputError
-from hetplan.paid_ahead import PaidAhead
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Commitment
