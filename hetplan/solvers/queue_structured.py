@@ -20,14 +20,14 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import Batching, PerWhat, QueuePolicy, QueueProcess
+from hetplan.solvers.policy_iteration import Iteration, Solved
 from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
-    from hetplan.solvers.mdp_iteration import Iteration, Solved, Sweeps
     from hetplan.solvers.queue_structured_kernels import Tables
 
-__all__ = ["QueueStructured", "answer_queue", "compile_kernels"]
+__all__ = ["QueueStructured", "compile_kernels"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -56,7 +56,7 @@ class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
     def why_not(self, form: QueueProcess) -> str:
         """No compiler, or tables larger than memory allows."""
         if not self.version():
-            return "numba is not installed; queue-numpy does the same, slower"
+            return "numba is not installed"
         # Phase weights and the rows of full services, at the widest they get.
         services = form.models * form.queue + form.stage_rates.size * form.slacks
         room = 8.0 * form.stages * (form.queue * form.slacks + 8.0 * services)
@@ -67,7 +67,7 @@ class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
     ) -> Answer[QueuePolicy]:
         """The best policy, by modified policy iteration on compiled sweeps."""
         _say_that_it_compiles(on_event)
-        return answer_queue(form, _Compiled(form), limits, start=start, on_event=on_event, engine=self.name)
+        return _answer_queue(form, limits, start=start, on_event=on_event)
 
     def solve_all(
         self, forms: Iterable[QueueProcess], limits: Limits, *, on_event: OnEvent | None = None
@@ -173,19 +173,11 @@ class _Compiled:
         return self._rewards[gain]
 
 
-def answer_queue(
-    form: QueueProcess,
-    sweeps: Sweeps,
-    limits: Limits,
-    *,
-    start: QueuePolicy | None,
-    on_event: Callable[[Event], None] | None,
-    engine: str,
+def _answer_queue(
+    form: QueueProcess, limits: Limits, *, start: QueuePolicy | None, on_event: Callable[[Event], None] | None
 ) -> Answer[QueuePolicy]:
     """Iterate by the form's criterion and say what came of it."""
-    from hetplan.solvers.mdp_iteration import Iteration
-
-    run = Iteration(sweeps, limits, on_event=on_event)
+    run = Iteration(_Compiled(form), limits, on_event=on_event)
     if form.criterion is Criterion.HORIZON:
         solved = run.horizon(form.horizon)
         value = bound = float(solved.values[form.slacks - 1])
@@ -207,7 +199,7 @@ def answer_queue(
         bound=bound,
         proof=proof,
         work=run.work,
-        engine=engine,
+        engine=QueueStructured.name,
         deterministic=solved.stop in (Stop.FINISHED, Stop.WORK),
     )
 
