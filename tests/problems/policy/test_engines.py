@@ -84,13 +84,12 @@ def test_operator_and_bridge(kind: str) -> None:
     assert pushed == pytest.approx(mdp.moves[every].T @ mass, abs=1e-13)
     assert pushed.sum() == pytest.approx(1.0, abs=1e-12)
     scale = form.discount if form.criterion is Criterion.DISCOUNTED else 1.0
-    earned = mdp.reward[every] - 0.3 * mdp.weights[every]
-    followed = form.operator.follow(values, chosen, 0.3)
-    assert followed == pytest.approx(earned + scale * (mdp.moves[every] @ values))
-    other = form.actions.first[:-1]
-    both = form.operator.compare(values, other, 0.3)
-    assert np.array_equal(both[0], best)
-    assert np.array_equal(both[1], form.operator.follow(values, other, 0.3))
+    for policy in (chosen, form.actions.first[:-1]):
+        every = np.concatenate([policy, mdp.first[form.over : -1]])
+        earned = mdp.reward[every] - 0.3 * mdp.weights[every]
+        again, followed = form.operator.compare(values, policy, 0.3)
+        assert np.array_equal(again, best)
+        assert followed == pytest.approx(earned + scale * (mdp.moves[every] @ values))
 
 
 def test_a_form_that_forgets_still_knows_its_size() -> None:
