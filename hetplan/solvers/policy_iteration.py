@@ -53,7 +53,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,7 @@ __all__ = ["Iteration", "MdpModifiedPolicy", "Solved", "Sweeps"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+X = TypeVar("X")
 
 EVALUATIONS = 8
 """Sweeps of the current policy between two improvements: a sweep of one policy costs a fraction of one of all."""
@@ -122,6 +123,25 @@ class Sweeps(Protocol):
         ...
 
 
+class Judged(Protocol):
+    """What a form says of how its policies are judged."""
+
+    @property
+    def criterion(self) -> Criterion:
+        """Average, discounted or horizon."""
+        ...
+
+    @property
+    def discount(self) -> float:
+        """What a reward is worth one decision later."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """How many decisions there are."""
+        ...
+
+
 @dataclass
 class Solved:
     """What an iteration ends with; `values` are those whose residual lies in [least, most]."""
@@ -148,6 +168,46 @@ class Iteration:
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
+
+    def best(
+        self, form: Judged, *, read: Callable[[Integers], X], engine: str,
+        ratio_from: Integers | None, least_weight: float,
+    ) -> Answer[X]:  # fmt: skip
+        """The best policy by the form's criterion, with what proves it; `read` says a choice in the form's words.
+
+        `ratio_from` is a policy to begin with where averages are per unit of weight; None where they are per decision.
+        """
+        base, bound = self.sweeps.reference, None
+        if form.criterion is Criterion.HORIZON:
+            solved = self.horizon(form.horizon)
+            value = bound = float(solved.values[base])
+        elif form.criterion is Criterion.DISCOUNTED:
+            solved = self.discounted(form.discount)
+            worth, scale = float(solved.values[base]), 1.0 / (1.0 - form.discount)
+            value, bound = worth + 0.5 * (solved.least + solved.most) * scale, worth + solved.most * scale
+        elif ratio_from is None:
+            solved = self.average(np.zeros(self.sweeps.states))
+            solved.stationary = self.stationary(solved.chosen)
+            value, bound = self._ratio(solved.stationary, solved.chosen), solved.most
+        else:
+            solved = self.ratio(ratio_from)
+            value = solved.gain
+            if least_weight > 0:
+                bound = value + max(solved.most, 0.0) / least_weight
+        proof: dict[str, object] = {"values": solved.values, "gain": solved.gain}
+        if solved.stationary is not None:
+            proof["stationary"] = solved.stationary
+        return Answer(
+            status=Status.OPTIMAL if solved.stop is Stop.FINISHED else Status.FEASIBLE,
+            stop=solved.stop,
+            point=read(solved.chosen),
+            value=value,
+            bound=bound,
+            proof=proof,
+            work=self.work,
+            engine=engine,
+            deterministic=solved.stop in (Stop.FINISHED, Stop.WORK),
+        )
 
     def average(self, values: Floats, gain: float = 0.0, span: float = SPAN) -> Solved:
         """The best policy for the rewards r - gain w, to a span."""
@@ -317,16 +377,11 @@ class MdpModifiedPolicy(OneByOne[Mdp, Choice]):
 
     def answer(self, form: Mdp, limits: Limits, *, start: Choice | None, on_event: OnEvent | None) -> Answer[Choice]:
         """The best policy, by sweeps."""
-        run = Iteration(_MatrixSweeps(form), limits, on_event=on_event)
-        if form.criterion is Criterion.HORIZON:
-            solved = run.horizon(form.horizon)
-        elif form.criterion is Criterion.DISCOUNTED:
-            solved = run.discounted(form.discount)
-        elif form.weight is None:
-            solved = run.average(np.zeros(form.states))
-        else:
-            solved = run.ratio(form.first[:-1] if start is None else start)
-        return _answer_of(form, run, solved)
+        begin, least = None, 1.0
+        if form.weight is not None:
+            begin, least = (form.first[:-1] if start is None else start), float(form.weight.min())
+        run = Iteration(_MatrixSweeps(form), limits, on_event)
+        return run.best(form, read=lambda chosen: chosen, engine=self.name, ratio_from=begin, least_weight=least)
 
 
 @dataclass
@@ -383,32 +438,3 @@ class _MatrixSweeps:
         if self._followed is None or self._followed[0] is not chosen:
             self._followed = chosen, self.mdp.moves[chosen]
         return self._followed[1]
-
-
-def _answer_of(form: Mdp, run: Iteration, solved: Solved) -> Answer[Choice]:
-    """What an iteration found, as an answer."""
-    if form.criterion is Criterion.AVERAGE:
-        mass = solved.stationary if solved.stationary is not None else run.stationary(solved.chosen)
-        reward, weight = run.sweeps.earned(mass, solved.chosen)
-        value = reward / weight
-        least = 1.0 if form.weight is None else float(form.weight.min())
-        bound = (
-            solved.most if form.weight is None else solved.gain + max(solved.most, 0.0) / least if least > 0 else None
-        )
-        proof: dict[str, object] = {"values": solved.values, "gain": solved.gain, "stationary": mass}
-    else:
-        scale = 1.0 / (1.0 - form.discount) if form.criterion is Criterion.DISCOUNTED else 0.0
-        base = float(solved.values[form.start])
-        value, bound = base + 0.5 * (solved.least + solved.most) * scale, base + solved.most * scale
-        proof = {"values": solved.values, "gain": 0.0}
-    return Answer(
-        status=Status.OPTIMAL if solved.stop is Stop.FINISHED else Status.FEASIBLE,
-        stop=solved.stop,
-        point=solved.chosen,
-        value=value,
-        bound=bound,
-        proof=proof,
-        work=run.work,
-        engine=MdpModifiedPolicy.name,
-        deterministic=solved.stop in (Stop.FINISHED, Stop.WORK),
-    )

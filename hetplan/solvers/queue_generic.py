@@ -7,9 +7,7 @@ sums (`queue_to_mdp`), and shares nothing with the structured engine but the ite
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
@@ -52,6 +50,5 @@ class QueueGeneric(OneByOne[QueueProcess, QueuePolicy]):
 
         del start  # the matrix is what takes the time
         mdp, read = queue_to_mdp(form)
-        answer = MdpModifiedPolicy().solve(mdp, limits, on_event=on_event)
-        point = None if answer.point is None else read(np.asarray(answer.point))
-        return replace(answer, engine=self.name, point=point, row_duals=None, ray=None)
+        answer: Answer[Any] = MdpModifiedPolicy().solve(mdp, limits, on_event=on_event)
+        return replace(answer, engine=self.name, point=read(answer.point))
