@@ -17,15 +17,15 @@ Operators. At a price g per unit of weight, and with values v of where a decisio
 
 These three are all that is asked of a process (`Sweeps`): the structured engine for queues has no matrix at all.
 
-Average. Some g* and relative values h solve h + g* = T h, and a policy that attains the maximum is best. Any v at all
-encloses g*::
+Average. Every policy is to come back to one state, the reference. Then some g* and relative values h solve
+h + g* = T h, and a policy that attains the maximum is best. Any v at all encloses g*::
 
     min (T v - v)  <=  g*  <=  max (T v - v)
 
 so iteration ends when that span is below `SPAN`, and what it says can be proved again from v alone. *Value iteration*
-repeats v <- T v: cheap, and slow where a process forgets slowly. *Policy iteration* solves v = T_p v for each policy:
-few rounds, each a system of equations. Modified policy iteration is between the two: `EVALUATIONS` sweeps of the
-current policy after each improvement. One state, the reference, is kept at 0, so that values do not grow.
+repeats v <- T v: cheap, and slow where a process forgets slowly. *Policy iteration* solves h + rho = T_p h for each
+policy: few rounds, each a system of equations. Modified policy iteration is between the two: `EVALUATIONS` sweeps of
+the current policy after each improvement. The reference is kept at 0, so that values do not grow.
 
 Near overload a queue may stay empty or full for thousands of decisions on end, and with many workers arrivals are
 almost regular: sweeps crawl. After `PATIENCE` improvements policies are therefore evaluated exactly, and their
