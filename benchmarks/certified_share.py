@@ -135,7 +135,7 @@ def of_instance(make: Callable[[int], kept.Instance]) -> Callable[[int], Files]:
 
 
 PLANNED, ESTIMATED = {"options": {"size": "planned"}}, {"options": {"size": "estimated"}}
-ENGINES = [{**PLANNED, "solver": name} for name in ("scipy", "cp-sat")]
+ENGINES = [{**PLANNED, "solver": name} for name in ("mathopt-scip", "cp-sat")]
 SIZED = {"pool": {"evaluations": 8, "seeds": 2}, "variants": {"evaluations": 4}, "pipeline": {"evaluations": 3}}
 QUESTIONS = {
     "pool": Drawn(some_pool, [PLANNED, ESTIMATED, *ENGINES, {"options": SIZED["pool"]}]),
@@ -153,7 +153,7 @@ QUESTIONS = {
          for sharing in ("shared", "dedicated")],
     ),
     "policy": Drawn(of_instance(kept.policy), [{"options": {"size": "planned", "simulate": False}}]),
-    "llm": Drawn(some_text, [PLANNED, {**PLANNED, "solver": "scipy"}]),
+    "llm": Drawn(some_text, [PLANNED, {**PLANNED, "solver": "mathopt-scip"}]),
     "fleet": Drawn(some_fleet, [{"options": {"levers": False, "size": size}} for size in ("planned", "estimated")]),
 }  # fmt: skip
 

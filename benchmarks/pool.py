@@ -141,15 +141,15 @@ def programs(model: str) -> list[Row]:
     found = configurations(pool, pool.request.budget or 0, with_base=True)
     forms = at_counts(pool, found.rows(np.arange(len(found))))
     highs = next(engine for engine in registry.solvers("milp") if engine.name == "highs")
-    scipy = next(engine for engine in registry.solvers("milp") if engine.name == "scipy")
+    glop = next(engine for engine in registry.solvers("milp") if engine.name == "glop")
     warm = cpu_ms(lambda: highs.solve_all(forms, Limits()))
     cold = cpu_ms(lambda: [highs.solve(form, Limits()) for form in forms], repeat=3)
-    other = cpu_ms(lambda: [scipy.solve(form, Limits()) for form in forms], repeat=1)
+    other = cpu_ms(lambda: [glop.solve(form, Limits()) for form in forms], repeat=1)
     answers = highs.solve_all(forms, Limits())
     proved = cpu_ms(lambda: [certify(form, answer) for form, answer in zip(forms, answers, strict=True)], repeat=3)
     return [
         Row(f"{len(forms)} fluid programs, one warm model", warm, "each from cold", cold / warm),
-        Row(f"{len(forms)} fluid programs, each from cold", cold, "scipy, each from cold", other / cold),
+        Row(f"{len(forms)} fluid programs, each from cold", cold, "glop, each from cold", other / cold),
         Row(f"certify {len(forms)} fluid programs", proved, "solving them warm", warm / proved),
     ]
 

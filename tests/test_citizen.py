@@ -19,8 +19,6 @@ import pytest
 from cases.in_processes import FAULT, PLANNED, plan_in_another_process, raise_it
 
 import hetplan as hp
-from benchmarks.certified_share import QUESTIONS
-from benchmarks.kept_pipelines import pipeline
 from hetplan.planner.answer import Status, Stop
 from hetplan.solvers.running import unprinted
 
@@ -142,27 +140,6 @@ def test_nothing_is_printed_from_the_library(capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    ("seed", "engine"),
-    [
-        pytest.param(16, "mathopt-highs", marks=pytest.mark.longest),
-        (103, "mathopt-highs"),
-        (7, "scipy"),
-        (45, "scipy"),
-    ],
-)
-def test_engines_with_another_build_of_highs_print_nothing(
-    seed: int, engine: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """HiGHS 1.12 prints a line where it repairs a point."""
-    if engine != "scipy":
-        pytest.importorskip("ortools")
-    hp.solve(*pipeline(seed), options=PLANNED, solver=engine)
-    ctypes.CDLL(None).fflush(None)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_only_what_c_code_prints_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
     """From the outermost solve to its end; what Python writes stays."""
     libc = ctypes.CDLL(None)
@@ -174,14 +151,6 @@ def test_only_what_c_code_prints_is_dropped(capfd: pytest.CaptureFixture[str]) -
     libc.puts(b"after")
     libc.fflush(None)
     assert capfd.readouterr() == ("python\nafter\n", "")
-
-
-@pytest.mark.parametrize("seed", [9, 133])
-def test_scipys_engine_prints_nothing_either(seed: int, capfd: pytest.CaptureFixture[str]) -> None:
-    """After presolve it printed that it solves a point once more, whatever its options said."""
-    profile, slo = QUESTIONS["llm"].files(seed)[:2]
-    hp.solve(profile, slo, question="llm", options=PLANNED, solver="scipy").require()
-    assert capfd.readouterr() == ("", "")
 
 
 def test_events_are_logged_where_somebody_listens(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,7 +36,7 @@ from hetplan.registry import Engines, tools_of
 Json = dict[str, Any]
 HERE = Path(__file__).resolve().parent
 INDEX = HERE / "library.json"
-ENGINES = ("", "highs", "scipy", "mathopt-highs", "mathopt-scip", "cp-sat")
+ENGINES = ("", "highs", "mathopt-scip", "cp-sat")
 SAME = 1e-6
 
 

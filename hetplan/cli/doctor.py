@@ -29,13 +29,13 @@ class _Package:
 
 _PACKAGES = (
     _Package("numpy", "numpy", "arrays", ""),
-    _Package("scipy", "scipy", "sparse matrices; a second MILP engine", ""),
+    _Package("scipy", "scipy", "sparse matrices, linear algebra", ""),
     _Package("highspy", "highspy", "the default MILP and LP engine", ""),
     _Package("pydantic", "pydantic", "reading and checking files", ""),
     _Package("typer", "typer", "this command line", ""),
     _Package("rich", "rich", "tables on a terminal", ""),
     _Package("numba", "numba", "compiled simulation and policy kernels", ""),
-    _Package("ortools", "ortools", "CP-SAT and MathOpt engines", "ortools"),
+    _Package("ortools", "ortools", "CP-SAT, SCIP and GLOP: second opinions", "ortools"),
     _Package("pyomo", "pyomo", "bridge to every other MILP engine", "pyomo"),
     _Package("torch", "torch", "Bayesian optimisation", "bayes"),
     _Package("botorch", "botorch", "Bayesian optimisation", "bayes"),

@@ -9,10 +9,8 @@
     whole_numbers.py    a Milp exactly in whole numbers, or a mixed one on a grid of them
 
     highs.py            "highs"            the default: duals, rays, warm families
-    scipy_milp.py       "scipy"            a second build of HiGHS
     mathopt.py          "mathopt-scip"     an independent branch and bound
-                        "mathopt-highs"    a third build of HiGHS
-                        "glop", "mathopt-pdlp"    linear programs only
+                        "glop"             an independent simplex method, linear programs only
     cp_sat.py           "cp-sat"           pure integer programs; where named, others by the next
                         "cp-sat-scaled"    mixed ones on a grid; by name only
     pyomo_bridge.py     "pyomo", "pyomo:<engine>"    whatever else a site has
@@ -27,5 +25,7 @@
     search.py           "struct-ci", "cmbo", ...    compound plans; search_botorch.py the same by BoTorch
       search_beliefs.py   what a search believes of what it has not measured
     gaussian_process.py Gaussian processes of the searches above
-    mdp_*.py, queue_*.py    decision processes and queues
+    policy_iteration.py "mdp-mpi"          decision processes, for whatever offers sweeps
+    queue_structured*.py    "queue-structured"    queues, without a matrix
+    queue_generic.py    "queue-generic"    the same through an explicit matrix (queue_to_mdp.py): a second opinion
 """

@@ -1,9 +1,8 @@
-"""OR-tools' MathOpt: HiGHS, SCIP, GLOP and PDLP behind one interface.
+"""OR-tools' MathOpt: SCIP and GLOP behind one interface, each a second opinion from another code base than HiGHS.
 
-`mathopt-scip` is the independent second opinion on mixed-integer programs (its own branch and bound, another code
-base than HiGHS). `glop` and `mathopt-pdlp` take linear programs only and give duals: GLOP a vertex, PDLP (a
-first-order method for very large programs) an approximate point whose duals are re-proved like any others.
-`limits.work` counts what each counts: nodes, simplex iterations, first-order iterations.
+`mathopt-scip` answers mixed-integer programs by a branch and bound of its own. `glop` takes linear programs only: a
+simplex method, whose duals are re-proved like any others. `limits.work` counts nodes, and iterations of a linear
+program. OR-tools ships HiGHS, too; asking that would be asking the default engine again.
 """
 
 from __future__ import annotations
@@ -17,15 +16,12 @@ from hetplan.errors import SolverFailed
 from hetplan.planner.answer import Limits, Stop
 from hetplan.planner.forms.milp import Milp, Vector
 from hetplan.solvers.milp_engine import DEFAULT_GAP, Found, MilpEngine, Word, feasible
-from hetplan.solvers.running import in_background, unprinted
+from hetplan.solvers.running import in_background
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = ["Glop", "MathOptHighs", "MathOptPdlp", "MathOptScip"]
-
-PDLP_ACCURACY = 1e-9
-"""To what relative accuracy PDLP works where the limits name no gap: a thousandth of what a verdict allows a row."""
+__all__ = ["Glop", "MathOptScip"]
 
 
 class _MathOpt(MilpEngine):
@@ -34,16 +30,8 @@ class _MathOpt(MilpEngine):
     extra: ClassVar[str] = "ortools"
     engine: ClassVar[str]
     """The name in MathOpt's SolverType."""
-    lp_only: ClassVar[bool] = False
-    counts: ClassVar[str]
-    """The field of SolveParameters that `limits.work` fills."""
 
-    def _refuses(self, form: Milp) -> str:
-        if self.lp_only and not form.pure_lp:
-            return f"{self.name} answers linear programs only; this form has {int(form.whole.sum())} integer columns"
-        return ""
-
-    def _parameters(self, form: Milp, limits: Limits) -> dict[str, Any]:  # noqa: ARG002
+    def _parameters(self, limits: Limits) -> dict[str, Any]:
         """What this engine is given beyond the limits that all of them know."""
         return {"threads": limits.threads, "random_seed": limits.seed % (2**31 - 1)}
 
@@ -53,63 +41,32 @@ class _MathOpt(MilpEngine):
 
         model = _model(form)
         variables = list(model.variables())
-        settings = self._parameters(form, limits)
+        settings = self._parameters(limits)
         if limits.seconds is not None:
             settings["time_limit"] = datetime.timedelta(seconds=limits.seconds)
         if limits.work is not None:
-            settings["iteration_limit" if form.pure_lp else self.counts] = limits.work
+            settings["iteration_limit" if form.pure_lp else "node_limit"] = limits.work
         hints: list[Any] = []
         if start is not None and not form.pure_lp and feasible(form, start):
-            # An infeasible hint is an error to some of them.
+            # An infeasible hint is an error to SCIP.
             hints.append(mathopt.SolutionHint(variable_values=dict(zip(variables, start.tolist(), strict=True))))
         interrupter = solve_interrupter.SolveInterrupter() if self.interruptible else None
 
-        def solved() -> Any:
-            with unprinted():
-                return in_background(
-                    lambda: mathopt.solve(
-                        model,
-                        mathopt.SolverType[self.engine],
-                        params=mathopt.SolveParameters(**settings),
-                        model_params=mathopt.ModelSolveParameters(solution_hints=hints),
-                        interrupter=interrupter,
-                    ),
-                    stop=None if interrupter is None else interrupter.interrupt,
-                    cancel=limits.cancel,
-                )
-
         try:
-            result = solved()
-        except Exception:
-            # HiGHS finds now and then that the point it took back through presolve lies outside its bounds.
-            settings["presolve"] = mathopt.Emphasis.OFF
-            try:
-                result = solved()
-            except Exception as error:
-                raise SolverFailed(self.name, f"MathOpt did not solve: {error}") from error
+            result = in_background(
+                lambda: mathopt.solve(
+                    model,
+                    mathopt.SolverType[self.engine],
+                    params=mathopt.SolveParameters(**settings),
+                    model_params=mathopt.ModelSolveParameters(solution_hints=hints),
+                    interrupter=interrupter,
+                ),
+                stop=None if interrupter is None else interrupter.interrupt,
+                cancel=limits.cancel,
+            )
+        except Exception as error:
+            raise SolverFailed(self.name, f"MathOpt did not solve: {error}") from error
         return _found(mathopt, form, result, variables, list(model.linear_constraints()))
-
-
-class MathOptHighs(_MathOpt):
-    """HiGHS as OR-tools ships it: another build than highspy's."""
-
-    name: ClassVar[str] = "mathopt-highs"
-    engine: ClassVar[str] = "HIGHS"
-    counts: ClassVar[str] = "node_limit"
-    interruptible: ClassVar[bool] = False
-
-    def _parameters(self, form: Milp, limits: Limits) -> dict[str, Any]:
-        from ortools.math_opt.solvers import highs_pb2
-
-        # MathOpt's HiGHS knows the seed but rejects the general thread count.
-        settings: dict[str, Any] = {"random_seed": limits.seed % (2**31 - 1)}
-        if not form.pure_lp:
-            settings["relative_gap_tolerance"] = DEFAULT_GAP if limits.gap is None else limits.gap
-            settings["absolute_gap_tolerance"] = 0.0
-        settings["highs"] = highs_pb2.HighsOptionsProto(
-            int_options={"threads": limits.threads}, double_options={"small_matrix_value": 1e-12}
-        )
-        return settings
 
 
 class MathOptScip(_MathOpt):
@@ -117,32 +74,11 @@ class MathOptScip(_MathOpt):
 
     name: ClassVar[str] = "mathopt-scip"
     engine: ClassVar[str] = "GSCIP"
-    counts: ClassVar[str] = "node_limit"
     interruptible: ClassVar[bool] = False
 
-    def _parameters(self, form: Milp, limits: Limits) -> dict[str, Any]:
+    def _parameters(self, limits: Limits) -> dict[str, Any]:
         gap = DEFAULT_GAP if limits.gap is None else limits.gap
-        return super()._parameters(form, limits) | {"relative_gap_tolerance": gap, "absolute_gap_tolerance": 0.0}
-
-
-class MathOptPdlp(_MathOpt):
-    """PDLP: a first-order method for linear programs too large for a simplex method."""
-
-    name: ClassVar[str] = "mathopt-pdlp"
-    engine: ClassVar[str] = "PDLP"
-    lp_only: ClassVar[bool] = True
-    counts: ClassVar[str] = "iteration_limit"
-
-    def _parameters(self, form: Milp, limits: Limits) -> dict[str, Any]:  # noqa: ARG002
-        from ortools.pdlp import solvers_pb2
-
-        accuracy = PDLP_ACCURACY if limits.gap is None else min(limits.gap, 1e-6)
-        parameters = solvers_pb2.PrimalDualHybridGradientParams()
-        criteria = parameters.termination_criteria.simple_optimality_criteria
-        criteria.eps_optimal_absolute = criteria.eps_optimal_relative = accuracy
-        # Without presolve it gives up on forms whose coefficients lie far apart, and says so on stdout.
-        parameters.presolve_options.use_glop = True
-        return {"threads": limits.threads, "pdlp": parameters}
+        return super()._parameters(limits) | {"relative_gap_tolerance": gap, "absolute_gap_tolerance": 0.0}
 
 
 class Glop(_MathOpt):
@@ -150,8 +86,10 @@ class Glop(_MathOpt):
 
     name: ClassVar[str] = "glop"
     engine: ClassVar[str] = "GLOP"
-    lp_only: ClassVar[bool] = True
-    counts: ClassVar[str] = "iteration_limit"
+
+    def _refuses(self, form: Milp) -> str:
+        whole = int(form.whole.sum())
+        return f"{self.name} answers linear programs only; this form has {whole} integer columns" if whole else ""
 
 
 def _model(form: Milp) -> Any:
@@ -184,7 +122,7 @@ def _found(mathopt: Any, form: Milp, result: Any, variables: list[Any], rows: li
     end, reasons, limits = result.termination, mathopt.TerminationReason, mathopt.Limit
     stats = result.solve_stats
     work = {
-        "iterations": float(stats.simplex_iterations + stats.barrier_iterations + stats.first_order_iterations),
+        "iterations": float(stats.simplex_iterations),
         "nodes": float(stats.node_count),
     }
     detail = str(end.detail)

@@ -1,20 +1,22 @@
-"""Queue processes through the explicit decision process: a matrix per action, for checks and for small queues."""
+"""Queue processes through the explicit decision process: a matrix per action, for checks and for small queues.
+
+It is the second opinion on policies: how a decision leads to states is written a second time here, in the paper's own
+sums (`queue_to_mdp`), and shares nothing with the structured engine but the iteration.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
-    from hetplan.planner.contract import OnEvent, Solver
+    from hetplan.planner.contract import OnEvent
 
-__all__ = ["QueueGeneric", "through_mdp"]
+__all__ = ["QueueGeneric"]
 
 _MOST_NUMBERS = 60_000_000
 
@@ -43,20 +45,10 @@ class QueueGeneric(OneByOne[QueueProcess, QueuePolicy]):
         self, form: QueueProcess, limits: Limits, *, start: QueuePolicy | None, on_event: OnEvent | None
     ) -> Answer[QueuePolicy]:
         """The best policy, by the matrix."""
-        from hetplan.solvers.mdp_vi import MdpModifiedPolicy
+        from hetplan.solvers.policy_iteration import MdpModifiedPolicy
+        from hetplan.solvers.queue_to_mdp import queue_to_mdp
 
         del start  # the matrix is what takes the time
-        answer = through_mdp(form, MdpModifiedPolicy(), limits, on_event=on_event)
-        return replace(answer, engine=self.name)
-
-
-def through_mdp(
-    form: QueueProcess, engine: Solver, limits: Limits, *, on_event: OnEvent | None = None
-) -> Answer[QueuePolicy]:
-    """Ask an engine for `Mdp` forms, and read its answer back."""
-    from hetplan.solvers.queue_to_mdp import queue_to_mdp
-
-    mdp, read = queue_to_mdp(form)
-    answer = engine.solve(mdp, limits, on_event=on_event)
-    point = None if answer.point is None else read(np.asarray(answer.point))
-    return replace(answer, point=point, row_duals=None, ray=None)
+        mdp, read = queue_to_mdp(form)
+        answer: Answer[Any] = MdpModifiedPolicy().solve(mdp, limits, on_event=on_event)
+        return replace(answer, engine=self.name, point=read(answer.point))

@@ -7,7 +7,7 @@ distribution, from which the form re-proves all that is claimed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -16,18 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.compiled import is_ready
-from hetplan.planner.answer import Answer, Limits, Status, Stop
+from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.contract import Event
-from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.forms.queue_process import Batching, PerWhat, QueuePolicy, QueueProcess
+from hetplan.solvers.policy_iteration import Iteration
 from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
-    from hetplan.solvers.mdp_iteration import Iteration, Solved, Sweeps
     from hetplan.solvers.queue_structured_kernels import Tables
 
-__all__ = ["QueueStructured", "answer_queue", "compile_kernels"]
+__all__ = ["QueueStructured", "compile_kernels"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -56,7 +55,7 @@ class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
     def why_not(self, form: QueueProcess) -> str:
         """No compiler, or tables larger than memory allows."""
         if not self.version():
-            return "numba is not installed; queue-numpy does the same, slower"
+            return "numba is not installed"
         # Phase weights and the rows of full services, at the widest they get.
         services = form.models * form.queue + form.stage_rates.size * form.slacks
         room = 8.0 * form.stages * (form.queue * form.slacks + 8.0 * services)
@@ -67,7 +66,14 @@ class QueueStructured(OneByOne[QueueProcess, QueuePolicy]):
     ) -> Answer[QueuePolicy]:
         """The best policy, by modified policy iteration on compiled sweeps."""
         _say_that_it_compiles(on_event)
-        return answer_queue(form, _Compiled(form), limits, start=start, on_event=on_event, engine=self.name)
+        begin = None
+        if form.objective is not PerWhat.PER_DECISION:
+            begin = form.actions.first[:-1]
+            if start is not None and not (form.chosen(start) < 0).any():
+                begin = form.chosen(start)
+        run = Iteration(_Compiled(form), limits, on_event)
+        least = form.least_weight
+        return run.best(form, read=form.policy, engine=self.name, ratio_from=begin, least_weight=least)
 
     def solve_all(
         self, forms: Iterable[QueueProcess], limits: Limits, *, on_event: OnEvent | None = None
@@ -171,56 +177,3 @@ class _Compiled:
             price += actions.reward
             self._rewards = {gain: (price, over[0] - gain * over[1], idle[0] - gain * idle[1])}
         return self._rewards[gain]
-
-
-def answer_queue(
-    form: QueueProcess,
-    sweeps: Sweeps,
-    limits: Limits,
-    *,
-    start: QueuePolicy | None,
-    on_event: Callable[[Event], None] | None,
-    engine: str,
-) -> Answer[QueuePolicy]:
-    """Iterate by the form's criterion and say what came of it."""
-    from hetplan.solvers.mdp_iteration import Iteration
-
-    run = Iteration(sweeps, limits, on_event=on_event)
-    if form.criterion is Criterion.HORIZON:
-        solved = run.horizon(form.horizon)
-        value = bound = float(solved.values[form.slacks - 1])
-        proof: dict[str, object] = {"values": solved.values}
-    elif form.criterion is Criterion.DISCOUNTED:
-        solved = run.discounted(form.discount)
-        base = float(solved.values[form.slacks - 1])
-        scale = 1.0 / (1.0 - form.discount)
-        value, bound = base + 0.5 * (solved.least + solved.most) * scale, base + solved.most * scale
-        proof = {"values": solved.values, "gain": 0.0}
-    else:
-        solved, value, bound = _average(form, run, start)
-        proof = {"values": solved.values, "gain": solved.gain, "stationary": solved.stationary}
-    return Answer(
-        status=Status.OPTIMAL if solved.stop is Stop.FINISHED else Status.FEASIBLE,
-        stop=solved.stop,
-        point=form.policy(solved.chosen),
-        value=value,
-        bound=bound,
-        proof=proof,
-        work=run.work,
-        engine=engine,
-        deterministic=solved.stop in (Stop.FINISHED, Stop.WORK),
-    )
-
-
-def _average(form: QueueProcess, run: Iteration, start: QueuePolicy | None) -> tuple[Solved, float, float]:
-    """Per decision in one go, per query by Dinkelbach's ratios."""
-    if form.objective is PerWhat.PER_DECISION:
-        solved = run.average(np.zeros(form.states))
-        solved.stationary = run.stationary(solved.chosen)
-        reward, weight = run.sweeps.earned(solved.stationary, solved.chosen)
-        return solved, reward / weight, solved.most
-    chosen = form.actions.first[:-1]
-    if start is not None and not (form.chosen(start) < 0).any():
-        chosen = form.chosen(start)
-    solved = run.ratio(chosen)
-    return solved, solved.gain, solved.gain + max(solved.most, 0.0) / form.least_weight

@@ -131,10 +131,11 @@ def test_events_tell_what_is_going_on(slo: dict) -> None:
 
 
 def test_a_warm_start_and_a_named_engine_change_no_answer(slo: dict) -> None:
+    pytest.importorskip("ortools")
     first = hp.solve(PROFILE, slo, options=PLANNED).require()
-    again = hp.solve(PROFILE, slo, start=first, solver="scipy", options=PLANNED).require()
+    again = hp.solve(PROFILE, slo, start=first, solver="mathopt-scip", options=PLANNED).require()
     assert again.claims[0].value == pytest.approx(first.claims[0].value, rel=1e-4)
-    assert again.solves[0].solver.startswith("scipy")
+    assert again.solves[0].solver.startswith("mathopt-scip")
 
 
 @pytest.mark.parametrize(
@@ -173,10 +174,11 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_an_engine_for_another_kind_of_form_is_not_silently_left_out(slo: dict) -> None:
+    pytest.importorskip("ortools")
     with pytest.raises(hp.NoSolver, match="another kind of form"):
         hp.solve(PROFILE, slo, solver="genetic", options=PLANNED)
     assert hp.solve(PROFILE, slo, recheck="genetic", options=PLANNED).exit_code == 6
-    assert hp.solve(PROFILE, slo, recheck="scipy", options=PLANNED).exit_code == 0
+    assert hp.solve(PROFILE, slo, recheck="mathopt-scip", options=PLANNED).exit_code == 0
 
 
 def test_a_plan_of_another_question_does_not_verify(slo: dict) -> None:

@@ -331,7 +331,7 @@ def test_the_shell_completes_commands_and_engines(monkeypatch: pytest.MonkeyPatc
         return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
 
     assert complete("hetplan so") == {"solve", "solvers"}
-    assert "scipy" in complete("hetplan solve p.json s.json --solver s")
+    assert "mathopt-scip" in complete("hetplan solve p.json s.json --solver m")
     assert complete("hetplan options poo") == {"pool"}
 
 

@@ -144,7 +144,7 @@ WAYS = {
 NORMS = {"greedy-sum": "sum", "greedy-norm": "norm", "greedy-max": "max", "greedy-l2": "l2"}
 HANDS_ON = {"cp-sat": "cp-sat-scaled", "exchange": "highs"}
 """Engines behind which another one answers what they cannot take, or cannot prove."""
-LONG = {*WAYS, "queue-numpy", "queue-generic"}
+LONG = {*WAYS, "queue-generic"}
 """Engines that take more than a second: those of catalogs simulate one pool after the other."""
 
 ALL = engines()
@@ -208,7 +208,7 @@ def test_an_engine_finds_the_best_of_its_kind_or_says_that_it_cannot(engine: Eng
 def test_engines_of_policies_agree_with_one_another() -> None:
     """They differ from the closed form by their steps of slack, and from one another by nothing."""
     found = [planned(one.form, one.name).value for one in ALL if one.form == "queue-process"]
-    assert len(found) >= 3
+    assert len(found) >= 2
     assert found == pytest.approx([found[0]] * len(found), rel=1e-7)
 
 

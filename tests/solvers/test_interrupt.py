@@ -31,7 +31,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
-@pytest.mark.parametrize("name", ["highs", "scipy", "mathopt-scip", "cp-sat"])
+@pytest.mark.parametrize("name", ["highs", "mathopt-scip", "cp-sat"])
 def test_ctrl_c(name: str) -> None:
     engine = next(engine for engine in registry.solvers("milp") if engine.name == name)
     if reason := engine.refuses(hard_mip()):

@@ -13,7 +13,7 @@ from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.forms.mdp import Mdp
 from hetplan.planner.forms.milp import Milp
 from hetplan.solvers.highs import Highs
-from hetplan.solvers.mdp_vi import MdpModifiedPolicy
+from hetplan.solvers.policy_iteration import MdpModifiedPolicy
 from hetplan.testing import LIES, Lying, check_solver, solver_checks
 from hetplan.testing.known_case import overheard
 

@@ -13,7 +13,7 @@ from hetplan.planner.forms.form import certify
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.solvers.cp_sat import CpSat, CpSatScaled
 from hetplan.solvers.highs import Highs
-from hetplan.solvers.mathopt import MathOptPdlp
+from hetplan.solvers.mathopt import Glop
 from hetplan.solvers.milp_engine import MilpEngine
 from hetplan.solvers.pyomo_bridge import Pyomo, pyomo_with
 
@@ -77,7 +77,7 @@ def test_cp_sat_names_the_engine_that_takes_continuous_columns() -> None:
 
 
 def test_linear_engines_refuse_integers() -> None:
-    assert "2 integer columns" in MathOptPdlp().refuses(integer_form())
+    assert "2 integer columns" in Glop().refuses(integer_form())
 
 
 def test_highs_refuses_what_it_would_reject() -> None:

@@ -86,11 +86,6 @@ class Operator:
         places = np.flatnonzero(worth == np.repeat(best, np.diff(first)))
         return np.concatenate([best, others]), places[np.searchsorted(places, first[:-1])]
 
-    def follow(self, values: Floats, chosen: Integers, gain: float = 0.0) -> Floats:
-        """One application of a fixed policy."""
-        worth, others = self._apply(values, gain)
-        return np.concatenate([worth[chosen], others])
-
     def compare(self, values: Floats, chosen: Integers, gain: float = 0.0) -> tuple[Floats, Floats]:
         """The new values under the best actions and under a fixed policy, from one application."""
         worth, others = self._apply(values, gain)

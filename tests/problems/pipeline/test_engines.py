@@ -66,4 +66,4 @@ def test_a_constraint_solver_that_is_named_answers_a_shipped_pipeline_and_claims
 def test_an_engine_without_a_stand_in_still_refuses_what_it_cannot_take():
     files = (EXAMPLES / "pipeline" / "social-profile.json", EXAMPLES / "pipeline" / "social-slo.json")
     with pytest.raises(NoSolver, match="integer columns"):
-        hp.solve(*files, solver="mathopt-pdlp", options={"size": "planned"})
+        hp.solve(*files, solver="glop", options={"size": "planned"})

@@ -62,7 +62,7 @@ def test_a_step_of_the_verifier_is_one_of_the_mathematics(
     rates = form.stage_rates[form.rates_by_queue]
     chain = Chain(form.latency_s, form.grid_s, form.stages, rates, policy.model, policy.batch, form.over_batch, False)
     values = np.random.default_rng(0).random(form.states)
-    wanted = form.operator.follow(values, chosen) - np.append(form.actions.reward[chosen], form.over_reward()[0])
+    wanted = form.operator.compare(values, chosen)[1] - np.append(form.actions.reward[chosen], form.over_reward()[0])
     found = Step(chain).apply(np.append(values, 0.0)[:, None])[:-1].ravel()
     can_be = np.ones(form.states, bool)
     can_be[2 * form.slacks - 1 : form.over : form.slacks] = False
