@@ -330,7 +330,7 @@ class Iteration:
         return mass
 
     def _pinned(self, values: Floats) -> Floats:
-        return values - values[self.sweeps.reference]
+        return np.asarray(values - values[self.sweeps.reference])
 
     def _spent(self) -> Stop | None:
         done = self.work["sweeps"] + self.work["evaluations"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.solvers.running import OneByOne
@@ -51,4 +53,4 @@ class QueueGeneric(OneByOne[QueueProcess, QueuePolicy]):
         del start  # the matrix is what takes the time
         mdp, read = queue_to_mdp(form)
         answer: Answer[Any] = MdpModifiedPolicy().solve(mdp, limits, on_event=on_event)
-        return replace(answer, engine=self.name, point=read(answer.point))
+        return replace(answer, engine=self.name, point=read(np.asarray(answer.point)))
