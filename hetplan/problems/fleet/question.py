@@ -115,8 +115,8 @@ class FleetQuestion:
         def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-            found = roomier(last, wish, ask) if last is not None else None
-            found = found or searched(wish, parts, ask, settle=is_small(wish))
+            near = roomier(last, wish, ask) if last is not None else None
+            found = near or searched(wish, parts, ask, settle=is_small(wish))
             if isinstance(found, Infeasible):
                 return found
             settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
