@@ -3,7 +3,7 @@
 usage: python benchmarks/desk.py [--against CHECKOUT] [--rounds 5] [--only WORD] [--seconds 60] [--profile]
 
 Each round moves one number of the SLO file (budget, rate, limit on latency or resources) to a new place, and asks
-`/desk/look`: first for a plan soon, where its question has such a way, then for the planned one. Shown are
+`/desk/look`: first for a plan soon, then for the planned one, where that takes longer. Shown are
 milliseconds: the first look; of the rounds after it the median wall and CPU time; the median CPU time after each other
 number that the page offers was moved as often (`AXES`: a limit on latency of the first application, of the second and
 of the third, a quality, a price, a stock, the most machines, and machines pinned); and the widest gap that was said.
@@ -49,6 +49,8 @@ EXAMPLES = {
     "end-to-end pipeline": ("end-to-end/profile.json", "end-to-end/pipeline.slo.json"),
 }
 STEPS = (1.04, 0.97, 1.1, 0.94, 1.02, 1.07)
+STAGES = ({"stage": "soon"}, {"stage": "planned"})
+"""What a page asks, one after the other."""
 
 
 def documents(name: str) -> dict[str, Any]:
@@ -113,12 +115,6 @@ def changed(document: Json, path: list[str | int], value: Any) -> Json:
     return made
 
 
-def staged(answers: Any) -> tuple[dict[str, Any], ...]:
-    """The stages that a page asks one after the other; before there were several, one."""
-    soon = hasattr(answers, "_soon")
-    return ({"stage": "soon"}, {"stage": "planned"}) if soon else ({},)
-
-
 def timed(look: Any, asked: dict[str, Any]) -> tuple[float, float, dict[str, Any]]:
     """Milliseconds of wall and of CPU time, and what was answered."""
     begun, cpu = time.perf_counter(), time.process_time()
@@ -134,18 +130,18 @@ def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
 
     files, answers = documents(name), Answers(Allowance(seconds=seconds))
     places = [files, *({**files, "slo": moved(files["slo"], factor)} for factor in STEPS[:rounds])]
-    found = [[timed(answers.look, {**place, **stage}) for stage in staged(answers)] for place in places]
+    found = [[timed(answers.look, {**place, **stage}) for stage in STAGES] for place in places]
     more: dict[str, list[Any]] = {}
     for factor in STEPS[:rounds]:
         for axis, place in others(files, factor).items():
             with suppress(InputError):  # a question that has no such limit says so
-                looks = [timed(answers.look, {**place, **stage}) for stage in staged(answers)]
+                looks = [timed(answers.look, {**place, **stage}) for stage in STAGES]
                 more.setdefault(axis, []).append(looks)
     made: dict[str, Any] = {"stages": []}
-    for number, stage in enumerate(staged(answers)):
+    for number, stage in enumerate(STAGES):
         first, *looks = [one[number] for one in found]
         if number and looks[0][2].get("stage") == found[1][0][2].get("stage"):
-            continue  # there is no sooner way: it was asked the same twice
+            continue  # it was done soon: the same was asked twice
         made["stages"].append(
             {
                 "stage": looks[0][2].get("stage", stage.get("stage", "planned")),
@@ -168,9 +164,9 @@ def profiled(name: str, seconds: float) -> None:
     from hetplan.desk.work import Allowance
 
     files, answers = documents(name), Answers(Allowance(seconds=seconds))
-    for stage in staged(answers):
+    for stage in STAGES:
         timed(answers.look, {**files, **stage})
-    for stage in staged(answers):
+    for stage in STAGES:
         print(f"{name}: {stage}")
         watch = cProfile.Profile()
         watch.enable()

@@ -184,7 +184,8 @@ def plan_for(
         kinds = sorted({record.form.kind for record in ask.records})
         raise NoSolver(" or ".join(kinds), {solver: "it is for another kind of form, and answered nothing here"})
     if outcome.plan is None:
-        return outcome
+        # Also one that is proved to be impossible may have been explained in part only.
+        return replace(outcome, finding=replace(outcome.finding, limited=ask.limited))
     judged = partial(_judged, inputs=inputs, proofs=require_proof, allow_unchecked=allow_unchecked)
     if outcome.front is not None:
         outcome = replace(outcome, front=outcome.front.each(judged))
@@ -194,7 +195,7 @@ def plan_for(
 def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: bool) -> Outcome:
     """The outcome after its plan was verified."""
     assert outcome.plan is not None
-    if outcome.plan.parts is not None and not outcome.plan.method.options.get("look"):
+    if outcome.plan.parts is not None:
         from hetplan.planner.certify import vouched
 
         plan = vouched(outcome.plan, _Again(outcome.plan, inputs).bounds, Asking(registry.Engines()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import OrderedDict
@@ -13,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from hetplan.api.judge import simulate, verify
-from hetplan.api.memory import PlanMemory
 from hetplan.api.planner import Planner, unplayed_size
 from hetplan.api.solve import choose
 from hetplan.desk.work import Allowance
@@ -41,6 +39,8 @@ Document = Mapping[str, Any]
 MOST_PLANNERS = 8
 MOST_SEEDS = 20
 MOST_NAME = 64
+SOON_SECONDS = 1.0
+"""How long a first plan may take: so long people follow a thought without being held up (Nielsen, 1993, chapter 5)."""
 NO_ROUGHER = frozenset({"size", "levers"})
 """With these options other than the confirmed plan has, what is impossible is so when it is played, too."""
 STAGES = ("soon", "planned", "confirm")
@@ -54,7 +54,6 @@ class Answers:
     def __init__(self, allowance: Allowance) -> None:
         self.allowance = allowance
         self._planners: OrderedDict[str, Planner] = OrderedDict()
-        self._kept = PlanMemory()
         self._lock = threading.Lock()
         self._first: tuple[Document, Future[dict[str, Any]]] | None = None
         self._doing: dict[str, str] = {}
@@ -132,9 +131,9 @@ class Answers:
     def look(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
         """For the page: the plan as pictures, at one of three stages.
 
-        `soon`: a plan with its gap, of questions that have such a way (of others the next stage). `planned`: the plan
-        with planned sizes, nothing played. `confirm`: the plan that `hetplan solve` gives. Where a plan is wanted soon
-        and there is none, the answer is that of the next stage. `name` is by which `doing` is asked.
+        `soon`: the best plan after a second with planned sizes. `planned`: the same without that limit, nothing
+        played. `confirm`: the plan that `hetplan solve` gives. Where a plan is wanted soon and all is done within that
+        time, or nothing is there by then, the answer is that of the next stage. `name` is by which `doing` is asked.
         """
         _known(asked, (*_FILES[:4], "stage", "name"))
         name, wanted = asked.get("name", ""), {key: value for key, value in asked.items() if key != "name"}
@@ -162,18 +161,14 @@ class Answers:
         begun, stage = time.perf_counter(), asked.get("stage", "planned")
         if stage not in STAGES:
             raise _wrong("stage", stage, "there is no such stage", f"Write one of {', '.join(STAGES)}.")
-        soon = self._soon(asked) if stage == "soon" else None
-        stage = "planned" if stage == "soon" and soon is None else stage
-        quick = {} if stage == "confirm" else soon or self._quick(asked)
-        heard = partial(self._heard, name)
-        outcome = self._outcome({**asked, "options": quick}, cancel, heard=heard)
-        if soon is not None and (outcome.plan is None or outcome.violations):
-            # What is proved to be impossible is explained once; else the planned plan is looked for at once.
-            stage, quick = "planned", self._quick(asked)
-            if outcome.plan is not None:
-                self._kept.forget()
-            if outcome.found is not Found.INFEASIBLE:
-                outcome = self._outcome({**asked, "options": quick}, cancel, heard=heard)
+        quick = {} if stage == "confirm" else self._quick(asked)
+        wanted, heard = {**asked, "options": quick}, partial(self._heard, name)
+        limits = {"seconds": SOON_SECONDS} if stage == "soon" else {}
+        outcome = self._outcome({**wanted, "limits": limits}, cancel, heard=heard)
+        if stage == "soon" and not outcome.finding.limited:
+            stage = "planned"  # all is done, and what is impossible is explained
+        elif stage == "soon" and (outcome.plan is None or outcome.violations):
+            stage, outcome = "planned", self._outcome(wanted, cancel, heard=heard)
         page = Html("")
         if stage != "soon":
             page.items(self._pins(asked, outcome, quick, cancel))
@@ -199,15 +194,14 @@ class Answers:
         )
 
     def curve(self, asked: Document, cancel: threading.Event) -> dict[str, Any]:
-        """For the page: the objective over one number of the SLO file, with planned sizes; or of plans made soon."""
-        _known(asked, (*_FILES[:4], "path", "values", "label", "soon"))
+        """For the page: the objective over one number of the SLO file, with planned sizes."""
+        _known(asked, (*_FILES[:4], "path", "values", "label"))
         path, values = asked.get("path"), asked.get("values")
         if not isinstance(path, list) or not path or not isinstance(values, list) or not values:
             raise _wrong("path", path, "path and values are lists", 'Write "path": ["limits", "cost_per_hour"].')
         if len(values) > self.allowance.points:
             raise _wrong("values", len(values), f"at most {self.allowance.points} points", "Send fewer.")
-        soon = self._soon(asked) if asked.get("soon") else None
-        quick, found = soon or self._quick(asked), list[Outcome | None]()
+        quick, found = self._quick(asked), list[Outcome | None]()
         for value in values:
             changed = _with(_file(asked, "slo"), path, value)
             try:
@@ -220,9 +214,7 @@ class Answers:
         now = value_at(_file(asked, "slo"), path)
         limits = {"now": float(now)} if isinstance(now, int | float | str) and _is_number(now) else {}
         label = str(asked.get("label") or path[-1])
-        gaps = [gap for one in found if one is not None and (gap := _within(one)) is not None]
-        shown = f"{about}, each within {_percent(max(gaps))} of the best" if soon and gaps else about
-        picture = curves([Curve(about, x, y)], title=f"{about} over {label}", x=label, y=shown, limits=limits)
+        picture = curves([Curve(about, x, y)], title=f"{about} over {label}", x=label, y=about, limits=limits)
         return _plain({"svg": picture.svg(), "x": x, "y": y, "about": about})
 
     def _pins(
@@ -323,7 +315,6 @@ class Answers:
             limits=replace(Limits(), **{**limits, "seconds": seconds}),
             require_proof=bool(asked.get("require_proof")),
             try_repairs=repairs,
-            tools=self._kept.tools,
             on_event=heard,
             **choices,
         )
@@ -343,11 +334,6 @@ class Answers:
         inputs = self._inputs(asked)
         choice = choose(inputs)
         return {**getattr(choice.options, "rough", {}), **unplayed_size(choice, inputs)}
-
-    def _soon(self, asked: Document) -> dict[str, Any] | None:
-        """The options that give a plan soon, with its gap; None where the question has none."""
-        soon = getattr(choose(self._inputs(asked)).options, "soon", None)
-        return None if soon is None else {**self._quick(asked), **soon}
 
     def _inputs(self, asked: Document) -> Inputs:
         return load_inputs(self._planner(asked).loaded, _file(asked, "slo"), **_beside(asked))
@@ -396,12 +382,6 @@ def _within(outcome: Outcome) -> float | None:
     """How far the plan is from the best at most, as a share: only a bound of all plans says so."""
     claim = outcome.claims[0] if outcome.claims else None
     return claim.gap if claim is not None and claim.scope in ("problem", "relaxation") else None
-
-
-def _percent(gap: float) -> str:
-    """A gap in percent, rounded up: what is said to be within it is."""
-    digits = 1 - math.floor(math.log10(100 * gap)) if gap > 0 else 0
-    return f"{math.ceil(100 * gap * 10**digits - 1e-9) / 10**digits:g}%"
 
 
 def _pinned(bounds: object) -> bool:

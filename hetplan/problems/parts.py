@@ -75,10 +75,6 @@ class Asked(ABC):
     """Applications that share these machines, each with its rate where the rate of all is 1; none: `app` alone."""
     otherwise: Asked | None = None
     """Who settles what this one does not."""
-    limits: str | None = None
-    """What limits on latency come to in its program; None: nothing says so but the limits themselves."""
-    before: Callable[[float, tuple[tuple[str, int], ...]], PlanPart | None] | None = None
-    """Plans at a rate on machines by offer that are there already."""
     holding: dict[object, Settled] = field(default_factory=dict)
     """What was settled on machines that hold what they hold."""
     going_on: dict[object, Any] = field(default_factory=dict)
@@ -143,8 +139,6 @@ class Asked(ABC):
         """The question's own plan on exactly these machines."""
         bought = {name: count for name, count in offers.items() if count}
         key = (rate, tuple(sorted(bought.items())))
-        if key not in self.settled and self.before is not None and (known := self.before(*key)) is not None:
-            self.settled[key] = Settled(known)
         if key not in self.settled:
             machines = dict.fromkeys(self.hardware, 0)
             for name, count in bought.items():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -16,9 +15,6 @@ Method = Literal["struct-ci", "struct", "cmbo", "cmbo-ci", "random", "videostorm
 
 class CompoundOptions(Options):
     """Both stages: search and measuring per query, then packing of all."""
-
-    soon: ClassVar[Mapping[str, object]] = {"sizes": 1}
-    """What gives a first plan soon."""
 
     packing: Literal["dual", "dual-core", "greedy", "fcfs", "exact", "exact-cp-sat"] = Field(
         default="dual", description="how plans are chosen for all queries together"

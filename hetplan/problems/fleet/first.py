@@ -1,9 +1,11 @@
 """A first fleet, soon: the same machines in all periods, of each application enough for its highest rate.
 
-Each application is asked by its own question, sized by formula: for the cheapest machines at its highest rate, and for
-more of them wherever a failure leaves too few. That takes about ten plans of one application each, whatever the number
-of periods. Applications are asked one after another, each of what the others leave of the stock. Where that breaks a
-limit there is no fleet so soon. It says nothing of how good it is: it is there until the search has a better one.
+Each application is asked by its own question, sized by formula (by rates alone, where the fleet is): for the cheapest
+machines at its highest rate, and for more of them wherever a failure leaves too few. That takes about ten plans of one
+application each, whatever the number of periods. Applications are asked one after another, each of what the others
+leave of the stock. What is cheaper if it is paid for ahead is, as all machines run all the time; where that breaks a
+limit all are rented by the hour, and where that does, too, there is no fleet so soon. It says nothing of how good it
+is: it is there until the search has a better one.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, without_bound
@@ -37,7 +41,8 @@ Settled = dict[str, PlanPart]
 
 def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
     """Keep such a fleet, where there is one."""
-    wish = replace(wish, options=wish.options.model_copy(update={"size": "estimated"}))
+    if wish.options.size != "planned":
+        wish = replace(wish, options=wish.options.model_copy(update={"size": "estimated"}))
     parts = {app.name: table_of(wish, app, tools) for app in wish.apps}
     left = Counter({offer.name: offer.stock for offer in wish.offers})
     machines, settled = dict[str, Counter[str]](), dict[str, Settled]()
@@ -48,13 +53,13 @@ def keep_first(wish: Wish, tools: Tools, ask: Ask) -> None:
             return
         machines[app.name], settled[app.name] = found
         left.subtract(machines[app.name])
-    fleet = _fleet(wish, machines)
-    if keeps_limits(Search.of(wish, parts, ask), fleet.committed, fleet.rented[:1]):
-        ask.keep(
-            lambda: _as_draft(wish, fleet, settled, parts),
-            rank=(0,),
-            value=cost_of(wish, fleet) / (wish.hours * wish.periods),
-        )
+    search = Search.of(wish, parts, ask)
+    for ahead in (wish.commits & (wish.committed < wish.prices), np.zeros(len(wish.offers), dtype=bool)):
+        fleet = _fleet(wish, machines, ahead)
+        if keeps_limits(search, fleet.committed, fleet.rented[:1]):
+            made = partial(_as_draft, wish, fleet, settled, parts)
+            ask.keep(made, rank=(0,), value=cost_of(wish, fleet) / (wish.hours * wish.periods))
+            return
 
 
 def _enough(wish: Wish, app: Application, part: Table, left: Counter[str]) -> tuple[Counter[str], Settled] | None:
@@ -94,13 +99,14 @@ def _fewest(part: Table, offers: Mapping[str, int], rate: float) -> Counter[str]
     return found
 
 
-def _fleet(wish: Wish, machines: Mapping[str, Counter[str]]) -> Fleet:
-    """The same machines in every period, rented by the hour."""
+def _fleet(wish: Wish, machines: Mapping[str, Counter[str]], ahead: NDArray[np.bool_]) -> Fleet:
+    """The same machines in every period: those of some offers paid for ahead, the others rented by the hour."""
     names = [offer.name for offer in wish.offers]
     counts = {app: tuple(had[name] for name in names) for app, had in machines.items()}
     choices = {(app, p): Choice(own) for app, own in counts.items() for p in range(wish.periods)}
-    rented = tuple(int(n) for n in np.sum([*counts.values()], axis=0))
-    return Fleet((0,) * len(names), choices, (rented,) * wish.periods)
+    total = np.sum([*counts.values()], axis=0)
+    committed, rented = (tuple(int(n) for n in np.where(those, total, 0)) for those in (ahead, ~ahead))
+    return Fleet(committed, choices, (rented,) * wish.periods)
 
 
 def _as_draft(wish: Wish, fleet: Fleet, settled: Mapping[str, Settled], parts: Mapping[str, Table]) -> Draft:

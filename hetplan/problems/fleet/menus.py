@@ -13,7 +13,7 @@ rows per situation::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -161,10 +161,6 @@ class Menus:
     lists: dict[str, Lists] = field(default_factory=dict)
     counted: list[float] = field(default_factory=lambda: [0.0])
     """How many programs were asked; a look at lists counts as a part of one."""
-    listed: set[tuple[str, float, Counts]] = field(default_factory=set)
-    """What lists said of prices, whatever is in stock."""
-    known: Callable[[Application, float, Counts], float | None] | None = None
-    """Who knows bounds at prices already, where bounds alone are wanted."""
 
     @property
     def asked(self) -> float:
@@ -209,7 +205,6 @@ class Menus:
         """
         keys = [(app.name, rate, _grid(prices)) for app, rate, prices in wanted]
         missing = {key: app for key, (app, _, _) in zip(keys, wanted, strict=True) if key not in self.priced}
-        missing = {key: app for key, app in missing.items() if not self._known(app, *key[1:])}
         missing = {key: app for key, app in missing.items() if not self._looked(app, *key[1:])}
         tried: dict[tuple[str, float, Counts], Counts | None] = {}
         plain = set[tuple[str, float, Counts]]()
@@ -237,13 +232,6 @@ class Menus:
                 tried[key] = machines
             missing = left
         return [self.priced[key] for key in keys]
-
-    def _known(self, app: Application, rate: float, grid: Counts) -> bool:
-        """Whether a bound at prices was known before."""
-        bound = self.known(app, rate, grid) if self.known is not None else None
-        if bound is not None:
-            self.priced[app.name, rate, grid] = (bound, None)
-        return bound is not None
 
     def _paid(self, app: Application, grid: Counts) -> Floats:
         """What is paid for each of what an application takes: a machine, or its slice."""
@@ -273,7 +261,6 @@ class Menus:
             if not machines or self.holds(app, rate, machines[0]):
                 choices = [self.add(app, rate, one) for one in machines if self.holds(app, rate, one)]
                 self.priced[app.name, rate, grid] = (cost, choices[0] if choices else None)
-                self.listed.add((app.name, rate, grid))
                 return True
         return False
 

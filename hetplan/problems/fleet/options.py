@@ -18,8 +18,6 @@ class FleetOptions(Options):
 
     rough: ClassVar[Mapping[str, object]] = {"levers": False}
     """What plans faster, while a person moves a limit."""
-    soon: ClassVar[Mapping[str, object]] = {"levers": False, "look": True}
-    """What gives a first plan soon, with its gap."""
 
     size: Size = Field(
         default="auto",
@@ -44,10 +42,5 @@ class FleetOptions(Options):
         default=True,
         description="whether the bill says what each way to buy saves; each way is played with played, and else up to "
         "72 applications times periods",
-    )
-    look: bool = Field(
-        default=False,
-        description="only a look from where the last search ended (of a Planner): a plan soon, with its gap to a bound "
-        "that is not proved again",
     )
     recipes: int = Field(default=400, ge=1, description="the most plans of one part at one rate that a table looks at")

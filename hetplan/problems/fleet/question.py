@@ -83,8 +83,6 @@ class FleetQuestion:
         from hetplan.problems.fleet.first import keep_first
         from hetplan.problems.fleet.going_on import with_slow_pipelines
         from hetplan.problems.fleet.levers import Buying, levers_of
-        from hetplan.problems.fleet.look import ended, looked
-        from hetplan.problems.fleet.remembered import Recalled
         from hetplan.problems.fleet.room import Answers, with_own_machines, with_room
         from hetplan.problems.fleet.search import is_over
         from hetplan.problems.fleet.slices import ALONE, in_slices, is_unseen, on_machines, or_apart, with_fewer_slices
@@ -103,33 +101,22 @@ class FleetQuestion:
         from hetplan.problems.fleet.why import by_its_own
         from hetplan.problems.parts import Table
 
-        between, look = is_between(self.wish), self.wish.options.look
-        if self.wish.goal == "cost" and not (look or self.tools.trial):
+        between = is_between(self.wish)
+        if self.wish.goal == "cost" and not self.tools.trial:
             keep_first(self.wish, self.tools, ask)
-        before = self.tools.extra["before"]() if "before" in self.tools.extra else {}
         whole = {} if between else parts_of(self.wish, self.tools)
         asked, parts = in_slices(self.wish, whole, self.tools, self.sharing)
         unplayed = self.tools.trial and not is_quick(self.wish, whole)
         asked = with_margins(asked, parts) if unplayed else asked
-        recalled = None if between else Recalled.of(asked, parts, self.tools)
-        glances: list[Found] = []
 
         def as_drafted(found: Found) -> Draft:
             return drafted(with_slow_pipelines(on_machines(found, parts), parts), (), parts)
 
-        def glanced(wish: Wish) -> Found | None:
-            found = looked(wish, parts, ask, before, recalled) if look else None
-            glances.extend([found] if found is not None else [])
-            return found
-
         def answer(wish: Wish, last: Found | None) -> tuple[Found, Mapping[str, Part]] | Infeasible:
             if between:
                 return answered(wish, lambda files, app: part_of(files, app, self.tools), ask)
-            found = (
-                (roomier(last, wish, ask) if last is not None else None)
-                or glanced(wish)
-                or searched(wish, parts, ask, settle=is_small(wish))
-            )
+            near = roomier(last, wish, ask) if last is not None else None
+            found = near or searched(wish, parts, ask, settle=is_small(wish))
             if isinstance(found, Infeasible):
                 return found
             settled = found if found.parts or is_over(ask) else settled_anew(found, parts)
@@ -141,7 +128,7 @@ class FleetQuestion:
 
         answers: Answers = {}
         best = with_room(asked, answer, lambda: unplayed or is_over(ask), answers=answers)
-        if isinstance(best, Infeasible) and not (between or look or unplayed or is_over(ask)):
+        if isinstance(best, Infeasible) and not (between or unplayed or is_over(ask)):
             best = with_own_machines(best, asked, parts, answer, answers)
         tables = any(isinstance(parts[name], Table) for name in asked.slices)
         if isinstance(best, Infeasible) and tables and not is_over(ask):
@@ -149,10 +136,6 @@ class FleetQuestion:
             return replace(self, sharing=ALONE).decide(ask)
         if isinstance(best, Infeasible):
             return by_its_own(best, self.wish, whole) if self.tools.repairs else best
-        if not (best[0].wish.leaves_room or glances):
-            ended(before, best[0])
-        if recalled is not None and best[0].search is not None:
-            recalled.keep(best[0].search.menus)
         done, played = best, not is_over(ask)
 
         def kept() -> Draft:
@@ -160,9 +143,9 @@ class FleetQuestion:
             return drafted(with_slow_pipelines(joined, done[1]), (), done[1])
 
         ask.keep(kept, simulated=played)
-        if not played and self.wish.options.size == "auto" and not (unplayed or look):
+        if not played and self.wish.options.size == "auto" and not unplayed:
             raise Cancelled("the time was over before the parts were played")
-        hurried = self.tools.trial or look or is_over(ask)
+        hurried = self.tools.trial or is_over(ask)
         if asked is not self.wish and (best[0].wish.given_room or is_small(self.wish)) and not hurried:
             with suppress(Cancelled):
                 for fewer, own in with_fewer_slices(asked, self.wish, whole, self.tools):

@@ -21,7 +21,7 @@ from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
 from hetplan.problems.parts import Cone
 
-__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "hours", "moves_of", "polished", "refined", "starts_of", "tries_of"]
+__all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "refined", "starts_of"]
 
 Floats = NDArray[np.float64]
 TRIES = 4
@@ -80,9 +80,9 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     if wish.request.moves is not None and wish.periods > 1:
         if len(search.pairs) <= FEW_PAIRS:
             return _together(search)
-        few = [one for one in _descents(search, each, like, relaxed) if moves_of(wish, one) <= wish.request.moves]
+        few = [one for one in _descents(search, each, like, relaxed) if _moves_of(wish, one) <= wish.request.moves]
         still = _still(search)
-        few += [still] if still is not None and moves_of(wish, still) <= wish.request.moves else []
+        few += [still] if still is not None and _moves_of(wish, still) <= wish.request.moves else []
         return min(few, key=lambda one: cost_of(wish, one), default=None)
     for found in _descents(search, each, like, relaxed):
         cost = cost_of(wish, found)
@@ -97,8 +97,8 @@ def best_fleet(search: Search, each: Search, like: Search, relaxed: Relaxed) -> 
     if best is None:
         _in_all_orders(search)
     with suppress(Cancelled):
-        for committed in tries_of(search, relaxed):
-            tried = hours(search, committed)
+        for committed in _tries_of(search, relaxed):
+            tried = _hours(search, committed)
             if tried is not None and cost_of(wish, tried) < best_cost - 1e-9:
                 best, best_cost = tried, cost_of(wish, tried)
         if not near() and len(search.pairs) <= FEW_PAIRS:
@@ -169,7 +169,7 @@ def _is_far(search: Search, fleet: Fleet | None) -> bool:
 def _descents(search: Search, each: Search, like: Search, relaxed: Relaxed) -> Iterator[Fleet]:
     """Fleets by descent, the later ones with choices that were made for what the earlier ones commit."""
     coarse = Descent(like, like.hourly())
-    tried = [one for one in map(coarse.found, tries_of(like, relaxed)) if one is not None]
+    tried = [one for one in map(coarse.found, _tries_of(like, relaxed)) if one is not None]
     if not tried:
         return
     yield from polished(search, each, min(tried, key=lambda one: one[0])[1])
@@ -206,7 +206,7 @@ def polished(search: Search, each: Search, committed: Floats, turns: int = POLIS
             return
 
 
-def moves_of(wish: Wish, fleet: Fleet) -> int:
+def _moves_of(wish: Wish, fleet: Fleet) -> int:
     """The most machines that applications get anew between two periods, or of those that run."""
 
     def between(p: int, before: Callable[[str], Floats]) -> int:
@@ -228,7 +228,7 @@ def _still(search: Search) -> Fleet | None:
         return None
     relaxed = peak.converge(search.wish.options.gap / 3, search.wish.options.rounds)
     down = Descent(peak, peak.hourly())
-    tried = [one for one in map(down.found, tries_of(peak, relaxed)) if one is not None]
+    tried = [one for one in map(down.found, _tries_of(peak, relaxed)) if one is not None]
     for _, committed, taken in sorted(tried, key=lambda one: one[0]):
         fleet = down.fleet(search, committed, taken * search.wish.periods)
         if fleet is not None:
@@ -236,7 +236,7 @@ def _still(search: Search) -> Fleet | None:
     return None
 
 
-def tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:
+def _tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:
     """Whole committed counts: the relaxed ones rounded down, to the nearest, and up."""
     found: list[Floats] = []
     for shift in (0.5, 0.25, 0.75, 0.0):
@@ -247,7 +247,7 @@ def tries_of(search: Search, relaxed: Relaxed) -> list[Floats]:
     return found[:TRIES]
 
 
-def hours(search: Search, committed: Floats, *, gap: float | None = None) -> Fleet | None:
+def _hours(search: Search, committed: Floats) -> Fleet | None:
     """Each period by itself, where so much is committed."""
     wish = search.wish
     rented: list[tuple[int, ...]] = []
@@ -256,7 +256,7 @@ def hours(search: Search, committed: Floats, *, gap: float | None = None) -> Fle
     if any(form is None for form in forms):
         return None
     answers = search.ask.all(
-        [form[0] for form in forms if form], gap=gap or wish.options.gap / 3, about="periods by themselves"
+        [form[0] for form in forms if form], gap=wish.options.gap / 3, about="periods by themselves"
     )
     for p, (form, answer) in enumerate(zip(forms, answers, strict=True)):
         if answer.point is None or form is None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -90,9 +89,6 @@ class _Chosen(PipelineOptions):
 
 class ConfigOptions(_Chosen):
     """`config`: shares of prefixes of configurations; exact, for any quality of paths."""
-
-    soon: ClassVar[Mapping[str, object]] = {"among": "used"}
-    """What gives a first plan soon, with its gap, while a person moves a limit."""
 
     among: Literal["all", "used"] = Field(
         default="all",

@@ -81,6 +81,4 @@ def cone(
 
     part.most, part.kept = most, kept
     part.late = late if simulate is not None else None
-    in_time = [(share, (limit >= pool.M).tolist()) for limit, share in pool.limits]
-    part.limits = repr((pool.usable.tolist(), pool.timely.tolist(), in_time))
     return part

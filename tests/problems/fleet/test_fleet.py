@@ -317,6 +317,25 @@ def test_prices_of_groups_of_periods_bound_every_period(monkeypatch: pytest.Monk
     assert 0.8 * cost(least) < lifted <= last <= cost(least) + 1e-9
 
 
+@pytest.mark.parametrize(("limits", "ahead"), [({}, True), ({"offers": {"committed": {"most": 0}}}, False)])
+def test_a_first_plan_pays_ahead_for_what_runs_all_the_time_where_it_may(limits: Json, ahead: bool) -> None:
+    """The time is over where the search for machines begins: nothing but the first plan is there."""
+    profile, now = copy.deepcopy(PROFILE), [0.0]
+    for name in ("a", "b"):
+        profile["offers"][f"big-{name}"]["commit"] = {"term_s": 86400, "discount": 0.5}
+        profile["offers"][f"small-{name}"]["commit"] = {"term_s": 86400, "discount": 0.5}
+    slo = wish(app([90.0, 40.0]), periods=2, repeats=24, starts=False, limits=limits)
+
+    def jump(event: Event) -> None:
+        now[0] += 1000.0 if event.detail == "machines of each application" else 0.0
+
+    limited = Limits(seconds=50.0, clock=lambda: now[0])
+    first = hp.solve(profile, slo, question="fleet", options={"size": "planned"}, limits=limited, on_event=jump)
+    assert (first.status, first.violations) == ("not-simulated", ())
+    paid = sum(one.count for one in first.require().commitments or ())
+    assert paid == (sum(machines_of(first.require(), "p0").values()) if ahead else 0)
+
+
 @pytest.mark.slow
 def test_commitments_pay_where_machines_run_all_day() -> None:
     profile = copy.deepcopy(PROFILE)
