@@ -1,11 +1,11 @@
-"""How near pools whose queries come in bursts are proved to be, with what bursts ask of all plans and without.
+"""How near default plans are proved to be where queries come in bursts: beside what was proved without bursts.
 
-usage: python benchmarks/bursts.py [--questions pool,pool-wide] [--instances 8] [--seed 20000]
+usage: python benchmarks/bursts.py [--questions pool,pool-wide,variants,variants-wide] [--instances 8] [--seed 20000]
 
-The pools of `benchmarks/kept.py` from a seed on, those of them with gamma arrivals of a shape below 1 and with states
-(mmpp), until there are enough of each. Each is solved as it is by default. The first gap is to the least cost that the
-rate alone asks for, the second to what the plan claims; both as |cost - bound| / bound, so that 50% is half as dear
-again. Seconds are of the processor: of the solve, and of what bursts take of it (windows and program).
+Instances of `benchmarks/kept.py` from a seed on, those with an application of gamma arrivals of a shape below 1 or of
+arrivals with states (mmpp), until there are enough of each question. Each is solved as it is by default, and once more
+with bursts left out of the bound: the plan must be the same. A gap is cost / bound - 1, so that 100% is twice as dear.
+Seconds are of the processor, what bursts take is the difference of the two.
 """
 
 from __future__ import annotations
@@ -13,78 +13,102 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from dataclasses import dataclass
 from itertools import count
+from unittest import mock
 
 import hetplan as hp
 from benchmarks.kept import QUESTIONS, Instance
-from hetplan.planner.answer import Limits
-from hetplan.planner.ask import Asking
-from hetplan.planner.terms import Tools
-from hetplan.problems.pool.bursts import bursts_of
-from hetplan.problems.pool.options import FluidOptions
-from hetplan.problems.pool.program import fluid
-from hetplan.problems.pool.question import PoolQuestion
-from hetplan.problems.pool.size import tolerant
-from hetplan.registry import Engines
+from hetplan.profiles.plan import Claim, Plan
+
+WITHOUT = {
+    "pool": ("hetplan.problems.pool.size.bursts_of", lambda _: ()),
+    "variants": ("hetplan.problems.variants.size.in_bursts", lambda v: v),
+}
+"""What knows of bursts, and what takes its place."""
 
 
-def line(instance: Instance) -> tuple[str, float, float] | None:
-    """A row of the table and its two gaps; None where there is no plan."""
-    begun = time.process_time()
-    plan = hp.solve(instance.profile, instance.slo, question="pool").plan
-    seconds = time.process_time() - begun
-    if plan is None:
+@dataclass(frozen=True)
+class Gaps:
+    """A plan's cost, its bound without bursts and with them, and the seconds of both solves."""
+
+    cost: float
+    before: float
+    after: float
+    seconds: tuple[float, float]
+
+    @property
+    def both(self) -> tuple[float, float]:
+        """The gap before, and with bursts."""
+        return self.cost / self.before - 1.0, self.cost / self.after - 1.0
+
+
+def measured(question: str, instance: Instance) -> Gaps | None:
+    """The gaps of an instance; None where there is no plan."""
+    with mock.patch(*WITHOUT[question]):
+        steady, before_s = _solved(question, instance)
+    plan, after_s = _solved(question, instance)
+    if plan is None or steady is None:
         return None
-    claim = next(one for one in plan.claims if one.about == "cost_per_hour")
-    steady = next(one.bound for one in plan.solves if one.about == "least cost that any dispatcher needs")
-    pool = PoolQuestion.from_inputs(
-        hp.load_inputs(instance.profile, instance.slo), FluidOptions(), formulation="fluid-milp", tools=Tools()
-    )
+    assert plan.workers == steady.workers, f"{instance.name}: bursts changed the plan"
+    before, after = _cost(steady), _cost(plan)
+    assert before.bound is not None
+    assert after.bound is not None
+    return Gaps(after.value, before.bound, after.bound, (before_s, after_s))
+
+
+def _solved(question: str, instance: Instance) -> tuple[Plan | None, float]:
     begun = time.process_time()
-    bursts = bursts_of(pool)
-    Asking(Engines(), Limits())(fluid(tolerant(pool), pool.wish.rate_qps, bursts=bursts))
-    spent = time.process_time() - begun
-    assert claim.bound is not None
-    assert steady is not None
-    before, after = claim.value / steady - 1.0, claim.value / claim.bound - 1.0
-    arrivals = pool.wish.app.stated.demand.arrivals
-    process = f"gamma {arrivals.shape:g}" if arrivals.shape else f"states {arrivals.relative_rates}"
-    factor = max((one.window.factor for one in bursts), default=1.0)
-    return (
-        (
-            f"| {instance.name} | {process} | {factor:.2f} | {claim.value:.3f} | {steady:.3f} | {claim.bound:.3f} "
-            f"| {before:.0%} | {after:.0%} | {seconds:.1f} | {spent:.2f} |"
-        ),
-        before,
-        after,
-    )
+    outcome = hp.solve(instance.profile, instance.slo, question=question, options=dict(instance.options))
+    return (outcome.plan if outcome.exit_code == 0 else None), time.process_time() - begun
+
+
+def _cost(plan: Plan) -> Claim:
+    return next(one for one in plan.claims if one.about == "cost_per_hour")
+
+
+def _arrivals(instance: Instance) -> list[str]:
+    """The arrivals of applications, those in bursts only."""
+    found = []
+    for app in instance.slo["apps"].values():
+        said = app["demand"].get("arrivals", {})
+        if said.get("process") == "mmpp":
+            found.append("states " + " / ".join(f"{rate:g}" for rate in said["relative_rates"]))
+        elif said.get("shape", 1.0) < 1.0:
+            found.append(f"gamma {said['shape']:g}")
+    return found
 
 
 def main() -> None:
     """Print the table and the medians."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--questions", default="pool,pool-wide")
+    parser.add_argument("--questions", default="pool,pool-wide,variants,variants-wide")
     parser.add_argument("--instances", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20_000)
     given = parser.parse_args()
-    print(
-        "| pool | arrivals | factor | cost | bound of the rate | with bursts | gap before | gap | solve s | bursts s |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| instance | in bursts | cost | bound before | bound | gap before | gap | solve, s | before, s |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in given.questions.split(","):
-        found = list[tuple[str, float, float]]()
+        found, none = list[Gaps](), 0
         for seed in count(given.seed):
             instance = QUESTIONS[name].make(seed)
-            (app,) = instance.slo["apps"].values()
-            arrivals = app["demand"]["arrivals"]
-            if arrivals["process"] == "mmpp" or arrivals.get("shape", 1.0) < 1.0:
-                made = line(instance)
-                found += [made] if made else []
-                print(made[0] if made else f"| {instance.name} | no plan |", flush=True)
+            if not (arrivals := _arrivals(instance)):
+                continue
+            one = measured(name.partition("-")[0], instance)
+            none += one is None
+            if one is not None:
+                found.append(one)
+                gaps, seconds = (f"{gap:.0%}" for gap in one.both), (f"{each:.1f}" for each in reversed(one.seconds))
+                bounds = f"{one.cost:.3f} | {one.before:.3f} | {one.after:.3f}"
+                line = (name.partition("-")[0], str(seed), *(["wide"] if "wide" in name else []))
+                print(
+                    f"| {' '.join(line)} | {', '.join(arrivals)} | {bounds} | {' | '.join((*gaps, *seconds))} |",
+                    flush=True,
+                )
             if len(found) == given.instances:
                 break
-        before, after = (statistics.median(gaps) for gaps in ([one[1] for one in found], [one[2] for one in found]))
-        print(f"\n{name}: median gap {before:.0%} before, {after:.0%} with bursts\n")
+        before, after = (statistics.median(gaps) for gaps in zip(*(one.both for one in found), strict=True))
+        print(f"\n{name}: median gap {before:.0%} before, {after:.0%} with bursts; without a plan: {none}\n")
 
 
 if __name__ == "__main__":

@@ -173,6 +173,78 @@ def test_a_bound_of_service_times_that_vary_holds_before_times_that_vary(seed: i
         assert late_share_of_the_shortest_first(wish, counts, seed=5, spread=0.5) > allowed
 
 
+def bursty_variants(seed: int) -> Files:
+    """One model that takes batches, on two machine types that are paid by the instance."""
+    rng = random.Random(f"bursty variants {seed}")
+    first, each = rng.uniform(4, 8), rng.uniform(0.2, 0.5)
+    runs = {
+        name: {size: round(slower * first * (1 + each * (size - 1)), 2) for size in (1, 2, 4)}
+        for name, slower in (("m0", 1.0), ("m1", rng.uniform(1.4, 2.0)))
+    }
+    machines = {"m0": machine(1.0), "m1": machine(round(rng.uniform(0.4, 0.6), 3))}
+    arrivals = {"process": "mmpp", "relative_rates": [0.5, 2.0], "stay_s": [4.0, 2.0]}
+    limit, rate = round(runs["m0"][4] * rng.uniform(1.5, 3.0), 1), round(4e3 / runs["m0"][4] * rng.uniform(0.8, 1.6), 1)
+    wanted = app("net", rate=rate, limits={99: limit}, arrivals=arrivals)
+    return files(machines=machines, models={"net": model(runs)}, apps={"ask": wanted}, problem="variants")
+
+
+def late_share_of_the_fullest_batches(wish: Files, counts: Mapping[str, int], seed: int) -> float:
+    """The late share of one queue before all machines: the largest batch of the oldest that is still in time."""
+    limit = wish.demand("ask").limit_ms
+    ms = {on: wish.times_ms("net", on) for on in counts}
+    ms = {on: {n: next(ms[on][size] for size in sorted(ms[on]) if size >= n) for n in (1, 2, 3, 4)} for on in counts}
+    free = [(ms[on][1], number, on) for on in counts for number in range(counts[on])]
+    heapq.heapify(free)
+    events: list[tuple[float, int, int, str]] = [(at, 1, 0, "") for at in arrivals_ms(wish, seed)]
+    heapq.heapify(events)
+    queue, in_time = deque[float](), 0
+    while events:
+        now, comes, number, on = heapq.heappop(events)
+        if comes:
+            queue.append(now)
+        else:
+            heapq.heappush(free, (ms[on][1], number, on))
+        while free and queue:
+            _, number, on = free[0]
+            size = next((n for n in (4, 3, 2, 1) if n <= len(queue) and now + ms[on][n] <= queue[0] + limit), 0)
+            if not size:
+                if now + min(times[1] for times in ms.values()) <= queue[0] + limit:
+                    break
+                queue.popleft()
+                continue
+            heapq.heappop(free)
+            in_time += size
+            for _ in range(size):
+                queue.popleft()
+            heapq.heappush(events, (now + ms[on][size], 0, number, on))
+    return 1.0 - in_time / QUERIES
+
+
+@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5)]])
+def test_nothing_cheaper_than_the_bound_of_variants_keeps_the_slo(seed: int) -> None:
+    wish = bursty_variants(seed)
+    answer = solve(wish)
+    assert answer.bound is not None
+    assert answer.claim is not None
+    assert answer.claim.is_of_all
+    assert set(verify(answer.plan, wish).bounds) == {"proved again"}
+    demand, prices = wish.demand("ask"), {on: wish.price(on) for on in wish.machine_types}
+    rates = {on: max(1e3 * n / ms for n, ms in wish.times_ms("net", on).items()) for on in prices}
+    enough = (
+        cost
+        for cost, counts in vectors(prices, 1e9, most=8)
+        if sum(rates[on] * n for on, n in counts.items()) >= demand.rate
+    )
+    steady = next(enough)
+    assert answer.bound > 1.1 * steady, "no more than the rate asks for"
+    cheaper = list(vectors(prices, answer.bound * (1.0 - 1e-6), most=12))
+    assert cheaper
+    for _, counts in cheaper[-5:]:
+        assert late_share_of_the_fullest_batches(wish, counts, seed=5) > demand.late
+    forged = verify(bounded(answer.plan or {}, 0, 1.001 * answer.bound), wish)
+    assert not forged.is_ok
+
+
 def test_a_forged_higher_bound_is_refused() -> None:
     wish, answer = planned(0)
     assert answer.bound is not None

@@ -11,10 +11,8 @@ for T + D. With N_j the atoms of N, q_j their chances, D a response limit that a
 A burst may be met by those classes alone that are quick to serve: so the classes are here, and not their mean. Their
 shares in a window vary, too; as the program is convex in them, their mean is on the safe side.
 
-w_st is the machine time that a query in time takes at least. Where times do not vary it is the service time, if that is
-within D. Where they do, nobody knows beforehand which queries are short, and one that is begun is ended. Of those begun
-by T + D, P(S <= D) at most are in time, and up to T + 2 D each has taken min(S, D) of the machine, or more. So there
-w = E min(S, D) / P(S <= D), and T + 2 D takes the place of T + D in (11).
+w_st is the machine time that a query in time takes at least: the service time, if that is within D. Where times vary,
+`serving.window` says what it is, and T + 2 D takes the place of T + D in (11).
 """
 
 from __future__ import annotations
@@ -28,17 +26,14 @@ from numpy.typing import NDArray
 from hetplan.planner.forms.milp import Builder
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
-from hetplan.serving.distribution import Distribution
 from hetplan.serving.reading import settings_of
 from hetplan.serving.times import law_of_table
-from hetplan.serving.window import Window, busiest
+from hetplan.serving.window import Window, busiest, least_work
 
-__all__ = ["Burst", "bursts_of", "least_work"]
+__all__ = ["Burst", "bursts_of"]
 
 MOST_COLUMNS = 4000
 """Larger programs take longer than the plan that they bound."""
-QUANTILES = np.arange(-5.0, 5.01, 0.04).tolist()
-"""Standard normal numbers at which times are compared with their mean: a step is a few thousandths of a time."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +103,3 @@ def _works(pool: Pool, limit_ms: float) -> tuple[Matrix, NDArray[np.bool_]]:
             times = law.distribution(point)
             works[s, t] = works[s, t] if times is None else min(works[s, t], least_work(times, limit_ms))
     return works, varies
-
-
-def least_work(times: Distribution, limit_ms: float) -> float:
-    """What a query takes within the limit, per one that is in time, or a little less."""
-    ends = sorted({min(times.at(z), limit_ms) for z in QUANTILES} | {limit_ms})
-    longer: Vector = np.array([times.longer_than(end) for end in ends])
-    taken = float(np.diff([0.0, *ends]) @ longer)  # a share never grows: each step is as high as its end
-    return taken / (1.0 - longer[-1]) if longer[-1] < 1.0 else np.inf
