@@ -54,9 +54,9 @@ DOUBLINGS, PAST = 12, 0.9
 LEVELS = 2.0 ** np.arange(3, -6, -1)
 """Thresholds: where the excess is so many times what may be late. Above and below, averages lose next to nothing."""
 QUANTILES = np.arange(-5.0, 5.01, 0.04).tolist()
-"""Standard normal numbers at which times are compared with their mean: a step is a few thousandths of a time."""
+"""Standard normal numbers at which times are looked at: what a step loses is a fiftieth of the logarithm's deviation."""
 MOST, SAFE = 1e6, 1e-6
-"""Windows of more queries are not looked at; counts are lowered by this part: more than their sums are rounded by."""
+"""Windows of more queries are not looked at; figures are lowered by this part: more than their sums are rounded by."""
 TINY = 1e-9
 """What comes more seldom is left out."""
 
@@ -100,7 +100,7 @@ def busiest(arrivals: Arrivals, rate_qps: float, deadline_s: float, late: float)
         return None
     mean = rate_qps * seconds
     at = sorted({_first(excess, min(level * late, 1.0) * mean, mean) for level in LEVELS.tolist()})
-    return Window(seconds, mean, *_atoms(excess, at), factor)
+    return Window(seconds, mean, *_atoms(excess, at), (1.0 - SAFE) * factor)
 
 
 def excess_of(arrivals: Arrivals, rate_qps: float, seconds: float) -> Excess | None:
@@ -178,4 +178,4 @@ def least_work(times: Distribution, limit_ms: float) -> float:
     ends = sorted({min(times.at(z), limit_ms) for z in QUANTILES} | {limit_ms})
     longer: Vector = np.array([times.longer_than(end) for end in ends])
     taken = float(np.diff([0.0, *ends]) @ longer)  # a share never grows: each step is as high as its end
-    return taken / (1.0 - longer[-1]) if longer[-1] < 1.0 else np.inf
+    return taken / float(1.0 - longer[-1]) if longer[-1] < 1.0 else np.inf

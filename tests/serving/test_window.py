@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hetplan.profiles.slo import Arrivals
-from hetplan.serving.window import busiest, excess_of
+from hetplan.serving.window import busiest, excess_of, least_work
 
 POISSON = Arrivals()
 BURSTS = Arrivals(process="mmpp", relative_rates=(0.6, 1.8), stay_s=(2.0, 1.0))
@@ -91,3 +91,22 @@ def test_more_machines_are_asked_for_by_rarer_lateness_and_rougher_arrivals() ->
 def test_of_arrivals_that_change_over_the_day_nothing_is_claimed(process: str) -> None:
     shape = {"peak": 1.5, "period_s": 3600.0} if process == "diurnal" else {}
     assert busiest(Arrivals(process=process, **shape), 100.0, 0.05, 0.01) is None
+
+
+@pytest.mark.parametrize("limit", [6.0, 12.0, 40.0])
+@pytest.mark.parametrize("std", [0.5, 8.0])
+def test_what_a_query_in_time_takes_is_no_more_than_the_integral_and_nearly_as_much(std: float, limit: float) -> None:
+    from scipy.integrate import quad
+    from scipy.stats import lognorm
+
+    from hetplan.serving.distribution import distribution_of
+
+    times, sigma = distribution_of(mean=10.0, std=std), float(np.sqrt(np.log1p((std / 10.0) ** 2)))
+    assert times is not None
+    law = lognorm(sigma, scale=10.0 * np.exp(-(sigma**2) / 2.0))
+    share = float(law.cdf(limit))
+    if share < 1e-9:
+        assert least_work(times, limit) > 1e6
+        return
+    exact = float(quad(law.sf, 0.0, limit, limit=200)[0]) / share
+    assert 0.98 * exact <= least_work(times, limit) <= exact * (1.0 + 1e-9)
