@@ -35,7 +35,7 @@ takes w = E min(S, D) / P(S <= D) in the mean, and T + 2 D takes the place of T 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ DOUBLINGS, PAST = 12, 0.9
 LEVELS = 2.0 ** np.arange(3, -6, -1)
 """Thresholds: where the excess is so many times what may be late. Above and below, averages lose next to nothing."""
 QUANTILES = np.arange(-5.0, 5.01, 0.04).tolist()
-"""Standard normal numbers at which times are looked at: what a step loses is a fiftieth of the logarithm's deviation."""
+"""Standard normal numbers at which times are looked at: a step loses a fiftieth of the logarithm's deviation."""
 MOST, SAFE = 1e6, 1e-6
 """Windows of more queries are not looked at; figures are lowered by this part: more than their sums are rounded by."""
 TINY = 1e-9
@@ -75,6 +75,13 @@ class Window:
     chance: Vector
     count: Vector
     factor: float
+
+    def coarser(self) -> Window:
+        """The same with half as many atoms: each two are one, their mean."""
+        starts = np.arange(0, self.count.size, 2)
+        chance = np.add.reduceat(self.chance, starts)
+        count = np.add.reduceat(self.chance * self.count, starts) / chance
+        return replace(self, chance=chance, count=count)
 
 
 def busiest(arrivals: Arrivals, rate_qps: float, deadline_s: float, late: float) -> Window | None:

@@ -32,8 +32,8 @@ from hetplan.serving.window import Window, busiest, least_work
 
 __all__ = ["Burst", "bursts_of"]
 
-MOST_COLUMNS = 4000
-"""Larger programs take longer than the plan that they bound."""
+MOST_COLUMNS = 1500
+"""Larger programs take longer than the plan that they bound: fewer atoms do then."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ def bursts_of(pool: Pool) -> Sequence[Burst]:
     for target in pool.wish.app.targets if rate and not any(kind.is_rate for kind in pool.types) else ():
         limit = target.limit_ms()
         window = busiest(arrivals, rate or 0.0, limit / 1000.0, target.left) if limit > 0.0 else None
-        if window is not None and window.count.size * pool.L.size <= MOST_COLUMNS:
+        while window is not None and window.count.size * pool.L.size > MOST_COLUMNS:
+            window = window.coarser() if window.count.size > 1 else None
+        if window is not None:
             work, varies = _works(pool, limit)
             span_ms = 1000.0 * window.seconds + limit * np.where(varies, 2.0, 1.0)
             found.append(Burst(window, limit, target.left, work / pool.k, span_ms))
