@@ -12,6 +12,7 @@ how much?                       `price`: prices by the unit and of runs; `runs`:
 how much of a machine?          `needs`: what a load takes, and what a machine runs at once
 by when?                        `demand`: percentile -> limit, less the network's hops on the path
 how many?                       `demand`: classes of queries and their shares, rates
+how many at once?               `window`: of the queries that come in a window, what no machines can answer in time
 what runs?                      `system`: groups of workers, loads with their law, stages, routes, links;
                                 `planned_system` makes it from a plan (`routes`, `operators`, `service` are its parts)
 what follows what, and where?   `steps`: stages, edges, outcomes; `choice`: which route holds. The router's table too

@@ -13,6 +13,7 @@ The letters and the mathematics are in `letters`. To read on, in the order of a 
 `sizing`             the default: plans that meet the SLO in simulation
 `infeasible`         there is no pool
 `draft`              the plan
+`bursts`             what bursts of queries ask of all pools, whoever dispatches
 `bounding`           the programs that prove its bounds again
 `part`               a pool within a fleet
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hetplan.planner.certify import Bounding
+from hetplan.problems.pool.bursts import bursts_of
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.program import fluid, fluid_at, minima
 from hetplan.problems.pool.size import tolerant
@@ -22,7 +23,7 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
     """The fluid program at the plan's machines, over all pools for the budget, or of the least cost for the rate.
 
     What simulation showed, or a formula says, is held against every dispatcher's best: with all the lateness that the
-    target leaves.
+    target leaves, and with the bursts in which queries come.
     """
     simulated = any(one.quantity == "rate_qps" and one.model.startswith("simulation") for one in plan.promises)
     shown = simulated or pool.options.size == "estimated"
@@ -49,7 +50,9 @@ def bounding(pool: Pool, claim: Claim, plan: Plan) -> Sequence[Bounding] | None:
             return [Bounding(minima(pool), of_plans=True)] if claim.scope == "problem" else []
         loose = Bounding(fluid(tolerant(pool), rate))
         if shown:
-            return [loose] if claim.scope in LOOSE else []
+            bursts = bursts_of(pool) if claim.scope in LOOSE else ()
+            tighter = [Bounding(fluid(tolerant(pool), rate, bursts=bursts))] if bursts else []
+            return [loose, *tighter] if claim.scope in LOOSE else []
         if claim.scope == "relaxation":
             return [loose, _grouped(pool)]
         return [Bounding(fluid(pool, pool.fluid_target), of_plans=True)] if claim.scope == "problem" else []

@@ -85,6 +85,7 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
         return reason
     if pool.wish.app.targets and (pool.formulation in SEARCHES or pool.options.size != "planned"):
         from hetplan.problems.pool import sizing
+        from hetplan.problems.pool.size import against_bursts
 
         if pool.formulation in ("fluid-milp", *SEARCHES):
             sizing.keep_first(pool, ask)
@@ -96,7 +97,7 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
         if pool.options.size == "auto" and pool.fluid_target is not None and pool.formulation == "fluid-milp":
             sized = sizing.cheapest_kept(pool, ask)
             if sized is not None:
-                return sized
+                return sized if isinstance(sized, Infeasible) else against_bursts(pool, ask, sized)
     return drafted(pool, ask, chosen_by(pool.formulation)(pool, ask))
 
 

@@ -141,6 +141,8 @@ class Pool:
     formulation: str = "fluid-milp"
     tools: Tools = field(default_factory=Tools)
     notices: tuple[Notice, ...] = ()
+    may_drop: bool = False
+    """Whether queries may go unanswered, as late ones: in bounds of pools that drop what would be late."""
 
     @property
     def offers(self) -> tuple[Offer, ...]:

@@ -6,6 +6,7 @@ The equations are those of `letters`; what limits the machines is `planner.progr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Ask
+    from hetplan.problems.pool.bursts import Burst
 
 __all__ = [
     "MOST_PROGRAMS",
@@ -56,7 +58,8 @@ def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str,
     """Columns lam and x with rows (7) and (8); returns lam, and the machines of each type that x keeps busy.
 
     An engine's tolerances are absolute, so rates are counted in units of `scale`, and flows also in units of their
-    class's share: column lam is lam / scale, and column x of class s is x_st / (p_s scale).
+    class's share: column lam is lam / scale, and column x of class s is x_st / (p_s scale). Where a pool may drop
+    queries, they take no machine, and are late by every limit.
     """
     s, t = _pairs(pool)
     unit = f"{scale:.6g} qps"
@@ -70,27 +73,38 @@ def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str,
     m.add(served[s], x, 1.0)
     m.add(served, lam, -1.0)
     lax = [(limit, share) for limit, share in pool.limits if share > 0]
+    if pool.may_drop:
+        dropped = m.columns("dropped", pool.class_label, size=pool.p.size, unit=f"its share of {unit}")
+        m.add(served, dropped, 1.0)
     if lax:
         late = m.rows("late", [f"{limit:g} ms" for limit, _ in lax], upper=0.0, unit=unit, equation="(8)")
         for row, (limit, share) in zip(late, lax, strict=True):
             is_late = pool.M[s, t] > limit
             m.add(row, x[is_late], pool.p[s[is_late]])
+            if pool.may_drop:
+                m.add(row, dropped, pool.p)
             m.add(row, lam, -share)
     busy = pool.p[s] * (scale / 1000.0) * pool.W[s, t]
     machines = {kind.hardware: Expression(x[t == number], busy[t == number]) for number, kind in enumerate(pool.types)}
     return lam, machines
 
 
-def fluid(pool: Pool, target: float | None, *, slip: float = 0.0) -> Milp:
+def fluid(pool: Pool, target: float | None, *, slip: float = 0.0, bursts: Sequence[Burst] = ()) -> Milp:
     """The program over whole counts: most lam within the budget, or least cost at lam >= target (above 0).
 
     Rates are counted in units of the target, or of `pool.unit_rate`. `slip` tightens budget and target by that share:
-    the way out where an engine's tolerance let it through by a hair.
+    the way out where an engine's tolerance let it through by a hair. `bursts` are to be kept too.
     """
     m = Builder("max" if target is None else "min", name=f"pool {pool.wish.app.id}")
     lam, machines = add_flows(pool, m, scale=pool.unit_rate if target is None else target)
     most = {} if target is None else _useful_machines(pool, target)
-    rent(m, pool.request, Uses(machines, _somebody(pool), most), priced=target is not None, slip=slip)
+    for burst in bursts:
+        most = {
+            name: max(one, more) for (name, one), more in zip(most.items(), burst.useful(pool).tolist(), strict=True)
+        }
+    n = rent(m, pool.request, Uses(machines, _somebody(pool), most), priced=target is not None, slip=slip)
+    for burst in bursts:
+        burst.add(pool, m, n)
     if target is not None:
         at = f"slo.apps.{pool.wish.app.id}.demand.rate_qps"
         per_unit = pool.options.derate * target
@@ -107,7 +121,7 @@ def _somebody(pool: Pool) -> tuple[frozenset[str], ...]:
     """
     if pool.cover is None and pool.wish.rate_qps is None:
         return ()  # where nothing is asked for, too many types to look at say no more than a rate of 0
-    wanted = [pool.usable]
+    wanted = [pool.usable[:0] if pool.may_drop else pool.usable]
     for limit, share in pool.limits:
         often = pool.p > share * (1 + 1e-9)
         wanted.append((pool.usable & (limit >= pool.M))[often])

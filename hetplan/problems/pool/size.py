@@ -17,15 +17,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import numpy as np
 
 from hetplan.dispatch.matching import Matching
-from hetplan.errors import InputError
+from hetplan.errors import Cancelled, InputError
+from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.tolerances import BOUND_SLIP
+from hetplan.problems.pool.bursts import bursts_of
 from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Counts, Pool
 from hetplan.problems.pool.listing import configurations
@@ -36,7 +40,7 @@ from hetplan.problems.simulated import check_simulator
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
-__all__ = ["check_can_simulate", "claims", "lower_bound", "simulate", "smallest", "tolerant"]
+__all__ = ["against_bursts", "check_can_simulate", "claims", "lower_bound", "simulate", "smallest", "tolerant"]
 
 LEAST_RAISED, MOST_RAISED = 1.01, 2.0
 """By how much the fluid rate is raised, at least and at most, until a pool carries the rate in simulation."""
@@ -121,15 +125,37 @@ def _by_size(pool: Pool) -> tuple[np.ndarray[Any, Any], list[float] | None]:
 
 def tolerant(pool: Pool) -> Pool:
     """The pool with all the lateness that the target leaves: its fluid rate is a bound on every dispatcher's."""
-    left = pool.wish.app.targets[-1].left if pool.wish.app.targets else 0.0
+    app = pool.wish.app
+    left = app.targets[-1].left if app.targets else 0.0
     options = pool.options.model_copy(update={"violation_tolerance": left, "derate": 1.0})
-    return replace(pool, options=options)
+    may_drop = app.stated.late not in (None, "serve") and min((one.left for one in app.targets), default=0.0) > 0.0
+    return replace(pool, options=options, may_drop=may_drop)
 
 
 def lower_bound(pool: Pool, ask: Ask) -> Reported | None:
     """The fluid program's least cost, without derate and with all tolerance: no dispatcher can do with less."""
     answer = ask(fluid(tolerant(pool), pool.wish.rate_qps), gap=GAP, about="least cost that any dispatcher needs")
     return Reported("cost_per_hour", "min", "relaxation", answer) if answer.point is not None else None
+
+
+def against_bursts(pool: Pool, ask: Ask, made: Draft) -> Draft:
+    """The plan that simulation shows to keep the rate, against what bursts ask of all plans, where that is more.
+
+    No plan is chosen by it: a search goes on by `lower_bound`, and asks this of its result, if there is time.
+    """
+    costs = [one for one in made.reported if one.about == "cost_per_hour" and one.answer is not None]
+    if not costs or made.target_missed or ask.remaining <= 0 or not (bursts := bursts_of(pool)):
+        return made
+    answer: Answer[Any] | None = None
+    with suppress(Cancelled):
+        form = fluid(tolerant(pool), pool.wish.rate_qps, bursts=bursts)
+        answer = ask(form, gap=GAP, about="least cost that any dispatcher needs in bursts")
+    (cost,) = costs
+    known, more = (one.bound if one and one.bound is not None else -math.inf for one in (cost.answer, answer))
+    if not known < more <= (cost.value or 0.0) * (1 + BOUND_SLIP):
+        return made
+    in_bursts = replace(cost, answer=answer, note=f"{cost.note} in bursts such as come")
+    return replace(made, reported=tuple(in_bursts if one is cost else one for one in made.reported))
 
 
 def claims(pool: Pool, ask: Ask, simulated: Simulated, backed: Sequence[Reported]) -> list[Reported]:

@@ -40,6 +40,7 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
+from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.simulated import (
     FRESH,
@@ -53,6 +54,7 @@ from hetplan.problems.simulated import (
     with_shown,
 )
 from hetplan.problems.variants.alone import without_hopeless
+from hetplan.problems.variants.bursts import in_bursts
 from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
@@ -109,7 +111,7 @@ MOST_OF_TRIAL = 3
 CLOSE = 1e-6
 """So much below a plan's cost, in parts of it, the bound at saturation is another one."""
 LESS_ASKED = "bounded by the program before simulation asked less of its instances"
-AT_SATURATION = "bounded by the program whose instances may be full: no plan is ruled out"
+AT_SATURATION = "bounded by the program whose instances may be full: no plan is ruled out that is in time"
 SETTLED = 1e-7
 MOST_STEPS = 3000
 
@@ -467,9 +469,15 @@ class _Tries:
         return self.ask.remaining > 0 and self.turn < most
 
     def saturated(self, asked: Snapshot) -> Draft | Infeasible:
-        """The plan of instances that may be full: it rules out none that is in time."""
+        """The plan of instances that may be full, in bursts too: it rules out none that is in time."""
         every = replace(asked, serves=self.every)
-        return self.way(asking(every, dict.fromkeys(range(len(asked.asked)), 1.0)), self.ask)
+        full = asking(every, dict.fromkeys(range(len(asked.asked)), 1.0))
+        bursty = in_bursts(full)
+        if bursty is not full:
+            made = self.way(replace(bursty, repairs=False, explains=False), self.ask)
+            if isinstance(made, Draft) and _least(made) <= self.cheapest * (1.0 + BOUND_SLIP):
+                return made
+        return self.way(full, self.ask)
 
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
         """The next plan that is another one (None: there is none), the late ones asking less of their instances."""

@@ -1,0 +1,58 @@
+"""What bursts ask of the instances of an application, whoever dispatches (`serving.window`).
+
+Where the queries of an application are alike, and instances serve no other, these answer at most mu (T + D) of those
+that come in a window T within the limit D, mu the rate of all of them, full. So they must serve `factor` times its rate
+at least. Applications whose queries differ, or that share instances, are asked for their rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hetplan.problems.variants.wish import Serves, Snapshot
+from hetplan.serving.loads import law_of_run
+from hetplan.serving.reading import answering
+from hetplan.serving.window import busiest, least_work
+
+__all__ = ["in_bursts"]
+
+
+def in_bursts(v: Snapshot) -> Snapshot:
+    """The same, each application asked for what its bursts need; itself where that is no more.
+
+    `v` takes instances to serve all that they can.
+    """
+    pairs: dict[int, list[Serves]] = {}
+    shared = {s.app for item in v.items if len(item.serves) > 1 for s in item.serves}
+    for pair in v.eligible:
+        pairs.setdefault(pair.app, []).append(pair)
+    asked = []
+    for b, one in enumerate(v.asked):
+        factor = 0.0
+        for target in one.targets if b not in shared and one.load_qps > 0 and len(one.classes.points) == 1 else ():
+            limit = target.limit_ms()
+            known = [_part_of_the_fastest(v, pair, limit) for pair in pairs.get(b, ())]
+            part = min((part for part, _ in known), default=0.0)
+            span = limit / 1000.0 * (2.0 if any(varies for _, varies in known) else 1.0)
+            window = busiest(one.stated.demand.arrivals, one.load_qps, span, target.left) if part else None
+            factor = max(factor, part * window.factor if window is not None else 0.0)
+        asked.append(replace(one, need_qps=max(one.need_qps, factor * one.load_qps)))
+    return v if tuple(asked) == v.asked else replace(v, asked=tuple(asked))
+
+
+def _part_of_the_fastest(v: Snapshot, pair: Serves, limit_ms: float) -> tuple[float, bool]:
+    """The rate that an instance is planned with, in parts of the highest that its batches can have, at most 1.
+
+    0 where that is not known, or where late queries are served too. And whether its times vary.
+    """
+    kind, (point,) = v.kinds[pair.kind], v.asked[pair.app].classes.points
+    law = law_of_run(v.inputs.profile, kind.variant, v.inputs.profile.variants[kind.variant].runs[kind.run])
+    if law.is_rate or pair.late or limit_ms <= 0.0:
+        return 0.0, False
+    statistic, fastest = answering(law.statistics, "mean"), 0.0
+    for size in range(1, kind.batch + 1) if "batch" in law.axes and "batch" not in point else (1,):
+        times, least = law.distribution(point, size) if law.has_spread else None, law.ms(point, size, statistic)
+        least = least if times is None else min(least, least_work(times, limit_ms))
+        fastest = max(fastest, 1000.0 * size / least)
+    at_once = max(1, round(pair.saturation_qps * pair.latency_ms / 1000.0 / kind.batch))
+    return min(1.0, pair.qps / (at_once * fastest)), law.has_spread
