@@ -150,6 +150,8 @@ def _head(summary: Summary) -> list[str]:
 def _money_words(summary: Summary) -> str:
     machines = f"{summary.machine_count} machine{'' if summary.machine_count == 1 else 's'}"
     if summary.per_hour is None or summary.per_month is None:
+        if not summary.machine_count:
+            return "The plan"  # stated candidates take shares of machines that are not counted
         return machines if summary.missing else f"{machines} (no prices given)"
     hour = f"{money(summary.per_hour, summary.currency)}/h"
     if summary.budget_per_hour is not None:
@@ -168,7 +170,7 @@ def _serves(summary: Summary, *, names: bool = True) -> str:
         verb = "policy serves" if count == 1 else "policies serve"
         head = "with" if summary.per_hour is None else f"for {summary.machine_count} machines;"
         return f"{head} {count} {verb} {_span((low, high))} queries/s"
-    verb = "serve" if summary.per_hour is None and summary.machine_count != 1 else "serves"
+    verb = "serve" if summary.per_hour is None and summary.machine_count > 1 else "serves"
     if not rates:
         apps = {row.app for row in summary.slo} | {row.app for row in summary.machines}
         return f"{verb} {summary.served or f'{len(apps)} applications'}"
@@ -467,6 +469,8 @@ def _labels(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
         unit = summary.marginal[0][2]
         listed = "; ".join(f"one more {of}: +{figure(brings)}" for of, brings, _ in summary.marginal[:3])
         yield "Marginal", f"{listed} {unit} (without queueing)"
+    if summary.changes:
+        yield "Changes", ", ".join(f"{count} {do}" for do, count in summary.changes.items())
     for one in summary.unserved[:2]:
         yield "Unserved", one
     yield from _warnings(summary, closing)

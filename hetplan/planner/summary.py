@@ -166,6 +166,8 @@ class Summary:
     """Machine type, how many run, how many may."""
     marginal: tuple[tuple[str, float, str], ...] = ()
     """One more of what, what that brings, of what."""
+    changes: Mapping[str, int] = field(default_factory=dict)
+    """What leads from what runs to the plan, where something runs: how many actions of each kind."""
     unserved: tuple[str, ...] = ()
     warnings: tuple[tuple[str, int, str], ...] = ()
     """Code, how often, the first sentence with it."""
@@ -221,6 +223,7 @@ def summarize(plan: Plan, inputs: Inputs | None = None, *, made_here: bool = Fal
         interruptions=tuple(one.text for one in plan.warnings if one.code == _NOT_ITS_OWN),
         limits=tuple(_limits(shown, inputs)),
         marginal=tuple(_marginal(plan)),
+        changes=_changes(plan),
         unserved=tuple(f"{one.rate_qps:.4g} queries/s of {one.app}: {one.why}" for one in plan.unserved),
         warnings=tuple(_warnings(plan.warnings)),
         missing=() if inputs is not None else ("money and utilization of each machine", "limits of the SLO"),
@@ -317,7 +320,7 @@ def _policy_rates(tables: Iterable[Any]) -> list[float]:
 def _served(plan: Plan) -> str:
     """Of single queries: how many of them are served."""
     served = next((one.value for one in plan.promises if one.quantity == "served"), None)
-    asked = len({load.app for worker in plan.workers for load in worker.loads}) + len(plan.unserved)
+    asked = len(plan.dispatch.keys() | {one.app for one in plan.unserved})
     return "" if served is None else f"{served:g} of {asked} queries"
 
 
@@ -700,6 +703,13 @@ def _marginal(plan: Plan) -> Iterator[tuple[str, float, str]]:
     for one in sorted(asked, key=lambda one: (-one.price, one.label)):
         # Of a pipeline the block names the machine type, and the label says "all".
         yield one.label if one.label not in ("", "all") else one.block.rpartition(" ")[2], one.price, unit
+
+
+def _changes(plan: Plan) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for action in plan.actions:
+        counts[action.do] = counts.get(action.do, 0) + 1
+    return counts if counts.keys() - {"start", "load"} else {}
 
 
 def _warnings(notices: Iterable[Notice]) -> Iterator[tuple[str, int, str]]:
