@@ -242,7 +242,7 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
     else:
         from hetplan.cli.summary_page import Closing, show_summary
 
-        closing = Closing(_checked(outcome), written or "PLAN")
+        closing = Closing(_what_was_checked(outcome), written or "PLAN")
         show_summary(summary, page, closing)
         page.line()
         if written is not None:
@@ -261,7 +261,7 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         show_plan(outcome.plan, page, made_here=True, missed=outcome.finding.target_missed)
 
 
-def _checked(outcome: Outcome) -> tuple[str, str]:
+def _what_was_checked(outcome: Outcome) -> tuple[str, str]:
     """What was checked where the plan was made: nothing is called verified that could not have failed."""
     finding = outcome.finding
     if finding.unchecked:

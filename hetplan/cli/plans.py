@@ -71,7 +71,7 @@ def show(
     with Output("show", as_json=as_json) as out:
         from hetplan.planner.summary import summarize
 
-        _known(view)
+        _check_view(view)
         found = plan_from(plan, warn=out.warn)
         inputs = _inputs_of(plan, files, state, measured)
         for kind, digest in (("profile", found.inputs.profile), ("slo", found.inputs.slo)):
@@ -95,7 +95,7 @@ def show(
             out.note(f"drawn into {svg}")
 
 
-def _known(view: str) -> None:
+def _check_view(view: str) -> None:
     if view not in (names := ("summary", *VIEWS, "all")):
         remedy = f"Choose one of {', '.join(names)}."
         raise InputError.one(path="--view", value=view, why="there is no such view", remedy=remedy)

@@ -58,22 +58,26 @@ def show_summary(summary: Summary, page: Page, closing: Closing) -> None:
 def summary_lines(summary: Summary, closing: Closing) -> list[str]:
     """The summary, line by line; empty lines part its tables."""
     most = dict(MOST_ROWS)
-    lines = _lines(summary, closing, most)
+    lines = _lines_of_at_most(summary, closing, most)
     while len(lines) > MOST_LINES and (longest := max(SHRINKING, key=lambda part: most[part])) and most[longest] > 2:
         most[longest] -= 1
-        lines = _lines(summary, closing, most)
+        lines = _lines_of_at_most(summary, closing, most)
     return lines
 
 
-def _lines(summary: Summary, closing: Closing, most: Mapping[str, int]) -> list[str]:
+def _lines_of_at_most(summary: Summary, closing: Closing, most: Mapping[str, int]) -> list[str]:
     """The summary with at most so many rows of each part."""
-    runs = _hours(summary, closing, most["hours"]) if summary.hours else _machines(summary, closing, most["machines"])
+    runs = (
+        _hours_table(summary, closing, most["hours"])
+        if summary.hours
+        else _machine_table(summary, closing, most["machines"])
+    )
     blocks = [
-        [*_head(summary), *_bounds(summary)],
-        _slo(summary, closing, most["slo"]),
-        [*_reserved(summary), *runs],
-        _policies(summary, closing, most["policies"]),
-        [_clipped(f"{label:<{LABEL}}{text}") for label, text in _labels(summary, closing)],
+        [*_head_lines(summary), *_bound_lines(summary)],
+        _slo_table(summary, closing, most["slo"]),
+        [*_reserve_lines(summary), *runs],
+        _policy_table(summary, closing, most["policies"]),
+        [_clip(f"{label:<{LABEL}}{text}") for label, text in _labeled_lines(summary, closing)],
     ]
     lines: list[str] = []
     for block in blocks:
@@ -82,7 +86,7 @@ def _lines(summary: Summary, closing: Closing, most: Mapping[str, int]) -> list[
     return lines
 
 
-def _clipped(line: str) -> str:
+def _clip(line: str) -> str:
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3].rstrip()}..."
 
 
@@ -117,12 +121,12 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def _whole(share: float | None) -> str:
+def _whole_percent(share: float | None) -> str:
     """A share in whole percent; full is what is full."""
     return "" if share is None else f"{100 * share:.0f}%"
 
 
-def _interval(interval: tuple[float, float], unit: str) -> str:
+def _interval_text(interval: tuple[float, float], unit: str) -> str:
     low, high = (max(end, 0.0) for end in interval)
     if unit == "share":
         texts, tail = [f"{100 * low:.2f}", f"{100 * high:.2f}"], "%"
@@ -131,20 +135,20 @@ def _interval(interval: tuple[float, float], unit: str) -> str:
     return " .. ".join(dict.fromkeys(texts)) + tail
 
 
-def _value(value: float, unit: str) -> str:
+def _value_text(value: float, unit: str) -> str:
     return _percent(value) if unit == "share" else f"{figure(value)} {unit}".strip()
 
 
 # Head
 
 
-def _head(summary: Summary) -> list[str]:
+def _head_lines(summary: Summary) -> list[str]:
     """Money, what is served, status; two lines where one does not hold them."""
-    what, status = f"{_money_words(summary)} {_serves(summary)}.", _status(summary)
+    what, status = f"{_money_words(summary)} {_serving_words(summary)}.", _status_sentence(summary)
     if len(what) > WIDTH:
-        what = f"{_money_words(summary)} {_serves(summary, names=False)}."
+        what = f"{_money_words(summary)} {_serving_words(summary, names=False)}."
     whole = f"{what}  {status}"
-    return [whole] if len(whole) <= WIDTH else [_clipped(what), status]
+    return [whole] if len(whole) <= WIDTH else [_clip(what), status]
 
 
 def _money_words(summary: Summary) -> str:
@@ -161,7 +165,7 @@ def _money_words(summary: Summary) -> str:
     return f"{money(summary.per_month, summary.currency)} a month ({hour})"
 
 
-def _serves(summary: Summary, *, names: bool = True) -> str:
+def _serving_words(summary: Summary, *, names: bool = True) -> str:
     rates = summary.rates_qps
     during = f" over {summary.length_h:g} hours" if summary.hours and summary.length_h is not None else ""
     if summary.policies:
@@ -169,23 +173,23 @@ def _serves(summary: Summary, *, names: bool = True) -> str:
         low, high = min(low for low, _ in rates.values()), max(high for _, high in rates.values())
         verb = "policy serves" if count == 1 else "policies serve"
         head = "with" if summary.per_hour is None else f"for {summary.machine_count} machines;"
-        return f"{head} {count} {verb} {_span((low, high))} queries/s"
+        return f"{head} {count} {verb} {_rate_text((low, high))} queries/s"
     verb = "serve" if summary.per_hour is None and summary.machine_count > 1 else "serves"
     if not rates:
         apps = {row.app for row in summary.slo} | {row.app for row in summary.machines}
         return f"{verb} {summary.served or f'{len(apps)} applications'}"
     if len(rates) == 1:
-        return f"{verb} {_span(next(iter(rates.values())))} queries/s{during}"
+        return f"{verb} {_rate_text(next(iter(rates.values())))} queries/s{during}"
     if names and not summary.hours:
-        return f"{verb} " + ", ".join(f"{app} {_span(rate)}/s" for app, rate in rates.items())
+        return f"{verb} " + ", ".join(f"{app} {_rate_text(rate)}/s" for app, rate in rates.items())
     return f"{verb} {len(rates)} applications{during}"
 
 
-def _span(rate: tuple[float, float]) -> str:
+def _rate_text(rate: tuple[float, float]) -> str:
     return figure(rate[1]) if figure(rate[0]) == figure(rate[1]) else f"{figure(rate[0])} to {figure(rate[1])}"
 
 
-def _status(summary: Summary) -> str:
+def _status_sentence(summary: Summary) -> str:
     """The status in a sentence; of a plan that was not made here it is the plan's own word."""
     said = _status_words(summary)
     return f"{said}." if summary.made_here else f"{said}, as the plan states."
@@ -212,28 +216,28 @@ def _status_words(summary: Summary) -> str:
     return f"{name}; {left} of {len(limits)} SLO limits {'was' if left == 1 else 'were'} {how}" if left else name
 
 
-def _bounds(summary: Summary) -> Iterator[str]:
+def _bound_lines(summary: Summary) -> Iterator[str]:
     told = [one for one in summary.bounds if one.bound is not None]
     if summary.policies and len(told) == len(summary.policies) > 1:
         gaps = [one.gap for one in told if one.gap is not None]
         vouched = {one.vouched for one in told}
         how = vouched.pop() if len(vouched) == 1 else "not all certified"
-        within = _gap(max(gaps, default=0.0))
+        within = _gap_text(max(gaps, default=0.0))
         yield f"Bound: the goodput of every policy is within {within} of the best in its queue model ({how})."
         return
     if not told:
         yield "Bound: none is known; a better plan may exist."
         return
-    sentences = [_bound(summary, one) for one in told[:2]]
+    sentences = [_bound_sentence(summary, one) for one in told[:2]]
     whole = "  ".join(sentences)
-    yield from [f"Bound: {whole}"] if len(whole) < WIDTH - 6 else [_clipped(f"Bound: {one}") for one in sentences]
+    yield from [f"Bound: {whole}"] if len(whole) < WIDTH - 6 else [_clip(f"Bound: {one}") for one in sentences]
 
 
-def _gap(gap: float) -> str:
+def _gap_text(gap: float) -> str:
     return "0%" if gap < 5e-7 else f"{100 * gap:.2g}%"
 
 
-def _bound(summary: Summary, one: Bound) -> str:
+def _bound_sentence(summary: Summary, one: Bound) -> str:
     assert one.bound is not None
     scope = {
         "problem": "exact",
@@ -242,7 +246,7 @@ def _bound(summary: Summary, one: Bound) -> str:
         "model": "in the queue model",
     }.get(one.scope, one.scope)
     vouched = {"none": "not certified", "claimed": "claimed by the solver"}.get(one.vouched, one.vouched)
-    gap = "" if one.gap is None else f"  Gap {_gap(one.gap)}."
+    gap = "" if one.gap is None else f"  Gap {_gap_text(one.gap)}."
     return f"{_limit_words(summary, one)} ({scope}, {vouched}).{gap}"
 
 
@@ -276,12 +280,12 @@ def _ceiling(bound: float) -> int:
 # Tables
 
 
-def _aligned(table: Table, right: Iterable[int]) -> list[str]:
+def _align(table: Table, right: Iterable[int]) -> list[str]:
     """Columns two spaces apart, those of figures to the right."""
     to_right = set(right)
     widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
     return [
-        _clipped(
+        _clip(
             "  ".join(
                 cell.rjust(width) if place in to_right else cell.ljust(width)
                 for place, (cell, width) in enumerate(zip(row, widths, strict=True))
@@ -291,24 +295,24 @@ def _aligned(table: Table, right: Iterable[int]) -> list[str]:
     ]
 
 
-def _slo(summary: Summary, closing: Closing, most: int) -> list[str]:
+def _slo_table(summary: Summary, closing: Closing, most: int) -> list[str]:
     rows = summary.slo
     if not rows:
         return []
     if any(row.worst for row in rows):
-        return _slo_of_hours(summary, closing, most)
+        return _slo_table_of_hours(summary, closing, most)
     seen = {row.basis for row in rows} & {"simulation", "measurement"}
     heads = {"simulation": "simulated (95% interval)", "measurement": "measured (interval)"}
     head = heads[seen.pop()] if len(seen) == 1 else "simulated or measured (interval)" if seen else "simulated"
     table = [["SLO", "", "limit", head, ""]]
     shown = rows[:most]
-    for app, row in _by_app(shown):
-        table.append([app, row.metric, _limit(row), _found(row), row.word])
-    lines = _aligned(table, (2,))
+    for app, row in _rows_by_app(shown):
+        table.append([app, row.metric, _limit_text(row), _result_text(row), row.word])
+    lines = _align(table, (2,))
     return [*lines, closing.more(len(rows) - len(shown), "proof")] if len(rows) > len(shown) else lines
 
 
-def _by_app(rows: Iterable[SloRow]) -> Iterator[tuple[str, SloRow]]:
+def _rows_by_app(rows: Iterable[SloRow]) -> Iterator[tuple[str, SloRow]]:
     """Each row with its application, which is written once."""
     before = None
     for row in rows:
@@ -316,49 +320,51 @@ def _by_app(rows: Iterable[SloRow]) -> Iterator[tuple[str, SloRow]]:
         before = row.app
 
 
-def _limit(row: SloRow) -> str:
+def _limit_text(row: SloRow) -> str:
     if row.limit is None:
         return row.relation
     unit = "" if row.unit == "queries/s" else row.unit
-    return f"{row.relation} {_value(row.limit, unit)}".strip()
+    return f"{row.relation} {_value_text(row.limit, unit)}".strip()
 
 
-def _found(row: SloRow) -> str:
+def _result_text(row: SloRow) -> str:
     if row.interval is not None:
-        text = _interval(row.interval, row.unit)
+        text = _interval_text(row.interval, row.unit)
     elif row.value is not None:
-        text = _value(row.value, row.unit)
+        text = _value_text(row.value, row.unit)
     else:
         return row.note
     return f"{text} {row.note}" if row.note else text
 
 
-def _slo_of_hours(summary: Summary, closing: Closing, most: int) -> list[str]:
+def _slo_table_of_hours(summary: Summary, closing: Closing, most: int) -> list[str]:
     table = [["SLO", "", "limit", "no failure (worst hour)", "worst failure", ""]]
     shown = summary.slo[:most]
-    for app, row in _by_app(shown):
+    for app, row in _rows_by_app(shown):
         cells = {
-            bool(one.failure): f"{_worst(row, one.interval)} ({', '.join(filter(None, [one.failure, one.hours]))})"
+            bool(one.failure): f"{_worst_text(row, one.interval)} ({', '.join(filter(None, [one.failure, one.hours]))})"
             for one in row.worst
         }
-        told = [cells.get(False, row.note if row.worst else _found(row)), cells.get(True, "")]
-        table.append([app, row.metric, _limit(row), *told, row.word])
-    lines = _aligned(table, (2,))
+        told = [cells.get(False, row.note if row.worst else _result_text(row)), cells.get(True, "")]
+        table.append([app, row.metric, _limit_text(row), *told, row.word])
+    lines = _align(table, (2,))
     return [*lines, closing.more(len(summary.slo) - len(shown), "proof")] if len(summary.slo) > len(shown) else lines
 
 
-def _worst(row: SloRow, interval: tuple[float, float]) -> str:
+def _worst_text(row: SloRow, interval: tuple[float, float]) -> str:
     """The end of an interval that is nearer to the limit."""
-    return _value(interval[1] if row.relation == "<=" else interval[0], row.unit)
+    return _value_text(interval[1] if row.relation == "<=" else interval[0], row.unit)
 
 
-def _machines(summary: Summary, closing: Closing, most: int) -> list[str]:
+def _machine_table(summary: Summary, closing: Closing, most: int) -> list[str]:
     rows = summary.machines
     if not rows:
         return ["Machines   none"]
     shown = rows[:most]
     zones = len({row.zone for row in rows}) > 1
-    columns: list[tuple[str, bool, list[str]]] = [("Machines", False, [_machine(row, zones=zones) for row in shown])]
+    columns: list[tuple[str, bool, list[str]]] = [
+        ("Machines", False, [_machine_text(row, zones=zones) for row in shown])
+    ]
     hosts = any(row.host for row in rows)
     if hosts:
         columns.append(("host", False, [row.host for row in shown]))
@@ -379,30 +385,30 @@ def _machines(summary: Summary, closing: Closing, most: int) -> list[str]:
     if any(row.gpu is not None for row in rows):
         columns.append(("share of a GPU", True, ["" if row.gpu is None else figure(row.gpu) for row in shown]))
     if all(row.share for row in rows) and any(row.share != 1.0 for row in rows):
-        columns.append(("share", True, [_whole(row.share) for row in shown]))
+        columns.append(("share", True, [_whole_percent(row.share) for row in shown]))
     if any(row.utilization is not None for row in rows):
-        columns.append(("utilization", True, [_whole(row.utilization) for row in shown]))
+        columns.append(("utilization", True, [_whole_percent(row.utilization) for row in shown]))
     if any(row.per_month is not None for row in rows):
         sign = SIGNS.get(summary.currency or "", summary.currency or "money")
         cells = ["" if row.per_month is None else f"{row.per_month:,.0f}" for row in shown]
         columns.append((f"{sign}/month", True, cells))
     table = [[head for head, _, _ in columns], *map(list, zip(*(cells for _, _, cells in columns), strict=True))]
-    lines = _aligned(table, [place for place, (_, right, _) in enumerate(columns) if right])
+    lines = _align(table, [place for place, (_, right, _) in enumerate(columns) if right])
     return [*lines, closing.more(len(rows) - len(shown), "machines")] if len(rows) > len(shown) else lines
 
 
-def _machine(row: MachineRow, *, zones: bool) -> str:
+def _machine_text(row: MachineRow, *, zones: bool) -> str:
     return " ".join(filter(None, [row.machine, row.purchase, row.zone if zones else ""]))
 
 
-def _reserved(summary: Summary) -> list[str]:
+def _reserve_lines(summary: Summary) -> list[str]:
     by_term: dict[float, list[str]] = {}
     for one in summary.reserved:
         by_term.setdefault(one.days, []).append(f"{one.count} {one.machine}")
-    return [_clipped(f"Reserve for {days:g} days: {', '.join(listed)}.") for days, listed in by_term.items()]
+    return [_clip(f"Reserve for {days:g} days: {', '.join(listed)}.") for days, listed in by_term.items()]
 
 
-def _hours(summary: Summary, closing: Closing, most: int) -> list[str]:
+def _hours_table(summary: Summary, closing: Closing, most: int) -> list[str]:
     shown = summary.hours[:most]
     apps = list(dict.fromkeys(app for row in summary.hours for app in row.apps))
     one_model = {app: len(summary.models.get(app, ())) == 1 for app in apps}
@@ -412,15 +418,15 @@ def _hours(summary: Summary, closing: Closing, most: int) -> list[str]:
     sign = SIGNS.get(summary.currency or "", summary.currency or "money")
     table = [["Hours", *heads, *["spot"] * spot, *[f"{sign}/h"] * cost]]
     for row in shown:
-        cells = [_groups(row.apps.get(app, ()), models=not one_model[app]) for app in apps]
-        table.append([row.hours, *cells, *[_whole(row.spot)] * spot, *[f"{row.per_hour or 0.0:.2f}"] * cost])
+        cells = [_groups_text(row.apps.get(app, ()), models=not one_model[app]) for app in apps]
+        table.append([row.hours, *cells, *[_whole_percent(row.spot)] * spot, *[f"{row.per_hour or 0.0:.2f}"] * cost])
     width = len(table[0])
-    lines = _aligned(table, range(1 + len(apps), width))
+    lines = _align(table, range(1 + len(apps), width))
     rest = len(summary.hours) - len(shown)
     return [*lines, closing.more(rest, "hours")] if rest else lines
 
 
-def _groups(groups: Sequence[Group], *, models: bool) -> str:
+def _groups_text(groups: Sequence[Group], *, models: bool) -> str:
     """Machines of an application: those by the hour or reserved, then "+" those that may be taken back."""
     plain = [one for one in groups if not one.purchase]
     spot = [one for one in groups if one.purchase]
@@ -434,7 +440,7 @@ def _groups(groups: Sequence[Group], *, models: bool) -> str:
     return " + ".join(filter(None, [", ".join(map(words, plain)), ", ".join(map(words, spot))])) or "-"
 
 
-def _policies(summary: Summary, closing: Closing, most: int) -> list[str]:
+def _policy_table(summary: Summary, closing: Closing, most: int) -> list[str]:
     rows = summary.policies
     if not rows:
         return []
@@ -445,8 +451,8 @@ def _policies(summary: Summary, closing: Closing, most: int) -> list[str]:
     for row in (rows[place] for place in places):
         cells = ["" if one is None else f"{one:.4f}" for one in (row.goodput, row.bound)]
         late = "" if row.violation_rate is None else f"{100 * row.violation_rate:.2f}%"
-        table.append(["", *[row.app] * several, figure(row.rate_qps), *cells, late, _whole(row.utilization)])
-    lines = _aligned(table, range(1 + several, len(table[0])))
+        table.append(["", *[row.app] * several, figure(row.rate_qps), *cells, late, _whole_percent(row.utilization)])
+    lines = _align(table, range(1 + several, len(table[0])))
     rest = len(rows) - len(table) + 1
     return [*lines, " " * LABEL + closing.more(rest, "policies")] if rest else lines
 
@@ -454,13 +460,13 @@ def _policies(summary: Summary, closing: Closing, most: int) -> list[str]:
 # Lines with a label
 
 
-def _labels(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
+def _labeled_lines(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
     if summary.cost_of_apps:
         yield "Money", _money_of_apps(summary)
     if len(summary.savings) > 1:
-        yield "Saved", _savings(summary)
-    yield from _routing(summary, closing)
-    yield "Failures", _failures(summary)
+        yield "Saved", _savings_words(summary)
+    yield from _routing_lines(summary, closing)
+    yield "Failures", _failure_words(summary)
     if summary.limits:
         full = all(count == most for _, count, most in summary.limits)
         used = ", ".join(f"{machine} {count} of {most}" for machine, count, most in summary.limits)
@@ -473,7 +479,7 @@ def _labels(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
         yield "Changes", ", ".join(f"{count} {do}" for do, count in summary.changes.items())
     for one in summary.unserved[:2]:
         yield "Unserved", one
-    yield from _warnings(summary, closing)
+    yield from _warning_lines(summary, closing)
     yield closing.checked
     if summary.missing:
         yield "Missing", f"{', '.join(summary.missing)}: hetplan show {closing.plan} PROFILE SLO"
@@ -488,7 +494,7 @@ def _money_of_apps(summary: Summary) -> str:
     return f"{apps} a month; idle reserved machines {idle}; starting {starts}"
 
 
-def _savings(summary: Summary) -> str:
+def _savings_words(summary: Summary) -> str:
     (first, most), (_, least) = summary.savings[0], summary.savings[-1]
     steps = [
         f"{name} {money(730.0 * (before - cost), summary.currency)}"
@@ -499,7 +505,7 @@ def _savings(summary: Summary) -> str:
     return f"{total} a month against {first} ({whole})" + (f": {', '.join(steps)}" if steps else "")
 
 
-def _routing(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
+def _routing_lines(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
     alike: dict[str, list[str]] = {}
     for app, text in summary.routing.items():
         alike.setdefault(text, []).append(app)
@@ -513,14 +519,14 @@ def _routing(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
         yield "", closing.more(len(lines) - len(shown), "routes")
 
 
-def _failures(summary: Summary) -> str:
+def _failure_words(summary: Summary) -> str:
     if not summary.failures:
         return "; ".join(["none planned for", *summary.interruptions[:1]])
     share = "" if summary.survivors is None else f": at least {_percent(summary.survivors)} of each rate is served"
     return f"{', '.join(summary.failures)}{share}"
 
 
-def _warnings(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
+def _warning_lines(summary: Summary, closing: Closing) -> Iterator[tuple[str, str]]:
     if not summary.warnings:
         yield "Warnings", "none"
     shown = summary.warnings[: MOST_ROWS["warnings"]]

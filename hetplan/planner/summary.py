@@ -176,7 +176,7 @@ class Summary:
     @property
     def per_month(self) -> float | None:
         """Money per month."""
-        return None if self.per_hour is None else _month(self.per_hour)
+        return None if self.per_hour is None else _per_month(self.per_hour)
 
     @property
     def simulated(self) -> tuple[SloRow, ...]:
@@ -184,7 +184,7 @@ class Summary:
         return tuple(row for row in self.slo if row.basis in ("simulation", "measurement") and row.limit is not None)
 
 
-def _month(per_hour: float) -> float:
+def _per_month(per_hour: float) -> float:
     """Of an hour's money; a sum of prices is a hair off its decimal figure, which must not decide how it is rounded."""
     return round(per_hour * HOURS_A_MONTH, 6)
 
@@ -214,11 +214,11 @@ def summarize(plan: Plan, inputs: Inputs | None = None, *, made_here: bool = Fal
         budget_per_hour=_budget(inputs),
         machine_count=sum(worker.count + worker.standby for worker in shown.workers) if shown is not None else 0,
         rates_qps=rates,
-        bounds=tuple(_bound(claim, made_here) for claim in _told(plan.claims)),
+        bounds=tuple(_bound(claim, made_here) for claim in _main_claims(plan.claims)),
         slo=tuple(rows),
         machines=tuple(_machine_rows(shown, inputs, prices, rates)) if shown is not None else (),
         policies=tuple(_policy_rows(plan)),
-        served=_served(plan),
+        served=_served_words(plan),
         routing={app: _routing_of(plan, app, inputs) for app in plan.dispatch or plan.routing},
         interruptions=tuple(one.text for one in plan.warnings if one.code == _NOT_ITS_OWN),
         limits=tuple(_limits(shown, inputs)),
@@ -249,7 +249,7 @@ def _status(plan: Plan) -> str:
     """
     if plan.status == "not-simulated":
         return "not simulated"
-    main = next(iter(_told(plan.claims)), None)
+    main = next(iter(_main_claims(plan.claims)), None)
     near = main is not None and main.gap is not None and main.gap <= LARGEST_GAP and main.scope != "restriction"
     return "optimal" if plan.status in ("optimal", "within-gap") and near else "feasible"
 
@@ -317,7 +317,7 @@ def _policy_rates(tables: Iterable[Any]) -> list[float]:
     return [float(one["rate_qps"] if isinstance(one, Mapping) else one.rate_qps) for one in tables]
 
 
-def _served(plan: Plan) -> str:
+def _served_words(plan: Plan) -> str:
     """Of single queries: how many of them are served."""
     served = next((one.value for one in plan.promises if one.quantity == "served"), None)
     asked = len(plan.dispatch.keys() | {one.app for one in plan.unserved})
@@ -327,7 +327,7 @@ def _served(plan: Plan) -> str:
 # How good it is
 
 
-def _told(claims: Sequence[Claim]) -> list[Claim]:
+def _main_claims(claims: Sequence[Claim]) -> list[Claim]:
     """Claims about what is sought: a rate that nothing waits at is only a bound of it."""
     return [one for one in claims if one.about != "fluid_rate_qps"] or list(claims)
 
@@ -357,7 +357,7 @@ def _rows_of_app(
     app: str, promises: Sequence[Promise], wanted: App | None, plan: Plan, inputs: Inputs | None
 ) -> Iterator[SloRow]:
     word = "by formula" if plan.method.options.get("size") == "estimated" else "not simulated"
-    by_late = _by_violations(plan, app, promises)
+    by_late = _policy_violation_rates(plan, app, promises)
     targets: list[tuple[str, str, float, float | None]]
     if wanted is not None:
         targets = [(*_METRICS[one.of], float(one.percentile), one.max_ms) for one in wanted.latency]
@@ -371,11 +371,13 @@ def _rows_of_app(
         ]  # fmt: skip
     for quantity, prefix, percentile, limit in targets:
         row = SloRow(app, f"{prefix}{percentile:g}", "ms", "" if limit is None else "<=", limit, word=word)
-        found = _best([one for one in promises if one.quantity == quantity and _is(one.percentile, percentile)])
+        found = _best_promise(
+            [one for one in promises if one.quantity == quantity and _same_percentile(one.percentile, percentile)]
+        )
         if found is not None:
-            yield _judged(row, found)
+            yield _row_with_result(row, found)
         elif quantity == "response_ms" and by_late:
-            yield _of_late(row, by_late, 1.0 - percentile / 100.0)
+            yield _row_by_violations(row, by_late, 1.0 - percentile / 100.0)
         else:
             alone = next((one for one in promises if one.quantity == "service_ms"), None)
             yield row if alone is None else replace(row, note=f"service time {alone.value:.3g} ms")
@@ -383,11 +385,11 @@ def _rows_of_app(
     yield from _sought_rows(app, promises, wanted, plan)
 
 
-def _is(percentile: float | None, other: float) -> bool:
+def _same_percentile(percentile: float | None, other: float) -> bool:
     return percentile is not None and abs(percentile - other) < SLIP
 
 
-def _best(promises: Sequence[Promise]) -> Promise | None:
+def _best_promise(promises: Sequence[Promise]) -> Promise | None:
     """What was simulated, else measured, else worked out."""
     order = {"simulation": 0, "measurement": 1}
     return min(promises, key=lambda one: order.get(_basis(one), 2), default=None)
@@ -419,19 +421,19 @@ def _share_rows(app: str, promises: Sequence[Promise], wanted: App | None, quali
         elif promise.quantity == "quality" and wanted is None:
             limits["quality"] = ("", None)
     if wanted is not None:
-        limits |= _stated(wanted)
+        limits |= _stated_limits(wanted)
     for quantity, name in _SHARES.items():
         if quantity not in limits:
             continue
         relation, limit = limits[quantity]
         row = SloRow(app, name, "" if quantity == "quality" else "share", relation, limit)
-        found = _best([one for one in promises if one.quantity == quantity])
+        found = _best_promise([one for one in promises if one.quantity == quantity])
         if found is None and quantity == "quality" and quality is not None:
             row = replace(row, value=quality, basis="formula", word="by formula", note="or more, of each model")
-        yield row if found is None else _judged(row, found)
+        yield row if found is None else _row_with_result(row, found)
 
 
-def _stated(wanted: App) -> dict[str, tuple[str, float | None]]:
+def _stated_limits(wanted: App) -> dict[str, tuple[str, float | None]]:
     found: dict[str, tuple[str, float | None]] = {}
     if wanted.violations is not None:
         found["violations"] = ("<=", wanted.violations.max)
@@ -447,23 +449,23 @@ def _sought_rows(app: str, promises: Sequence[Promise], wanted: App | None, plan
     """What is to be as much as it can be."""
     sought = {claim.about.partition("[")[0] for claim in plan.claims if claim.sense == "max"}
     if "rate_qps" in sought and (wanted is None or wanted.demand.rate_qps == "max"):
-        found = _best([one for one in promises if one.quantity == "rate_qps"])
+        found = _best_promise([one for one in promises if one.quantity == "rate_qps"])
         if found is not None:
-            yield replace(_judged(SloRow(app, "rate", "queries/s", "maximal"), found), word="")
+            yield replace(_row_with_result(SloRow(app, "rate", "queries/s", "maximal"), found), word="")
     if "goodput" in sought and plan.policies.get(app):
-        found = _best([one for one in promises if one.quantity == "goodput"])
+        found = _best_promise([one for one in promises if one.quantity == "goodput"])
         if found is not None:
             at = re.match(r"at (\S+) qps", found.basis or "")
             note = f"at {at[1]} queries/s" if at else ""
-            yield replace(_judged(SloRow(app, "goodput", "", "maximal", note=note), found), word="")
+            yield replace(_row_with_result(SloRow(app, "goodput", "", "maximal", note=note), found), word="")
     stated = wanted is not None and wanted.quality is not None
     if "quality" in sought and wanted is not None and not stated:
-        found = _best([one for one in promises if one.quantity == "quality"])
+        found = _best_promise([one for one in promises if one.quantity == "quality"])
         if found is not None:
-            yield replace(_judged(SloRow(app, "quality", "", "maximal"), found), word="")
+            yield replace(_row_with_result(SloRow(app, "quality", "", "maximal"), found), word="")
 
 
-def _judged(row: SloRow, promise: Promise) -> SloRow:
+def _row_with_result(row: SloRow, promise: Promise) -> SloRow:
     """The row with what was found."""
     basis = _basis(promise)
     if basis == "formula" or promise.interval is None:
@@ -486,7 +488,7 @@ def verdict_of(relation: str, limit: float | None, interval: tuple[float, float]
     return "met" if high <= most + slack else "violated" if low > most + slack else "undecided"
 
 
-def _by_violations(plan: Plan, app: str, promises: Sequence[Promise]) -> list[float]:
+def _policy_violation_rates(plan: Plan, app: str, promises: Sequence[Promise]) -> list[float]:
     """The simulated violation rates of an application's policies, of which no percentile is promised."""
     found = []
     for table in plan.policies.get(app, ()):
@@ -498,7 +500,7 @@ def _by_violations(plan: Plan, app: str, promises: Sequence[Promise]) -> list[fl
     return [*found, *ends] if found else []
 
 
-def _of_late(row: SloRow, late: Sequence[float], allowed: float) -> SloRow:
+def _row_by_violations(row: SloRow, late: Sequence[float], allowed: float) -> SloRow:
     """A percentile by the share of queries that are later than its limit."""
     interval = (min(late), max(late))
     word = verdict_of("<=", allowed, interval)
@@ -531,18 +533,18 @@ def _machine_rows(
     for worker in plan.workers:
         for place, row in enumerate(_rows_of_worker(plan, worker, inputs, busy, shares)):
             if place == 0 and worker.id in prices:
-                row = replace(row, per_month=_month(prices[worker.id] * (worker.count + worker.standby)))
+                row = replace(row, per_month=_per_month(prices[worker.id] * (worker.count + worker.standby)))
             key = tuple(vars(replace(row, count=0, standby=0, share=None, per_month=None)).values())
             before = rows.get(key)
-            rows[key] = row if before is None else _sum(before, row)
+            rows[key] = row if before is None else _sum_of_rows(before, row)
     yield from rows.values()
     for name, each in prices.items():
         app = name.removeprefix("calls of ")
         if app != name:
-            yield MachineRow("calls", "", 1, "", app, per_month=_month(each))
+            yield MachineRow("calls", "", 1, "", app, per_month=_per_month(each))
 
 
-def _sum(one: MachineRow, other: MachineRow) -> MachineRow:
+def _sum_of_rows(one: MachineRow, other: MachineRow) -> MachineRow:
     def of_both(a: float | None, b: float | None) -> float | None:
         return None if a is None and b is None else (a or 0.0) + (b or 0.0)
 
@@ -664,7 +666,7 @@ def _routing_of(plan: Plan, app: str, inputs: Inputs | None) -> str:
     axis = next((next(iter(route.when)) for route in plan.routing.get(app, ()) if len(route.when) == 1), "")
     for place, (to, sizes) in enumerate(ways.items()):
         head = f"{axis} " if place == 0 and axis else ""
-        said.append(f"{head}{_listed(sizes)} to {_listed(to)}")
+        said.append(f"{head}{_join_words(sizes)} to {_join_words(to)}")
     budgets: Mapping[str, float] = getattr(rule, "budget_ms", None) or {}
     if budgets:
         said.append("latency budgets " + ", ".join(f"{stage} {ms:.3g} ms" for stage, ms in budgets.items()))
@@ -675,7 +677,7 @@ def _routing_of(plan: Plan, app: str, inputs: Inputs | None) -> str:
     return "; ".join(said)
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0] if words else "nothing"
 
 
@@ -693,7 +695,7 @@ _MACHINES = ("machines", "instances", "servers")
 
 def _marginal(plan: Plan) -> Iterator[tuple[str, float, str]]:
     """What one more machine of a type brings, the most first: dual prices of the programs behind the claims."""
-    about = next((claim.about for claim in _told(plan.claims)), "")
+    about = next((claim.about for claim in _main_claims(plan.claims)), "")
     unit = {"rate_qps": "queries/s", "quality": "quality"}.get(about)
     if unit is None:
         return

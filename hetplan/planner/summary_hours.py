@@ -61,12 +61,12 @@ def hours_of(found: Summary, plan: Plan, inputs: Inputs | None) -> Summary:
     signs = [(_machines(plan, one, inputs), one) for one in plan.periods]
     cost = _cost_by_period(plan)
     rows = []
-    for period_ids in _alike(signs):
+    for period_ids in _merge_periods(signs):
         periods = [one for one in plan.periods if one.id in period_ids]
         apps = next(machines for machines, one in signs if one.id in period_ids)
         each = [cost[one.id] for one in periods if one.id in cost]
         per_hour = sum(each) / len(each) if each else None
-        rows.append(HoursRow(_hours(plan, periods), apps, _spot(plan, periods[0], inputs), per_hour))
+        rows.append(HoursRow(_hours_text(plan, periods), apps, _spot_share(plan, periods[0], inputs), per_hour))
     end = plan.periods[-1].end_s
     bill = plan.bill
     levers = bill.levers if bill is not None else ()
@@ -76,7 +76,7 @@ def hours_of(found: Summary, plan: Plan, inputs: Inputs | None) -> Summary:
         length_h=None if end is None else end / 3600.0,
         machine_count=max(_machine_count(plan, one) for one in plan.periods),
         models=models_of(plan),
-        reserved=_reserved(plan, inputs),
+        reserved=_reserved_machines(plan, inputs),
         cost_of_apps=dict(bill.apps) if bill is not None else {},
         cost_of_idle=bill.idle_per_hour if bill is not None else 0.0,
         cost_of_starts=bill.starts_per_hour if bill is not None else 0.0,
@@ -115,7 +115,7 @@ def _machines(plan: Plan, period: Period, inputs: Inputs | None) -> dict[str, tu
     }
 
 
-def _alike(signs: Sequence[tuple[dict[str, tuple[Group, ...]], Period]]) -> list[list[str]]:
+def _merge_periods(signs: Sequence[tuple[dict[str, tuple[Group, ...]], Period]]) -> list[list[str]]:
     """The ids of periods with the same machines, each set once, in the order of the day."""
     sets: list[tuple[dict[str, tuple[Group, ...]], list[str]]] = []
     for machines, period in signs:
@@ -127,14 +127,14 @@ def _alike(signs: Sequence[tuple[dict[str, tuple[Group, ...]], Period]]) -> list
     return [ids for _, ids in sets]
 
 
-def _hours(plan: Plan, periods: Sequence[Period]) -> str:
+def _hours_text(plan: Plan, periods: Sequence[Period]) -> str:
     """Hours of periods, neighbours joined, the last of the day and the first as well.
 
     A day of two periods, of which the first and a third are alike:
 
     >>> from types import SimpleNamespace as At
     >>> day = [At(id=str(n), start_s=n * 21600.0, end_s=(n + 1) * 21600.0) for n in range(4)]
-    >>> _hours(At(periods=day), [day[0], day[3]]), _hours(At(periods=day), [day[0], day[2]])
+    >>> _hours_text(At(periods=day), [day[0], day[3]]), _hours_text(At(periods=day), [day[0], day[2]])
     ('18-06', '00-06, 12-18')
     """
     whole = plan.periods
@@ -158,7 +158,7 @@ def _clock(at_s: float | None, exact: bool) -> str:
     return f"{int(hours):02d}" if exact and seconds == 0.0 else f"{int(hours):02d}:{int(seconds // 60):02d}"
 
 
-def _spot(plan: Plan, period: Period, inputs: Inputs | None) -> float | None:
+def _spot_share(plan: Plan, period: Period, inputs: Inputs | None) -> float | None:
     """The share of a period's machines that may be taken back; None where the profile would have to say."""
     if inputs is None:
         return None
@@ -186,7 +186,7 @@ def models_of(plan: Plan) -> dict[str, tuple[str, ...]]:
     return {app: tuple(found[app]) for app in sorted(found)}
 
 
-def _reserved(plan: Plan, inputs: Inputs | None) -> tuple[Reserved, ...]:
+def _reserved_machines(plan: Plan, inputs: Inputs | None) -> tuple[Reserved, ...]:
     offers = inputs.profile.offers if inputs is not None else {}
     counts: dict[tuple[str, float], int] = {}
     for one in plan.commitments or ():
@@ -238,7 +238,7 @@ def slo_rows_of_periods(plan: Plan, inputs: Inputs | None) -> Iterator[SloRow]:
     """
     total: dict[str, int] = {}
     found: dict[str, dict[str, list[_Seen]]] = {}
-    hours = {one.id: _hours(plan, [one]) for one in plan.periods}
+    hours = {one.id: _hours_text(plan, [one]) for one in plan.periods}
     known: dict[str, list[SloRow]] = {}
     for period in plan.periods:
         situations: Mapping[str, Any] = {"": period.parts or (), **(period.failures or {})}
@@ -256,7 +256,7 @@ def slo_rows_of_periods(plan: Plan, inputs: Inputs | None) -> Iterator[SloRow]:
     for app in sorted(found) if inputs is None else inputs.slo.apps:
         for seen in found.get(app, {}).values():
             if inputs is None or len(seen) == total[app]:
-                yield _worst(seen, total[app])
+                yield _worst_row(seen, total[app])
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class _Seen:
     hours: str
 
 
-def _worst(seen: Sequence[_Seen], total: int) -> SloRow:
+def _worst_row(seen: Sequence[_Seen], total: int) -> SloRow:
     """One row of all hours and situations: met where each is, and simulated in as many as were."""
     first = seen[0].row
     sign = 1.0 if first.relation == "<=" else -1.0
