@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hetplan.cli.output import Page, number
+from hetplan.cli.output import WRITES_A_PLAN, Page, number
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
@@ -233,8 +233,6 @@ def _actions(plan: Plan, page: Page) -> None:
 
 def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, details: bool = False) -> None:
     """The summary of the plan, with `details` all its tables below; without a plan, why and the repairs."""
-    from hetplan.planner.status import UNDECIDED
-
     summary = outcome.summary
     if summary is None:
         page.line(outcome.reason)
@@ -248,7 +246,7 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         if written is not None:
             others = "or: verify, report, simulate"
             page.line(f"Written to {written}.   Next: hetplan explain {closing.plan} PROFILE SLO   ({others})")
-        elif outcome.reason in ("verified", UNDECIDED):
+        elif outcome.exit_code in WRITES_A_PLAN:
             page.line("Nothing was written.   Next: the same with -o plan.json")
         else:
             page.line(f"Nothing was written: {outcome.reason}.")

@@ -10,7 +10,7 @@ from hetplan.serving.utilization import fluid_utilization
 
 
 def test_a_cascade_worked_out_by_hand() -> None:
-    """Of 100 queries a second: 2 ms each at a; 30% go on, three quarters of them to b (20 ms), the rest to c (40 ms)."""
+    """Of 100 queries/s: 2 ms each at a; 30% go on, three quarters of them to b (20 ms), the rest to c (40 ms)."""
     found = fluid_utilization(*read(cascade()), {"shop": 100.0})
     assert found == pytest.approx({"a": 0.2, "b": 0.45, "c": 0.3})
 
