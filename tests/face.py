@@ -958,12 +958,24 @@ def read_summary(text: str) -> SummaryPage:
         labels[label] = " ".join(filter(None, [labels.get(label, ""), line[11:]]))
     head = [line for line in blocks[0] if not line.startswith("Bound:")]
     bounds = tuple(line for line in blocks[0] if line.startswith("Bound:"))
+    if "Machines" in tables:
+        tables["Machines"] = _filled(tables["Machines"])
     told = {"Machines": "machine", "Hours": "hours"}
     rows = {
         name: tuple({told.get(head, head): cell for head, cell in row.items()} for row in _rows(tables.get(name, [""])))
         for name in told
     }
     return SummaryPage(text, " ".join(head), bounds, tuple(limits), rows["Machines"], rows["Hours"], labels)
+
+
+def _filled(table: Sequence[str]) -> list[str]:
+    """A table with the first cell of each row that leaves it blank, being that of the row above."""
+    width = re.search(r"\S+  +(?=\S)", table[0])
+    filled: list[str] = []
+    for line in table:
+        blank = width is not None and line.startswith(" " * width.end())
+        filled.append(filled[-1][: width.end()] + line[width.end() :] if blank and width and filled else line)
+    return filled
 
 
 def simulated_worse(plan: Json, factor: float) -> Json:

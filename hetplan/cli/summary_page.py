@@ -362,15 +362,16 @@ def _machine_table(summary: Summary, closing: Closing, most: int) -> list[str]:
         return ["Machines   none"]
     shown = rows[:most]
     zones = len({row.zone for row in rows}) > 1
-    columns: list[tuple[str, bool, list[str]]] = [
-        ("Machines", False, [_machine_text(row, zones=zones) for row in shown])
-    ]
+    same = [row.on_same_machines for row in shown]  # blank is as above
+    names = ["" if again else _machine_text(row, zones=zones) for row, again in zip(shown, same, strict=True)]
+    columns: list[tuple[str, bool, list[str]]] = [("Machines", False, names)]
     hosts = any(row.host for row in rows)
     if hosts:
-        columns.append(("host", False, [row.host for row in shown]))
+        columns.append(("host", False, ["" if row.on_same_machines else row.host for row in shown]))
     standby = any(row.standby for row in rows)
     if not hosts or any(row.count > 1 for row in rows):
         counts = [f"{row.count} + {row.standby}" if row.standby else str(row.count) for row in shown]
+        counts = ["" if again else count for count, again in zip(counts, same, strict=True)]
         columns.append(("count + standby" if standby else "count", True, counts))
     if hosts or any(row.replicas > 1 for row in rows):
         columns.append(("replicas", True, [str(row.replicas) for row in shown]))

@@ -85,6 +85,8 @@ class MachineRow:
     host: str = ""
     zone: str = ""
     standby: int = 0
+    on_same_machines: bool = False
+    """Whether these are the machines of the row before, which run this too."""
     replicas: int = 1
     batch: int = 1
     chunk: int | None = None
@@ -526,18 +528,23 @@ def machine_name(worker: Worker, inputs: Inputs | None) -> tuple[str, str, str]:
 def _machine_rows(
     plan: Plan, inputs: Inputs | None, prices: Mapping[str, float], rates: Mapping[str, tuple[float, float]]
 ) -> Iterator[MachineRow]:
-    """A row per machine type, model, stage and application; a machine's money is on the first of its rows."""
-    rows: dict[tuple[Any, ...], MachineRow] = {}
+    """A row per machine type, model, stage and application; groups of machines that run the same are one.
+
+    Of machines that run several things the first row has the money, and the others are `on_same_machines`.
+    """
+    found: dict[tuple[Any, ...], list[MachineRow]] = {}
     busy = _utilization(plan, inputs, rates)
     shares = _shares(plan)
     for worker in plan.workers:
-        for place, row in enumerate(_rows_of_worker(plan, worker, inputs, busy, shares)):
-            if place == 0 and worker.id in prices:
-                row = replace(row, per_month=_per_month(prices[worker.id] * (worker.count + worker.standby)))
-            key = tuple(vars(replace(row, count=0, standby=0, share=None, per_month=None)).values())
-            before = rows.get(key)
-            rows[key] = row if before is None else _sum_of_rows(before, row)
-    yield from rows.values()
+        first, *others = _rows_of_worker(plan, worker, inputs, busy, shares)
+        if worker.id in prices:
+            first = replace(first, per_month=_per_month(prices[worker.id] * (worker.count + worker.standby)))
+        rows = [first, *(replace(row, on_same_machines=True) for row in others)]
+        key = tuple(replace(row, count=0, standby=0, share=None, per_month=None) for row in rows)
+        before = found.get(key)
+        found[key] = rows if before is None else list(map(_sum_of_rows, before, rows))
+    for rows in found.values():
+        yield from rows
     for name, each in prices.items():
         app = name.removeprefix("calls of ")
         if app != name:

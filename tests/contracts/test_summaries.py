@@ -22,6 +22,7 @@ from face import (
     simulated_worse,
     solve,
     solved_example,
+    stopped,
     summary_of_plan,
     summary_record,
 )
@@ -132,6 +133,17 @@ def test_the_word_for_a_limit_follows_from_the_simulated_interval(word: str, tmp
     assert found.word == word
     assert interval(found) == pytest.approx((factor * low, factor * high), rel=0.01)
     assert "every SLO is met" not in head or word == "met"
+
+
+def test_a_plan_whose_making_was_ended_early_is_called_not_simulated(tmp_path: Path) -> None:
+    wish = example("variants")
+    found = [stopped(wish, after=after).answer for after in (1, 2)]
+    early = [answer for answer in found if answer.plan is not None and answer.status == "not-simulated"]
+    assert early, [answer.status for answer in found]
+    for answer in early:
+        page = shown(wish, answer, tmp_path)
+        assert "NOT SIMULATED" in page.head
+        assert all(one.word != "met" for one in page.limits)
 
 
 def interval(line: SloLine) -> tuple[float, float]:
