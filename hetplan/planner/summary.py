@@ -379,7 +379,7 @@ def _rows_of_app(
         if found is not None:
             yield _row_with_result(row, found)
         elif quantity == "response_ms" and by_late:
-            yield _row_by_violations(row, by_late, 1.0 - percentile / 100.0)
+            yield _row_by_violations(row, by_late, 1.0 - percentile / 100.0, len(plan.policies[app]))
         else:
             alone = next((one for one in promises if one.quantity == "service_ms"), None)
             yield row if alone is None else replace(row, note=f"service time {alone.value:.3g} ms")
@@ -502,11 +502,11 @@ def _policy_violation_rates(plan: Plan, app: str, promises: Sequence[Promise]) -
     return [*found, *ends] if found else []
 
 
-def _row_by_violations(row: SloRow, late: Sequence[float], allowed: float) -> SloRow:
-    """A percentile by the share of queries that are later than its limit."""
+def _row_by_violations(row: SloRow, late: Sequence[float], allowed: float, policies: int) -> SloRow:
+    """A percentile by the share of queries that are later than its limit, under each policy."""
     interval = (min(late), max(late))
     word = verdict_of("<=", allowed, interval)
-    note = f"violation rate at most {100 * max(late):.2f}%, at {len(late) - 1} rates"
+    note = f"violation rate at most {100 * max(late):.2f}%" + (f", at {policies} rates" if policies > 1 else "")
     return replace(row, note=note, basis="simulation", word=word)
 
 
