@@ -942,10 +942,13 @@ WORDS = ("met", "violated", "undecided", "by formula", "not simulated")
 def read_summary(text: str) -> SummaryPage:
     """A summary that `show` or `solve` printed."""
     blocks = [block.split("\n") for block in text.strip("\n").split("\n\n")]
-    tables = {block[0].split("  ")[0].split(" (")[0]: block for block in blocks}
+    tables = {
+        block[0].split("  ")[0].split(" (")[0]: [line for line in block if " more: hetplan show " not in line]
+        for block in blocks
+    }
     reserved = next((block for block in blocks if block[0].startswith("Reserve ")), None)
     if reserved is not None:
-        tables["Hours"] = reserved[1:]
+        tables["Hours"] = [line for line in reserved[1:] if " more: hetplan show " not in line]
     limits: list[SloLine] = []
     for line in tables.get("SLO", [""])[1:]:
         cells = re.split(r"  +", line.strip())

@@ -100,7 +100,9 @@ def write_ways(outcome: Outcome, out: Output, folder: Path) -> dict[str, str]:
 
 
 def show_hours(plan: Plan, page: Page) -> None:
-    """Machines of each offer, period by period."""
+    """Machines of each offer, period by period; and of each application, equal hours together."""
+    from hetplan.cli.summary_page import groups_text
+    from hetplan.planner.summary_hours import hour_rows
     from hetplan.profiles.plan_periods import machines_of
 
     rows = [(period.id, period.start_s or 0.0, machines_of(plan, period)) for period in plan.periods]
@@ -111,6 +113,13 @@ def show_hours(plan: Plan, page: Page) -> None:
         [(name, number(start / 3600), *(counts.get(offer, "-") for offer in offers)) for name, start, counts in rows],
         right=["from, h", *offers],
     )
+    page.heading("Machines of each application")
+    rows_of_apps = [
+        (row.hours, app, groups_text(groups, models=True))
+        for row in hour_rows(plan, None)
+        for app, groups in row.apps.items()
+    ]
+    page.table(("hours", "application", "machines"), rows_of_apps)
 
 
 def show_models(plan: Plan, page: Page) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hetplan.planner.summary import Bound, MachineRow, SloRow, Summary
     from hetplan.planner.summary_hours import Group
 
-__all__ = ["Closing", "figure", "show_summary", "summary_lines"]
+__all__ = ["Closing", "figure", "groups_text", "show_summary", "summary_lines"]
 
 WIDTH = 120
 """Letters of a line; tables of more columns than fit drop what a plan's other views have."""
@@ -41,7 +41,7 @@ class Closing:
         self.checked = checked
         self.plan = plan if len(plan) <= LONGEST_NAME else "PLAN"
 
-    def more(self, count: int, view: str) -> str:
+    def more(self, count: int | str, view: str) -> str:
         """Where the rest is."""
         return f"{count} more: hetplan show {self.plan} --view {view}"
 
@@ -417,17 +417,28 @@ def _hours_table(summary: Summary, closing: Closing, most: int) -> list[str]:
     spot = any(row.spot for row in summary.hours)
     cost = any(row.per_hour is not None for row in summary.hours)
     sign = SIGNS.get(summary.currency or "", summary.currency or "money")
-    table = [["Hours", *heads, *["spot"] * spot, *[f"{sign}/h"] * cost]]
-    for row in shown:
-        cells = [_groups_text(row.apps.get(app, ()), models=not one_model[app]) for app in apps]
-        table.append([row.hours, *cells, *[_whole_percent(row.spot)] * spot, *[f"{row.per_hour or 0.0:.2f}"] * cost])
-    width = len(table[0])
-    lines = _align(table, range(1 + len(apps), width))
-    rest = len(summary.hours) - len(shown)
-    return [*lines, closing.more(rest, "hours")] if rest else lines
+    tail = [["spot"] * spot + [f"{sign}/h"] * cost]
+    tail += [[_whole_percent(row.spot)] * spot + [f"{row.per_hour or 0.0:.2f}"] * cost for row in shown]
+    table = [["Hours", *heads]]
+    table += [
+        [row.hours, *(groups_text(row.apps.get(app, ()), models=not one_model[app]) for app in apps)] for row in shown
+    ]
+    fit = len(apps)
+    while fit > 1 and _width([[*row[: 1 + fit], *ends] for row, ends in zip(table, tail, strict=True)]) > WIDTH:
+        fit -= 1
+    lines = _align([[*row[: 1 + fit], *ends] for row, ends in zip(table, tail, strict=True)], range(1 + fit, 3 + fit))
+    left = [f"{len(apps) - fit} applications"] * (fit < len(apps)) + [f"{len(summary.hours) - len(shown)} rows"] * (
+        len(shown) < len(summary.hours)
+    )
+    return [*lines, closing.more(" and ".join(left), "hours")] if left else lines
 
 
-def _groups_text(groups: Sequence[Group], *, models: bool) -> str:
+def _width(table: Table) -> int:
+    """Of the longest line of a table."""
+    return sum(max(len(row[place]) for row in table) + 2 for place in range(len(table[0]))) - 2
+
+
+def groups_text(groups: Sequence[Group], *, models: bool) -> str:
     """Machines of an application: those by the hour or reserved, then "+" those that may be taken back."""
     plain = [one for one in groups if not one.purchase]
     spot = [one for one in groups if one.purchase]
@@ -498,11 +509,11 @@ def _money_of_apps(summary: Summary) -> str:
 def _savings_words(summary: Summary) -> str:
     (first, most), (_, least) = summary.savings[0], summary.savings[-1]
     steps = [
-        f"{name} {money(730.0 * (before - cost), summary.currency)}"
+        f"{name} {whole_money(730.0 * (before - cost), summary.currency)}"
         for (_, before), (name, cost) in pairwise(summary.savings)
         if before - cost > 0.0
     ]
-    total, whole = money(730.0 * (most - least), summary.currency), money(730.0 * most, summary.currency)
+    total, whole = whole_money(730.0 * (most - least), summary.currency), whole_money(730.0 * most, summary.currency)
     return f"{total} a month against {first} ({whole})" + (f": {', '.join(steps)}" if steps else "")
 
 

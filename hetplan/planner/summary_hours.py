@@ -17,7 +17,7 @@ from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import machines_with_users, of_part
 
-__all__ = ["Group", "HoursRow", "check_parts", "hours_of", "models_of", "slo_rows_of_periods"]
+__all__ = ["Group", "HoursRow", "check_parts", "hour_rows", "hours_of", "models_of", "slo_rows_of_periods"]
 
 
 @dataclass(frozen=True)
@@ -58,21 +58,13 @@ def check_parts(plan: Plan) -> None:
 
 def hours_of(found: Summary, plan: Plan, inputs: Inputs | None) -> Summary:
     """The summary with what a plan of several periods has."""
-    signs = [(_machines(plan, one, inputs), one) for one in plan.periods]
-    cost = _cost_by_period(plan)
-    rows = []
-    for period_ids in _merge_periods(signs):
-        periods = [one for one in plan.periods if one.id in period_ids]
-        apps = next(machines for machines, one in signs if one.id in period_ids)
-        each = [cost[one.id] for one in periods if one.id in cost]
-        per_hour = sum(each) / len(each) if each else None
-        rows.append(HoursRow(_hours_text(plan, periods), apps, _spot_share(plan, periods[0], inputs), per_hour))
+    rows = hour_rows(plan, inputs)
     end = plan.periods[-1].end_s
     bill = plan.bill
     levers = bill.levers if bill is not None else ()
     return replace(
         found,
-        hours=tuple(rows) if len(plan.periods) > 1 else (),
+        hours=rows if len(plan.periods) > 1 else (),
         length_h=None if end is None else end / 3600.0,
         machine_count=max(_machine_count(plan, one) for one in plan.periods),
         models=models_of(plan),
@@ -89,6 +81,20 @@ def hours_of(found: Summary, plan: Plan, inputs: Inputs | None) -> Summary:
 
 def _parts(plan: Plan, names: Sequence[str] | None) -> list[Part]:
     return [(plan.parts or {})[name] for name in names or ()]
+
+
+def hour_rows(plan: Plan, inputs: Inputs | None) -> tuple[HoursRow, ...]:
+    """A row for each set of machines, in the order of the day."""
+    signs = [(_machines(plan, one, inputs), one) for one in plan.periods]
+    cost = _cost_by_period(plan)
+    rows = []
+    for period_ids in _merge_periods(signs):
+        periods = [one for one in plan.periods if one.id in period_ids]
+        apps = next(machines for machines, one in signs if one.id in period_ids)
+        each = [cost[one.id] for one in periods if one.id in cost]
+        per_hour = sum(each) / len(each) if each else None
+        rows.append(HoursRow(_hours_text(plan, periods), apps, _spot_share(plan, periods[0], inputs), per_hour))
+    return tuple(rows)
 
 
 def _machine_count(plan: Plan, period: Period) -> int:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from build import Files, app, example, files, machine, model, tiny
+from build import Files, app, example, files, machine, many_applications, model, tiny
 from face import (
     FLUID,
     WORDS,
@@ -211,6 +211,19 @@ def test_hours_are_those_of_the_plan_and_their_money_is_its_mean(tmp_path: Path)
     assert total / hours == pytest.approx(answer.cost, abs=0.006)
     assert sorted(counts) == sorted(answer.count(period=f"p{number}") for number in range(3))
     assert page.month == pytest.approx((answer.cost or 0.0) * HOURS_A_MONTH, abs=0.51)
+
+
+@pytest.mark.slow
+def test_many_applications_leave_room_for_the_money_of_each_hour(tmp_path: Path) -> None:
+    wish = many_applications(9)
+    answer = solve(wish, "fluid")
+    page = shown(wish, answer, tmp_path)
+    lines = page.text.splitlines()
+    assert len(lines) <= 28
+    assert max(map(len, lines)) <= 120
+    assert all(float(row["$/h"]) > 0.0 for row in page.hours if row["hours"][0].isdigit() and "$/h" in row)
+    assert sum("$/h" in row for row in page.hours) >= 2
+    assert all(name in page.text for name in wish.apps)
 
 
 def test_every_view_of_a_plan_that_a_summary_names_is_there(tmp_path: Path) -> None:
