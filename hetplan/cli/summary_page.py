@@ -234,7 +234,7 @@ def _bound_lines(summary: Summary) -> Iterator[str]:
 
 
 def _gap_text(gap: float) -> str:
-    return "0%" if gap < 5e-7 else f"{100 * gap:.2g}%"
+    return "0%" if gap < 5e-7 else f"{100 * gap:.3g}%"
 
 
 def _bound_sentence(summary: Summary, one: Bound) -> str:
