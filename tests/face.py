@@ -17,7 +17,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -27,6 +27,7 @@ from build import Files, example
 from once import once
 
 __all__ = [
+    "ALL",
     "CHARTS",
     "EDITED",
     "EXIT",
@@ -36,6 +37,7 @@ __all__ = [
     "READING",
     "RULES",
     "SECTIONS",
+    "WORDS",
     "Answer",
     "Begun",
     "Claim",
@@ -56,7 +58,9 @@ __all__ = [
     "Robust",
     "Row",
     "Simulated",
+    "SloLine",
     "Stopped",
+    "SummaryPage",
     "Verdict",
     "about",
     "begin",
@@ -85,9 +89,12 @@ __all__ = [
     "overstated",
     "page",
     "page_of_plan",
+    "page_of_solve",
     "planner",
     "proved_by",
     "read_range",
+    "read_summary",
+    "record_of_solve",
     "rendered",
     "report",
     "retold",
@@ -97,10 +104,13 @@ __all__ = [
     "silent",
     "simulate",
     "simulated_violation",
+    "simulated_worse",
     "solve",
     "solved_example",
     "spoken",
     "stopped",
+    "summary_of_plan",
+    "summary_record",
     "text_sent_by",
     "thinned",
     "tightened",
@@ -136,6 +146,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = {"whatif": ("--vary", "rate=10:20")}
 
 SIZING = {"fluid": "planned", "formula": "estimated", "simulation": "auto", "long simulation": "simulated"}
 """How waiting is taken into account -> how the option says it."""
+ALL = ("--view", "all")
+"""How `show` is told to print every table of a plan."""
 FLUID = ("--set", "size=planned")
 """How a command is told to plan at fluid rates."""
 
@@ -833,6 +845,8 @@ class Page:
     head: str
     parts: Mapping[str, tuple[Row, ...]]
     lines: Mapping[str, tuple[str, ...]]
+    summary: str = ""
+    """What stands above all tables of a plan."""
 
     def rows(self, part: str) -> tuple[Row, ...]:
         """The rows of one of `SECTIONS`."""
@@ -851,10 +865,131 @@ def page(*arguments: object) -> Page:
 
 
 def page_of_plan(plan: Json, wish: Files | None, folder: Path, how: str) -> Page:
-    """A plan as "show" prints it, or "bill"; or as "simulate" and "explain" do, from the files it was made from."""
+    """All tables of a plan as "show" prints them, or "bill"; or as "simulate" and "explain" do, from its files."""
     path = folder / "plan.json"
     path.write_text(json.dumps(plan))
-    return page(how, path, *(() if wish is None else wish.write(folder)))
+    return page(how, path, *(() if wish is None else wish.write(folder)), *(ALL if how == "show" else ()))
+
+
+def page_of_solve(wish: Files, folder: Path, *sizing: str) -> Page:
+    """What is printed where a wish is planned: the summary, and all tables."""
+    ran = command("solve", *wish.write(folder), *sizing, "--details")
+    assert ran.code in (EXIT["ok"], EXIT["gap"], EXIT["broken"]), ran
+    summary = ran.out.rpartition("\n\n" + re.findall(r"^\w+ plan by ", ran.out, re.M)[-1])[0]
+    return replace(_read_page(ran.out[len(summary) :]), summary=summary)
+
+
+def summary_of_plan(plan: Json, wish: Files | None, folder: Path) -> str:
+    """The summary of a plan as "show" prints it, with the files that it was made from or without."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    ran = command("show", path, *(() if wish is None else wish.write(folder)))
+    assert ran.code == EXIT["ok"], ran
+    return ran.out
+
+
+def summary_record(plan: Json, wish: Files, folder: Path) -> Json:
+    """The summary of a plan as data: as a command says it, which has to be as `Outcome` has it where it is made."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    last = json.loads(command("show", path, *wish.write(folder), "--json").out.splitlines()[-1])
+    return dict(last["summary"])
+
+
+def record_of_solve(wish: Files, **more: Any) -> Json:
+    """The summary as data where a wish is planned at fluid rates."""
+    import hetplan as hp
+
+    outcome = hp.solve(wish.profile, wish.slo, question=wish.problem, options={"size": SIZING["fluid"]}, **more)
+    assert outcome.summary is not None
+    return dict(json.loads(json.dumps(asdict(outcome.summary))))
+
+
+@dataclass(frozen=True)
+class SloLine:
+    """One limit of one application in a summary: what was found of it, and the word for that."""
+
+    app: str
+    metric: str
+    limit: str
+    found: tuple[str, ...]
+    word: str
+
+
+@dataclass(frozen=True)
+class SummaryPage:
+    """A summary as it is read: its first lines, limits, rows of machines and of hours, and lines with a label."""
+
+    text: str
+    head: str
+    bounds: tuple[str, ...]
+    limits: tuple[SloLine, ...]
+    machines: tuple[Row, ...]
+    hours: tuple[Row, ...]
+    labels: Mapping[str, str]
+
+    @property
+    def month(self) -> float | None:
+        """Money per month."""
+        found = re.match(r"\D?([\d,.]+) a month", self.head)
+        return None if found is None else float(found[1].replace(",", ""))
+
+
+WORDS = ("met", "violated", "undecided", "by formula", "not simulated")
+"""What a summary may say of a limit."""
+
+
+def read_summary(text: str) -> SummaryPage:
+    """A summary that `show` or `solve` printed."""
+    blocks = [block.split("\n") for block in text.strip("\n").split("\n\n")]
+    tables = {
+        block[0].split("  ")[0].split(" (")[0]: [line for line in block if " more: hetplan show " not in line]
+        for block in blocks
+    }
+    reserved = next((block for block in blocks if block[0].startswith("Reserve ")), None)
+    if reserved is not None:
+        tables["Hours"] = [line for line in reserved[1:] if " more: hetplan show " not in line]
+    limits: list[SloLine] = []
+    for line in tables.get("SLO", [""])[1:]:
+        cells = re.split(r"  +", line.strip())
+        app = limits[-1].app if line.startswith(" ") else cells.pop(0)
+        word = cells.pop() if cells[-1].partition(" in ")[0] in WORDS else ""
+        limits.append(SloLine(app, cells[0], cells[1], tuple(cells[2:]), word))
+    labels = dict[str, str]()
+    for line in next(block for block in blocks if any(one.startswith("Failures ") for one in block)):
+        label = line[:11].strip() or list(labels)[-1]
+        labels[label] = " ".join(filter(None, [labels.get(label, ""), line[11:]]))
+    head = [line for line in blocks[0] if not line.startswith("Bound:")]
+    bounds = tuple(line for line in blocks[0] if line.startswith("Bound:"))
+    if "Machines" in tables:
+        tables["Machines"] = _filled(tables["Machines"])
+    told = {"Machines": "machine", "Hours": "hours"}
+    rows = {
+        name: tuple({told.get(head, head): cell for head, cell in row.items()} for row in _rows(tables.get(name, [""])))
+        for name in told
+    }
+    return SummaryPage(text, " ".join(head), bounds, tuple(limits), rows["Machines"], rows["Hours"], labels)
+
+
+def _filled(table: Sequence[str]) -> list[str]:
+    """A table with the first cell of each row that leaves it blank, being that of the row above."""
+    width = re.search(r"\S+  +(?=\S)", table[0])
+    filled: list[str] = []
+    for line in table:
+        blank = width is not None and line.startswith(" " * width.end())
+        filled.append(filled[-1][: width.end()] + line[width.end() :] if blank and width and filled else line)
+    return filled
+
+
+def simulated_worse(plan: Json, factor: float) -> Json:
+    """A plan whose simulated response times were so many times as long."""
+
+    def change(document: Json) -> None:
+        for one in document["promises"]:
+            if one["quantity"] == "response_ms" and "interval" in one:
+                one["interval"] = [factor * end for end in one["interval"]]
+
+    return forged(plan, change)
 
 
 def read_range(ran: Ran, part: str = "") -> list[tuple[float, float, str]]:

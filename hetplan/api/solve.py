@@ -210,7 +210,7 @@ def _judged(outcome: Outcome, *, inputs: Inputs, proofs: bool, allow_unchecked: 
         outcome = replace(outcome, finding=replace(outcome.finding, proved=True))
     found = tuple(f"{one.code} at {one.at}: {one.text}" for one in report.violations)
     unsure = report.undecided or any(one.code == "W-latency-unchecked" for one in plan.warnings)
-    outcome = replace(outcome, finding=replace(outcome.finding, undecided=bool(unsure)))
+    outcome = replace(outcome, finding=replace(outcome.finding, undecided=bool(unsure)), inputs=inputs)
     return outcome.judged(violations=found, unchecked=report.unchecked, unchecked_allowed=allow_unchecked)
 
 

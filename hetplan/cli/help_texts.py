@@ -30,7 +30,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bill": ("hetplan bill plan.json", "hetplan bill plan.json --csv bill.csv"),
     "explain": ("hetplan explain plan.json profile.json slo.json",),
     "whatif": ("hetplan whatif profile.json slo.json --vary budget=1:5",),
-    "show": ("hetplan show plan.json", "hetplan show plan.json --svg plan.svg"),
+    "show": ("hetplan show plan.json profile.json slo.json", "hetplan show plan.json --view hours"),
     "report": (
         "hetplan report plan.json profile.json slo.json -o report.html",
         "hetplan report plan.json -o report.html",

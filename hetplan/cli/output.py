@@ -95,6 +95,15 @@ class Page:
         else:
             self.line(text)
 
+    def columns(self, text: str) -> None:
+        """The titles of a table that is aligned already."""
+        if self.rich and not self._muted:
+            from hetplan.cli.terminal import show_columns
+
+            show_columns(printable(text), self.stream)
+        else:
+            self.line(text)
+
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[str] = ()) -> None:
         """Rows under column titles; `right` names the columns of figures. Nothing when there are no rows."""
         cells = [[printable(cell) for cell in row] for row in rows]

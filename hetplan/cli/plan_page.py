@@ -1,18 +1,21 @@
-"""A plan as readable tables, and an outcome: the plan, or why there is none and what would give one."""
+"""All of a plan as tables, each under one view, and an outcome: its summary, or why there is no plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hetplan.cli.output import Page, number
+from hetplan.cli.output import WRITES_A_PLAN, Page, number
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
     from hetplan.profiles.plan import Notice, Plan, Solve
     from hetplan.profiles.workers import Worker
 
-__all__ = ["show_notices", "show_outcome", "show_plan"]
+__all__ = ["VIEWS", "show_notices", "show_outcome", "show_plan", "show_view"]
+
+VIEWS = ("machines", "hours", "routes", "bill", "policies", "proof", "warnings", "changes")
+"""What a plan can be looked at by, in the order of a page of all."""
 
 MOST_ROUTES = 12
 
@@ -21,31 +24,46 @@ ROUNDING = 1e-9
 
 
 def show_plan(plan: Plan, page: Page, *, made_here: bool = False, missed: bool = False) -> None:
-    """Write the whole plan to the page; `missed`: one that misses a target is not called best at its head.
-
-    Bounds of a plan that was not made here are shown as not proved here, also where the plan calls them certified.
-    """
+    """Write all tables of a plan to the page; `missed`: one that misses a target is not called best at its head."""
     like = f", like {plan.method.like}" if plan.method.like else ""
     status = "a stated target is missed" if missed else plan.status
     page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {status}")
-    if plan.parts is not None:
-        from hetplan.cli.fleet_page import show_periods
+    for view in VIEWS:
+        show_view(view, plan, page, made_here=made_here)
 
-        show_periods(plan, page)
-        _claims(plan, page, made_here=made_here)
-        show_notices(plan.warnings, page)
-        return
-    _workers(plan, page)
-    _routing(plan, page)
-    if plan.policies:
+
+def show_view(view: str, plan: Plan, page: Page, *, made_here: bool = False) -> None:
+    """Write the tables of one of `VIEWS`; nothing of one that the plan has nothing for.
+
+    Bounds of a plan that was not made here are shown as not proved here, also where the plan calls them certified.
+    """
+    from hetplan.cli.fleet_page import show_bill, show_hours, show_models, show_reserved
+
+    if view == "machines":
+        if plan.parts is None:
+            _workers(plan, page)
+        else:
+            show_models(plan, page)
+            show_reserved(plan, page)
+    elif view == "hours" and plan.parts is not None:
+        show_hours(plan, page)
+    elif view == "routes":
+        _routing(plan, page)
+    elif view == "bill" and plan.bill is not None:
+        show_bill(plan.bill, page)
+    elif view == "policies" and plan.policies:
         from hetplan.cli.policy_page import show_policies
 
         show_policies(plan, page)
-    _promises(plan, page)
-    _claims(plan, page, made_here=made_here)
-    _binding(plan, page)
-    _unserved(plan, page)
-    show_notices(plan.warnings, page)
+    elif view == "proof":
+        _promises(plan, page)
+        _claims(plan, page, made_here=made_here)
+        _binding(plan, page)
+        _unserved(plan, page)
+    elif view == "changes":
+        _actions(plan, page)
+    elif view == "warnings":
+        show_notices(plan.warnings, page)
 
 
 def _workers(plan: Plan, page: Page) -> None:
@@ -192,15 +210,63 @@ def _more(page: Page, count: int) -> None:
         page.line(f"  ... and {count} more in the plan file")
 
 
-def show_outcome(outcome: Outcome, page: Page) -> None:
-    """The plan as tables and whether it was verified; without a plan, why and the repairs."""
-    if outcome.plan is not None:
-        show_plan(outcome.plan, page, made_here=True, missed=outcome.finding.target_missed)
-        page.line()
-    page.line(outcome.reason)
-    if outcome.plan is None:
+def _actions(plan: Plan, page: Page) -> None:
+    """The steps from what runs to the plan; of a plan with periods also what starts and stops before each of them."""
+    rows = [
+        (one.id, one.do, one.load or one.worker or "-", one.count or "-", one.host or "-",
+         ", ".join(map(str, one.after)) or "-")
+        for one in plan.actions
+    ]  # fmt: skip
+    if rows:
+        page.heading("From what runs")
+        page.table(("step", "do", "what", "count", "host", "after step"), rows, right=["step", "count"])
+    changes = [
+        (period.id, one.do, one.worker or "-", one.count or "-", "-" if one.ahead_s is None else number(one.ahead_s))
+        for period in plan.periods
+        for one in period.actions or ()
+    ]
+    if changes:
+        page.heading("What starts and stops for each period")
+        columns = ("period", "do", "worker", "count", "seconds ahead")
+        page.table(columns, changes, right=["count", "seconds ahead"])
+
+
+def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, details: bool = False) -> None:
+    """The summary of the plan, with `details` all its tables below; without a plan, why and the repairs."""
+    summary = outcome.summary
+    if summary is None:
+        page.line(outcome.reason)
         show_notices(outcome.warnings, page)
+    else:
+        from hetplan.cli.summary_page import Closing, show_summary
+
+        closing = Closing(_what_was_checked(outcome), written or "PLAN")
+        show_summary(summary, page, closing)
+        page.line()
+        if written is not None:
+            others = "or: verify, report, simulate"
+            page.line(f"Written to {written}.   Next: hetplan explain {closing.plan} PROFILE SLO   ({others})")
+        elif outcome.exit_code in WRITES_A_PLAN:
+            page.line("Nothing was written.   Next: the same with -o plan.json")
+        else:
+            page.line(f"Nothing was written: {outcome.reason}.")
     if outcome.violations or outcome.why or outcome.repairs:
         from hetplan.cli.why_page import show_why
 
         show_why(outcome, page)
+    if details and outcome.plan is not None:
+        page.line()
+        show_plan(outcome.plan, page, made_here=True, missed=outcome.finding.target_missed)
+
+
+def _what_was_checked(outcome: Outcome) -> tuple[str, str]:
+    """What was checked where the plan was made: nothing is called verified that could not have failed."""
+    finding = outcome.finding
+    if finding.unchecked:
+        return "Checked", "by nobody: the question brings no check of its own"
+    if outcome.reason != "verified":
+        return "Checked", outcome.reason
+    what = "constraints, money and bound" if finding.proved else "constraints and money, but not the bound"
+    rows = outcome.summary.simulated if outcome.summary is not None else ()
+    again = "hetplan verify simulates again with fresh seeds" if rows else "no SLO was simulated"
+    return "Verified", f"{what}, by independent code; {again}"

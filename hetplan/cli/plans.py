@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,18 +11,27 @@ import typer
 
 from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked, option
 from hetplan.cli.given_files import plan_from
-from hetplan.cli.output import Exit, Output, Page, number
-from hetplan.cli.plan_page import show_plan
+from hetplan.cli.output import Exit, Output, number
+from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
+from hetplan.cli.summary_page import Closing, show_summary
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.planner.claims_again import ClaimAgain
+    from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.verifier.promise_verdicts import Tried
 
 __all__ = ["diff", "differences", "show", "verify"]
 
+FilesOfPlan = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[PROFILE... SLO]", readable=False, help="What the plan was made from."),
+]
+View = Annotated[
+    str, option("--view", "NAME", "summary, machines, hours, routes, bill, policies, proof, warnings, changes or all.")
+]
 Svg = Annotated[
     Path | None, option("--svg", "FILE", "Draw the plan (its fleet and flows, or its policies) into this file.")
 ]
@@ -36,48 +46,71 @@ AnewSolver = Annotated[
 RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved again.")]
 NoSimulate = Annotated[bool, typer.Option("--no-simulate", help="Do not play what rests on simulation.")]
 Gap = Annotated[float | None, typer.Option("--gap", min=0.0, help="Exit 4 if a bound is farther from its value.")]
+NOTHING = "nothing here: hetplan verify PLAN PROFILE SLO recomputes all, and simulates again"
+"""What `show` checks."""
 MOST_SHOWN = 12
 """Simulated promises that are shown to people; `--json` has them all."""
 
 
-def show(plan: PlanFile, svg: Svg = None, load: Load = None, as_json: AsJson = False) -> None:
-    """Show a plan file as tables.
+def show(
+    plan: PlanFile,
+    files: FilesOfPlan = None,
+    view: View = "summary",
+    svg: Svg = None,
+    load: Load = None,
+    state: StateFile = None,
+    measured: Measured = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan file: its summary, or by --view one of its tables.
 
-    What runs, what is promised, how good it is, what limits it, and the steps to it; of a policy also which model
-    answers which queue.
-    PLAN may be - for stdin.
+    With the files that it was made from, the summary also has the limits of the SLO, and money and utilization of each
+    machine. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the steps
+    to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
+        from hetplan.planner.summary import summarize
+
+        _check_view(view)
         found = plan_from(plan, warn=out.warn)
-        out.end(Exit.OK, "done", plan=found.model_dump(mode="json", by_alias=True, exclude_none=True))
-        show_plan(found, out.people)
-        _show_actions(found, out.people)
-        draw_policies(found, out.people, load_qps=load)
+        inputs = _inputs_of(plan, files, state, measured)
+        for kind, digest in (("profile", found.inputs.profile), ("slo", found.inputs.slo)):
+            if inputs is not None and inputs.digests.get(kind) != digest:
+                out.warn(f"the plan was made from another {kind}: prices and limits are those of the files")
+        summary = summarize(found, inputs)
+        document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
+        out.end(Exit.OK, "done", summary=asdict(summary), plan=document)
+        if view == "summary":
+            closing = Closing(("Checked", NOTHING), "PLAN" if str(plan) == "-" else str(plan))
+            show_summary(summary, out.people, closing)
+        elif view == "all":
+            show_plan(found, out.people)
+        else:
+            show_view(view, found, out.people)
+        if view in ("policies", "all") or load is not None:
+            draw_policies(found, out.people, load_qps=load)
         if svg is not None:
             write_svg(found, svg, load_qps=load)
             out.note("")
             out.note(f"drawn into {svg}")
 
 
-def _show_actions(plan: Plan, page: Page) -> None:
-    """The steps from what runs to the plan; of a plan with periods also what starts and stops before each of them."""
-    rows = [
-        (one.id, one.do, one.load or one.worker or "-", one.count or "-", one.host or "-",
-         ", ".join(map(str, one.after)) or "-")
-        for one in plan.actions
-    ]  # fmt: skip
-    if rows:
-        page.heading("From what runs")
-        page.table(("step", "do", "what", "count", "host", "after step"), rows, right=["step", "count"])
-    changes = [
-        (period.id, one.do, one.worker or "-", one.count or "-", "-" if one.ahead_s is None else number(one.ahead_s))
-        for period in plan.periods
-        for one in period.actions or ()
-    ]
-    if changes:
-        page.heading("What starts and stops for each period")
-        columns = ("period", "do", "worker", "count", "seconds ahead")
-        page.table(columns, changes, right=["count", "seconds ahead"])
+def _check_view(view: str) -> None:
+    if view not in (names := ("summary", *VIEWS, "all")):
+        remedy = f"Choose one of {', '.join(names)}."
+        raise InputError.one(path="--view", value=view, why="there is no such view", remedy=remedy)
+
+
+def _inputs_of(plan: Path, files: list[Path] | None, state: Path | None, measured: Path | None) -> Inputs | None:
+    """What the plan was made from, where it is named."""
+    if not files:
+        return None
+    if len(files) < 2:
+        why, remedy = "a profile and an SLO file are needed, or neither", f"hetplan show {plan} profile.json slo.json"
+        raise InputError.one(file=str(files[0]), why=why, remedy=f"Name both: {remedy}.")
+    from hetplan.profiles.load import load_inputs
+
+    return load_inputs(files[:-1], files[-1], state=state, measured=measured)
 
 
 def verify(

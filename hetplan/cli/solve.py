@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,6 +77,7 @@ ApplyRepair = Annotated[
     int | None,
     typer.Option("--apply-repair", metavar="N", min=1, help="Write what repair N changes into -o, and no plan."),
 ]
+Details = Annotated[bool, typer.Option("--details", help="Show all tables of the plan too, as `show --view all` does.")]
 Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan too; exit 6 if that breaks a promise.")]
 
 
@@ -109,6 +111,7 @@ def solve(
     apply_repair: ApplyRepair = None,
     front: FrontTo = None,
     ways: WaysTo = None,
+    details: Details = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a proved and verified plan.
@@ -137,7 +140,7 @@ def solve(
             from hetplan.cli.solved import simulated_too
 
             outcome = simulated_too(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
-        _show(out, outcome, output, front, ways)
+        _show(out, outcome, output, front, ways, details=details)
 
 
 def _ready(output: str | None, *folders: Path | None, as_json: bool, repair: int | None) -> None:
@@ -195,7 +198,7 @@ def _solve(
         return outcome, how["measured"] if measurer is None else measurer.journal.document()
 
 
-def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | None) -> None:
+def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | None, details: bool) -> None:
     from hetplan.cli.plan_page import show_outcome
 
     written = None
@@ -208,8 +211,8 @@ def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | No
         else:
             write_plan(outcome.plan, Path(output))
             written = output
-    show_outcome(outcome, out.people)
-    body = outcome.as_dict()
+    show_outcome(outcome, out.people, written=written, details=details)
+    body = {"summary": None if outcome.summary is None else asdict(outcome.summary), **outcome.as_dict()}
     if outcome.front is not None or (any(folders) and outcome.plan is not None):
         from hetplan.cli.solved import in_folders
 
@@ -217,9 +220,6 @@ def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | No
     if output == "-":
         for line in (*outcome.why, *outcome.violations):
             out.warn(line, kind="note")
-    if written is not None:
-        out.people.line()
-        out.people.line(f"written to {written}")
-    elif output not in (None, "-") and Path(str(output)).exists():
+    if written is None and output not in (None, "-") and Path(str(output)).exists():
         out.warn(f"{output} was left as it was: it is an older plan")
     out.end(outcome.exit_code, outcome.reason, written=written, **body)

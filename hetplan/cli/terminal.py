@@ -12,12 +12,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["folded", "show_heading", "show_table"]
+__all__ = ["folded", "show_columns", "show_heading", "show_table"]
 
 
 def show_heading(text: str, stream: IO[str]) -> None:
     """A line that opens a section."""
     Console(file=stream).print(text, style="bold", markup=False, highlight=False)
+
+
+def show_columns(text: str, stream: IO[str]) -> None:
+    """The titles of columns, aligned already."""
+    Console(file=stream).print(folded(text), style="bold cyan", markup=False, highlight=False)
 
 
 def show_table(columns: Sequence[str], cells: Sequence[Sequence[str]], to_right: set[int], stream: IO[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import NoPlan
@@ -13,6 +14,8 @@ from hetplan.profiles.plan import Claim, Notice, Plan, Solve
 
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
+    from hetplan.planner.summary import Summary
+    from hetplan.profiles.inputs import Inputs
 
 __all__ = ["Outcome"]
 
@@ -32,6 +35,8 @@ class Outcome:
     """Where several wishes are sought at once: every point, with its plan; `plan` is that of the first."""
     ways: Mapping[str, Plan] = field(default_factory=dict)
     """Of a fleet: the plans behind the levers of its bill, by name; without the last, which is `plan`."""
+    inputs: Inputs | None = field(default=None, repr=False, compare=False)
+    """What the plan was made from: its summary has prices and limits from there."""
 
     @property
     def status(self) -> str:
@@ -42,6 +47,18 @@ class Outcome:
     def claims(self) -> tuple[Claim, ...]:
         """The plan's claims, first the one that answers the objective."""
         return self.plan.claims if self.plan is not None else ()
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """What a person checks of the plan; None without one."""
+        from hetplan.planner.summary import summarize
+
+        if self.plan is None:
+            return None
+        found = summarize(self.plan, self.inputs, made_here=True)
+        if self.violations or self.finding.violations:
+            return replace(found, status="not verified")
+        return replace(found, status="a stated target is missed") if self.finding.target_missed else found
 
     @property
     def exit_code(self) -> int:

@@ -194,14 +194,19 @@ def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
     assert ran.code == 0, ran.out
     assert "verified" in ran.out
     assert run("verify", files.plan, files.profile, files.slo, "--json").lines[-1]["checked"]
-    shown = run("show", files.plan)
+    shown = run("show", files.plan, "--view", "all")
     assert shown.code == 0
     assert "base-od" in shown.out
-    assert run("show", "-", stdin=files.plan.read_text()).out == shown.out
+    assert run("show", "-", "--view", "all", stdin=files.plan.read_text()).out == shown.out
+    views = ("machines", "routes", "proof", "warnings", "changes")
+    parts = [run("show", files.plan, "--view", view).out for view in views]
+    assert shown.out.partition("\n")[2] == "".join(parts), "the views are the parts of the whole"
+    assert run("show", files.plan, "--view", "nothing").code == 2
+    assert run("show", files.plan, files.profile).code == 2
     plan = json.loads(files.plan.read_text())
     assert [line.split()[1] for line in _under("From what runs", shown.out)] == [one["do"] for one in plan["actions"]]
     plan["periods"][0]["actions"] = [{"id": 1, "do": "stop", "worker": "w7", "count": 2}]
-    changed = run("show", "-", stdin=json.dumps(plan)).out
+    changed = run("show", "-", "--view", "changes", stdin=json.dumps(plan)).out
     assert [line.split() for line in _under("What starts and stops for each period", changed)] == [
         [plan["periods"][0]["id"], "stop", "w7", "2", "-"]
     ]

@@ -33,10 +33,13 @@ def test_the_plan_is_the_one_worked_out_by_hand(files: Any, run: Callable[..., A
 
 
 @pytest.mark.slow
-def test_the_page_tells_what_runs_what_is_promised_and_how_good_it_is(files: Any, run: Callable[..., Any]) -> None:
-    out = run("solve", files.profile, files.slo).out
-    for said in ("Workers", "Promises", "How good it is", "base-od", "fluid", "verified", "best-of-measured"):
+def test_the_page_is_the_summary_and_with_details_all_tables(files: Any, run: Callable[..., Any]) -> None:
+    short = run("solve", files.profile, files.slo).out
+    out = run("solve", files.profile, files.slo, "--details").out
+    assert out.startswith(short)
+    for said in ("Workers", "Promises", "How good it is", "base-od", "fluid", "best-of-measured"):
         assert said in out
+        assert said not in short
     assert "\x1b" not in out, "plain when piped"
     assert all(line == line.rstrip() for line in out.splitlines())
 

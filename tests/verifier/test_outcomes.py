@@ -141,5 +141,5 @@ def test_a_plan_on_the_terminal_says_after_which_outcome_a_route_is_taken(tmp_pa
     from hetplan.profiles.plan_file import with_digest, write_plan
 
     write_plan(with_digest(read(cascade())[0]), tmp_path / "plan.json")
-    shown = CliRunner().invoke(build_app(), ["show", str(tmp_path / "plan.json")])
+    shown = CliRunner().invoke(build_app(), ["show", str(tmp_path / "plan.json"), "--view", "routes"])
     assert "large after small: unsure" in " ".join(shown.output.split())

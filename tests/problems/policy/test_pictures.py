@@ -80,7 +80,7 @@ def test_models_have_colours_of_their_own() -> None:
 
 
 def test_show_draws_the_busiest_load_and_any_other(plan_file: Path) -> None:
-    shown = show(plan_file)
+    shown = show(plan_file, "--view", "policies")
     assert shown.exit_code == 0
     assert re.search(r"a: 240 qps, SLO 100 ms, workers w1 \(one of \d+ loads", shown.output)
     assert re.search(r"^  a +w1 +40 +100 +variable +0\.\d+", shown.output, re.MULTILINE), "a line per load"

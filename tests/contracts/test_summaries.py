@@ -1,0 +1,234 @@
+"""A summary says of each machine, application and limit what the plan and its files say, and praises nothing unseen."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from build import Files, app, example, files, machine, many_applications, model, tiny
+from face import (
+    FLUID,
+    WORDS,
+    Answer,
+    SloLine,
+    SummaryPage,
+    command,
+    page_of_solve,
+    read_summary,
+    record_of_solve,
+    simulated_worse,
+    solve,
+    solved_example,
+    stopped,
+    summary_of_plan,
+    summary_record,
+)
+
+HOURS_A_MONTH = 730.0
+
+
+@cache
+def planned(problem: str) -> tuple[Files, Answer]:
+    wish = tiny(problem)
+    return wish, solve(wish, "fluid")
+
+
+def shown(wish: Files, answer: Answer, folder: Path) -> SummaryPage:
+    assert answer.plan is not None
+    return read_summary(summary_of_plan(answer.plan, wish, folder))
+
+
+def percent(cell: str) -> float:
+    return float(cell.rstrip("%")) / 100.0
+
+
+def one_model(rate: float, time_ms: float, batch: int = 1) -> Files:
+    return files(
+        machines={"t4": machine(0.5)},
+        models={"net": model({"t4": {1: time_ms, batch: time_ms * batch / 2} if batch > 1 else {1: time_ms}})},
+        apps={"images": app("net", rate=rate, limits={99: 20 * time_ms})},
+    )
+
+
+@pytest.mark.parametrize("rate", [130.0, 470.0])
+def test_utilization_is_rate_times_time_over_machines(rate: float, tmp_path: Path) -> None:
+    """Of one model on one type, by hand."""
+    wish = one_model(rate, 10.0)
+    answer = solve(wish, "fluid")
+    rows = shown(wish, answer, tmp_path).machines
+    replicas = answer.count() * answer.machines[0].replicas[0].count
+    assert [percent(row["utilization"]) for row in rows] == [pytest.approx(rate * 0.010 / replicas, abs=0.006)]
+
+
+def test_utilization_of_a_stage_counts_what_the_stages_before_send_on(tmp_path: Path) -> None:
+    """Each stage's queries: the rate, times the fan-outs on the way; each takes a full batch's time over its size."""
+    wish = tiny("pipeline")
+    answer = solve(wish, "fluid")
+    (name,) = wish.apps
+    demand = wish.demand(name)
+    rates = {demand.stages[0]: answer.promised("rate") or demand.rate}
+    for stage in demand.stages:
+        for after, factor in wish.fanout(stage).items():
+            rates[after] = rates[stage] * factor
+    busy: dict[str, float] = {}
+    for row in shown(wish, answer, tmp_path).machines:
+        batch = int(row.get("batch", 1))
+        each = wish.times_ms(row["model"], row["machine"])[batch] / 1000.0 / batch
+        busy[row["stage"]] = busy.get(row["stage"], 0.0) + percent(row["utilization"]) * int(row["count"]) / each
+    assert set(busy) == set(rates)
+    for stage, rate in rates.items():
+        assert busy[stage] == pytest.approx(rate, rel=0.03), stage
+
+
+@pytest.mark.parametrize("problem", ["pool", "variants", "llm"])
+def test_money_of_machines_is_their_price_and_adds_up_to_the_month(problem: str, tmp_path: Path) -> None:
+    wish, answer = planned(problem)
+    page = shown(wish, answer, tmp_path)
+    total = 0.0
+    for group in answer.machines:
+        total += group.count * wish.price(group.offer or group.machine)
+    assert page.month == pytest.approx(total * HOURS_A_MONTH, abs=0.51)
+    listed = [float(row["$/month"].replace(",", "")) for row in page.machines if "$/month" in row]
+    assert sum(listed) == pytest.approx(page.month, abs=len(listed))
+    assert sum(int(row["count"]) for row in page.machines if "$/month" in row) == answer.count()
+
+
+def test_without_prices_machines_are_counted_and_no_money_is_made_up(tmp_path: Path) -> None:
+    wish = example("pipeline")
+    answer = solved_example("pipeline", "fluid")
+    page = shown(wish, answer, tmp_path)
+    assert page.month is None
+    assert page.head.startswith(f"{answer.count()} machines (no prices given) ")
+    assert "$" not in page.text
+    assert "month" not in page.text
+
+
+@pytest.mark.parametrize("problem", ["pool", "variants", "pipeline", "llm", "policy"])
+def test_no_limit_is_called_met_that_nothing_was_run_for(problem: str, tmp_path: Path) -> None:
+    wish, answer = planned(problem)
+    page = shown(wish, answer, tmp_path)
+    assert page.limits
+    assert {one.word for one in page.limits} <= {"", "by formula", "not simulated"}
+    assert " met" not in page.head
+    assert set(WORDS) >= {one.word for one in page.limits if one.word}
+
+
+@pytest.mark.parametrize("word", ["met", "undecided", "violated"])
+def test_the_word_for_a_limit_follows_from_the_simulated_interval(word: str, tmp_path: Path) -> None:
+    """Times are scaled until the interval is below the limit, holds it, or is above it."""
+    wish, answer = example("variants"), solved_example("variants")
+    limit = wish.limits_ms("faces")[99]
+
+    def line_of_faces(factor: float) -> tuple[SloLine, str]:
+        assert answer.plan is not None
+        page = read_summary(summary_of_plan(simulated_worse(answer.plan, factor), wish, tmp_path))
+        return next(one for one in page.limits if (one.app, one.metric) == ("faces", "p99")), page.head
+
+    low, high = interval(line_of_faces(1.0)[0])
+    factor = {"met": 0.99 * limit / high, "undecided": 2.0 * limit / (low + high), "violated": 1.01 * limit / low}[word]
+    found, head = line_of_faces(factor)
+    assert found.word == word
+    assert interval(found) == pytest.approx((factor * low, factor * high), rel=0.01)
+    assert "every SLO is met" not in head or word == "met"
+
+
+def test_a_plan_whose_making_was_ended_early_is_called_not_simulated(tmp_path: Path) -> None:
+    wish = example("variants")
+    found = [stopped(wish, after=after).answer for after in (1, 2)]
+    early = [answer for answer in found if answer.plan is not None and answer.status == "not-simulated"]
+    assert early, [answer.status for answer in found]
+    for answer in early:
+        page = shown(wish, answer, tmp_path)
+        assert "NOT SIMULATED" in page.head
+        assert all(one.word != "met" for one in page.limits)
+
+
+def interval(line: SloLine) -> tuple[float, float]:
+    low, high = map(float, re.findall(r"\d[\d.]*", " ".join(line.found)))
+    return low, high
+
+
+def test_what_solve_and_show_print_is_one_summary(tmp_path: Path) -> None:
+    """But for what was proved and checked where the plan was made."""
+    wish, answer = planned("variants")
+    made = read_summary(page_of_solve(wish, tmp_path, *FLUID).summary)
+    again = shown(wish, answer, tmp_path)
+    assert (made.limits, made.machines, made.month) == (again.limits, again.machines, again.month)
+    assert "not proved here" in again.bounds[0]
+    assert "certified" in made.bounds[0]
+    assert "Verified" in made.labels
+    assert "Verified" not in again.labels
+    other = {"Verified", "Checked", "Missing"}
+    assert {k: v for k, v in made.labels.items() if k not in other} == {
+        k: v for k, v in again.labels.items() if k not in other
+    }
+
+
+def test_a_plan_without_its_files_says_what_is_missing(tmp_path: Path) -> None:
+    wish, answer = planned("pool")
+    assert answer.plan is not None
+    page = read_summary(summary_of_plan(answer.plan, None, tmp_path))
+    assert "utilization" in page.labels["Missing"]
+    assert all("utilization" not in row and "$/month" not in row for row in page.machines)
+    assert "Missing" not in shown(wish, answer, tmp_path).labels
+    assert sum(int(row["count"]) for row in page.machines) == answer.count()
+
+
+def test_python_and_commands_hand_out_one_record(tmp_path: Path) -> None:
+    wish, answer = planned("variants")
+    assert answer.plan is not None
+    made, again = record_of_solve(wish), summary_record(answer.plan, wish, tmp_path)
+    differ = {key for key in made if made[key] != again[key]}
+    assert differ == {"made_here", "bounds"}, "what was proved where the plan was made"
+
+
+def test_files_that_the_plan_was_not_made_from_are_said_to_be_others(tmp_path: Path) -> None:
+    wish, answer = planned("pool")
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(answer.plan))
+    for other, said in ((wish, False), (wish.scaled_prices(2.0), True)):
+        assert ("made from another profile" in command("show", path, *other.write(tmp_path)).err) == said
+
+
+def test_hours_are_those_of_the_plan_and_their_money_is_its_mean(tmp_path: Path) -> None:
+    wish, answer = planned("fleet")
+    page = shown(wish, answer, tmp_path)
+    hours, total = 0.0, 0.0
+    counts: list[int] = []
+    for row in page.hours:
+        length = 0
+        for run in row["hours"].split(", "):
+            begin, end = (int(one) for one in run.split("-"))
+            length += (end - begin) % 3 or 3
+        hours += length
+        total += length * float(row["$/h"])
+        cells = " + ".join(cell for head, cell in row.items() if head not in ("hours", "$/h", "spot"))
+        counts += [sum(int(one) for one in re.findall(r"(?:^|[+,] )(\d+) ?", cells))] * length
+    assert hours == 3.0
+    assert total / hours == pytest.approx(answer.cost, abs=0.006)
+    assert sorted(counts) == sorted(answer.count(period=f"p{number}") for number in range(3))
+    assert page.month == pytest.approx((answer.cost or 0.0) * HOURS_A_MONTH, abs=0.51)
+
+
+@pytest.mark.slow
+def test_many_applications_leave_room_for_the_money_of_each_hour(tmp_path: Path) -> None:
+    wish = many_applications(9)
+    answer = solve(wish, "fluid")
+    page = shown(wish, answer, tmp_path)
+    lines = page.text.splitlines()
+    assert len(lines) <= 28
+    assert max(map(len, lines)) <= 120
+    assert all(float(row["$/h"]) > 0.0 for row in page.hours if row["hours"][0].isdigit() and "$/h" in row)
+    assert sum("$/h" in row for row in page.hours) >= 2
+    assert all(name in page.text for name in wish.apps)
+
+
+def test_every_view_of_a_plan_that_a_summary_names_is_there(tmp_path: Path) -> None:
+    _, answer = planned("fleet")
+    assert answer.plan is not None
+    text = summary_of_plan(answer.plan, None, tmp_path)
+    for view in {*re.findall(r"--view (\w+)", text), "machines", "routes", "policies", "hours", "warnings", "proof"}:
+        assert command("show", tmp_path / "plan.json", "--view", view).code == 0
