@@ -146,6 +146,7 @@ def test_nothing_cheaper_than_the_bound_keeps_the_slo(seed: int | None) -> None:
     assert cheaper
     for _, counts in cheaper[-5:]:
         assert late_share_of_the_shortest_first(wish, counts, seed=5) > allowed
+    assert set(verify(answer.plan or {}, wish).bounds) == {"proved again"}
 
 
 def test_a_bound_does_not_take_queries_as_if_all_were_of_mean_size() -> None:

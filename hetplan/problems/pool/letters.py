@@ -32,7 +32,8 @@ The exact fluid program (`program`), in place of the paper's Eq. 15, which is no
 
 Least cost instead minimises the left of (4), with a row (9) lam >= rate / derate. With n fixed it is a linear program,
 and a true bound on the rate of any dispatcher (mean service times, stationary mix) when eps is the share of late
-queries that the target allows.
+queries that the target allows. Where a pool drops late queries, (7) is <= in that bound, and in (8) all are late but
+those in time.
 """
 
 from __future__ import annotations

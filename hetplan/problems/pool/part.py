@@ -48,8 +48,10 @@ def cone(
     part.needs = {kind.hardware: kind.run.needs for kind in pool.types}
     part.alone = {kind.hardware: kind.per_machine for kind in pool.types}
     none = np.zeros(len(pool.types))
-    # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow.
-    most_form, form = fluid_at(tolerant(pool) if options.derate == 1.0 else pool, none), fluid_at(pool, none)
+    # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow. A fleet
+    # is also searched by it, so that dropped queries are answered here; one who drops them may do with less.
+    loose = replace(tolerant(pool), may_drop=False) if options.derate == 1.0 else pool
+    most_form, form = fluid_at(loose, none), fluid_at(pool, none)
     (busy,), (most_busy,) = ([one for one in made.rows if one.name == "capacity"] for made in (form, most_form))
     warm, cold = at_capacities(most_form, most_busy, warm=True), at_capacities(form, busy, warm=False)
     first = [int(np.flatnonzero(pool.of == number)[0]) for number in range(len(pool.types))]

@@ -59,7 +59,7 @@ def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str,
 
     An engine's tolerances are absolute, so rates are counted in units of `scale`, and flows also in units of their
     class's share: column lam is lam / scale, and column x of class s is x_st / (p_s scale). Where a pool may drop
-    queries, they take no machine, and are late by every limit.
+    queries, not all are served, and all but those in time are late.
     """
     s, t = _pairs(pool)
     unit = f"{scale:.6g} qps"
@@ -69,20 +69,20 @@ def add_flows(pool: Pool, m: Builder, *, scale: float) -> tuple[Index, dict[str,
         return f"{pool.class_label(int(s[i]))}@{pool.types[int(t[i])].hardware}"
 
     x = m.columns("x", label, size=s.size, unit=f"its share of {unit}")
-    served = m.rows("served", pool.class_label, size=pool.p.size, lower=0.0, upper=0.0, unit=unit, equation="(7)")
+    least = -np.inf if pool.may_drop else 0.0
+    served = m.rows("served", pool.class_label, size=pool.p.size, lower=least, upper=0.0, unit=unit, equation="(7)")
     m.add(served[s], x, 1.0)
     m.add(served, lam, -1.0)
     lax = [(limit, share) for limit, share in pool.limits if share > 0]
-    if pool.may_drop:
-        dropped = m.columns("dropped", pool.class_label, size=pool.p.size, unit=f"its share of {unit}")
-        m.add(served, dropped, 1.0)
     if lax:
         late = m.rows("late", [f"{limit:g} ms" for limit, _ in lax], upper=0.0, unit=unit, equation="(8)")
         for row, (limit, share) in zip(late, lax, strict=True):
             is_late = pool.M[s, t] > limit
-            m.add(row, x[is_late], pool.p[s[is_late]])
-            if pool.may_drop:
-                m.add(row, dropped, pool.p)
+            if pool.may_drop:  # all but those in time
+                m.add(row, lam, 1.0)
+                m.add(row, x[~is_late], -pool.p[s[~is_late]])
+            else:
+                m.add(row, x[is_late], pool.p[s[is_late]])
             m.add(row, lam, -share)
     busy = pool.p[s] * (scale / 1000.0) * pool.W[s, t]
     machines = {kind.hardware: Expression(x[t == number], busy[t == number]) for number, kind in enumerate(pool.types)}
