@@ -153,8 +153,8 @@ def _intensity(rates: tuple[float, ...], stays: tuple[float, ...], seconds: floa
     for _ in range(STEPS):
         chances, values = chance[:, None] * to[at], value[:, None] + adds[at]
         cell = np.minimum(values / span * CELLS, CELLS - 1).astype(np.int64) + CELLS * states
-        total = np.bincount(cell.ravel(), chances.ravel())
-        sums = np.bincount(cell.ravel(), (chances * values).ravel())
+        total: Vector = np.bincount(cell.ravel(), chances.ravel()).astype(np.float64)
+        sums: Vector = np.bincount(cell.ravel(), (chances * values).ravel()).astype(np.float64)
         there = np.flatnonzero(total > 0)
         at, chance, value = there // CELLS, total[there], sums[there] / total[there]
     return chance, value
