@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hetplan.cli.output import Page
-    from hetplan.planner.summary import Bound, MachineRow, SloRow, Summary
-    from hetplan.planner.summary_hours import Group
+    from hetplan.planner.summary_records import Bound, Group, MachineRow, SloRow, Summary
 
 __all__ = ["Closing", "figure", "groups_text", "show_summary", "summary_lines"]
 

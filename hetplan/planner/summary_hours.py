@@ -11,34 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.planner.summary import Reserved, SloRow, Summary, Worst, machine_name, slo_rows_of, verdict_of
+from hetplan.planner.summary_records import Group, HoursRow, Reserved, SloRow, Summary, Worst
+from hetplan.planner.summary_rows import machine_name, slo_rows_of, verdict_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import machines_with_users, of_part
 
-__all__ = ["Group", "HoursRow", "check_parts", "hour_rows", "hours_of", "models_of", "slo_rows_of_periods"]
-
-
-@dataclass(frozen=True)
-class Group:
-    """Machines of one type, bought alike, that run one model for an application; others use `shared` ones, too."""
-
-    count: int
-    machine: str
-    purchase: str
-    model: str
-    shared: bool = False
-
-
-@dataclass(frozen=True)
-class HoursRow:
-    """The machines of each application in some hours, the share of spot machines, and money per hour."""
-
-    hours: str
-    apps: Mapping[str, tuple[Group, ...]]
-    spot: float | None
-    per_hour: float | None
+__all__ = ["check_parts", "hour_rows", "hours_of", "models_of", "slo_rows_of_periods"]
 
 
 def check_parts(plan: Plan) -> None:
