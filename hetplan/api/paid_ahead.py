@@ -92,7 +92,8 @@ class PaidAhead:
             if own:
                 yield worker.model_copy(update={"count": own})
             if own < worker.count:
-                update = {"count": worker.count - own, "offer": names[offer]}
+                # A host is of the offer that the profile names; of those beside it only the number is known.
+                update = {"count": worker.count - own, "offer": names[offer], "host": None}
                 yield (_renamed(worker) if own else worker).model_copy(update=update)
 
     def plan(self, plan: Plan) -> Plan:

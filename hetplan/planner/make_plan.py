@@ -102,7 +102,8 @@ def _planned(
     require_proof = how["require_proof"]
     if not how["simulated"]:
         ended = "interrupted" if how["interrupted"] else "the time was over"
-        text = f"{ended} before simulation confirmed this plan, the best so far: run hetplan simulate"
+        short_of = "all was tried" if named[1].options.get("size") == "planned" else "simulation confirmed this plan"
+        text = f"{ended} before {short_of}: it is the best so far; run hetplan simulate"
         notices = (*notices, Notice(code="W-unconfirmed", at="promises", text=text))
     claims = tuple(_claim(reported, ask, proved=require_proof) for reported in result.reported)
     used = {claim.solve for claim in claims}  # nobody would prove the other solves again

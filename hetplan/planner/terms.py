@@ -77,7 +77,7 @@ class Tools:
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` simulate and measure; `extra`: for one question alone.
     `repairs`: also those that take simulations. `trial`: is there a plan, or, where it `explains`, what is missing?
-    `known`: for the next.
+    `known`: what one question of a row of like ones leaves to the next.
     """
 
     simulate: Callable[..., Any] | None = None

@@ -52,8 +52,8 @@ def _check_host_of(found: Dangling, worker: Worker, at: Steps) -> None:
         ("hardware", "hardware", worker.hardware, hardware),
     ):
         if runs in found.known[section] and runs != stated:
-            why = f"hosts.{worker.host}.offer is {host.offer}, of {hardware}: {worker.id} cannot run there on {runs}"
-            remedy = f"Mend one of them; if {worker.host} was replaced, {worker.id} is gone."
+            why = f"hosts.{worker.host}.offer is {host.offer}, a machine of {hardware}, where {worker.id} runs"
+            remedy = f"Write {stated}, or leave it out; if {worker.host} was replaced, {worker.id} is gone."
             found.fault((*at, name), runs, why, remedy)
             return
 

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.distribution import Distribution
 
-__all__ = ["Window", "busiest", "excess_of", "least_work"]
+__all__ = ["Window", "busiest", "excess_of", "least_work", "time_after"]
 
 Vector = NDArray[np.float64]
 
@@ -178,6 +178,11 @@ def _atoms(excess: Excess, at: list[int]) -> tuple[Vector, Vector]:
     chance, sums = beyond[:-1] - beyond[1:], total[:-1] - total[1:]
     there = chance > TINY
     return chance[there], (1.0 - SAFE) * sums[there] / chance[there]
+
+
+def time_after(limit_ms: float, *, varies: bool) -> float:
+    """How long after a window, ms, machines serve those of it that are in time: D, or 2 D where times vary."""
+    return (2.0 if varies else 1.0) * limit_ms
 
 
 def least_work(times: Distribution, limit_ms: float) -> float:

@@ -87,7 +87,6 @@ class Mdp(Form[Choice]):
     start: int = 0
     name: str = ""
     state_label: Callable[[int], str] = field(default=str, compare=False)
-    pair_label: Callable[[int], str] = field(default=str, compare=False)
 
     def __post_init__(self) -> None:
         faults = list(self._faults())

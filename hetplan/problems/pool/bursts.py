@@ -28,7 +28,7 @@ from hetplan.planner.tolerances import SLIP
 from hetplan.problems.pool.letters import Counts, Matrix, Pool, Vector
 from hetplan.serving.reading import settings_of
 from hetplan.serving.times import law_of_table
-from hetplan.serving.window import Window, busiest, least_work
+from hetplan.serving.window import Window, busiest, least_work, time_after
 
 __all__ = ["Burst", "bursts_of"]
 
@@ -87,7 +87,8 @@ def bursts_of(pool: Pool) -> Sequence[Burst]:
             window = window.coarser() if window.count.size > 1 else None
         if window is not None:
             work, varies = _works(pool, limit)
-            span_ms = 1000.0 * window.seconds + limit * np.where(varies, 2.0, 1.0)
+            after = [time_after(limit, varies=bool(one)) for one in varies]
+            span_ms = 1000.0 * window.seconds + np.array(after)
             found.append(Burst(window, limit, target.left, work / pool.k, span_ms))
     return found
 

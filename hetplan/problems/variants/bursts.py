@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hetplan.problems.variants.wish import Serves, Snapshot
+from hetplan.serving.law import Law
 from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
-from hetplan.serving.window import busiest, least_work
+from hetplan.serving.window import busiest, least_work, time_after
 
 __all__ = ["in_bursts"]
 
@@ -30,29 +31,35 @@ def in_bursts(v: Snapshot) -> Snapshot:
     for b, one in enumerate(v.asked):
         factor = 0.0
         for target in one.targets if b not in shared and one.load_qps > 0 and len(one.classes.points) == 1 else ():
-            limit = target.limit_ms()
-            known = [_part_of_the_fastest(v, pair, limit) for pair in pairs.get(b, ())]
-            part = min((part for part, _ in known), default=0.0)
-            span = limit / 1000.0 * (2.0 if any(varies for _, varies in known) else 1.0)
-            window = busiest(one.stated.demand.arrivals, one.load_qps, span, target.left) if part else None
-            factor = max(factor, part * window.factor if window is not None else 0.0)
+            limit, mine = target.limit_ms(), pairs.get(b, ())
+            if not mine or limit <= 0.0:
+                continue
+            after_ms = time_after(limit, varies=any(_law_of(v, pair).has_spread for pair in mine))
+            window = busiest(one.stated.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
+            if window is not None:
+                factor = max(factor, window.factor * min(_part_of_the_fastest(v, pair, limit) for pair in mine))
         asked.append(replace(one, need_qps=max(one.need_qps, factor * one.load_qps)))
     return v if tuple(asked) == v.asked else replace(v, asked=tuple(asked))
 
 
-def _part_of_the_fastest(v: Snapshot, pair: Serves, limit_ms: float) -> tuple[float, bool]:
+def _law_of(v: Snapshot, pair: Serves) -> Law:
+    """The service law of an instance."""
+    kind = v.kinds[pair.kind]
+    return law_of_run(v.inputs.profile, kind.variant, v.inputs.profile.variants[kind.variant].runs[kind.run])
+
+
+def _part_of_the_fastest(v: Snapshot, pair: Serves, limit_ms: float) -> float:
     """The rate that an instance is planned with, in parts of the highest that its batches can have, at most 1.
 
-    0 where that is not known, or where late queries are served too. And whether its times vary.
+    0 where that is not known, or where late queries are served too.
     """
-    kind, (point,) = v.kinds[pair.kind], v.asked[pair.app].classes.points
-    law = law_of_run(v.inputs.profile, kind.variant, v.inputs.profile.variants[kind.variant].runs[kind.run])
-    if law.is_rate or pair.late or limit_ms <= 0.0:
-        return 0.0, False
+    kind, (point,), law = v.kinds[pair.kind], v.asked[pair.app].classes.points, _law_of(v, pair)
+    if law.is_rate or pair.late:
+        return 0.0
     statistic, fastest = answering(law.statistics, "mean"), 0.0
     for size in range(1, kind.batch + 1) if "batch" in law.axes and "batch" not in point else (1,):
         times, least = law.distribution(point, size) if law.has_spread else None, law.ms(point, size, statistic)
         least = least if times is None else min(least, least_work(times, limit_ms))
         fastest = max(fastest, 1000.0 * size / least)
     at_once = max(1, round(pair.saturation_qps * pair.latency_ms / 1000.0 / kind.batch))
-    return min(1.0, pair.qps / (at_once * fastest)), law.has_spread
+    return min(1.0, pair.qps / (at_once * fastest))

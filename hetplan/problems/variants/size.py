@@ -472,7 +472,7 @@ class _Tries:
         """The plan of instances that may be full, in bursts too: it rules out none that is in time."""
         every = replace(asked, serves=self.every)
         full = asking(every, dict.fromkeys(range(len(asked.asked)), 1.0))
-        bursty = in_bursts(full)
+        bursty = in_bursts(full) if self.ask.remaining > 0 else full
         if bursty is not full:
             made = self.way(replace(bursty, repairs=False, explains=False), self.ask)
             if isinstance(made, Draft) and _least(made) <= self.cheapest * (1.0 + BOUND_SLIP):
