@@ -104,6 +104,19 @@ def test_what_runs_is_first_what_is_paid_for() -> None:
     ]  # fmt: skip
 
 
+def test_what_runs_on_hosts_beyond_what_is_paid_for_names_no_host_of_another_offer() -> None:
+    hosts = {"h1": {"offer": "a"}, "h2": {"offer": "a"}}
+    files = profile().model_dump(mode="json", exclude_unset=True) | {"hosts": hosts}
+    found = PaidAhead.of(Profile.model_validate(files), wish(), bought(a=1))
+    state = {
+        "format": "hetplan/state/1.1",
+        "workers": [worker("w1", "a", 1, host="h1"), worker("w2", "a", 1, host="h2")],
+    }
+    left = found.state(State.model_validate(state))
+    assert left is not None
+    assert [(one.offer, one.host) for one in left.workers] == [("a", "h1"), ("a-rented", None)]
+
+
 def planned(*workers: dict[str, Any], **more: Any) -> Plan:
     share = {one["loads"][0]["id"]: 1.0 / len(workers) for one in workers}
     return Plan.model_validate(
