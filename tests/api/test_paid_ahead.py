@@ -108,11 +108,8 @@ def test_what_runs_on_hosts_beyond_what_is_paid_for_names_no_host_of_another_off
     hosts = {"h1": {"offer": "a"}, "h2": {"offer": "a"}}
     files = profile().model_dump(mode="json", exclude_unset=True) | {"hosts": hosts}
     found = PaidAhead.of(Profile.model_validate(files), wish(), bought(a=1))
-    state = {
-        "format": "hetplan/state/1.1",
-        "workers": [worker("w1", "a", 1, host="h1"), worker("w2", "a", 1, host="h2")],
-    }
-    left = found.state(State.model_validate(state))
+    workers = [{**worker(name, "a", 1), "host": host} for name, host in (("w1", "h1"), ("w2", "h2"))]
+    left = found.state(State.model_validate({"workers": workers}))
     assert left is not None
     assert [(one.offer, one.host) for one in left.workers] == [("a", "h1"), ("a-rented", None)]
 
