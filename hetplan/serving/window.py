@@ -107,7 +107,8 @@ def busiest(arrivals: Arrivals, rate_qps: float, deadline_s: float, late: float)
         return None
     mean = rate_qps * seconds
     at = sorted({_first(excess, min(level * late, 1.0) * mean, mean) for level in LEVELS.tolist()})
-    return Window(seconds, mean, *_atoms(excess, at), (1.0 - SAFE) * factor)
+    chance, count = _atoms(excess, at)
+    return Window(seconds, mean, chance, count, (1.0 - SAFE) * factor) if count.size else None
 
 
 def excess_of(arrivals: Arrivals, rate_qps: float, seconds: float) -> Excess | None:

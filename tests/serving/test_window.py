@@ -113,3 +113,10 @@ def test_what_a_query_in_time_takes_is_no_more_than_the_integral_and_nearly_as_m
         return
     exact = float(quad(law.sf, 0.0, limit, limit=200)[0]) / share
     assert 0.98 * exact <= least_work(times, limit) <= exact * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("arrivals", [POISSON, BURSTS, ROUGH])
+def test_of_next_to_no_queries_nothing_is_claimed(arrivals: Arrivals) -> None:
+    found = [busiest(arrivals, rate, 0.1, late) for rate in (1e-12, 1e-9, 1e-3) for late in (1e-9, 0.01)]
+    assert all(window is None or window.count.size for window in found)
+    assert busiest(arrivals, 1e-12, 0.1, 0.01) is None
