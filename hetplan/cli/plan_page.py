@@ -266,7 +266,8 @@ def _what_was_checked(outcome: Outcome) -> tuple[str, str]:
         return "Checked", "by nobody: the question brings no check of its own"
     if outcome.reason != "verified":
         return "Checked", outcome.reason
-    what = "constraints, money and bound" if finding.proved else "constraints and money, but not the bound"
+    # The bound is proved again by the program that the planner writes: no code of the verifier's own.
+    bound = "bound by the planner's program" if finding.proved else "the bound by nobody"
     rows = outcome.summary.simulated if outcome.summary is not None else ()
-    again = "hetplan verify simulates again with fresh seeds" if rows else "no SLO was simulated"
-    return "Verified", f"{what}, by independent code; {again}"
+    again = "hetplan verify simulates again" if rows else "no SLO was simulated"
+    return "Verified", f"constraints and money by independent code, {bound}; {again}"
