@@ -79,8 +79,8 @@ def explain(
 def _of_plan(out: Output, plan: Plan) -> None:
     """What a plan says of itself."""
     from hetplan.cli.plan_page import show_plan
+    from hetplan.profiles.fields import HOURS_A_MONTH
     from hetplan.studies.comparison import per_million
-    from hetplan.studies.points import HOURS_A_MONTH
 
     show_plan(plan, out.people)
     cost = next((one.value for one in plan.promises if one.quantity == "cost_per_hour"), None)

@@ -23,7 +23,6 @@ __all__ = ["bill", "bill_csv", "show_bill", "show_hours", "show_models", "show_r
 CsvTo = Annotated[Path | None, option("--csv", "FILE", "Write its lines, totals and ways to buy here as CSV.")]
 COLUMNS = ("period", "offer", "app", "committed", "rented", "cost_per_hour", "starts_per_hour")
 OF_TOTALS = ("cost_per_day", "cost_per_month", "saves_per_hour", "verified", "kept")
-MONTH_HOURS = 730.0
 
 
 def bill(plan: PlanFile, csv_to: CsvTo = None, as_json: AsJson = False) -> None:
@@ -68,7 +67,9 @@ def bill_csv(bill: Bill) -> str:
 
 
 def _by_time(cost: float) -> dict[str, float]:
-    return {"cost_per_hour": cost, "cost_per_day": 24 * cost, "cost_per_month": MONTH_HOURS * cost}
+    from hetplan.profiles.fields import HOURS_A_MONTH
+
+    return {"cost_per_hour": cost, "cost_per_day": 24 * cost, "cost_per_month": HOURS_A_MONTH * cost}
 
 
 def _checked(way: Lever) -> str:

@@ -497,8 +497,10 @@ def _labeled_lines(summary: Summary, closing: Closing) -> Iterator[tuple[str, st
 
 
 def _money_of_apps(summary: Summary) -> str:
+    from hetplan.profiles.fields import HOURS_A_MONTH
+
     def month(cost: float) -> str:
-        return whole_money(730.0 * cost, summary.currency)
+        return whole_money(HOURS_A_MONTH * cost, summary.currency)
 
     apps = ", ".join(f"{app} {month(cost)}" for app, cost in summary.cost_of_apps.items())
     idle, starts = month(summary.cost_of_idle), month(summary.cost_of_starts)
@@ -506,13 +508,15 @@ def _money_of_apps(summary: Summary) -> str:
 
 
 def _savings_words(summary: Summary) -> str:
+    from hetplan.profiles.fields import HOURS_A_MONTH
+
     (first, most), (_, least) = summary.savings[0], summary.savings[-1]
     steps = [
-        f"{name} {whole_money(730.0 * (before - cost), summary.currency)}"
+        f"{name} {whole_money(HOURS_A_MONTH * (before - cost), summary.currency)}"
         for (_, before), (name, cost) in pairwise(summary.savings)
         if before - cost > 0.0
     ]
-    total, whole = whole_money(730.0 * (most - least), summary.currency), whole_money(730.0 * most, summary.currency)
+    total, whole = (whole_money(HOURS_A_MONTH * one, summary.currency) for one in (most - least, most))
     return f"{total} a month against {first} ({whole})" + (f": {', '.join(steps)}" if steps else "")
 
 

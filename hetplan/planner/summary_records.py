@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hetplan.profiles.fields import HOURS_A_MONTH
+
 __all__ = [
-    "HOURS_A_MONTH",
     "Bound",
     "Group",
     "HoursRow",
@@ -18,8 +19,6 @@ __all__ = [
     "Worst",
     "per_month",
 ]
-
-HOURS_A_MONTH = 730.0
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
 
 __all__ = [
+    "HOURS_A_MONTH",
     "NANO",
     "Amount",
     "Count",
@@ -59,6 +60,8 @@ __all__ = [
     "wrong",
 ]
 
+HOURS_A_MONTH = 730.0
+"""A year of 8,760 hours in twelve parts, as clouds bill; the verifier keeps a number of its own."""
 NANO = 10**9
 """Money is an integer count of 1/NANO currency units per hour: sums and comparisons are exact."""
 

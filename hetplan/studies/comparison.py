@@ -14,13 +14,14 @@ from typing import Any, Literal
 
 from hetplan.errors import InputError
 from hetplan.profiles.canonical import rounded
+from hetplan.profiles.fields import HOURS_A_MONTH
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Route
 from hetplan.profiles.plan_periods import of_period
 from hetplan.profiles.read_plan import read_plan
 from hetplan.profiles.workers import Worker
 from hetplan.serving.demand import classes_of, stated_qps
-from hetplan.studies.points import HOURS_A_MONTH, bill
+from hetplan.studies.points import bill
 
 __all__ = ["Figure", "PlansCompared", "compare_plans", "per_million"]
 

@@ -27,7 +27,7 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.spread import Spread
 from hetplan.planner.tolerances import VALUE
 from hetplan.profiles.canonical import rounded
-from hetplan.profiles.fields import NANO
+from hetplan.profiles.fields import HOURS_A_MONTH, NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
@@ -37,7 +37,7 @@ from hetplan.profiles.slo import Slo
 from hetplan.profiles.state import State
 from hetplan.studies.axes import Files, own_prices
 from hetplan.studies.comparison import per_million
-from hetplan.studies.points import HOURS_A_MONTH, Asked, Task, bill, fleet_of, fleet_text, tried
+from hetplan.studies.points import Asked, Task, bill, fleet_of, fleet_text, tried
 from hetplan.studies.whatif import study_digest
 
 __all__ = ["Absent", "Bound", "Explanation", "Other", "explain", "explain_for"]

@@ -21,7 +21,6 @@ from hetplan.serving.loads import worker_price
 from hetplan.studies.axes import Axis, Files, changed, factor
 
 __all__ = [
-    "HOURS_A_MONTH",
     "Asked",
     "Task",
     "bill",
@@ -34,7 +33,6 @@ __all__ = [
     "tried",
 ]
 
-HOURS_A_MONTH = 730.0
 PLENTY = "1000000"
 MANY_KINDS = 6
 """A fleet of more kinds of machines than this is no line that anybody reads."""

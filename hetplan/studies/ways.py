@@ -40,6 +40,7 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
 from hetplan.profiles.canonical import digest
+from hetplan.profiles.fields import HOURS_A_MONTH
 from hetplan.profiles.plan_periods import text_apps, text_is_shared, without
 from hetplan.serving.demand import response_targets
 from hetplan.serving.planned_system import planned_systems
@@ -67,7 +68,6 @@ WAYS = (
     "plan", "static, one type", "static, best mix", "HPA", "concurrency", "replanning, ewma", "replanning, seasonal",
     "perfect foresight",
 )  # fmt: skip
-HOURS_PER_MONTH = 730.0
 
 TARGETS = tuple(round(0.25 + 0.05 * step, 2) for step in range(15))
 UNDER_WAY = tuple(round(0.2 * 1.25**step, 3) for step in range(16))
@@ -158,7 +158,7 @@ class Comparison:
             "setting": one.setting,
             "value": one.value,
             "cost_per_hour": one.cost_per_hour,
-            "cost_per_month": HOURS_PER_MONTH * one.cost_per_hour,
+            "cost_per_month": HOURS_A_MONTH * one.cost_per_hour,
             "cost_per_million_in_time": self.per_million(one),
             "late": one.late,
             "in_time": dict(one.in_time),
@@ -177,7 +177,7 @@ class Comparison:
         )  # fmt: skip
         for row in self.rows:
             for one in (*row.tried, *([row.fresh] if row.fresh is not None else [])):
-                figures = (one.cost_per_hour, HOURS_PER_MONTH * one.cost_per_hour, self.per_million(one), one.late,
+                figures = (one.cost_per_hour, HOURS_A_MONTH * one.cost_per_hour, self.per_million(one), one.late,
                            min(one.in_time.values(), default=1.0), min(one.worst.values(), default=1.0))  # fmt: skip
                 chosen = one is row.nearest
                 reached = one.reaches(self.attain)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hetplan.problems.fleet.together import used_in
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.whole import cost_of, starts_of
-from hetplan.problems.fleet.wish import MONTH_HOURS
+from hetplan.profiles.fields import HOURS_A_MONTH
 from hetplan.profiles.plan_parts import SHARED, SHARED_TOO, Bill, BillLine, Lever
 from hetplan.profiles.plan_periods import machines_with_users
 
@@ -62,7 +62,7 @@ def billed(found: Found, levers: tuple[Lever, ...]) -> Bill:
         repeats=repeats,
         cost_per_hour=mean,
         cost_per_day=24.0 * mean,
-        cost_per_month=MONTH_HOURS * mean,
+        cost_per_month=HOURS_A_MONTH * mean,
         total=mean * hours * repeats,
         apps=apps,
         offers={name: cost for name, cost in offers.items() if cost},

@@ -66,7 +66,6 @@ GOALS: Mapping[tuple[str, ...], Goal] = {
     ("cost", "moves"): "cost, then moves",
 }  # fmt: skip
 HUGE = 10**6
-MONTH_HOURS = 730.0
 Owned = tuple[tuple[str, ...], str]
 """The applications that have a machine, in order, and its offer."""
 
