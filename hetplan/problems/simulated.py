@@ -1,23 +1,27 @@
 """Tries a draft in simulation: makes a plan that a simulator can read, and reads its response times.
 
-The simulator is handed in (`Tools.simulate`): nothing here imports it.
+`play` looks at a plan with a few runs, by which plans are chosen. `play_until_clear` puts the one that was chosen to
+the test (`planner.sizing.confirm`), and says what is promised of it. The simulator is handed in (`Tools.simulate`):
+nothing here imports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isnan, log10
 from typing import Any
 
 from hetplan.errors import InputError
+from hetplan.planner.confidence import LEAST_LONG_QUEUES
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Repair
+from hetplan.planner.sizing import FRESH, Confirmation, ErrorBudget, LimitShares, confirm
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
 from hetplan.profiles.slo import App
-from hetplan.serving.demand import response_targets
+from hetplan.serving.demand import Target, response_targets
 from hetplan.serving.strictest import late_share, strictest
 
 __all__ = [
@@ -26,12 +30,14 @@ __all__ = [
     "FRESH",
     "SEARCHED",
     "SEEDS",
+    "PlanRuns",
     "Played",
     "Shown",
     "check_simulator",
     "plan_to_simulate",
     "play",
     "play_length_s",
+    "play_until_clear",
     "shown_by",
     "shown_of",
     "together",
@@ -44,21 +50,15 @@ SEEDS = 5
 SEARCHED = (2, 30_000)
 """Runs, and queries in each, by which plans are chosen."""
 CONFIRMED = (5, 30_000)
-"""The same for the plan that is handed out: what it promises rests on these, by seeds that chose nothing."""
+"""The same for a plan that is simulated as it is, and the queries of a run by which one is confirmed."""
 CHOSEN_AT = 0.7
 """Of the share that may be late, the part that a chosen plan may use up: a choice is biased towards luck."""
-CLOSE = 0.92
-"""From this part of what may be late on, the worse end of an interval is near it."""
-AT_EDGE = 1.5
-"""Times the share that is late: where the interval reaches so far, a few long queues decide, and runs may miss them."""
-SEEN = 99.9
-"""Of higher percentiles the runs of a play may be too short for an upper end."""
 LESS, MORE = 0.75, 1.4
 """Times a rate, and times a limit: the first guess at what helps a plan that is late."""
 MOST_OFF = 2.0
 """What ten times a limit counts for, between 1 and this: a percentile that is farther off tells no more."""
-FRESH = 1_000_003
-"""Between the seeds that choose a plan and those that confirm it."""
+SEEN_LATE = 40
+"""Of an application of which fewer may be late in all runs, too few queries come to say how long queues last."""
 SPANS = 100.0
 """A run is so many times as long as the longest limit: long enough for queues to grow."""
 CYCLES = 40.0
@@ -138,19 +138,18 @@ def shown_by(
 
 @dataclass(frozen=True)
 class Played:
-    """What a counted number of queries showed: late share / allowed share, the worst first; and the promises they back.
+    """What a counted number of queries showed: violation rate / what may be, the worst first; and what that backs.
 
-    `late` are the applications of which not even the better end of the interval keeps the wish, or the worse end does
-    not confirm it. `at_edge` tells that the worse end is near what may be late, or that the runs differ much and it is
-    not far from it: more runs may tell otherwise.
+    `late` are the applications that violate a limit; once a plan was put to the test, those that are not confirmed.
     """
 
     worst: float
     late: tuple[str, ...]
-    promises: tuple[Promise, ...]
-    at_edge: bool = False
+    promises: tuple[Promise, ...] = ()
     over: Mapping[str, float] = field(default_factory=dict)
     """By application, how many times its strictest limit that percentile is; infinite where too many are lost."""
+    unsure: tuple[str, ...] = ()
+    """Further ones that are not confirmed, of a plan that was given up because of others."""
 
     @property
     def good(self) -> bool:
@@ -175,10 +174,134 @@ def play(
     seeds, queries = how
     asked = {app: rate for app, rate in rates_qps.items() if rate > 0}
     if not asked:
-        return Played(0.0, (), ())
+        return Played(0.0, ())
     length_s = play_length_s(inputs, asked, queries)
     report = simulate(plan, inputs, seeds=seeds, seed=seed, duration_s=length_s)
-    return together(shown_of(inputs, app, report.apps[app], seeds, (floors or {}).get(app)) for app in asked)
+    return together(shown_of(inputs, app, report.apps[app], (floors or {}).get(app)) for app in asked)
+
+
+def play_until_clear(
+    simulate: Callable[..., Any],
+    plan: Plan,
+    inputs: Inputs,
+    budget: ErrorBudget,
+    *,
+    apps: Iterable[str],
+    length_s: float | None,
+    floors: Mapping[str, float] | None = None,
+    bases: Mapping[str, str] | None = None,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> Played:
+    """Put a plan to the test: runs of this length, until it is clear whether it meets every limit of these `apps`.
+
+    `bases`: what promises of an application rest on, besides simulation.
+    """
+    runs = PlanRuns(simulate, plan, inputs, tuple(apps), length_s, floors or {})
+    found = confirm(runs, budget, may_go_on=may_go_on)
+    return runs.said(found, bases or {})
+
+
+@dataclass
+class PlanRuns:
+    """Runs of a plan, and what they say of every limit of each application."""
+
+    simulate: Callable[..., Any]
+    plan: Plan
+    inputs: Inputs
+    apps: tuple[str, ...]
+    length_s: float | None
+    floors: Mapping[str, float] = field(default_factory=dict)
+    reports: list[Any] = field(default_factory=list)
+
+    def add(self, count: int, seed: int) -> None:
+        """Run the plan so many times more."""
+        how = {} if self.length_s is None else {"duration_s": self.length_s}
+        self.reports.append(self.simulate(self.plan, self.inputs, seeds=count, seed=seed, **how))
+
+    def limits(self) -> list[LimitShares]:
+        """Of each application the violation rate, the share beyond each further limit, and whether it is accurate."""
+        return [one for app in self.apps for one in self._limits_of(app)]
+
+    def _limits_of(self, name: str) -> Iterator[LimitShares]:
+        app, found = self.inputs.slo.apps[name], self._reports_of(name)
+        rates = tuple(run["violations"] for one in found for run in one.by_run)
+        if not rates:
+            return  # none of its queries came: that shows nothing
+        queries = sum(one.queries_per_seed * len(one.by_run) for one in found)
+        yield LimitShares(name, round(late_share(app), 12), rates, queries)
+        for target in response_targets(app):
+            if target != strictest(app) or app.violations is not None:
+                runs = (run for one in found for run in one.responses["response"].runs)
+                beyond = tuple(float(run.share_beyond(target.max_ms)) for run in runs)
+                yield LimitShares(name, target.left, beyond, queries)
+        floor = self.floors.get(name)
+        if floor is not None and all(one.figures["accuracy"].high < floor for one in found):
+            yield LimitShares(name, 0.0, (1.0,) * len(rates), queries)
+
+    def _reports_of(self, name: str) -> list[Any]:
+        return [report.apps[name] for report in self.reports]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the runs saw enough long queues of every application whose queries are not seldom."""
+        return all(
+            self._has_long_queues(one.app, one.allowed)
+            for one in self.limits()
+            if one.queries * one.allowed >= SEEN_LATE
+        )
+
+    def _has_long_queues(self, name: str, share: float) -> bool:
+        """Whether the runs saw enough long queues for the share beyond a time to have an upper end."""
+        return float(sum(one.spans for one in self._reports_of(name))) * share >= LEAST_LONG_QUEUES
+
+    def said(self, found: Confirmation, bases: Mapping[str, str]) -> Played:
+        """What came of the plan: how all applications did, and what that backs."""
+        each = together(self.shown(app, found, bases.get(app)) for app in self.apps)
+        return replace(each, late=found.violated, unsure=found.unsure)
+
+    def percentile(self, name: str, percentile: float, width: float) -> tuple[float, float, float]:
+        """A percentile of the response times of all runs together, and its interval."""
+        found = [one.responses["response"] for one in self._reports_of(name)]
+        every = replace(found[0], runs=[run for one in found for run in one.runs], width=width)
+        time, low, high = every.percentile(percentile)
+        return time, low, high if self._has_long_queues(name, 1.0 - percentile / 100.0) else inf
+
+    def shown(self, name: str, found: Confirmation, basis: str | None) -> Played:
+        """What the runs show of one application, and what that backs."""
+        app, limits = self.inputs.slo.apps[name], list(self._limits_of(name))
+        if not limits:
+            return Played(0.0, ())
+        backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": found.runs}
+        backing |= {"confidence": 1.0 - found.alpha, "basis": basis}
+        times, promises = dict[Target, float](), list[Promise]()
+        for target in response_targets(app):
+            times[target], low, high = self.percentile(name, target.percentile, found.width)
+            if low <= target.max_ms:
+                # So many in time, at the upper end of the interval of the share, is what the percentile says.
+                interval = (low, min(high, target.max_ms))
+                promises.append(
+                    Promise(
+                        quantity="response_ms", percentile=target.percentile, value=target.max_ms,
+                        interval=interval, **backing,
+                    )
+                )  # fmt: skip
+        lost = limits[0]
+        ends = lost.interval(found.alpha)
+        promises.append(Promise(quantity="violations", value=lost.allowed, interval=ends, **backing))
+        tightest = strictest(app)
+        over = times[tightest] / tightest.max_ms if tightest is not None else 1.0
+        return Played(_worst_of(limits), (), tuple(promises), {name: over})
+
+
+def _worst_of(limits: Iterable[LimitShares]) -> float:
+    """The violation rate over what may be, of the limit where that is largest."""
+    return max(_times_over(one.mean, one.allowed) for one in limits)
+
+
+def _times_over(share: float, allowed: float) -> float:
+    """How many times what may be a violation rate is; below 1 as odds: .4 is farther from .5 than .008 from .01."""
+    times = share / allowed if allowed > 0 else inf if share > 0 else 0.0
+    return times * (1.0 - allowed) / (1.0 - share) if times < 1.0 and allowed < 1.0 else times
 
 
 def play_length_s(inputs: Inputs, rates_qps: Mapping[str, float], queries: int) -> float:
@@ -194,53 +317,29 @@ def together(played: Iterable[Played]) -> Played:
     """What was shown of all applications: the worst, and what each is late in and promises."""
     every = tuple(played)
     return Played(
-        max(one.worst for one in every),
+        max((one.worst for one in every), default=0.0),
         tuple(app for one in every for app in one.late),
         tuple(promise for one in every for promise in one.promises),
-        any(one.at_edge for one in every),
         {name: times for one in every for name, times in one.over.items()},
     )
 
 
-def shown_of(
-    inputs: Inputs, name: str, found: Any, seeds: int, floor: float | None, basis: str | None = None
-) -> Played:
-    """What runs showed of one application; `basis` is what its promises rest on."""
+def shown_of(inputs: Inputs, name: str, found: Any, floor: float | None) -> Played:
+    """What a few runs showed of one application."""
     app = inputs.slo.apps[name]
-    lost, allowed = found.figures["violations"], round(late_share(app), 12)
-    if isnan(lost.value):
-        return Played(0.0, (), ())  # none of its queries came: that shows nothing
-    shown = [(target, found.percentiles_ms[target.percentile]) for target in response_targets(app)]
-    missed = any(
-        not one.value <= target.max_ms or not one.high <= (target.max_ms if target.percentile <= SEEN else inf)
-        for target, one in shown
-    )
-    below = floor is not None and found.figures["accuracy"].high < floor
-    worst = lost.value / allowed if allowed > 0 else inf if lost.value > 0 else 0.0
-    if worst < 1.0 and allowed < 1.0:
-        worst *= (1.0 - allowed) / (1.0 - lost.value)  # As odds: .4 is farther from .5 than .008 from .01.
+    lost, allowed = found.figures["violations"].value, round(late_share(app), 12)
+    if isnan(lost):
+        return Played(0.0, ())  # none of its queries came: that shows nothing
+    worst = _times_over(lost, allowed)
     # How far a percentile is off says more than that it is. One without end is lost queries, and those were counted.
-    over = [one.value / target.max_ms for target, one in shown if not one.value <= target.max_ms]
+    shown = [(target, found.percentiles_ms[target.percentile].value) for target in response_targets(app)]
+    over = [value / target.max_ms for target, value in shown if not value <= target.max_ms]
     off = [min(MOST_OFF, 1.0 + log10(max(times, 1.0))) for times in over if worst <= 1.0 or times < inf]
-    worst = max([worst, *off])
-    worst = inf if below else worst
-    backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": seeds}
-    if basis is not None:
-        backing["basis"] = basis
-    # So many in time, at the upper end of the interval of the share, is what the strictest percentile says.
-    promises = [
-        Promise(quantity="response_ms", percentile=target.percentile, value=target.max_ms,
-                interval=(one.low, min(one.high, target.max_ms)), **backing)
-        for target, one in shown
-        if one.low <= target.max_ms
-    ]  # fmt: skip
-    promises.append(Promise(quantity="violations", value=allowed, interval=(lost.low, lost.high), **backing))
-    late = (missed and len(shown) > 1) or lost.high > allowed or below
-    far_apart = lost.high > CHOSEN_AT * allowed and lost.high > AT_EDGE * lost.value
-    at_edge = far_apart or lost.high > CLOSE * allowed
+    below = floor is not None and found.figures["accuracy"].high < floor
+    worst = inf if below else max([worst, *off])
     tightest = strictest(app)
-    times = next((one.value / target.max_ms for target, one in shown if target == tightest), 1.0)
-    return Played(worst, (name,) if late else (), tuple(promises), at_edge, {name: times})
+    times = next((value / target.max_ms for target, value in shown if target == tightest), 1.0)
+    return Played(worst, (name,) if worst > 1.0 else (), (), {name: times})
 
 
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:

@@ -68,7 +68,7 @@ inputs.profile inputs.slo inputs.state inputs.measured inputs.traces.*
 REMARKS = """
 format digest method.formulation method.like method.options.* unserved[].why warnings[].code warnings[].at
 warnings[].text bill.shared
-promises[].basis promises[].interval[] promises[].seeds claims[].note policies.*[].sweeps
+promises[].basis promises[].interval[] promises[].seeds promises[].confidence claims[].note policies.*[].sweeps
 tables.*.samples tables.*.samples[] tables.*.source tables.*.given.* tables.*.interval
 tables.*.points[].at.* tables.*.points[].rate_qps tables.*.points[].given.*
 solves[].id solves[].form solves[].about solves[].count solves[].rows solves[].columns solves[].size.* solves[].solver

@@ -137,6 +137,8 @@ class Promise(Remark):
     model: str
     basis: str | None = None
     seeds: Count | None = None
+    confidence: Fraction | None = None
+    """How surely the promise holds, as far as the simulator tells: 1 less what it took up of the error budget."""
     extrapolated: bool | None = None
 
 

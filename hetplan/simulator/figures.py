@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hetplan.planner.confidence import share_interval, share_intervals, student
 from hetplan.planner.promised import Estimate
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo import Arrivals
@@ -65,13 +66,10 @@ __all__ = [
     "rates_of",
     "responses_of",
     "run_length_s",
-    "share_interval",
     "stretch_of",
     "warm_up_queries",
 ]
 
-TWO_SIDED = 0.975
-"""How sure each end of an interval of 95% is."""
 _ALL_OF, _STEP = 200, 1.005
 _ROUNDING = 1e-12
 
@@ -112,46 +110,13 @@ def responses_of(ordered_ms: Sequence[float] | NDArray[np.float64]) -> Responses
     return Responses(kept, 1.0 - np.searchsorted(ordered, kept, side="right") / max(count, 1))
 
 
-def share_interval(shares: Sequence[float], end: float = TWO_SIDED) -> tuple[float, float]:
-    """The interval of the mean of independent shares: Student's, on the scale of log odds; never outside 0 to 1.
-
-    Each end is on the right side with the probability `end`: the interval is one of 95% by default.
-
-    >>> low, high = share_interval([0.01, 0.02, 0.03])
-    >>> round(low, 4), round(high, 4)
-    (0.0057, 0.0676)
-    >>> share_interval([0.0, 0.0])
-    (0.0, 0.0)
-    """
-    import numpy as np
-
-    low, high = _share_intervals(np.asarray(shares, dtype=np.float64)[:, None], end)
-    return float(low[0]), float(high[0])
-
-
-def _share_intervals(shares: NDArray[np.float64], end: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The interval of each column of shares, one row per run."""
-    import numpy as np
-    from scipy.special import expit, logit, stdtrit
-
-    count, mean = len(shares), shares.mean(axis=0)
-    if count < 2:
-        return np.full_like(mean, math.nan), np.full_like(mean, math.nan)
-    spread = shares.std(axis=0, ddof=1)
-    low, high = mean.copy(), mean.copy()
-    varied = (spread > _ROUNDING) & (mean > 0.0) & (mean < 1.0)
-    some = mean[varied]
-    half = float(stdtrit(count - 1, end)) * spread[varied] / math.sqrt(count) / (some * (1.0 - some))
-    low[varied], high[varied] = expit(logit(some) - half), expit(logit(some) + half)
-    return low, high
-
-
 @dataclass(frozen=True)
 class Together:
-    """The response times of several runs, each counted alike; `end` says how sure each end of an interval is."""
+    """The response times of several runs, each counted alike; `width` is half an interval of a mean, in spreads."""
 
     runs: Sequence[Responses]
-    end: float = TWO_SIDED
+    width: float | None = None
+    """Student's, of 95%, where it is left out."""
 
     @cached_property
     def at_ms(self) -> NDArray[np.float64]:
@@ -169,7 +134,7 @@ class Together:
 
     @cached_property
     def _intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return _share_intervals(self.beyond, self.end)
+        return share_intervals(self.beyond, student(len(self.runs)) if self.width is None else self.width)
 
     def percentile(self, percentile: float) -> tuple[float, float, float]:
         """The percentile of all runs together and its interval; infinite where too many queries have no answer.
@@ -277,7 +242,7 @@ def estimate_of_share(values: Sequence[float], stretches: Sequence[float] = ()) 
         return Estimate(math.nan, math.nan, math.nan)
     mean = float(np.mean(found))
     seen = found if len(values) > 1 else [value for value in stretches if not math.isnan(value)]
-    return _around(mean, *(share_interval(seen) if seen else (math.nan, math.nan)))
+    return _around(mean, *(share_interval(seen, student(len(seen))) if seen else (math.nan, math.nan)))
 
 
 def estimate_of(name: str, runs: Sequence[AppFigures], stretches: Sequence[AppFigures] = ()) -> Estimate:

@@ -107,6 +107,8 @@ class AppReport:
     """Of all runs together: a percentage of the queries, and within which response time they are answered."""
     responses: Mapping[str, Together] = field(default_factory=dict)
     """By what is timed: `response`, and of text `ttft` and `tpot`."""
+    by_run: tuple[Mapping[str, float], ...] = ()
+    """The figures of each run."""
     token_times_ms: Mapping[str, Mapping[float, Estimate]] = field(default_factory=dict)
     """Of text the percentiles of `ttft` and `tpot`."""
     spans: float = math.inf
@@ -288,6 +290,7 @@ def app_report(
         },
         distribution_ms=together["response"].distribution(),
         responses=together,
+        by_run=tuple(one.values for one in wholes if one.queries),
         token_times_ms=tokens,
         spans=spans,
     )

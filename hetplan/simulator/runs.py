@@ -33,6 +33,7 @@ import numpy as np
 
 from hetplan.compiled import is_ready
 from hetplan.errors import Cancelled, InputError
+from hetplan.planner.confidence import LEAST_LONG_QUEUES
 from hetplan.planner.contract import Event
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.engine_kernels import act
@@ -40,7 +41,6 @@ from hetplan.simulator.figures import HIGHEST_PERCENTILE
 from hetplan.simulator.run_summary import RunSummary
 
 __all__ = [
-    "LEAST_LONG_QUEUES",
     "MOST_QUERIES",
     "MOST_QUERIES_PER_RUN",
     "check_size",
@@ -127,7 +127,7 @@ _NOT_DONE = 0.99
 MOST_QUERIES_PER_RUN = 20_000_000
 MOST_QUERIES = 200_000_000
 _MEMORIES = 600.0
-_LONG_QUEUES, LEAST_LONG_QUEUES = 9.0, 5.0
+_LONG_QUEUES = 9.0
 _MOST_TIMES_LONGER, _MOST_EVENTS = 40.0, 20e6
 _ACCURACY_SPREAD = 0.002
 _OVERLOADED, _NEAR, _OVERRUN = 0.995, 0.95, 0.05

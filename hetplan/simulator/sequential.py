@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hetplan.simulator.runs import LEAST_LONG_QUEUES
+from hetplan.planner.confidence import LEAST_LONG_QUEUES
 
 __all__ = ["MOST_RUNS", "Evidence"]
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
+from hetplan.planner.confidence import share_interval
 from hetplan.profiles.slo import App
 from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw, within
 from hetplan.simulator.demand import AppDemand, TextDemand, arrival_times, seeded
-from hetplan.simulator.figures import Together, responses_of, share_interval
+from hetplan.simulator.figures import Together, responses_of
 
 if TYPE_CHECKING:
     from hetplan.simulator.token_kernels import Rules, World
@@ -100,10 +101,10 @@ class Played:
         return found if len(found) or not len(values) else np.zeros(1)
 
     @staticmethod
-    def percentile(runs: Sequence[Played], limit: Limit, end: float) -> tuple[float, float, float]:
-        """The time at a limit's percentile, of all runs together, and its interval; `end`: how sure each end is."""
+    def percentile(runs: Sequence[Played], limit: Limit, width: float) -> tuple[float, float, float]:
+        """The time at a limit's percentile, of all runs together, and its interval; `width`: half of it, in spreads."""
         every = [responses_of(np.sort(run.times_ms(limit.of))) for run in runs]
-        return Together(every, end).percentile(limit.percentile)
+        return Together(every, width).percentile(limit.percentile)
 
     def goodput(self, limits: Sequence[Limit]) -> float:
         """The share of requests within all limits at once."""
@@ -111,10 +112,10 @@ class Played:
         return float(good.mean()) if len(good) else 0.0
 
     @staticmethod
-    def attainment(runs: Sequence[Played], limits: Sequence[Limit], end: float) -> tuple[float, float, float]:
+    def attainment(runs: Sequence[Played], limits: Sequence[Limit], width: float) -> tuple[float, float, float]:
         """The share of requests within all limits at once, over runs that count alike, and its interval."""
         shares = [run.goodput(limits) for run in runs]
-        return (float(np.mean(shares)), *share_interval(shares, end))
+        return (float(np.mean(shares)), *share_interval(shares, width))
 
     def within(self, limits: Sequence[Limit]) -> NDArray[np.bool_]:
         """Which requests are within all limits."""

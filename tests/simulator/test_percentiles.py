@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetplan.simulator.figures import Together, estimate, estimate_of_share, responses_of, share_interval
+from hetplan.planner.confidence import share_interval, student
+from hetplan.simulator.figures import Together, estimate, estimate_of_share, responses_of
 
 times = st.lists(st.sampled_from([5.0, 10.0, 20.0, 40.0, 80.0, math.inf]), min_size=1, max_size=30)
 
@@ -65,11 +66,11 @@ def test_runs_without_queries_say_nothing() -> None:
 
 
 def test_shares_have_intervals_between_nothing_and_all() -> None:
-    low, high = share_interval([0.0, 0.004, 0.03])
+    low, high = share_interval([0.0, 0.004, 0.03], student(3))
     assert 0.0 < low < 0.034 / 3 < high < 1.0
     # As lopsided as a rare share is: further up than down, and the same seen from the other side.
     assert high - 0.034 / 3 > 0.034 / 3 - low
-    assert share_interval([1.0, 0.996, 0.97]) == pytest.approx((1.0 - high, 1.0 - low))
+    assert share_interval([1.0, 0.996, 0.97], student(3)) == pytest.approx((1.0 - high, 1.0 - low))
     assert estimate_of_share([0.2], [0.1, 0.3]).value == 0.2
     assert np.isnan(estimate_of_share([math.nan]).value)
 

@@ -23,11 +23,21 @@ from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible, Repair
 from hetplan.planner.forms.black_box import Measured
 from hetplan.planner.request import Application
+from hetplan.planner.sizing import Confirmation, ErrorBudget, confirm
 from hetplan.problems.compound.draft import MEAN_LATENCY, mean_latency_ms
 from hetplan.problems.compound.form import Asked, Sought
 from hetplan.problems.compound.search import Stage, sized_anew
 from hetplan.problems.repairs import change
-from hetplan.problems.simulated import FRESH, Played, check_simulator, plan_to_simulate, play, shown_of, where_late
+from hetplan.problems.simulated import (
+    PlanRuns,
+    Played,
+    check_simulator,
+    plan_to_simulate,
+    play_length_s,
+    shown_of,
+    together,
+    where_late,
+)
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise
 
@@ -41,8 +51,8 @@ LEAST = 0.05
 RARE = 0.3
 """At a p99, so much of what may be late is left unused by a chosen plan: choices are biased towards luck."""
 
-RUNS, CONFIRMED = 2, 5
-"""Runs by which a plan is chosen, and those that confirm it."""
+RUNS = 2
+"""Runs by which a plan is chosen."""
 LATE = 300
 """In a run so many queries may be late, within `FEWEST` and `MOST` queries."""
 FEWEST, MOST = 3_000, 30_000
@@ -99,12 +109,15 @@ class _Rounds:
     over: dict[str, float] = field(default_factory=dict)
     """How many times its limit each application was late in the last play in which any was."""
 
+    def __post_init__(self) -> None:
+        self.budget = ErrorBudget(self.ask.limits.seed)
+
     def found(self, made: Draft) -> Draft | Infeasible:
         """The cheapest plan seen that is in time, confirmed; else the best seen, which misses its target."""
         inputs = _with_measured(self.asked, self.stages)
         best: tuple[Draft, Played] | None = None
         while self.may_go_on:
-            played = self._play(inputs, made, RUNS, self.ask.limits.seed + self.turn)
+            played = self._play(inputs, made)
             late = [name for name, one in played.items() if one.worst > self._chosen_at(name)]
             worst = max((one.worst for one in played.values()), default=0.0)
             if not late and (sure := self._confirmed(inputs, made)) is not None:
@@ -158,43 +171,47 @@ class _Rounds:
         allowed = min(max(self.asked.request.apps[name].late_share, 1e-6), 0.5)
         return max(0.5, 1.0 - RARE * math.sqrt(0.01 * (1.0 - allowed) / (0.99 * allowed)))
 
-    def _play(self, inputs: Inputs, made: Draft, runs: int, seed: int) -> dict[str, Played]:
-        """What a play shows of every application that has a rate."""
-        self.turn += 1
-        plan = plan_to_simulate("compound", "two-stage", made)
+    def _length_s(self, inputs: Inputs, made: Draft) -> float:
+        """How long a run is: `LATE` queries of the application of which fewest may be late."""
         rates, apps = self._rates(made), self.asked.request.apps
         rarest = min(apps[name].late_share for name in rates)
         promised = [one.percentile for one in made.promises if one.percentile is not None]
         rarest = min([rarest, *(1.0 - percentile / 100.0 for percentile in promised)])
-        how = runs, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST))
-        reports: list[Any] = []
+        return play_length_s(inputs, rates, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST)))
 
-        def simulate(*given: Any, **named: Any) -> Any:
-            assert self.tools.simulate is not None
-            reports.append(self.tools.simulate(*given, **named))
-            return reports[0]
+    def _play(self, inputs: Inputs, made: Draft) -> dict[str, Played]:
+        """What a few runs show of every application that has a rate."""
+        self.turn += 1
+        assert self.tools.simulate is not None
+        report: Any = self.tools.simulate(
+            plan_to_simulate("compound", "two-stage", made), inputs, seeds=RUNS,
+            seed=self.ask.limits.seed + self.turn - 1, duration_s=self._length_s(inputs, made),
+        )  # fmt: skip
+        shown = {name: shown_of(inputs, name, report.apps[name], None) for name in self._rates(made)}
+        self._note(shown)
+        return shown
 
-        play(simulate, plan, inputs, how, rates_qps=rates, seed=seed)
-        shown = {name: shown_of(inputs, name, reports[0].apps[name], runs, None) for name in rates}
-        for name in rates:
-            if self.timed or not apps[name].targets:
-                times = reports[0].apps[name].percentiles_ms
-                promises = _as_shown(made, apps[name], times, shown[name], runs)
-                shown[name] = replace(shown[name], promises=promises)
+    def _note(self, shown: Mapping[str, Played]) -> None:
         late = sum(one.worst > 1.0 for one in shown.values())
-        self.over = {n: one.over.get(n, 1.0) for n, one in shown.items() if one.late or one.worst > 1.0} or self.over
+        self.over = {n: one.over.get(n, 1.0) for n, one in shown.items() if one.worst > 1.0} or self.over
         done = self.turn / self.asked.options.evaluations
         self.ask.note(Event("simulated", f"applications late: {late}", done=min(done, 1.0)))
-        return shown
 
     def _confirmed(self, inputs: Inputs, made: Draft) -> Played | None:
         """The promises of a plan that fresh seeds show in time."""
-        shown = self._play(inputs, made, CONFIRMED, self.ask.limits.seed + FRESH + self.turn)
-        if any(one.late or one.worst > 1.0 for one in shown.values()):
+        self.turn += 1
+        apps, plan = self.asked.request.apps, plan_to_simulate("compound", "two-stage", made)
+        assert self.tools.simulate is not None
+        runs = PlanRuns(self.tools.simulate, plan, inputs, tuple(self._rates(made)), self._length_s(inputs, made))
+        found = confirm(runs, self.budget, may_go_on=lambda: self.ask.remaining > 0)
+        shown = {name: runs.shown(name, found, None) for name in runs.apps}
+        self._note(shown)
+        if found.violated:
             return None
-        return Played(
-            max(one.worst for one in shown.values()), (), tuple(p for one in shown.values() for p in one.promises)
-        )
+        for name in runs.apps:
+            if self.timed or not apps[name].targets:
+                shown[name] = replace(shown[name], promises=_as_shown(made, apps[name], runs, found, shown[name]))
+        return together(shown.values())
 
     @property
     def helps(self) -> tuple[Repair, ...]:
@@ -269,27 +286,23 @@ class _Rounds:
         return replace(made, promises=promises, reported=reported, warnings=warnings)
 
 
-def _as_shown(
-    made: Draft, app: Application, times: Mapping[float, Any], shown: Played, runs: int
-) -> tuple[Promise, ...]:
-    """The percentiles themselves: what the formula says, or more where the plays show more; and shares of a limit."""
+def _as_shown(made: Draft, app: Application, runs: PlanRuns, found: Confirmation, shown: Played) -> tuple[Promise, ...]:
+    """The percentiles themselves: what the formula says, or more where the runs show more; and shares of a limit."""
     limits = {target.percentile: target.max_ms for target in app.targets}
-    found = [one for one in shown.promises if one.quantity != "response_ms" and limits]
+    promises = [one for one in shown.promises if one.quantity != "response_ms" and limits]
     for one in made.promises:
         if one.app != app.id or one.quantity != "response_ms" or one.percentile is None:
             continue
-        held = times[one.percentile]
-        if math.isnan(held.value):
+        time, low, high = runs.percentile(app.id, one.percentile, found.width)
+        if math.isnan(time):
             continue  # none of its queries came
-        if math.isinf(held.high):
-            found.append(one)
+        if math.isinf(high):
+            promises.append(one)
             continue
-        value = min(max(one.value, held.high), limits.get(one.percentile, math.inf))
-        interval = min(held.low, value), min(held.high, value)
-        found.append(
-            one.model_copy(update={"value": value, "interval": interval, "model": "simulation/1", "seeds": runs})
-        )
-    return tuple(found)
+        value = min(max(one.value, high), limits.get(one.percentile, math.inf))
+        said = {"value": value, "interval": (min(low, value), min(high, value)), "model": "simulation/1"}
+        promises.append(one.model_copy(update=said | {"seeds": found.runs, "confidence": 1.0 - found.alpha}))
+    return tuple(promises)
 
 
 def _cost(made: Draft) -> float:

@@ -166,7 +166,8 @@ class FleetQuestion:
 
     def _play(self, ask: Ask) -> Play | None:
         """Who plays a part on machines that it shares; nobody without a simulator."""
-        from hetplan.problems.simulated import CONFIRMED, FRESH, play
+        from hetplan.planner.sizing import ErrorBudget
+        from hetplan.problems.simulated import CONFIRMED, Played, play_length_s, play_until_clear
         from hetplan.profiles.plan import InputHashes, Plan
         from hetplan.profiles.plan_periods import inputs_of_part
 
@@ -180,7 +181,11 @@ class FleetQuestion:
                 inputs=InputHashes(profile="", slo=""),
                 **{name: getattr(part, name) for name in PLAYED},
             )
-            inputs, seed = inputs_of_part(self.wish.inputs, part.rate_qps), ask.limits.seed + FRESH
-            return play(simulate, plan, inputs, CONFIRMED, rates_qps=part.rate_qps, seed=seed)
+            inputs, budget = inputs_of_part(self.wish.inputs, part.rate_qps), ErrorBudget(ask.limits.seed)
+            rates = {app: rate for app, rate in part.rate_qps.items() if rate > 0}
+            if not rates:
+                return Played(0.0, ())
+            length_s = play_length_s(inputs, rates, CONFIRMED[1])
+            return play_until_clear(simulate, plan, inputs, budget, apps=tuple(rates), length_s=length_s)
 
         return played

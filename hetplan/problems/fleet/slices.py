@@ -466,9 +466,10 @@ def _as_played(part: PlanPart, own: Mapping[str, PlanPart], play: Play) -> PlanP
     if not unseen:
         return part
     found = play(part)
-    seen = {(one.app, one.quantity, one.percentile): one for one in found.promises if one.app not in found.late}
+    doubtful = {*found.late, *found.unsure}
+    seen = {(one.app, one.quantity, one.percentile): one for one in found.promises if one.app not in doubtful}
     again = [
-        before.model_copy(update={"interval": one.interval, "seeds": one.seeds})
+        before.model_copy(update={name: getattr(one, name) for name in ("interval", "seeds", "confidence")})
         for app in unseen
         for before in own[app].promises
         if before.model.startswith(SIMULATED) and (one := seen.get((app, before.quantity, before.percentile)))

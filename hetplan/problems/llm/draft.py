@@ -134,7 +134,7 @@ def _shown(wish: Wish, shown: Shown) -> list[Promise]:
             Promise(
                 app=wish.app.id, quantity=f"{limit.of}_ms", percentile=limit.percentile, relation="<=", value=stated,
                 interval=(low + stated - limit.max_ms, high + stated - limit.max_ms), model="simulation/1",
-                basis=_basis(wish), seeds=shown.seeds,
+                basis=_basis(wish), seeds=shown.seeds, confidence=shown.confidence,
             )
         )  # fmt: skip
     if wish.goodput is not None:
@@ -142,7 +142,7 @@ def _shown(wish: Wish, shown: Shown) -> list[Promise]:
         found.append(
             Promise(
                 app=wish.app.id, quantity="goodput", relation=">=", value=wish.goodput, interval=(low, min(high, 1.0)),
-                model="simulation/1", basis=_basis(wish), seeds=shown.seeds,
+                model="simulation/1", basis=_basis(wish), seeds=shown.seeds, confidence=shown.confidence,
             )
         )  # fmt: skip
     return found

@@ -10,36 +10,32 @@ from typing import Any
 
 import numpy as np
 
+from hetplan.planner.sizing import FRESH, ErrorBudget, LimitShares, Verdict, confirm
 from hetplan.problems.llm.wish import Wish
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, settling_s
 
 __all__ = ["FEW", "Judge", "Shown"]
 
-FRESH = 1_000_003
-"""Seeds from here on confirm a fleet: none of them was used to choose it."""
 FEW = 800
 """Requests of a play that only shows which fleets are far from their limits."""
 PLAYED, CONFIRMED = 2.0, 6.0
 """So many times as long as a fleet takes to fill it is played at least, to choose and to confirm it."""
 MOST_CYCLES, LONG = 30_000, 40.0
 """Bursts and days are shortened to about so many requests, but not to less than so many times as long as that."""
-SURE = 0.95
-"""How sure it is that a fleet keeps a limit, where the upper end of the interval does."""
-EARLY, FAR = 4, 1.1
-"""After so many draws a fleet that misses a limit by this factor is given up."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What several draws showed of a fleet: per limit, the time at its percentile with a one-sided interval; goodput.
+    """What runs showed of a fleet: per limit, the time at its percentile with its interval; goodput.
 
-    `kept` says whether every upper end is within its limit, and the lower end of the goodput is what is wished.
+    `kept` says whether they confirm it.
     """
 
     percentiles: tuple[tuple[Limit, float, float, float], ...]
     goodput: tuple[float, float, float]
     seeds: int
+    confidence: float
     kept: bool
     lost: float
 
@@ -54,6 +50,7 @@ class Judge:
     seed: int
     repairs: bool = True
     """Whether repairs are looked for, which takes simulations."""
+    budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0))
     played: int = 0
     sent: list[float] = field(default_factory=list)
     """Of the fleet that was confirmed last: the requests that each instance got."""
@@ -141,31 +138,44 @@ class Judge:
         return found
 
     def surely(self, fleet: TokenFleet) -> Shown:
-        """Fresh draws, one-sided; and once more on others: of many fleets some are lucky on the first ones."""
-        first = self._shown(fleet, FRESH)
-        return self._shown(fleet, 2 * FRESH) if first.kept else first
-
-    def _shown(self, fleet: TokenFleet, fresh: int) -> Shown:
-        options, limits = self.wish.options, self.wish.limits
-        runs = list[Any]()
-        for k in range(options.seeds):
-            runs.append(self.once(fleet, seed=fresh + k, lasts=CONFIRMED))
-            if len(runs) == EARLY and self._is_far(runs):
-                break
+        """What fresh draws show, until it is clear whether the fleet meets every limit."""
+        draws = _Draws(self, fleet)
+        found = confirm(draws, self.budget)
+        runs, limits, width = draws.runs, self.wish.limits, found.width
         machines = sum(group.count for group in fleet.groups)
         self.sent = [float(sum((run.machine == j).sum() for run in runs)) for j in range(machines)]
-        rows, kept = [], True
-        for limit in limits:
-            value, low, high = runs[0].percentile(runs, limit, SURE)
-            rows.append((limit, value, low, high))
-            kept &= high <= limit.max_ms
-        goodput = runs[0].attainment(runs, limits, SURE)
-        wanted = self.wish.goodput
-        kept &= wanted is None or goodput[1] >= wanted
-        kept &= len(runs) == options.seeds
+        rows = tuple((limit, *runs[0].percentile(runs, limit, width)) for limit in limits)
         lost = float(np.mean([run.lost.mean() for run in runs]))
-        return Shown(tuple(rows), goodput, len(runs), bool(kept), lost)
+        goodput = runs[0].attainment(runs, limits, width)
+        return Shown(rows, goodput, found.runs, 1.0 - found.alpha, found.verdict is Verdict.MET, lost)
 
-    def _is_far(self, runs: Sequence[Any]) -> bool:
-        """Whether some limit is missed by so much on the mean that more draws would not help."""
-        return any(runs[0].percentile(runs, limit, SURE)[0] > FAR * limit.max_ms for limit in self.wish.limits)
+
+@dataclass
+class _Draws:
+    """Runs of a fleet, each of other requests."""
+
+    judge: Judge
+    fleet: TokenFleet
+    runs: list[Any] = field(default_factory=list)
+
+    def add(self, count: int, seed: int) -> None:
+        """Play so many more."""
+        self.runs += [self.judge.once(self.fleet, seed=seed + k, lasts=CONFIRMED) for k in range(count)]
+
+    def limits(self) -> list[LimitShares]:
+        """What part of the requests is beyond each limit; and is not good, where a share of good ones is wished."""
+        wish, runs = self.judge.wish, self.runs
+        judged = float(sum(len(run.times_ms("response")) for run in runs))
+        found = [
+            LimitShares(wish.app.id, limit.left, tuple(self.judge.late(run, limit) for run in runs), judged)
+            for limit in wish.limits
+        ]
+        if wish.goodput is not None:
+            bad = tuple(1.0 - run.goodput(wish.limits) for run in runs)
+            found.append(LimitShares(wish.app.id, 1.0 - wish.goodput, bad, judged))
+        return found
+
+    @property
+    def is_settled(self) -> bool:
+        """A run is many times as long as a fleet takes to fill: how near it is to all that it can do is not known."""
+        return True

@@ -34,7 +34,6 @@ class LlmOptions(Options):
     sacrifice: bool = Field(
         default=False, description="plan classes onto types that cannot serve them in time, as far as percentiles allow"
     )
-    seeds: int = Field(default=12, ge=2, le=200, description="fresh simulations that confirm the fleet")
     requests: int = Field(default=4000, ge=200, le=1_000_000, description="requests of each simulation")
     simulations: int = Field(default=4000, ge=1, description="the most simulations of the search")
     largest: int | None = Field(

@@ -23,6 +23,7 @@ from typing import Any, Literal
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible
+from hetplan.planner.sizing import ErrorBudget
 from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import among_used
@@ -30,7 +31,7 @@ from hetplan.problems.pipeline.few import NONE, by_few_levels, few_levels_answer
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
-from hetplan.problems.simulated import FRESH, Played, plan_to_simulate, shown_of, together, where_late
+from hetplan.problems.simulated import Played, plan_to_simulate, play_until_clear, shown_of, together, where_late
 from hetplan.profiles.fields import NANO
 from hetplan.serving.times import law_of_table
 
@@ -53,8 +54,8 @@ MOST_QUERIES = 10
 """Of several applications the busiest is played for no more than so many times the queries that are counted."""
 CYCLES = 40.0
 """A play of arrivals that come in bursts sees so many of their cycles, if it need not be too long for that."""
-LONGEST_CYCLES = 4
-"""It is never longer for that than so many times the queries of a usual play."""
+LONGEST_CYCLES, LONGEST_CONFIRMED = 4, 20
+"""It is never longer for that than so many times the queries of a usual play; and where it confirms a plan."""
 CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
 SAFE = 0.4
@@ -88,11 +89,12 @@ CONSTANT = "service times that do not vary: tables of one statistic"
 
 @dataclass(frozen=True)
 class _Effort:
-    """How closely a search looks: (runs, queries in each) of a first look, of a choice, and to confirm in turn."""
+    """How closely a search looks: (runs, queries in each) of a first look and of a choice; queries to confirm."""
 
     first: tuple[int, int]
     chosen: tuple[int, int]
-    confirmed: tuple[tuple[int, int], ...]
+    confirmed: int
+    """Of each application, in each of the runs that confirm a plan."""
     spare: float
     """Between a number of spare servers that is too little and one that is enough, it is not worth looking further."""
     headroom: float
@@ -103,10 +105,8 @@ class _Effort:
 
 
 EFFORTS = {
-    "auto": _Effort(
-        (1, 10_000), (2, 30_000), ((5, 10_000), (5, 30_000), (5, 90_000)), 0.06, 0.025, enough=0.4, both=False
-    ),
-    "simulated": _Effort((1, 10_000), (2, 60_000), ((5, 100_000),), 0.02, 0.01, enough=1.0, both=True),
+    "auto": _Effort((1, 10_000), (2, 30_000), 10_000, 0.06, 0.025, enough=0.4, both=False),
+    "simulated": _Effort((1, 10_000), (2, 60_000), 60_000, 0.02, 0.01, enough=1.0, both=True),
 }
 
 Kind = Literal["spare", "headroom"]
@@ -280,6 +280,7 @@ class _Search:
         options = self.p.options
         self.effort = EFFORTS["simulated" if options.size == "simulated" else "auto"]
         self.least = _Room.stated(self.p)
+        self.budget = ErrorBudget(self.ask.limits.seed)
 
     def found(self) -> Draft | Infeasible:
         """What is stated, where something is; else up until a plan is good, and back by halves.
@@ -545,16 +546,18 @@ class _Search:
         return made if made is not None else self._not_kept()
 
     def _shown_again(self, one: _Seen) -> Draft | None:
-        """The plan, if fresh seeds show that it keeps the wish: more of them while they leave it open.
-
-        One that barely keeps it is never confirmed by the least of them: luck is not to displace a safe plan.
-        """
-        for how in self.effort.confirmed[0 if one.good else -2 :]:
-            self.last, _ = _play(self.p, one.draft, how, seed=self.ask.limits.seed + FRESH)
-            if not self.last.late:
-                return self._with_promises(one.draft, self.last)
-            if self.last.worst > 1.0:
-                break
+        """The plan, if fresh seeds show that it keeps the wish."""
+        p, floors = self.p, {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
+        length_s = _length_s(p, self.effort.confirmed, LONGEST_CONFIRMED)
+        assert p.tools.simulate is not None
+        self.last = play_until_clear(
+            p.tools.simulate, plan_to_simulate("pipeline", p.formulation, one.draft, one.draft.chosen), p.inputs,
+            self.budget, apps=[tree.app for tree in p.asked_for], length_s=length_s, floors=floors,
+            bases={tree.app: CONSTANT for tree in p.asked_for if _has_constant_times(p, tree)},
+            may_go_on=lambda: self.ask.remaining > 0,
+        )  # fmt: skip
+        if not self.last.late:
+            return self._with_promises(one.draft, self.last)
         self.refused.append(one)
         return None
 
@@ -658,27 +661,25 @@ def _play(
     """A counted number of queries: what the applications' wishes say of them, and how many wait where."""
     assert p.tools.simulate is not None
     seeds, queries = how
-    rates = [tree.demand for tree in p.asked_for]
-    strictest = min(p.request.apps[tree.app].late_share for tree in p.asked_for)
-    queries = round(queries * min(max(1.0, LATE / (10_000 * max(strictest, 1e-9))), LONGEST))
-    # A burst that comes seldom is seen, too.
-    cycle_s = max(sum(p.request.apps[tree.app].stated.demand.arrivals.stay_s or ()) for tree in p.asked_for)
-    longest_s = max(min(CYCLES * cycle_s, LONGEST_CYCLES * queries / sum(rates)), queries / min(rates))
-    length_s = min(longest_s, MOST_QUERIES * queries / sum(rates))
     plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
-    report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=length_s)
-    shown = together(
-        shown_of(
-            p.inputs, tree.app, report.apps[tree.app], seeds, tree.floor,
-            basis=CONSTANT if _has_constant_times(p, tree) else None,
-        )
-        for tree in p.asked_for
-    )  # fmt: skip
+    report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=_length_s(p, queries))
+    shown = together(shown_of(p.inputs, tree.app, report.apps[tree.app], tree.floor) for tree in p.asked_for)
     waiting = Counter[tuple[str, str]]()
     for worker in made.workers:
         for load in worker.loads:
             waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
     return shown, waiting
+
+
+def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> float:
+    """How long a run of so many queries of each application is; of more of them, where few may be late."""
+    rates = [tree.demand for tree in p.asked_for]
+    strictest = min(p.request.apps[tree.app].late_share for tree in p.asked_for)
+    queries = round(queries * min(max(1.0, LATE / (10_000 * max(strictest, 1e-9))), LONGEST))
+    # A burst that comes seldom is seen, too.
+    cycle_s = max(sum(p.request.apps[tree.app].stated.demand.arrivals.stay_s or ()) for tree in p.asked_for)
+    cycles_s = min(CYCLES * cycle_s, longest * queries / sum(rates))
+    return max(cycles_s, min(queries / min(rates), MOST_QUERIES * queries / sum(rates)))
 
 
 def _has_constant_times(p: Pipelines, tree: Tree) -> bool:

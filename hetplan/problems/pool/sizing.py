@@ -28,6 +28,7 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.request import PLENTY
+from hetplan.planner.sizing import ErrorBudget
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Pool
@@ -37,17 +38,18 @@ from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at, 
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.simulated import (
     CONFIRMED,
-    FRESH,
     SEARCHED,
     Played,
     check_simulator,
     plan_to_simulate,
     play,
+    play_length_s,
+    play_until_clear,
     where_late,
 )
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Notice, Promise
+from hetplan.profiles.plan import Notice, Plan, Promise
 
 __all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "keep_first", "kept", "kept_use", "looked_at"]
 
@@ -69,9 +71,6 @@ FULL = 0.9
 they leave it open."""
 BELOW = 0.985
 """Of the highest rate that a few queries show to be kept, what is promised: a choice is biased towards luck."""
-NEAR, ENDLESS = 0.92, 2.0
-"""From this share on of a rate at which so many times too many are late, queues build up seldom and last long: short
-runs may miss them all, and begin without them."""
 LEAST_RAISED, MOST_RAISED = 1.02, 1.5
 """By how much the fluid rate is raised, at least and at most, after a pool that was late."""
 HOPEFUL = 0.85
@@ -84,13 +83,8 @@ MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
 FAR = 3.0
 """Times the least cost there can be: such a pool is not handed out where it is not sure to be kept at once."""
-LONGER, STEADY = (20, 60_000), (8, 60_000)
-"""What confirms a rate where fewer runs leave open whether it is kept, and where shorter runs may miss the queues that
-last: seeds that none has seen before."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
-ALMOST = 0.97
-"""What uses up more of what may be late than this is late in every other sample that a user takes."""
 OPEN, MOST_NEARLY = 0.95, 2
 """Cheaper pools that used up so much of what may be late, and so many of them, may still be confirmed."""
 MOST_AGAIN = 3
@@ -215,9 +209,13 @@ def looked_at(
 
 
 def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
-    plan = plan_to_simulate("pool", pool.formulation, draft(pool, Chosen(rated, simulated=_at(rate)), ()))
-    rates = {pool.wish.app.id: rate}
+    rates, plan = {pool.wish.app.id: rate}, _playable(pool, rated, rate)
     return play(pool.tools.extra["simulate_plan"], plan, pool.inputs, how, rates_qps=rates, seed=seed)
+
+
+def _playable(pool: Pool, rated: Rated, rate: float) -> Plan:
+    """The plan of a pool at this rate."""
+    return plan_to_simulate("pool", pool.formulation, draft(pool, Chosen(rated, simulated=_at(rate)), ()))
 
 
 def _unplayed(pool: Pool, chosen: Chosen) -> Draft:
@@ -249,6 +247,10 @@ class _Trial:
     ask: Ask
     played: dict[tuple[tuple[int, ...], float], Played] = field(default_factory=dict)
     bound: Answer[Any] | None = None
+    budget: ErrorBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.budget = ErrorBudget(self.ask.limits.seed)
 
     @property
     def left(self) -> bool:
@@ -285,36 +287,14 @@ class _Trial:
         cheaper = sorted((counts for counts in near if pool.cost(counts) < cost), key=pool.cost)
         return [rate_at(pool, self.ask, counts) for counts in cheaper[:MOST_NEARLY]]
 
-    def is_near_the_end(self, rated: Rated, rate: float) -> bool:
-        """Whether queues never end at a rate that is hardly higher, as far as the pool was played."""
-        counts = tuple(rated.counts.tolist())
-        endless = [at for (of, at), shown in self.played.items() if of == counts and shown.worst >= ENDLESS]
-        return rate > NEAR * min([rated.lam, *endless])
-
     def confirmed(
-        self,
-        rated: Rated,
-        rate: float,
-        program: Sequence[Reported],
-        warnings: Sequence[Notice] = (),
-        further: Sequence[tuple[int, int]] = (LONGER,),
+        self, rated: Rated, rate: float, program: Sequence[Reported], warnings: Sequence[Notice] = ()
     ) -> Draft:
-        """The plan at this rate, or at a little less where only that is asked for; or why it is not kept.
-
-        `further`: what is played in turn as long as it is open.
-        """
+        """The plan at this rate, or at a little less where only that is asked for; or why it is not confirmed."""
         last: Played | None = None
-        # The highest rate is where queues that build up seldom and last long begin: a few short runs may miss them all.
-        sought = self.pool.wish.rate_qps is None
         for _ in range(MOST_BACK if rate > 0 else 0):
-            last = _played(self.pool, rated, rate, CONFIRMED, self.ask.limits.seed + FRESH)
-            ends = not last.late and self.is_near_the_end(rated, rate)
-            for number, again in enumerate(
-                further if _is_open(last) or (sought and not last.late) else (STEADY,) if ends else ()
-            ):
-                if self.ask.remaining > 0 and (not number or _is_open(last)):
-                    last = _played(self.pool, rated, rate, again, self.ask.limits.seed + 2 * FRESH)
-            if not last.late and last.worst <= ALMOST:
+            last = self._tested(rated, rate)
+            if not last.late:
                 return replace(self._drafted(rated, rate, program, last.promises, warnings), searched=True)
             if self.pool.wish.rate_qps is not None:
                 break
@@ -328,6 +308,16 @@ class _Trial:
         why = f"in simulation at {rate:.6g} qps {_shown(last)}"
         return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),))
 
+    def _tested(self, rated: Rated, rate: float) -> Played:
+        """What runs show of a pool at this rate, until it is clear."""
+        pool, app = self.pool, self.pool.wish.app.id
+        simulate = pool.tools.extra["simulate_plan"]
+        length_s = play_length_s(pool.inputs, {app: rate}, CONFIRMED[1])
+        return play_until_clear(
+            simulate, _playable(pool, rated, rate), pool.inputs, self.budget, apps=(app,), length_s=length_s,
+            may_go_on=lambda: self.ask.remaining > 0,
+        )  # fmt: skip
+
     def _drafted(
         self,
         rated: Rated,
@@ -336,7 +326,8 @@ class _Trial:
         shown: Sequence[Promise],
         warnings: Sequence[Notice],
     ) -> Draft:
-        chosen = Chosen(rated, simulated=_at(rate), warnings=tuple(warnings))
+        runs = next((one.seeds for one in shown if one.seeds), 1)
+        chosen = Chosen(rated, simulated=_at(rate, runs), warnings=tuple(warnings))
         made = draft(self.pool, chosen, self._claims(rated, program, rate))
         return replace(made, promises=(*made.promises, *shown))
 
@@ -363,14 +354,9 @@ def _in_words(share: float) -> str:
     return f"is late {share:.2g} times as often as allowed in a short run: too near to the limit to rely on"
 
 
-def _is_open(played: Played) -> bool:
-    """Whether more runs may tell otherwise."""
-    return played.worst < 1.0 if played.late else played.at_edge
-
-
-def _at(rate: float) -> Simulated:
-    """A rate that was played."""
-    return Simulated((rate,) * CONFIRMED[0])
+def _at(rate: float, runs: int = 1) -> Simulated:
+    """A rate that was played, in so many runs."""
+    return Simulated((rate,) * runs)
 
 
 def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
@@ -383,7 +369,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     trial, made, nearest = _Trial(pool, ask), None, None
     only = _only(trial, rate)
     if only is not None:
-        return trial.confirmed(only, rate, (_kept_at(pool, only, bound),), further=(STEADY, LONGER))
+        return trial.confirmed(only, rate, (_kept_at(pool, only, bound),))
     above = 0.0
     for again in range(1 + MOST_AGAIN):
         good, nearest = _first_kept(trial, bound, rate, above)

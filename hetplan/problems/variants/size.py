@@ -40,14 +40,17 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
+from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.simulated import (
     FRESH,
     SEEDS,
+    Played,
     Shown,
     check_simulator,
     plan_to_simulate,
+    play_until_clear,
     shown_by,
     shown_of,
     where_late,
@@ -90,8 +93,8 @@ LONGER = 5.0
 """Times the length of a run, where a short one leaves open whether a cheaper plan near by is in time."""
 MOST_CONFIRMED = 3
 """So many cheaper plans near by that looked good are played, at most."""
-LOOKED_CYCLES = 10.0
-"""A look at bursts is so many times as long as a process takes to go through its states."""
+LOOKED_CYCLES, CONFIRMED_CYCLES = 10.0, 40.0
+"""A look at bursts is so many times as long as a process takes to go through its states; and what confirms a plan."""
 TAIL = 40
 """Queries that may be late, of each application in each simulation of `auto`."""
 MOST_PLAYED = 200_000
@@ -248,6 +251,9 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         best = tries.busier(*best, frozenset(corrected_for))
         best = tries.near(best[0], asked) or best
+    if not best[1].late:
+        best = tries.confirmed(*best)
+    if v.options.size == "auto" and not best[1].late and not tools.trial:
         full = tries.saturated(asked)
         if isinstance(full, Draft) and (corrected or _least(full) < _cost(best[0]) * (1.0 - CLOSE)):
             return _bounded_by(full, _said(v, best, tries.turn), AT_SATURATION)
@@ -306,6 +312,12 @@ class _Tries:
     """The plan of the formula: its bound holds of those that ask less, or more, of their instances."""
     cheapest: float = math.inf
     """What the cheapest plan costs that was in time."""
+    in_time: list[tuple[Draft, Shown]] = field(default_factory=list)
+    """Plans that looked so: fresh seeds may say otherwise."""
+    budget: ErrorBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.budget = ErrorBudget(self.ask.limits.seed)
 
     def first(self) -> Draft | Infeasible:
         """The plan of the formula; where it finds none, one that asks more of its instances, up to saturation."""
@@ -356,8 +368,46 @@ class _Tries:
         self.ask.note(Event("simulated", f"applications late: {len(shown.late)}", done=done))
         self.seen[alike] = shown
         if not shown.late:
+            self.in_time.append((made, shown))
             self._keep(made, shown)
         return shown
+
+    def confirmed(self, made: Draft, shown: Shown) -> tuple[Draft, Shown]:
+        """The plan, if fresh seeds confirm it; else one that asks less, or the next dearer one that looked in time.
+
+        Where none is confirmed, the last with the applications that are not.
+        """
+        dearer = sorted((one for one in self.in_time if _cost(one[0]) > _cost(made)), key=lambda one: _cost(one[0]))
+        while True:
+            tested = self._tested(made)
+            if not tested.late:
+                return made, Shown(tested.promises, ())
+            if not self.may_go_on():
+                return made, Shown((), tested.late)
+            following = self.less_busy(made, tested.late)
+            if dearer and (following is None or _cost(following) >= _cost(dearer[0][0])):
+                made, shown = dearer.pop(0)
+                continue
+            while following is not None:
+                made, shown = following, self.shown(following)
+                if not shown.late or not self.may_go_on():
+                    break
+                following = self.less_busy(made, shown.late)
+            if shown.late or following is None:
+                return made, shown if shown.late else Shown((), tested.late)
+
+    def _tested(self, made: Draft) -> Played:
+        """What runs show of a plan, until it is clear; of applications of which enough queries come."""
+        assert self.tools.simulate is not None
+        v, apps = self.v, [one.id for one in self.v.asked if one.id in made.routing and _is_judged(self.v, one)]
+        length_s = None
+        if v.options.size == "auto":
+            asked = [one for one in v.asked if one.load_qps > 0]
+            length_s = _length_s(v) or _look_s(asked, sum(one.load_qps for one in asked), CONFIRMED_CYCLES)
+        return play_until_clear(
+            self.tools.simulate, plan_to_simulate("variants", self.formulation, made), v.inputs, self.budget,
+            apps=apps, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
+        )  # fmt: skip
 
     def busier(self, made: Draft, shown: Shown, late: frozenset[str]) -> tuple[Draft, Shown]:
         """A plan that costs less, asks more of its instances and is in time as well; else the same again.
@@ -443,7 +493,7 @@ class _Tries:
             seed = self.ask.limits.seed + FRESH + looks
             assert self.tools.simulate is not None
             report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=length_s(apps))
-            return {b: shown_of(asked.inputs, names[b], report.apps[names[b]], 1, None).worst for b in mine}
+            return {b: shown_of(asked.inputs, names[b], report.apps[names[b]], None).worst for b in mine}
 
         def queries(apps: Apps) -> float:
             return sum(asked.asked[b].load_qps for b in apps) * length_s(apps)
@@ -531,12 +581,12 @@ def _alone(v: Snapshot, made: Draft, names: set[str]) -> Draft:
     return replace(made, workers=workers, routing=routing, dispatch={name: made.dispatch[name] for name in routing})
 
 
-def _look_s(some: list[Asked], load_qps: float) -> float:
+def _look_s(some: list[Asked], load_qps: float, cycles: float = LOOKED_CYCLES) -> float:
     """How long a look at applications is, of this load in all."""
     spans = max(SPANS * one.limit_ms() / 1000.0 if math.isfinite(one.limit_ms()) else 0.0 for one in some)
     cycle_s = max(sum(one.stated.demand.arrivals.stay_s or ()) for one in some)
     tail_s = max(TAIL / _allowed(one) / one.load_qps for one in some)
-    return min(max(tail_s, spans, LOOKED_CYCLES * cycle_s), MOST_PLAYED / load_qps)
+    return min(max(tail_s, spans, cycles * cycle_s), MOST_PLAYED / load_qps)
 
 
 def _is_judged(v: Snapshot, one: Asked) -> bool:

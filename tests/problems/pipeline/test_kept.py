@@ -75,7 +75,9 @@ def test_it_promises_the_share_and_the_percentile_with_what_they_rest_on(shipped
     shown = {one.quantity: one for one in outcome.plan.promises if one.model == "simulation/1"}
     assert set(shown) == {"violations", "response_ms"}
     share = shown["violations"]
-    assert (share.app, share.relation, share.value, share.seeds) == (app, "<=", 0.01, 5)
+    assert (share.app, share.relation, share.value) == (app, "<=", 0.01)
+    assert share.seeds >= 6
+    assert share.confidence in {1 - 0.05 / 2**tested for tested in range(1, 6)}
     assert 0.0 <= share.interval[0] <= share.interval[1] <= 0.01
     assert share.basis is None  # The tables state a median and a p95: times vary.
     assert shown["response_ms"].percentile == 99

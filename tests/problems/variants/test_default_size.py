@@ -13,6 +13,7 @@ from hetplan.planner.contract import Tools
 from hetplan.problems.variants.size import BUSIER
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
+from hetplan.simulator.figures import Together, responses_of
 from hetplan.simulator.simulate import simulate
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,7 +21,7 @@ BILL = "cost_per_hour"
 
 
 def shown(plan):
-    return {one.app: one for one in plan.promises if one.model == "simulation/1"}
+    return {one.app: one for one in plan.promises if one.model == "simulation/1" and one.quantity == "response_ms"}
 
 
 def late_report(plan):
@@ -31,22 +32,45 @@ def late_report(plan):
     return SimpleNamespace(apps=dict.fromkeys(plan.routing, one))
 
 
+CONFIRMING = 10**6
+"""From this seed on a plan is put to the test."""
+
+
 class Simulator:
     """Shows so much for each plan in turn (the last again and again), and keeps how it was asked.
 
-    A look at a plan near by (one run) finds all queries late, and is not kept.
+    A look at a plan near by (one run) finds all queries late, and is not kept. What puts a plan to the test shows what
+    was shown of it before; `refused` plans are late then.
     """
 
-    def __init__(self, *values):
-        self.values, self.asked = values, []
+    def __init__(self, *values, refused=0):
+        self.values, self.asked, self.refused, self.tested = values, [], refused, []
 
     def __call__(self, plan, inputs, *, seeds, seed, **how):
+        if seed >= CONFIRMING and seeds > 1:
+            return self.test(plan, inputs, seeds, how)
         if seeds == 1:
             return late_report(plan)
         value = self.values[min(len(self.asked), len(self.values) - 1)]
         self.asked.append((plan, seed, how))
         held = SimpleNamespace(value=value, low=value - 1, high=value + 1)
         return SimpleNamespace(apps={app: SimpleNamespace(percentiles_ms={99.0: held}) for app in plan.routing})
+
+    def test(self, plan, inputs, seeds, how):
+        self.tested += [plan.workers] if plan.workers not in self.tested else []
+        asked = next(place for place, (one, _, _) in enumerate(self.asked) if one.workers == plan.workers)
+        value = self.values[min(asked, len(self.values) - 1)]
+        value = 1e4 if self.tested.index(plan.workers) < self.refused else value
+        apps = {}
+        for app in plan.routing:
+            rate = inputs.slo.apps[app].demand.rate_qps
+            shown = Together([responses_of([value] * 100)] * seeds)
+            late = float(value > inputs.slo.apps[app].latency[0].max_ms)
+            apps[app] = SimpleNamespace(
+                by_run=({"violations": late},) * seeds, responses={"response": shown}, spans=1e9,
+                queries_per_seed=rate * how.get("duration_s", 1e4), figures={},
+            )  # fmt: skip
+        return SimpleNamespace(apps=apps)
 
 
 def default(documents, *values, **options):
@@ -82,7 +106,10 @@ def test_what_is_confirmed_at_once_is_handed_out_where_nothing_cheaper_is_in_tim
     # 40 of a hundred times as many may be late, 90 in a second.
     assert all(how["duration_s"] == pytest.approx(4000 / 90) for _, _, how in tools.asked)
     assert counts(found) == counts(solve(table2(90.0, 100.0), size="estimated"))
-    assert shown(found.plan)["images"].interval == (79.0, 81.0)
+    promises = [one for one in found.plan.promises if one.model == "simulation/1"]
+    assert [(one.quantity, one.interval) for one in promises] == [
+        ("response_ms", (80.0, 80.0)), ("violations", (0.0, 0.0)),
+    ]  # fmt: skip
 
 
 def test_what_the_formula_asks_in_vain_is_saved_where_simulation_allows():
@@ -196,6 +223,19 @@ def test_what_the_formula_forbids_may_be_in_time():
     assert late.plan is not None
 
 
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_plan_that_fresh_seeds_refuse_gives_way_to_the_next_dearer_one(refused):
+    at_once, tools = default(table2(90.0, 100.0), 80.0)
+    profile, slo, state = table2(90.0, 100.0)
+    again = Simulator(80.0, refused=refused)
+    found = hp.solve(profile, slo, state=state, question="variants", tools=Tools(simulate=again))
+    assert (tools.tested, found.exit_code) == ([at_once.plan.workers], 0)
+    assert again.tested[0] == at_once.plan.workers
+    assert len(again.tested) == refused + 1
+    assert found.plan.workers == again.tested[-1]
+    assert money(found, BILL) > money(at_once, BILL)
+
+
 def test_too_few_queries_confirm_nothing():
     # 0.02 in a second beside 2,000: a run of both has two of it.
     documents = table2({"many": 2000.0, "few": 0.02}, 300.0)
@@ -227,7 +267,7 @@ def test_a_short_run_with_an_open_interval_calls_no_plan_late():
     class OpenWhenShort(Simulator):
         def __call__(self, plan, inputs, *, seeds, seed, **how):
             report = super().__call__(plan, inputs, seeds=seeds, seed=seed, **how)
-            if "duration_s" in how:
+            if "duration_s" in how and seed < CONFIRMING:
                 for app in report.apps.values():
                     app.percentiles_ms[99.0].high = float("inf")
             return report

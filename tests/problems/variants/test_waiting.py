@@ -12,6 +12,7 @@ from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.size import busy_limit, busy_limit_of_law, leaving_room_to_wait
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
+from hetplan.simulator.figures import Together, responses_of
 
 
 def share_late(use, batch, ratio, *, times=None, queries=40_000, seed=0):
@@ -106,7 +107,11 @@ class Shown:
 
     def __call__(self, plan, inputs, *, seeds, seed):
         self.asked += 1
-        return SimpleNamespace(apps={app: SimpleNamespace(percentiles_ms={99.0: self.held}) for app in plan.routing})
+        one = SimpleNamespace(
+            percentiles_ms={99.0: self.held}, by_run=({"violations": 0.002},) * seeds, spans=1e9, queries_per_seed=1e5,
+            responses={"response": Together([responses_of([self.held.value] * 100)] * seeds)},
+        )  # fmt: skip
+        return SimpleNamespace(apps=dict.fromkeys(plan.routing, one))
 
 
 def simulated(shown):
@@ -117,9 +122,11 @@ def simulated(shown):
 
 def test_what_may_be_late_on_other_seeds_is_not_promised():
     sure, unsure = Shown(80.0, 70.0, 99.0), Shown(80.0, 50.0, 110.0)
-    (promise,) = [one for one in simulated(sure).require().promises if one.model == "simulation/1"]
-    assert (promise.value, promise.interval) == (100.0, (70.0, 99.0))
-    assert sure.asked == 1
+    times, share = [one for one in simulated(sure).require().promises if one.model == "simulation/1"]
+    assert (times.value, times.interval, times.confidence) == (100.0, (80.0, 80.0), 0.975)
+    assert (share.quantity, share.value) == ("violations", 0.01)
+    assert share.interval == pytest.approx((0.002, 0.002))
+    assert sure.asked == 2, "a look, and then it is put to the test"
     missed = simulated(unsure)
     assert missed.exit_code == 3
     assert unsure.asked > 1
