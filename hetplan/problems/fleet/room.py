@@ -24,7 +24,6 @@ from hetplan.problems.fleet.seen import seen, seen_on_stock
 from hetplan.problems.fleet.ways import (
     AUTO,
     MORE,
-    PLAYED,
     SAYS_SIZE,
     SIZED,
     Found,
@@ -34,7 +33,7 @@ from hetplan.problems.fleet.ways import (
     settled_anew,
 )
 from hetplan.problems.fleet.whole import cost_of
-from hetplan.problems.fleet.wish import Application, Situation, Wish
+from hetplan.problems.fleet.wish import PLAYED, Application, Situation, Wish
 from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Cone, Table
 from hetplan.problems.repairs import change

@@ -18,7 +18,7 @@ from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
-from hetplan.problems.fleet.wish import Application, Wish
+from hetplan.problems.fleet.wish import PLAYED, Application, Wish
 from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
@@ -79,8 +79,6 @@ BESIDE = ("variants", "pipeline")
 """Questions that say of an instance what it takes of a machine, as their programs put several on one."""
 SIZED = ("estimated", "auto")
 """With these sizes pools have room to wait, by their formula."""
-PLAYED = ("pool", "variants", "pipeline", "llm")
-"""Questions whose parts are played on their machines, with `auto`."""
 MOST_OF_ONE = 64
 """Machines of each hardware with which a formula should find some plan."""
 MOST_RETRIES = 12

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HUGE",
     "PARTS",
+    "PLAYED",
     "REFUSED",
     "Application",
     "Bought",
@@ -44,6 +45,8 @@ __all__ = [
     "situations_of",
 ]
 
+PLAYED = ("pool", "variants", "pipeline", "llm")
+"""Questions whose parts are played on their machines, with `auto`."""
 REFUSED = {
     **CAPACITY,
     "change.slack": ("the parts of a fleet keep room by their options", "Set option headroom instead."),
@@ -226,8 +229,8 @@ class Wish:
         return app.rates[period] * self.more_for(app.name, app.rates[period])
 
     def settled_at(self, app: Application, period: int) -> float:
-        """The rate that its machines are settled for: a pool was seen to have room at the rate itself."""
-        was_played = app.question == "pool" and self.options.size == "auto"
+        """The rate that its machines are settled for: who was played was seen to have room at the rate itself."""
+        was_played = app.question in PLAYED and self.options.size == "auto"
         return app.rates[period] * (1.0 + self.options.headroom) if was_played else self.rate(app, period)
 
     def planned_by(self, part: Part, rate: float) -> Part:
