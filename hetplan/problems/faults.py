@@ -120,8 +120,8 @@ def refuse_only(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults
         sections.setdefault(parent, []).append(name)
     for parent, names in sections.items():
         for model, at in _sections(slo, parent.split("."), "$"):
-            fields = type(model).model_fields  # in the order of the format: what is set has none
-            for name in (one for one in fields if one in names and one in model.model_fields_set):
+            fields, stated = type(model).model_fields, model.model_fields_set.intersection(names)
+            for name in sorted(stated, key=list(fields).index):  # in the order of the format: what is set has none
                 value = getattr(model, name)
                 if value != fields[name].get_default(call_default_factory=True):
                     why, remedy = refused[f"{parent}.{name}"]

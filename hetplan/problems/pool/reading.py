@@ -227,6 +227,8 @@ def read_columns(
 
 def _where_measured(table: Table, statistic: Statistic, points: Sequence[dict[str, float]]) -> list[float]:
     """A statistic that may be missing, or have gaps; nan where it was not measured."""
+    if statistic not in table.statistics:
+        return [np.nan] * len(points)
     found = []
     for point in points:
         try:
