@@ -13,7 +13,7 @@ from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.slo import Runs
 from hetplan.serving.runs import variants_of
 
-__all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of"]
+__all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of", "with_app"]
 
 PARTS = ("llm", "pool", "pipeline", "variants", "policy")
 """Questions that can be parts of a fleet."""
@@ -71,6 +71,10 @@ def _is_pool_of_one(own: Inputs, name: str) -> bool:
 
 def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:
     """The same files, where the application runs this variant alone; its floor is kept by who chose it."""
-    slo = inputs.slo
-    app = slo.apps[name].model_copy(update={"runs": Runs(variants=(variant,)), "quality": None})
-    return replace(inputs, slo=slo.model_copy(update={"apps": {**slo.apps, name: app}}))
+    return with_app(inputs, name, runs=Runs(variants=(variant,)), quality=None)
+
+
+def with_app(inputs: Inputs, name: str, **fields: object) -> Inputs:
+    """The same files with other fields of one application."""
+    apps = {**inputs.slo.apps, name: inputs.slo.apps[name].model_copy(update=fields)}
+    return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))

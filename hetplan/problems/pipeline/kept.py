@@ -662,7 +662,7 @@ def _play(
     strictest = min(p.request.apps[tree.app].late_share for tree in p.asked_for)
     queries = round(queries * min(max(1.0, LATE / (10_000 * max(strictest, 1e-9))), LONGEST))
     # A burst that comes seldom is seen, too.
-    cycle_s = max(sum(p.request.apps[tree.app].stated.demand.arrivals.stay_s or ()) for tree in p.asked_for)
+    cycle_s = max(sum(p.request.apps[tree.app].demand.arrivals.stay_s or ()) for tree in p.asked_for)
     longest_s = max(min(CYCLES * cycle_s, LONGEST_CYCLES * queries / sum(rates)), queries / min(rates))
     length_s = min(longest_s, MOST_QUERIES * queries / sum(rates))
     plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
