@@ -13,7 +13,7 @@ from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.slo import Runs
 from hetplan.serving.runs import variants_of
 
-__all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of", "with_app"]
+__all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of"]
 
 PARTS = ("llm", "pool", "pipeline", "variants", "policy")
 """Questions that can be parts of a fleet."""
@@ -58,8 +58,7 @@ def hindrance(inputs: Inputs, name: str, question: str, rate: float) -> Obstacle
 
 
 def _own(inputs: Inputs, name: str, rate: float) -> Inputs:
-    own = inputs_of_part(inputs, {name: rate})
-    return replace(own, slo=own.slo.model_copy(update={"objective": ()}))
+    return inputs_of_part(inputs, {name: rate}).with_slo(objective=())
 
 
 def _is_pool_of_one(own: Inputs, name: str) -> bool:
@@ -71,10 +70,4 @@ def _is_pool_of_one(own: Inputs, name: str) -> bool:
 
 def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:
     """The same files, where the application runs this variant alone; its floor is kept by who chose it."""
-    return with_app(inputs, name, runs=Runs(variants=(variant,)), quality=None)
-
-
-def with_app(inputs: Inputs, name: str, **fields: object) -> Inputs:
-    """The same files with other fields of one application."""
-    apps = {**inputs.slo.apps, name: inputs.slo.apps[name].model_copy(update=fields)}
-    return replace(inputs, slo=inputs.slo.model_copy(update={"apps": apps}))
+    return inputs.with_app(name, runs=Runs(variants=(variant,)), quality=None)

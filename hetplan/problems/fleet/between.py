@@ -26,7 +26,7 @@ from hetplan.errors import InputError
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.part import Part
-from hetplan.problems.fleet.asks import of_one_variant, with_app
+from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Choice, Menus, surviving
 from hetplan.problems.fleet.once import cheapest_once, moves_of
 from hetplan.problems.fleet.search import Fleet, Search
@@ -122,7 +122,7 @@ class Between:
             if level.variant is not None:
                 inputs = of_one_variant(inputs, app.name, level.variant)
             elif level.floor is not None:
-                inputs = with_app(inputs, app.name, quality=QualityTarget(min=level.floor))
+                inputs = inputs.with_app(app.name, quality=QualityTarget(min=level.floor))
         return replace(self.wish, inputs=inputs)
 
     def search(self, choice: Sequence[int], rate: float | None = None) -> Search:
