@@ -92,17 +92,17 @@ class Application:
 
     @property
     def hop_ms(self) -> float:
-        """What the network takes of a query at each step."""
+        """What the network takes for each step of a path."""
         return self.stated.network_ms_per_hop
+
+    def network_ms(self, steps: int = 1) -> float:
+        """What the network takes on a path of so many steps."""
+        return self.stated.network_ms_once + steps * self.hop_ms
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits on what its machines take: what the network takes is taken off."""
+        """The limits on what its machines take: the network's time is taken off."""
         return limits_of(self.stated)
-
-    def network_ms(self, steps: int = 1) -> float:
-        """What it takes on a path of so many steps."""
-        return self.stated.network_ms_once + steps * self.hop_ms
 
     @cached_property
     def late_share(self) -> float:
@@ -140,7 +140,7 @@ class Application:
         return self.stated.runs.pipeline if self.stated.runs is not None else None
 
     def weight(self, otherwise: float = 1.0) -> float:
-        """What it counts for beside others."""
+        """What it counts for beside others; `otherwise` where that is not stated."""
         return otherwise if self.stated.weight is None else self.stated.weight
 
     @property
