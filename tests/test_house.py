@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from functools import cache
@@ -124,6 +125,14 @@ def test_problems_solve_no_programs_by_themselves() -> None:
     """The floors of imports name whole packages: of scipy, problems may use matrices and distributions."""
     solving = {ids(file) for file in FILES if "problems" in file.parts and "scipy.optimize" in file.read_text()}
     assert solving <= {"hetplan/problems/llm/form.py"}, "ask, or be handed a callable (`registry.TOOLS`)"
+
+
+def test_questions_read_no_slo() -> None:
+    """`planner.request` reads it once; who answers which files, and files asked otherwise, is read before that."""
+    before = {"fits.py", "ladder.py", "asks.py", "parts.py", "simulated.py"}
+    reads = re.compile(r"\.slo\.\w|= \w+\.slo\b|\.stated\.\w")
+    questions = [file for file in FILES if "problems" in file.parts and file.name not in before]
+    assert not [ids(file) for file in questions if reads.search(file.read_text())]
 
 
 def test_the_package_offers_what_it_names() -> None:

@@ -583,7 +583,7 @@ def text_load(
         app, url, coming.arrival_ms / 1e3, coming.requests, seed=how.seed, template=how.template, fields=how.fields
     )
     (sent,) = send_load([target], timeout_s=how.timeout_s, on_event=on_event, cancel=cancel)
-    found, limits = text_of(sent), limits_of(wanted)
+    found, limits = text_of(sent), limits_of(wanted.latency, wanted.network_ms_per_hop)
     simulated: dict[tuple[str, float | None], float] = {}
     count = len(coming.arrival_ms)
     judged = slice(count // 10, count - count // 20)

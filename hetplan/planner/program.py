@@ -117,8 +117,8 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
         unit="machines",
     )
     rented = machines_rented(request, uses, n)
+    spent = bill(request, uses, n)
     if priced:
-        spent = bill(request, uses, n)
         m.pay(spent.columns, spent.coefficients)
 
     def add(row: int, places: Iterable[int], each: Sequence[float] | None = None) -> None:
@@ -143,7 +143,6 @@ def rent(m: Builder, request: Request, uses: Uses, *, priced: bool, slip: float 
         row = m.rows(
             "budget", ["hour"], upper=upper, unit=f"{request.currency}/h", equation="(4)", elastic=elastic
         )  # fmt: skip
-        spent = bill(request, uses, n)
         m.add(row, spent.columns, spent.coefficients)
     if request.resources:
         elastic = Elastic(PRICE_OF_SLACK, "slo.limits.resources.{label}")

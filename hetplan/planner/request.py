@@ -11,20 +11,22 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import App, Horizon, Survive
+from hetplan.profiles.slo import App, Change, Demand, Horizon, LatencyTarget, Survive, Traded
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
 from hetplan.serving.runs import machine_price, variants_of
-from hetplan.serving.strictest import late_share, strictest
+from hetplan.serving.strictest import late_share, strictest, strictest_ms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetplan.profiles.fleet_fields import OfferLimit
+    from hetplan.profiles.slo_sections import Candidate, Device
 
 __all__ = ["PLENTY", "Application", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
 
@@ -36,7 +38,8 @@ PLENTY = 10**9
 class Application:
     """One stream of queries with its SLO, and the variants that it may run, by name.
 
-    `stated` is its section of the SLO. What follows from it is worked out once, when it is first asked for.
+    `stated` is its section of the SLO, which only this class reads: questions read what is named here, and hand the
+    section on to who names places in it, as repairs do. What follows from it is worked out once, when it is asked for.
     """
 
     id: str
@@ -48,10 +51,25 @@ class Application:
         """The rate, where a number is stated."""
         return stated_qps(self.stated)
 
+    @property
+    def wants_most(self) -> bool:
+        """Whether the most rate is asked for."""
+        return self.stated.demand.rate_qps == "max"
+
+    @property
+    def demand(self) -> Demand:
+        """How much comes, and how: a rate, a history, a series or streams; arrivals, a trace, a mix."""
+        return self.stated.demand
+
     @cached_property
     def classes(self) -> Classes:
         """The classes of queries that come at all."""
         return classes_of(self.stated.demand.mix).coming()
+
+    @property
+    def latency(self) -> tuple[LatencyTarget, ...]:
+        """Its limits in the order of the file, the network's time in them: `Target.place` is a place here."""
+        return self.stated.latency
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -63,9 +81,28 @@ class Application:
         """The lowest of these limits, by which single queries are judged."""
         return strictest(self.stated)
 
+    @property
+    def strictest_ms(self) -> float:
+        """That limit as it is stated; infinite without one."""
+        return strictest_ms(self.stated)
+
     def limit_ms(self, steps: int = 1) -> float:
         """What the strictest limit leaves for waiting and serving on a path of so many steps; infinite without one."""
         return self.strictest.limit_ms(steps) if self.strictest is not None else inf
+
+    @property
+    def hop_ms(self) -> float:
+        """What the network takes for each step of a path."""
+        return self.stated.network_ms_per_hop
+
+    def network_ms(self, steps: int = 1) -> float:
+        """What the network takes on a path of so many steps."""
+        return self.stated.network_ms_once + steps * self.hop_ms
+
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits on what its machines take: the network's time is taken off."""
+        return limits_of(self.stated)
 
     @cached_property
     def late_share(self) -> float:
@@ -73,19 +110,78 @@ class Application:
         return late_share(self.stated)
 
     @property
+    def max_violation_rate(self) -> float | None:
+        """The same, where it is stated by itself."""
+        return self.stated.violations.max if self.stated.violations is not None else None
+
+    @property
+    def attainment(self) -> float | None:
+        """The least share of requests within all limits at once."""
+        return self.stated.goodput
+
+    @property
+    def late(self) -> str | None:
+        """What is done with queries that are late."""
+        return self.stated.late
+
+    @property
+    def balancing(self) -> Literal["round_robin", "shortest_queue", "random"] | None:
+        """The load balancer that stands before its replicas."""
+        return self.stated.balancing
+
+    @property
+    def question(self) -> str | None:
+        """The question that plans it as a part of a fleet."""
+        return self.stated.question
+
+    @property
     def pipeline(self) -> str | None:
         """The pipeline that it runs, if it runs one."""
         return self.stated.runs.pipeline if self.stated.runs is not None else None
 
-    @property
-    def weight(self) -> float:
-        """What it counts for beside others: 1, where nothing is said."""
-        return 1.0 if self.stated.weight is None else self.stated.weight
+    def weight(self, otherwise: float = 1.0) -> float:
+        """What it counts for beside others; `otherwise` where that is not stated."""
+        return otherwise if self.stated.weight is None else self.stated.weight
 
     @property
     def floor(self) -> float | None:
         """The least quality."""
         return self.stated.quality.min if self.stated.quality is not None else None
+
+    @property
+    def ceiling(self) -> float | None:
+        """The most of it, of a metric where less is better."""
+        return self.stated.quality.max if self.stated.quality is not None else None
+
+    @property
+    def has_quality_limit(self) -> bool:
+        """Whether a quality is asked for."""
+        return self.stated.quality is not None
+
+    def meets_quality(self, value: float, slip: float = 0.0) -> bool:
+        """Whether a quality is within what is asked for, or nearer to it than that."""
+        least, most = self.floor, self.ceiling
+        return (least is None or value >= least - slip) and (most is None or value <= most + slip)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The plans that are stated for it, of which it gets one."""
+        return self.stated.candidates
+
+    @property
+    def device(self) -> Device | None:
+        """What is said of its own device."""
+        return self.stated.device
+
+    @property
+    def lifetime_s(self) -> float | None:
+        """How long a query stays."""
+        return self.stated.lifetime_s
+
+    @property
+    def deadline_s(self) -> float | None:
+        """How soon a plan for it is wanted."""
+        return self.stated.deadline_s
 
 
 @dataclass(frozen=True)
@@ -185,7 +281,8 @@ class Request:
     `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
     and the most machines of each hardware (None: up to its stock), `moves` the most instances that may be new,
     `capacity` totals of what runs, where machines are not counted. Over time: `horizon` has the periods, `shares` what
-    may be of each offer or way to buy, and `survive` what may fail with the promises still kept.
+    may be of each offer or way to buy, `survive` what may fail with the promises still kept, `change` what it costs to
+    load other models, and how much room a rate is given.
     """
 
     machines: tuple[MachineType, ...]
@@ -195,6 +292,8 @@ class Request:
     apps: Mapping[str, Application] = field(default_factory=dict)
     goals: tuple[str, ...] = ()
     """What is sought, in order of importance (`Slo.goals`)."""
+    front: tuple[Traded, ...] | None = None
+    """What is sought at once, where no order is stated: no plan of a front is beaten in all of these."""
     instances: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     only_listed: bool = False
     moves: int | None = None
@@ -202,6 +301,7 @@ class Request:
     horizon: Horizon = field(default_factory=Horizon)
     shares: Mapping[str, OfferLimit] = field(default_factory=dict)
     survive: Survive = field(default_factory=Survive)
+    change: Change = field(default_factory=Change)
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -317,6 +417,7 @@ def read_request(inputs: Inputs) -> Request:
         # Frozen models have a hash, which type checkers do not see.
         {name: Application(name, app, variants(cast(Hashable, app.runs))) for name, app in slo.apps.items()},
         slo.goals,
+        next((term.front for term in slo.objective if term.front is not None), None),
         limits.instances,
         limits.only_listed,
         limits.moves,
@@ -324,4 +425,5 @@ def read_request(inputs: Inputs) -> Request:
         slo.horizon,
         limits.offers,
         limits.survive,
+        slo.change,
     )

@@ -14,7 +14,8 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.slo import Slo
 
 if TYPE_CHECKING:
-    from hetplan.planner.request import Application
+    from hetplan.planner.request import Application, Request
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["CAPACITY", "OF_FLEETS", "Faults", "refuse", "refuse_not_provided", "refuse_only", "refused"]
 
@@ -120,8 +121,8 @@ def refuse_only(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults
         sections.setdefault(parent, []).append(name)
     for parent, names in sections.items():
         for model, at in _sections(slo, parent.split("."), "$"):
-            fields = type(model).model_fields  # in the order of the format: what is set has none
-            for name in (one for one in fields if one in names and one in model.model_fields_set):
+            fields, stated = type(model).model_fields, model.model_fields_set.intersection(names)
+            for name in sorted(stated, key=list(fields).index):  # in the order of the format: what is set has none
                 value = getattr(model, name)
                 if value != fields[name].get_default(call_default_factory=True):
                     why, remedy = refused[f"{parent}.{name}"]
@@ -143,16 +144,15 @@ def _sections(held: Any, steps: list[str], at: str) -> Iterator[tuple[BaseModel,
             yield from _sections(one, steps[1:], f"{at}[{number}]")
 
 
-def refuse_not_provided(inputs: Inputs, faults: Faults) -> None:
+def refuse_not_provided(profile: Profile, request: Request, faults: Faults) -> None:
     """Name every limit on what machines provide, of which some machines do not say how much that is.
 
     Hardware that lists anything has nothing of what it does not list.
     """
-    limits, hardware = inputs.slo.limits, inputs.profile.hardware
-    mine = {name: one for name, one in hardware.items() if not limits.only_listed or name in limits.instances}
+    mine = {name: one for name, one in profile.hardware.items() if request.lists(name)}
     known = sorted({resource for one in mine.values() for resource in one.provides})
     silent = [name for name, one in sorted(mine.items()) if not one.provides]
-    for resource in sorted(limits.resources):
+    for resource in sorted(request.resources):
         at = f"$.limits.resources.{resource}"
         if resource not in known:
             remedy = f"Hardware provides: {', '.join(known) or 'nothing'}."

@@ -27,9 +27,8 @@ def amount_field(app: App) -> str:
     return next(stated, "rate_qps")
 
 
-def outcomes(inputs: Inputs, app: App, plans: str) -> Iterator[Obstacle]:
-    """The steps of an application whose outcomes plans of this kind do not decide on."""
-    name = app.runs.pipeline if app.runs is not None else None
+def outcomes(inputs: Inputs, name: str | None, plans: str) -> Iterator[Obstacle]:
+    """The steps of a pipeline whose outcomes plans of this kind do not decide on."""
     found = inputs.profile.pipelines.get(name or "")
     for step, node in found.nodes.items() if found is not None else ():
         if node.outcomes is not None and not (node.outcomes.measured and node.device and "compound" in plans):

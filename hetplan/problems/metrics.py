@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from hetplan.planner.request import Request
 from hetplan.problems.faults import Faults
-from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.who_answers import pipeline_of
-from hetplan.serving.runs import variants_of
+from hetplan.profiles.profile import Profile
 
 __all__ = ["higher_is_better"]
 
 
-def higher_is_better(inputs: Inputs, faults: Faults) -> None:
+def higher_is_better(profile: Profile, request: Request, faults: Faults) -> None:
     """Name every metric that is better when lower, for questions that look for the highest accuracy."""
-    profile, slo = inputs.profile, inputs.slo
-    tasks = {profile.variants[name].task for app in slo.apps.values() for name in variants_of(profile, app.runs)}
+    tasks = {profile.variants[name].task for app in request.apps.values() for name in app.variants}
     whole = set[str | None]()
-    for app in slo.apps.values():
-        pipeline = pipeline_of(profile, app)
+    for app in request.apps.values():
+        pipeline = profile.pipelines.get(app.pipeline or "")
         tasks |= {node.task or "" for node in pipeline.nodes.values()} if pipeline is not None else set()
         whole |= {pipeline.metric} if pipeline is not None else set()
     named = whole | {profile.tasks[task].metric for task in tasks if task in profile.tasks}

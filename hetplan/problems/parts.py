@@ -110,14 +110,14 @@ class Asked(ABC):
         own = inputs_of_part(self.inputs, self.rates(rate))
         listed = self.question != "llm"  # which refuses that field: there, what may not be used is none at most
         instances = dict(machines) if listed else {**dict.fromkeys(self.hardware, (0, 0)), **machines}
-        limits = own.slo.limits.model_copy(update={"instances": instances, "only_listed": listed})
+        own = own.with_limits(instances=instances, only_listed=listed)
         apps = {name: _in_time(app) if self.question == "policy" else app for name, app in own.slo.apps.items()}
         objective = OBJECTIVES.get(self.question, ())
-        slo = own.slo.model_copy(update={"limits": limits, "objective": objective, "apps": apps})
+        own = own.with_slo(objective=objective, apps=apps)
         offers = own.profile.offers
         if stock is not None:
             offers = {name: offers[name].model_copy(update={"stock": count}) for name, count in stock.items() if count}
-        return replace(own, slo=slo, profile=own.profile.model_copy(update={"offers": offers, "hosts": {}}))
+        return replace(own, profile=own.profile.model_copy(update={"offers": offers, "hosts": {}}))
 
     def rates(self, rate: float) -> dict[str, float]:
         """The rate of each application that is served."""
@@ -175,10 +175,8 @@ class Asked(ABC):
             for worker in workers:
                 machines[worker.hardware] += worker.count
                 bought[worker.offer or ""] += worker.count
-            files = self.files(rate, {h: (n, n) for h, n in machines.items()}, bought)
-            limits = files.slo.limits.model_copy(update={"moves": 0})
-            slo = files.slo.model_copy(update={"limits": limits})
-            plan = self.asked(replace(files, slo=slo, state=State(workers=tuple(workers))), offers="evenly")
+            files = self.files(rate, {h: (n, n) for h, n in machines.items()}, bought).with_limits(moves=0)
+            plan = self.asked(replace(files, state=State(workers=tuple(workers))), offers="evenly")
             self.holding[key] = Settled(None, plan) if isinstance(plan, str) else Settled(self._at_rest(plan, rate))
         found = self.holding[key]
         if found.part is None and self.otherwise is not None:

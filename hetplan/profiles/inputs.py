@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.profile import Profile
@@ -53,3 +53,15 @@ class Inputs:
     trace_digests: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[tuple[str, str, str], ...] = ()
+
+    def with_slo(self, **fields: object) -> Inputs:
+        """The same with other fields of the SLO."""
+        return replace(self, slo=self.slo.model_copy(update=fields))
+
+    def with_limits(self, **fields: object) -> Inputs:
+        """The same with other limits."""
+        return self.with_slo(limits=self.slo.limits.model_copy(update=fields))
+
+    def with_app(self, name: str, **fields: object) -> Inputs:
+        """The same with other fields of one application."""
+        return self.with_slo(apps={**self.slo.apps, name: self.slo.apps[name].model_copy(update=fields)})

@@ -233,8 +233,7 @@ def without(plan: Plan, inputs: Inputs, apps: Sequence[str]) -> tuple[Plan, Inpu
         for one in plan.periods
     )
     kept = {name: app for name, app in inputs.slo.apps.items() if name not in apps}
-    slo = inputs.slo.model_copy(update={"apps": kept})
-    return plan.model_copy(update={"parts": parts, "periods": periods}), replace(inputs, slo=slo)
+    return plan.model_copy(update={"parts": parts, "periods": periods}), inputs.with_slo(apps=kept)
 
 
 def _left_of(part: Part, apps: Sequence[str]) -> Part:

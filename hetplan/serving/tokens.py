@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.profiles.engines import Engine
-from hetplan.profiles.slo import App, Arrivals, Mix
+from hetplan.profiles.slo import Arrivals, Demand, LatencyTarget, Mix
 from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.needs import load_s_of
 
@@ -272,12 +272,11 @@ def within(times_of: Callable[[str], Floats], limits: Sequence[Limit]) -> NDArra
     return good
 
 
-def limits_of(app: App) -> tuple[Limit, ...]:
+def limits_of(latency: Sequence[LatencyTarget], hop_ms: float) -> tuple[Limit, ...]:
     """The limits of an application, in its order; the first token and the answer pass the network once."""
-    hop = app.network_ms_per_hop
     return tuple(
-        Limit(one.of, one.percentile, one.max_ms - (0.0 if one.of == "tpot" else hop), place)
-        for place, one in enumerate(app.latency)
+        Limit(one.of, one.percentile, one.max_ms - (0.0 if one.of == "tpot" else hop_ms), place)
+        for place, one in enumerate(latency)
     )
 
 
@@ -297,12 +296,12 @@ class TokenDemand:
         return float(np.average(self.requests.output, weights=self.weight))
 
 
-def demand_of(app: App, rate_qps: float) -> TokenDemand:
-    """The requests of an application: those observed, each in its bin, else one per bin.
+def demand_of(demand: Demand, rate_qps: float) -> TokenDemand:
+    """The requests of a demand: those observed, each in its bin, else one per bin.
 
     Bins are the largest lengths of their class; means are taken over what was observed in each.
     """
-    mix = app.demand.mix
+    mix = demand.mix
     assert mix is not None  # without lengths the question is not asked
     named = (INPUT, OUTPUT, CACHED)
     order = [mix.axes.index(axis) for axis in named if axis in mix.axes]
@@ -313,7 +312,7 @@ def demand_of(app: App, rate_qps: float) -> TokenDemand:
     else:
         weight, kind = np.full(len(sizes), 1.0 / len(sizes)), _bins_of(mix)
     kept = weight > 0
-    return TokenDemand(Requests.of(rows[kept]), weight[kept], kind[kept], rate_qps, app.demand.arrivals)
+    return TokenDemand(Requests.of(rows[kept]), weight[kept], kind[kept], rate_qps, demand.arrivals)
 
 
 def settling_s(demand: TokenDemand, limits: Sequence[Limit], laws: Sequence[TokenLaw]) -> float:

@@ -274,9 +274,9 @@ class TextDemand:
     @classmethod
     def of(cls, wanted: App, fleet: TokenFleet, rate_qps: float) -> TextDemand:
         """What an application asks of the engines that there are for it."""
-        lengths, limits = demand_of(wanted, rate_qps), limits_of(wanted)
-        laws = [group.law for group in fleet.groups]
-        return cls(lengths, limits, wanted.network_ms_per_hop, settling_s(lengths, limits, laws))
+        hop_ms, laws = wanted.network_ms_per_hop, [group.law for group in fleet.groups]
+        lengths, limits = demand_of(wanted.demand, rate_qps), limits_of(wanted.latency, hop_ms)
+        return cls(lengths, limits, hop_ms, settling_s(lengths, limits, laws))
 
     def filling(self, rate_qps: float) -> int:
         """How many come in twice the time to fill the machines: half of them count."""

@@ -97,9 +97,7 @@ class FleetPlayed:
     def cheapest(self) -> Inputs:
         """The files with each machine at its lowest price, and nothing to survive: no purchase costs less."""
         sold = {name: self._lowest(one) for name, one in self._offers.items()}
-        found = self._selling(sold)
-        limits = found.slo.limits.model_copy(update={"survive": Survive()})
-        return replace(found, slo=found.slo.model_copy(update={"limits": limits}))
+        return self._selling(sold).with_limits(survive=Survive())
 
     def recipes(self, inputs: Inputs) -> Recipes:
         """Fleets for other rates, from these files."""
@@ -113,9 +111,8 @@ class FleetPlayed:
         """The files with these offers; `kinds`: limits on spot machines stay."""
         limits = self.inputs.slo.limits
         stay = {name: one for name, one in limits.offers.items() if kinds and (name in offers or name == "spot")}
-        slo = self.inputs.slo.model_copy(update={"limits": limits.model_copy(update={"offers": stay})})
         profile = self.inputs.profile.model_copy(update={"offers": offers})
-        return replace(self.inputs, profile=profile, slo=slo, state=None)
+        return replace(self.inputs.with_limits(offers=stay), profile=profile, state=None)
 
     def _lowest(self, offer: Offer) -> Offer:
         """An offer at the lower of its prices by the hour and paid for ahead, its upfront spread over the term."""

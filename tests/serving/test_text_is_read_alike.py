@@ -142,7 +142,7 @@ def by_solver(wish: Wish, plan: Plan) -> Figures:
 
 def by_simulator(plan: Plan, inputs: Inputs) -> Figures:
     fleet, app = fleet_of_plan(plan, inputs, "a"), inputs.slo.apps["a"]
-    demand = tokens.demand_of(app, float(app.demand.rate_qps))  # type: ignore[arg-type]
+    demand = tokens.demand_of(app.demand, float(app.demand.rate_qps))  # type: ignore[arg-type]
     figures: Figures = {("link",): fleet.link_ms_per_token, ("rate",): demand.rate_qps}
     for group, worker in zip(fleet.groups, plan.workers, strict=True):
         figures |= of_law(worker.id, group.law, demand.requests, demand.weight)
@@ -153,7 +153,7 @@ def by_simulator(plan: Plan, inputs: Inputs) -> Figures:
 
 def by_executor(plan: Plan, inputs: Inputs) -> Figures:
     known, app = Background(inputs.profile, inputs.slo), inputs.slo.apps["a"]
-    demand = tokens.demand_of(app, float(app.demand.rate_qps))  # type: ignore[arg-type]
+    demand = tokens.demand_of(app.demand, float(app.demand.rate_qps))  # type: ignore[arg-type]
     figures: Figures = {("link",): known.link_ms_per_token(plan, "a")}
     for worker in plan.workers:
         (load,) = worker.loads

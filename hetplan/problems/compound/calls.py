@@ -78,7 +78,7 @@ def calls_of(inputs: Inputs, app: Application, pipeline: Pipeline, order: tuple[
     """The calls as the search knows them; APIs are the places from `first` on. Costs are those of one stream."""
     places = [tier.name for tier in api_places(pipeline)]
     knobs = list(pipeline.levels)
-    queries = HOUR_S * (app.rate_qps or 0.0) / (app.stated.demand.streams or 1)
+    queries = HOUR_S * (app.rate_qps or 0.0) / (app.demand.streams or 1)
     made = []
     for number, name in enumerate(order):
         for call in pipeline.nodes[name].calls:
@@ -91,7 +91,7 @@ def calls_of(inputs: Inputs, app: Application, pipeline: Pipeline, order: tuple[
                 Call(
                     number, first + places.index(call.api), where, per_hour=queries * api.price_of(call.tokens),
                     failures=api.failures, retries=api.retries, retry_s=api.retry_ms / 1000.0,
-                    gap_s=0.0 if app.stated.demand.streams else api.gap_s(call.tokens),
+                    gap_s=0.0 if app.demand.streams else api.gap_s(call.tokens),
                 )
             )  # fmt: skip
     return Calls(tuple(made), first) if made else None

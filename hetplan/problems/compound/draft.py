@@ -15,7 +15,6 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Action, Notice, Promise, Route, Unserved
 from hetplan.profiles.plan_dispatch_further import ChosenPlanDispatch
 from hetplan.profiles.plan_file import SHARED
-from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving.loads import worker_price
 
@@ -93,16 +92,16 @@ def _chosen(query: Query, way: Way, machines: On) -> ChosenPlanDispatch:
     """
     if way.found is None:
         candidate = query.ways.index(way)
-        stated = dict(query.app.stated.candidates[candidate].demand)
+        stated = dict(query.app.candidates[candidate].demand)
         return ChosenPlanDispatch(
-            late=query.app.stated.late, candidate=candidate, label=way.label, demand=stated, machines=dict(machines)
+            late=query.app.late, candidate=candidate, label=way.label, demand=stated, machines=dict(machines)
         )
     found = way.found
     streams: dict[str, list[int]] = defaultdict(list)
     for item in way.items:
         streams[item.tier].append(item.streams)
     return ChosenPlanDispatch(
-        late=query.app.stated.late,
+        late=query.app.late,
         machines={
             tier: tuple(number for number, times in zip(numbers, streams[tier], strict=True) for _ in range(times))
             for tier, numbers in machines.items()
@@ -126,7 +125,7 @@ def workers_of(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispat
                 continue
             share = way.found.share.get(node)
             own = next(tier_ for tier_ in asked.tiers if tier_.name == tier).own
-            pipeline = pipeline_of(asked.inputs.profile, query.app.stated)
+            pipeline = asked.inputs.profile.pipelines.get(query.app.pipeline or "")
             reads = pipeline.nodes[node].reads if pipeline is not None else ()
             knobs = {knob: way.found.knobs[knob] for knob in reads}
             streams_at: Counter[str] = Counter({query.app_id: 1} if own else {})
@@ -274,7 +273,7 @@ def _stated(query: Query, way: Way) -> float:
     """What a candidate itself says that it costs."""
     if way.found is not None:
         return 0.0
-    return (query.app.stated.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
+    return (query.app.candidates[query.ways.index(way)].price_per_hour or 0) / NANO
 
 
 def _of_found(query: Query, way: Way, options: CompoundOptions) -> list[Promise]:
@@ -353,7 +352,7 @@ def mean_latency_ms(asked: Asked, promises: Sequence[Promise]) -> float:
             least = min(limits.values(), default=1.0)
             scaled = one.value * least / limits.get(one.percentile or 0.0, least)
             worst[one.app] = max(worst.get(one.app, 0.0), scaled)
-    weights = {name: apps[name].weight for name in worst}
+    weights = {name: apps[name].weight() for name in worst}
     total = sum(weights.values())
     return sum((weights[name] / total if total > 0 else 1.0 / len(worst)) * each for name, each in worst.items())
 

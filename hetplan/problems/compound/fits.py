@@ -28,4 +28,4 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
         elif not any(node.device for node in found.nodes.values()):
             text = f"the pipeline of {name} has tasks with variants, no operators on devices"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of operators.", essential=True)
-        yield from outcomes(inputs, app, "compound plans")
+        yield from outcomes(inputs, app.runs.pipeline if app.runs is not None else None, "compound plans")

@@ -96,12 +96,12 @@ class Sought:
     @property
     def streams(self) -> int:
         """How many streams come at a time: each has every operator, with its share, for itself."""
-        return self.app.stated.demand.streams or 1
+        return self.app.demand.streams or 1
 
     @property
     def rate_qps(self) -> float | None:
         """The rate at which queries come, where they are no streams: operators are stations with replicas then."""
-        return self.app.rate_qps if self.app.stated.demand.streams is None else None
+        return self.app.rate_qps if self.app.demand.streams is None else None
 
     @property
     def exits(self) -> bool:
@@ -190,7 +190,7 @@ class Sought:
         """The form."""
         kind: Callable[..., BlackBox] = BlackBox
         if self.rate_qps is not None:
-            arrivals = self.app.stated.demand.arrivals
+            arrivals = self.app.demand.arrivals
             kind = partial(
                 Traded if "latency" in self.aim.of else Rated,
                 rate_qps=self.rate_qps,
@@ -331,12 +331,12 @@ def _sought(
         faults.in_profile("$.tiers", why, "Give it hardware (that may provide next to nothing), or leave the tier out.")
     _comes(app, pipeline, faults)
     for name in sorted({tier.name for tier in tiers} & request.capacity.keys()):
-        if not any(name in one.demand for other in request.apps.values() for one in other.stated.candidates):
+        if not any(name in one.demand for other in request.apps.values() for one in other.candidates):
             why = f"operators of {app.id} run on machines, of which limits.instances says how many there are"
             faults.in_slo(f"$.limits.capacity.{name}", why, "Limit its hardware there.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
-    faults.obstacles(outcomes(inputs, app.stated, "compound plans"))
+    faults.obstacles(outcomes(inputs, pipeline_id, "compound plans"))
     check_fans(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")
@@ -345,7 +345,7 @@ def _sought(
     if faults.found or wanted is None:
         return None
     mine, apis = _own_device(app, tiers), api_places(pipeline)
-    if app.stated.demand.streams is None:
+    if app.demand.streams is None:
         # Nobody knows how many devices a rate comes from: what they are is where queries come from, and no more.
         mine = tuple(replace(tier, machines=0.0, room={}) if tier.own else tier for tier in mine)
     order = _order(pipeline)
@@ -368,7 +368,7 @@ def _sought(
 
 def _comes(app: Application, pipeline: Pipeline, faults: Faults) -> None:
     """Queries come as streams, or at a rate."""
-    at, demand = f"$.apps.{app.id}", app.stated.demand
+    at, demand = f"$.apps.{app.id}", app.demand
     if demand.streams is not None:
         if demand.rate_qps is not None and not api_places(pipeline):
             why = "each stream has every operator for itself, whatever the rate"
@@ -377,7 +377,7 @@ def _comes(app: Application, pipeline: Pipeline, faults: Faults) -> None:
     if app.rate_qps is None:
         why = "a compound query comes as a stream, or at a rate that is a number"
         faults.in_slo(f"{at}.demand", why, 'Write {"streams": 1}, or {"rate_qps": 5}.')
-    if app.stated.lifetime_s is not None:
+    if app.lifetime_s is not None:
         faults.in_slo(f"{at}.lifetime_s", "queries that come at a rate do not stay", "Leave it out, or write streams.")
 
 
@@ -391,8 +391,7 @@ def _targets(
     metric = inputs.profile.metrics.get(pipeline.metric or "")
     lower = metric is not None and metric.better == "lower"
     span = metric.range if metric is not None else (0.0, 1.0)
-    at, quality = f"$.apps.{app.id}", app.stated.quality
-    wanted = None if quality is None else (quality.max if lower else quality.min)
+    at, wanted = f"$.apps.{app.id}", app.ceiling if lower else app.floor
     free = wanted is None and "quality" in wish.of
     if app.strictest is None and not {"quality", "latency"} & set(wish.of):
         remedy = 'Write {"percentile": 50, "max_ms": 500}.'
@@ -408,7 +407,7 @@ def _targets(
 
 def _own_device(app: Application, tiers: tuple[Tier, ...]) -> tuple[Tier, ...]:
     """The tiers with this application's own device."""
-    device = app.stated.device
+    device = app.device
     if device is None or device.relative_time is None:
         return tiers
     return (replace(tiers[0], relative_time=device.relative_time), *tiers[1:])
@@ -427,7 +426,7 @@ def _placed(
 ) -> Placed | None:
     """Links from tier to tier: a link of their own, else hop by hop; an application's own links win."""
     links: dict[frozenset[str], Link] = {frozenset(link.between): link for link in inputs.profile.links}
-    own = app.stated.device
+    own = app.device
     links |= {frozenset(link.between): link for link in (own.links if own is not None else ())}
     size = len(tiers)
     per_byte, crossing = np.zeros((size, size)), np.zeros((size, size))
@@ -547,7 +546,7 @@ def figures(queries: Sequence[Query], name: Figure) -> np.ndarray:
 
 def parts_of(queries: Sequence[Query]) -> list[float]:
     """What each query counts for in a mean."""
-    weights = [query.app.weight for query in queries]
+    weights = [query.app.weight() for query in queries]
     total = sum(weights)
     return [weight / total if total > 0 else 1.0 / len(weights) for weight in weights]
 

@@ -195,7 +195,7 @@ def _made(form: BlackBox, sought: Sought, cut: _Cut) -> Way:
         at=cut.at, replicas={} if sought.rate_qps is None else cut.count, batches=cut.batches,
     )  # fmt: skip
     paid = _paid(sought, tiers, cut) + float(form.called(cut.configuration)[placement]) * sought.streams
-    return Way(demand, tuple(items), price=paid, weight=sought.app.weight, found=made)
+    return Way(demand, tuple(items), price=paid, weight=sought.app.weight(), found=made)
 
 
 def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], most: int) -> list[Way]:

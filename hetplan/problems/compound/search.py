@@ -132,7 +132,7 @@ def _engine(options: CompoundOptions, *, wide: bool) -> str:
 
 def _seconds(options: CompoundOptions, sought: Sought, ask: Ask) -> float | None:
     """How long this query may be measured: its own deadline, and what is left of the whole conversation."""
-    limits = [s for s in (options.deadline_s, sought.app.stated.deadline_s) if s is not None]
+    limits = [s for s in (options.deadline_s, sought.app.deadline_s) if s is not None]
     least = min([*limits, ask.remaining])
     return None if math.isinf(least) else least
 
@@ -305,7 +305,7 @@ def _why(form: BlackBox, sought: Sought) -> tuple[str, tuple[Repair, ...]]:
     best = max(fast, key=lambda found: form.orient(found.mean))
     verb, bound = ("raise", "max") if form.lower else ("lower", "min")
     text = f"accuracy binds ({scope}); {verb} {app}.quality to {best.mean:.6g}, the best in time"
-    asked = getattr(sought.app.stated.quality, bound, None)
+    asked = sought.app.ceiling if form.lower else sought.app.floor
     return text, () if asked is None else (change(f"{app}.quality.{bound}", asked, best.mean),)
 
 

@@ -193,12 +193,12 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
     """The objective; by default most goodput, then least cost."""
     _refused(inputs, request, faults)
     limit = request.budget
-    return replace(_sought_of_all(inputs, request, faults), budget=math.inf if limit is None else limit / NANO)
+    return replace(_sought_of_all(request, faults), budget=math.inf if limit is None else limit / NANO)
 
 
-def _sought_of_all(inputs: Inputs, request: Request, faults: Faults) -> Wish:
-    first = next((term.front for term in inputs.slo.objective if term.front is not None), None)
-    stated = next((name for name, app in request.apps.items() if app.stated.candidates), None)
+def _sought_of_all(request: Request, faults: Faults) -> Wish:
+    first = request.front
+    stated = next((name for name, app in request.apps.items() if app.candidates), None)
     terms = request.goals
     if stated is not None and (first is not None or {"quality", "latency"} & set(terms)):
         remedy = 'Write [{"max": "goodput"}, {"min": "cost"}].'
@@ -296,10 +296,10 @@ def read_queries(
     queries: list[Query] = []
     unlimited: set[str] = set()
     for app in request.apps.values():
-        if not app.stated.candidates:
+        if not app.candidates:
             continue
         ways = []
-        for candidate in app.stated.candidates:
+        for candidate in app.candidates:
             items, demand = [], {}
             for key, amount in candidate.demand.items():
                 if key in named and key not in totals and options.level != "totals":
@@ -310,7 +310,7 @@ def read_queries(
             price = _price(items, tiers)
             if candidate.price_per_hour is not None:
                 price = candidate.price_per_hour / NANO
-            weight = app.weight if candidate.weight is None else candidate.weight
+            weight = app.weight() if candidate.weight is None else candidate.weight
             ways.append(Way(demand, tuple(items), price, weight, candidate.label))
         queries.append(Query(app, tuple(ways), waited_before(start, app.id)))
     for key in sorted(unlimited):

@@ -58,8 +58,7 @@ def hindrance(inputs: Inputs, name: str, question: str, rate: float) -> Obstacle
 
 
 def _own(inputs: Inputs, name: str, rate: float) -> Inputs:
-    own = inputs_of_part(inputs, {name: rate})
-    return replace(own, slo=own.slo.model_copy(update={"objective": ()}))
+    return inputs_of_part(inputs, {name: rate}).with_slo(objective=())
 
 
 def _is_pool_of_one(own: Inputs, name: str) -> bool:
@@ -71,6 +70,4 @@ def _is_pool_of_one(own: Inputs, name: str) -> bool:
 
 def of_one_variant(inputs: Inputs, name: str, variant: str) -> Inputs:
     """The same files, where the application runs this variant alone; its floor is kept by who chose it."""
-    slo = inputs.slo
-    app = slo.apps[name].model_copy(update={"runs": Runs(variants=(variant,)), "quality": None})
-    return replace(inputs, slo=slo.model_copy(update={"apps": {**slo.apps, name: app}}))
+    return inputs.with_app(name, runs=Runs(variants=(variant,)), quality=None)

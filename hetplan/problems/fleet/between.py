@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from math import floor, inf, log10
+from math import floor, log10
 
 import numpy as np
 
@@ -122,10 +122,7 @@ class Between:
             if level.variant is not None:
                 inputs = of_one_variant(inputs, app.name, level.variant)
             elif level.floor is not None:
-                held = inputs.slo.apps[app.name]
-                held = held.model_copy(update={"quality": QualityTarget(min=level.floor)})
-                slo = inputs.slo.model_copy(update={"apps": {**inputs.slo.apps, app.name: held}})
-                inputs = replace(inputs, slo=slo)
+                inputs = inputs.with_app(app.name, quality=QualityTarget(min=level.floor))
         return replace(self.wish, inputs=inputs)
 
     def search(self, choice: Sequence[int], rate: float | None = None) -> Search:
@@ -172,11 +169,9 @@ def _qualities(wish: Wish, app: Application) -> dict[str, float | None]:
     """The variants that may serve an application by its files, the quality asked for included, each with its own."""
     asked, variants = wish.request.apps[app.name], wish.inputs.profile.variants
     known = {name: None if (said := variants[name].quality) is None else said.value for name in asked.variants}
-    if (wanted := asked.stated.quality) is None:
+    if not asked.has_quality_limit:
         return known
-    least = -inf if wanted.min is None else wanted.min - 1e-12
-    most = inf if wanted.max is None else wanted.max + 1e-12
-    return {name: value for name, value in known.items() if value is not None and least <= value <= most}
+    return {name: one for name, one in known.items() if one is not None and asked.meets_quality(one, slip=1e-12)}
 
 
 def _levels(wish: Wish, app: Application) -> list[Level]:

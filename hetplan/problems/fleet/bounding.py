@@ -290,9 +290,7 @@ def _of_variants(table: Table) -> Cone | None:
     more than half of it, else as many as its parts come to. Nobody waits in it.
     """
     variants = {name: import_module(f"hetplan.problems.variants.{name}") for name in ("kinds", "options", "wish")}
-    files = table.files(1.0, {}, None)
-    limits = files.slo.limits.model_copy(update={"only_listed": False})
-    files = replace(files, slo=files.slo.model_copy(update={"limits": limits}))
+    files = table.files(1.0, {}, None).with_limits(only_listed=False)
     options = validate(variants["options"].VariantsOptions, {**table.options, **BARE["variants"]}, file="options")
     v = variants["wish"].read_snapshot(files, options)
     most = np.zeros(len(table.hardware))

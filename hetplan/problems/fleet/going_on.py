@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetplan.planner.part import Part
+from hetplan.planner.request import read_request
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.wish import Situation, Wish
@@ -40,7 +41,6 @@ from hetplan.problems.fleet.zones import Counts
 from hetplan.problems.parts import Asked
 from hetplan.problems.pipeline.evenly import shared_out
 from hetplan.profiles.plan_parts import Part as PlanPart
-from hetplan.profiles.who_answers import pipeline_of
 from hetplan.profiles.workers import Load, Worker
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def is_slow(part: Part) -> bool:
     if not isinstance(part, Asked) or part.question != "pipeline":
         return False
     profile = part.inputs.profile
-    pipeline = pipeline_of(profile, part.inputs.slo.apps[part.app])
+    pipeline = profile.pipelines.get(read_request(part.inputs).apps[part.app].pipeline or "")
     tasks = {node.task for node in pipeline.nodes.values()} if pipeline is not None else set()
     variants = (variant for variant in profile.variants.values() if variant.task in tasks)
     return any(run.load_s > SOON_S for variant in variants for run in variant.runs)

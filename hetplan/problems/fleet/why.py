@@ -193,7 +193,7 @@ def _repairs(search: Search, app: Application, p: int, more: float = 1.0) -> Ite
 
 def _asked_less(wish: Wish, app: Application, p: int, to: float) -> Repair:
     """A lower rate of an application in a period."""
-    stated = wish.request.apps[app.name].stated.demand.series is not None
+    stated = wish.request.apps[app.name].demand.series is not None
     where: tuple[str | int, ...] = ("series", p) if stated else ("rate_qps",)
     edits = (Edit("slo", ("apps", app.name, "demand", *where), to),)
     field = f"slo.apps.{app.name}.demand.{where[0]}" + (f"[{p}]" if stated else "")

@@ -287,7 +287,7 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
 
 def _without_use(inputs: Inputs, request: Request, faults: Faults) -> None:
     """What is stated, and would change nothing."""
-    refuse_not_provided(inputs, faults)
+    refuse_not_provided(inputs.profile, request, faults)
     survive = request.survive
     if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
@@ -296,7 +296,7 @@ def _without_use(inputs: Inputs, request: Request, faults: Faults) -> None:
         why = "nothing is kept after a failure, so what may fail changes nothing"
         faults.in_slo("$.limits.survive.keep", why, "Write a share above 0, or leave limits.survive out.", value=0)
     for name, app in request.apps.items():
-        demand = app.stated.demand
+        demand = app.demand
         at, trace = f"$.apps.{name}.demand", demand.trace
         stated = "series" if demand.series is not None else "rate_qps" if demand.rate_qps is not None else ""
         if trace is not None and trace.period_s is not None and stated:
@@ -311,7 +311,7 @@ def _without_use(inputs: Inputs, request: Request, faults: Faults) -> None:
 
 def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str | None]:
     """What is best, and the application of which the most is wanted."""
-    wanted = [name for name, app in request.apps.items() if app.stated.demand.rate_qps == "max"]
+    wanted = [name for name, app in request.apps.items() if app.wants_most]
     known: dict[tuple[str, ...], Goal] = {(): "rate" if wanted else "cost", **GOALS}
     if request.goals not in known:
         listed = "cost, or of one period the most quality or rate"
@@ -332,7 +332,7 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
     if wanted and request.budget is None:
         _bounded(inputs, request, wanted[0], faults)
     if goal == "quality":
-        higher_is_better(inputs, faults)
+        higher_is_better(inputs.profile, request, faults)
     return goal, next(iter(wanted), None)
 
 
@@ -346,7 +346,7 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
         return found
     state = inputs.files.get("state", "state.json")
     counted = "moves" in goal or request.moves is not None
-    for number, (worker, (apps, offer)) in enumerate(owners(inputs)):
+    for number, (worker, (apps, offer)) in enumerate(owners(inputs, request)):
         found[apps, offer] += worker.count + worker.standby
         at = f"$.workers[{number}]"
         if offer not in inputs.profile.offers:
@@ -362,9 +362,9 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
     return found
 
 
-def owners(inputs: Inputs) -> Iterator[tuple[Worker, Owned]]:
+def owners(inputs: Inputs, request: Request) -> Iterator[tuple[Worker, Owned]]:
     """The workers of the state, and whose they are; nobody's, where that is not said."""
-    only = tuple(inputs.slo.apps) if len(inputs.slo.apps) == 1 else ()
+    only = tuple(request.apps) if len(request.apps) == 1 else ()
     for worker in inputs.state.workers if inputs.state is not None else ():
         named = {load.app for load in worker.loads}
         said = tuple(sorted(app for app in named if app is not None))
@@ -383,7 +383,7 @@ def _bounded(inputs: Inputs, request: Request, name: str, faults: Faults) -> Non
 
 def _application(inputs: Inputs, request: Request, name: str, faults: Faults) -> Application:
     app, periods, at = request.apps[name], request.horizon.periods, f"$.apps.{name}"
-    demand = app.stated.demand
+    demand = app.demand
     rates: tuple[float, ...] = ()
     if demand.trace is not None and demand.trace.period_s is not None:
         rates = _rates_of_trace(inputs.traces.get(name), request.horizon, name, demand.trace, faults)
@@ -391,7 +391,7 @@ def _application(inputs: Inputs, request: Request, name: str, faults: Faults) ->
         rates = demand.series
     elif app.rate_qps is not None:
         rates = (app.rate_qps,) * periods
-    elif demand.rate_qps == "max":
+    elif app.wants_most:
         rates = (1.0,) * periods
     else:
         why = "a rate in each period"
@@ -400,7 +400,7 @@ def _application(inputs: Inputs, request: Request, name: str, faults: Faults) ->
     if any(0 < rate * request.survive.keep < FEWEST_QPS for rate in rates):
         why = "so few queries, after a failure too, that no engine tells them from none"
         faults.in_slo(f"{at}.demand", why, f"Write 0, or at least {FEWEST_QPS:g} queries a second.", value=min(rates))
-    question = app.stated.question
+    question = app.question
     if question is None:
         found = question_of(inputs, name, max(max(rates), 1e-9))
         if isinstance(found, Obstacle):
@@ -409,7 +409,7 @@ def _application(inputs: Inputs, request: Request, name: str, faults: Faults) ->
     if question not in PARTS:
         why = f"one of {', '.join(PARTS)}"
         faults.in_slo(f"{at}.question", why, "Name one of these, or leave it out.", value=question)
-    elif app.stated.question is not None and (why_not := hindrance(inputs, name, question, max(max(rates), 1e-9))):
+    elif app.question is not None and (why_not := hindrance(inputs, name, question, max(max(rates), 1e-9))):
         (faults.in_profile if why_not.file == "profile" else faults.in_slo)(why_not.path, why_not.why, why_not.remedy)
     return Application(name, question, tuple(float(rate) for rate in rates))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +74,4 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
 
 def _wish(part: Cone, options: LlmOptions) -> Wish:
     """What is wished of a part, of any number of machines."""
-    files = part.files(1.0, {}, None)
-    limits = files.slo.limits.model_copy(update={"only_listed": False, "instances": {}})
-    return read_wish(replace(files, slo=files.slo.model_copy(update={"limits": limits})), options)
+    return read_wish(part.files(1.0, {}, None).with_limits(only_listed=False, instances={}), options)

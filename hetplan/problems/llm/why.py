@@ -48,7 +48,7 @@ def impossible(wish: Wish) -> Infeasible | None:
             place = int(np.searchsorted(np.cumsum(weight[order]), limit.percentile / 100.0 - 1e-12))
             needed, who = float(times[order][min(place, len(times) - 1)]), "an empty machine of the fastest type"
         if needed > limit.max_ms * (1.0 + 1e-9):
-            stated = wish.app.stated.latency[limit.place].max_ms
+            stated = wish.app.latency[limit.place].max_ms
             to = _rounded(needed + stated - limit.max_ms)
             what = "one decoding sequence takes" if limit.of == "tpot" else f"p{limit.percentile:g} of {limit.of} takes"
             why.append(f"{what} {needed:.4g} ms on {who}; the limit leaves {limit.max_ms:g} ms")
@@ -172,7 +172,7 @@ def _repairs(wish: Wish, judge: Judge, ask: Ask, bound: float) -> Iterator[Repai
         if freed.request != wish.request and (made := _found(freed, judge, ask, bound)) is not None:
             yield from _minima(wish, made)
     for limit in wish.limits:
-        stated = wish.app.stated.latency[limit.place].max_ms
+        stated = wish.app.latency[limit.place].max_ms
         guess = _raise(f"slo.apps.{wish.app.id}.latency[{limit.place}].max_ms", stated, _rounded(MORE * stated), "ms")
         yield replace(guess, text=guess.text + ABOUT)
     less, at = wish.rate_qps / MORE, f"slo.apps.{wish.app.id}.demand.rate_qps"

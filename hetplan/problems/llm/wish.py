@@ -88,7 +88,7 @@ class Wish:
     @property
     def goodput(self) -> float | None:
         """The least share of requests within all limits at once."""
-        return self.app.stated.goodput
+        return self.app.attainment
 
     def supply(self, kind: Kind) -> MachineType:
         """The machines of a type."""
@@ -137,7 +137,7 @@ class Wish:
 
     def with_limits(self, stated: Mapping[int, float]) -> Wish:
         """The same where the limits at these places of the file are stated as so many ms."""
-        more = {place: to - self.app.stated.latency[place].max_ms for place, to in stated.items()}
+        more = {place: to - self.app.latency[place].max_ms for place, to in stated.items()}
         limits = (replace(one, max_ms=one.max_ms + more.get(one.place, 0.0)) for one in self.limits)
         return replace(self, limits=tuple(limits))
 
@@ -163,14 +163,15 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     kinds = tuple(kind for kind in kinds if kind.hardware in offered)
     link = _link(inputs.profile, kinds, faults)
     faults.settle()
-    demand = demand_of(app.stated, app.rate_qps)
+    demand = demand_of(app.demand, app.rate_qps)
     if (demand.kind < 0).any():
         place = int(np.flatnonzero(demand.kind < 0)[0])
-        mix = app.stated.demand.mix
+        mix = app.demand.mix
         size = (mix.observed or ())[place] if mix is not None else ()
         why, remedy = "an observed length is above every bin", "Add a bin that holds it."
         faults.in_slo(f"$.apps.{app.id}.demand.mix.observed[{place}]", why, remedy, value=list(size))
-    wish = Wish(inputs, options, app, app.rate_qps, kinds, request, demand, limits_of(app.stated), link)
+    limits = limits_of(app.latency, app.hop_ms)
+    wish = Wish(inputs, options, app, app.rate_qps, kinds, request, demand, limits, link)
     _check_room(wish, faults)
     faults.settle()
     return wish
@@ -227,7 +228,7 @@ def _kinds(inputs: Inputs, app: Application, faults: Faults) -> tuple[Kind, ...]
 
 
 def _check_lengths(app: Application, faults: Faults) -> None:
-    mix = app.stated.demand.mix
+    mix = app.demand.mix
     assert mix is not None  # `fits` has it
     for field, sizes in (("bins", mix.bins), ("observed", mix.observed or ())):
         for number, size in enumerate(sizes):

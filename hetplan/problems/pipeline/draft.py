@@ -78,7 +78,7 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
         rate = min((found.served or {}).get(tree.app, stated.demand), stated.demand)
         loads = loads_of(stated, with_gains_of(stated, levels), shares, rate)
         routing[tree.app] = tuple(_routes(tree, levels, shares, own, routing_of))
-        late, longest = problem.request.apps[tree.app].stated.late, _longest(tree, levels, shares)
+        late, longest = problem.request.apps[tree.app].late, _longest(tree, levels, shares)
         factor = problem.options.budget_factor or PATIENCE * problem.options.slo_divisor
         budgets = {step: factor * ms for step, ms in longest.items()}
         backup = _backups(tree, loads, own, counts, problem.options.headroom)

@@ -32,7 +32,7 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
         if found is None or any(node.task is None for node in found.nodes.values()):
             text = f"the steps of {app.runs.pipeline} are operators with knobs, not tasks with variants"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of tasks.", essential=True)
-        yield from outcomes(inputs, app, "plans of pipelines")
+        yield from outcomes(inputs, app.runs.pipeline, "plans of pipelines")
         if app.demand.streams is not None:
             text = f"{name} comes in streams, not at a rate"
             yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')

@@ -153,7 +153,7 @@ def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool
     unknown = sorted(set(request.instances) - set(profile.hardware))
     for name in unknown:
         faults.in_slo(f"$.limits.instances.{name}", "there is no such hardware", "Name one of the profile's.")
-    refuse_not_provided(inputs, faults)
+    refuse_not_provided(inputs.profile, request, faults)
     unpriced = {name: 0 for name in profile.hardware if name not in sold}
     paid_by_run = frozenset(run.hardware for run in runs if _is_paid(inputs, run))
     wanted = (name for name in profile.hardware if name in run_on)

@@ -301,7 +301,7 @@ def _solved(
 
 def _longest(problem: Pipelines, tree: Tree, edges: Edges, shares: Sequence[np.ndarray]) -> float:
     """When the last step ends, execution and network alone."""
-    network = problem.request.apps[tree.app].stated.network_ms_per_hop
+    network = problem.request.apps[tree.app].hop_ms
     took = [float(task.ms[n > 1e-9].max()) + network for task, n in zip(tree.tasks, shares, strict=True)]
     ended = list(took)
     for u, v in sorted(edges, key=lambda edge: edge[1]):

@@ -39,7 +39,6 @@ from hetplan.problems.pipeline.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Worker
-from hetplan.serving.strictest import strictest_ms
 
 __all__ = ["Pipelines"]
 
@@ -135,9 +134,8 @@ class Pipelines:
 
     def stated_ms(self, app: str) -> float:
         """The limit on response that the user states."""
-        return strictest_ms(self.request.apps[app].stated)
+        return self.request.apps[app].strictest_ms
 
     def network_ms(self, app: str, steps: int) -> float:
         """What the network takes of a query on a path of so many steps."""
-        stated = self.request.apps[app].stated
-        return stated.network_ms_once + steps * stated.network_ms_per_hop
+        return self.request.apps[app].network_ms(steps)

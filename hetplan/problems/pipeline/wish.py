@@ -125,11 +125,11 @@ def _judged(inputs: Inputs, request: Request, faults: Faults) -> None:
         if app.strictest is None:
             at = f"$.apps.{name}.latency"
             faults.in_slo(at, "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
-    higher_is_better(inputs, faults)
+    higher_is_better(inputs.profile, request, faults)
 
 
 def _rate(app: Application, options: PipelineOptions, faults: Faults) -> float:
-    demand, at = app.stated.demand, f"$.apps.{app.id}.demand.rate_qps"
+    demand, at = app.demand, f"$.apps.{app.id}.demand.rate_qps"
     if demand.history_qps is not None:
         return forecast(demand.history_qps, options.ewma_com)
     if app.rate_qps is not None:
@@ -143,8 +143,7 @@ def _weights(request: Request, rates: Mapping[str, float], faults: Faults) -> di
     """Weights that sum to 1: as stated, else the share of the demand."""
     total = sum(rates.values())
     share = {name: rate / total if total > 0 else 1.0 / len(rates) for name, rate in rates.items()}
-    stated = {name: app.stated.weight for name, app in request.apps.items()}
-    raw = {name: share[name] if weight is None else weight for name, weight in stated.items()}
+    raw = {name: app.weight(share[name]) for name, app in request.apps.items()}
     if sum(raw.values()) <= 0:
         first = next(iter(raw))
         faults.in_slo(f"$.apps.{first}.weight", "all weights are 0", "Give one of the applications a weight.", value=0)
@@ -222,7 +221,7 @@ class _Reader:
                 f"$.apps.{self.app.id}.network_ms_per_hop",
                 f"the network alone takes {slo - left:g} ms of the limit of {slo:g} ms",
                 "Raise latency max_ms above it.",
-                value=self.app.stated.network_ms_per_hop,
+                value=self.app.hop_ms,
             )
         return left / self.options.slo_divisor
 

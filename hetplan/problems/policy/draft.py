@@ -11,7 +11,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.promised import on_service_times
 from hetplan.planner.transition import Names, transition
-from hetplan.problems.policy.form import Group, Solved
+from hetplan.problems.policy.form import Asked, Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice
 from hetplan.problems.policy.wish import bought
@@ -28,8 +28,7 @@ _OVER = 1e-6
 
 
 def draft(
-    inputs: Inputs,
-    options: PolicyOptions,
+    asked: Asked,
     groups: Sequence[Sequence[Solved]],
     *,
     reported: Sequence[Reported] = (),
@@ -37,6 +36,7 @@ def draft(
     discipline: Literal["own", "shared_fifo"] = "own",
 ) -> Draft:
     """The plan of some groups; of each a policy per load, ascending."""
+    inputs, options = asked.inputs, asked.options
     apps = list(dict.fromkeys(group[0].group.wish.app.id for group in groups))
     tables: dict[str, list[PolicyTable]] = {app: [] for app in apps}
     workers, shares = list[Worker](), dict[str, dict[str, float]]()
@@ -44,7 +44,7 @@ def draft(
     names = Names(running)
     for several in groups:
         group, app = several[0].group, several[0].group.wish.app.id
-        for offer, count in _offers(inputs, group, discipline):
+        for offer, count in _offers(asked, group, discipline):
             worker = _worker(inputs, len(workers) + 1, group, offer, count)
             worker = names.named(worker) if running else worker
             workers.append(worker)
@@ -61,7 +61,7 @@ def draft(
         routing={app: (Route(to=shares[app]),) for app in unlike},
         dispatch={app: _dispatch(wishes[app].late, wishes[app].balancing, discipline) for app in apps},
         policies={app: tuple(tables[app]) for app in apps},
-        actions=transition(running, workers, offers=inputs.profile.offers, limits=inputs.slo.limits.instances),
+        actions=transition(running, workers, offers=inputs.profile.offers, limits=asked.request.instances),
         promises=tuple(promise for app in apps for promise in _promises(app, groups, options.percentile)),
         reported=tuple(reported) or tuple(_claimed(groups, options)),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -94,11 +94,12 @@ def _worker(inputs: Inputs, number: int, group: Group, offer: str | None, count:
     )
 
 
-def _offers(inputs: Inputs, group: Group, discipline: str) -> list[tuple[str | None, int]]:
+def _offers(asked: Asked, group: Group, discipline: str) -> list[tuple[str | None, int]]:
     """Of which offers the workers of a group come."""
     if group.offer is not None:
         return [(group.offer, group.workers)]
-    return bought(inputs, group.models.hardware, group.workers, of_one=discipline == "shared_fifo")
+    of_one = discipline == "shared_fifo"
+    return bought(asked.inputs, asked.request, group.models.hardware, group.workers, of_one=of_one)
 
 
 def _table(worker: str, solved: Solved, part: float, options: PolicyOptions) -> PolicyTable:

@@ -33,7 +33,7 @@ from hetplan.planner.forms.queue_process import (
     Reward,
 )
 from hetplan.planner.forms.queue_process_measures import Measures
-from hetplan.planner.request import read_request
+from hetplan.planner.request import Request, read_request
 from hetplan.problems.faults import Faults
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.wish import (
@@ -249,13 +249,13 @@ class Asked:
     apps: tuple[AppWish, ...]
     workers: tuple[Workers, ...]
     models: Mapping[tuple[str, str], Models]
-    goals: tuple[str, ...]
+    request: Request
     start: Plan | None = None
 
     @property
     def fewest(self) -> bool:
         """Whether the number of workers is asked for."""
-        return self.formulation == "fewest-workers" or self.goals[:1] == ("servers",)
+        return self.formulation == "fewest-workers" or self.request.goals[:1] == ("servers",)
 
     def groups(self) -> list[Group]:
         """Every application on every kind of workers, each as if it had all workers and all load to itself."""
@@ -286,10 +286,10 @@ def read_asked(
             found = read_models(inputs, app, group.hardware, options, faults)
             if found is not None:
                 models[app.id, group.hardware] = found
-    asked = Asked(inputs, options, formulation, apps, workers, models, request.goals, start)
+    asked = Asked(inputs, options, formulation, apps, workers, models, request, start)
     if not faults.found:
         _check(asked, faults)
-        asked = replace(asked, workers=_by_offers(inputs, workers)) if len(workers) > 1 and not faults.found else asked
+        asked = replace(asked, workers=_by_offers(asked)) if len(workers) > 1 and not faults.found else asked
         if options.rates == "fitted" and not (can_simulate and options.simulate):
             why = "fitted rates are simulated, and no simulator is at hand"
             faults.in_options("rates", why, "Hand one in, or use formula.")
@@ -297,12 +297,12 @@ def read_asked(
     return asked
 
 
-def _by_offers(inputs: Inputs, workers: tuple[Workers, ...]) -> tuple[Workers, ...]:
+def _by_offers(asked: Asked) -> tuple[Workers, ...]:
     """Unlike workers apart by the offers that they come of."""
     return tuple(
         Workers(one.hardware, count, count, offer)
-        for one in workers
-        for offer, count in bought(inputs, one.hardware, one.most or max(one.least, 1))
+        for one in asked.workers
+        for offer, count in bought(asked.inputs, asked.request, one.hardware, one.most or max(one.least, 1))
     )
 
 

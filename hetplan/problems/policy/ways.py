@@ -47,7 +47,7 @@ def divided(asked: Asked, bench: Bench) -> list[Group]:
 
 def _balanced(bench: Bench, group: Group) -> Group:
     """The better of turns and shortest queues where the wish leaves that open: over the family, at the highest load."""
-    if not bench.robust or group.wish.app.stated.balancing is not None or group.workers < 2:
+    if not bench.robust or group.wish.app.balancing is not None or group.workers < 2:
         return group
     load, best = group.loads_qps[-1], group
     worth = -np.inf
@@ -72,7 +72,7 @@ def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft 
             notices.append(Notice(code="W-set-open", at=f"policies.{group.wish.app.id}", text=text))
     missing = [one for policies in solved for one in policies if one.misses()]
     if not missing:
-        return draft(asked.inputs, asked.options, solved, notices=notices)
+        return draft(asked, solved, notices=notices)
     worst = max(missing, key=lambda one: one.violation)
     missed = f"{worst.group.id} at {worst.load_qps:g} qps: {'; '.join(worst.misses())}"
     repairs = repairs_of(bench, worst)
@@ -117,7 +117,7 @@ def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasible:
         vouched="claimed",
         note="bound: worker time that the queries in time need at that accuracy, without waiting or idling",
     )
-    return draft(asked.inputs, asked.options, [policies], reported=(servers,))
+    return draft(asked, [policies], reported=(servers,))
 
 
 def _policy_set(

@@ -33,7 +33,7 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
     """
     why, repairs = list[str](), list[Repair]()
     for group in asked.groups():
-        models, hop = group.models, group.wish.app.stated.network_ms_per_hop
+        models, hop = group.models, group.wish.app.network_ms()
         if group.wish.slo_s >= models.fastest_s:
             continue
         takes_ms = 1000.0 * models.fastest_s
@@ -76,7 +76,7 @@ def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
         found.append(Repair(field, "lower", (1 - lower) * load, lower * load, "qps", text))
     longer = _smallest_slo(partial(_kept, bench, group, load), wish.slo_s)
     if longer is not None:
-        to_ms = 1000 * longer + wish.app.stated.network_ms_per_hop
+        to_ms = 1000 * longer + wish.app.network_ms()
         text = f"raise max_ms to {to_ms:.4g}"
         found.append(
             Repair(f"slo.apps.{wish.app.id}.latency", "raise", 1000 * (longer - wish.slo_s), to_ms, "ms", text)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import InputError
-from hetplan.planner.request import Application, Request, read_request
+from hetplan.planner.request import Application, Request
 from hetplan.problems.faults import Faults, refuse, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
@@ -106,7 +106,7 @@ class AppWish:
     @property
     def stated(self) -> bool:
         """Whether a target is stated that a plan must keep."""
-        return self.app.floor is not None or self.app.stated.violations is not None
+        return self.app.floor is not None or self.app.max_violation_rate is not None
 
     def stages(self, workers: int, *, clamp: bool) -> tuple[int, float, str]:
         """K stages at one of so many workers under round robin, their rate per load, and what was rounded.
@@ -282,9 +282,11 @@ def read_workers(inputs: Inputs, request: Request, faults: Faults) -> tuple[Work
     return tuple(found)
 
 
-def bought(inputs: Inputs, hardware: str, count: int, *, of_one: bool = False) -> list[tuple[str | None, int]]:
+def bought(
+    inputs: Inputs, request: Request, hardware: str, count: int, *, of_one: bool = False
+) -> list[tuple[str | None, int]]:
     """Of which offers so many machines come, cheapest first; `of_one`: of the cheapest that has them all."""
-    machines = read_request(inputs).renting(inputs.profile, [hardware]).machines
+    machines = request.renting(inputs.profile, [hardware]).machines
     if not machines:
         return [(None, count)]
     (kind,) = machines
@@ -305,7 +307,7 @@ def bought(inputs: Inputs, hardware: str, count: int, *, of_one: bool = False) -
 def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish, ...]:
     """Every application that is asked for."""
     refuse(inputs.slo, REFUSED, faults)
-    higher_is_better(inputs, faults)
+    higher_is_better(inputs.profile, request, faults)
     wishes = (_read_app(inputs, app, faults) for app in request.apps.values())
     return tuple(wish for wish in wishes if wish is not None)
 
@@ -319,10 +321,9 @@ def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | Non
     if app.limit_ms() <= 0:
         faults.refuse_all_network(app)
         return None
-    stated = app.stated
-    if stated.late not in (None, "serve", "drop"):
+    if app.late not in (None, "serve", "drop"):
         faults.in_slo(
-            f"{at}.late", "a policy serves late queries or drops them", 'Write "serve" or "drop".', value=stated.late
+            f"{at}.late", "a policy serves late queries or drops them", 'Write "serve" or "drop".', value=app.late
         )
     shape, times, notices = _arrivals(inputs, app, faults)
     loads = _loads(app, times, faults)
@@ -332,17 +333,17 @@ def _read_app(inputs: Inputs, app: Application, faults: Faults) -> AppWish | Non
         app,
         loads,
         shape,
-        "drop" if stated.late == "drop" else "serve" if stated.late else None,
-        stated.balancing or "round_robin",
-        stated.violations.max if stated.violations is not None else None,
+        "drop" if app.late == "drop" else "serve" if app.late else None,
+        app.balancing or "round_robin",
+        app.max_violation_rate,
         times,
         tuple(notices),
-        stated.demand.arrivals if stated.demand.arrivals.process == "mmpp" and times is None else None,
+        app.demand.arrivals if app.demand.arrivals.process == "mmpp" and times is None else None,
     )
 
 
 def _loads(app: Application, times: Floats | None, faults: Faults) -> tuple[float, ...]:
-    rate, at = app.stated.demand.rate_qps, f"$.apps.{app.id}.demand.rate_qps"
+    rate, at = app.demand.rate_qps, f"$.apps.{app.id}.demand.rate_qps"
     if isinstance(rate, RateRange):
         if rate.low >= rate.high:
             faults.in_slo(
@@ -361,8 +362,8 @@ def _loads(app: Application, times: Floats | None, faults: Faults) -> tuple[floa
 
 def _arrivals(inputs: Inputs, app: Application, faults: Faults) -> tuple[float, Floats | None, list[Notice]]:
     """The gamma shape of the inter-arrival times, recorded times where there are any, and warnings about them."""
-    arrivals, at = app.stated.demand.arrivals, f"$.apps.{app.id}.demand.arrivals"
-    if app.stated.demand.trace is not None or arrivals.process == "empirical":
+    arrivals, at = app.demand.arrivals, f"$.apps.{app.id}.demand.arrivals"
+    if app.demand.trace is not None or arrivals.process == "empirical":
         return _recorded(inputs, app, faults)
     if arrivals.process == "gamma":
         if arrivals.shape is None:

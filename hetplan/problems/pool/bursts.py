@@ -78,7 +78,7 @@ class Burst:
 
 def bursts_of(pool: Pool) -> Sequence[Burst]:
     """The bursts that ask for more machines than the rate does; none where it is not known when queries come."""
-    arrivals, rate = pool.wish.app.stated.demand.arrivals, pool.wish.rate_qps
+    arrivals, rate = pool.wish.app.demand.arrivals, pool.wish.rate_qps
     found = list[Burst]()
     for target in pool.wish.app.targets if rate and not any(kind.is_rate for kind in pool.types) else ():
         limit = target.limit_ms()

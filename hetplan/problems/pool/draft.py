@@ -133,8 +133,8 @@ def _routes(pool: Pool, counts: Counts, share: Matrix, groups: list[tuple[int, W
 def _dispatch(pool: Pool, counts: Counts, single: bool, threshold: float | None) -> Dispatch:
     """The rule chosen; where runs state rates, instances serve several at once and shares decide."""
     if not single or pool.wish.max_ms is None:
-        return SharesDispatch(late=pool.wish.app.stated.late)
-    late, slo_ms, xi = pool.wish.app.stated.late, pool.wish.max_ms, pool.options.xi
+        return SharesDispatch(late=pool.wish.app.late)
+    late, slo_ms, xi = pool.wish.app.late, pool.wish.max_ms, pool.options.xi
     per_type = pool.of_type(counts)
     used = [int(t) for t in np.flatnonzero(per_type)]
     predict = {f"{pool.wish.variant}@{pool.types[t].hardware}": pool.types[t].table_id for t in used}

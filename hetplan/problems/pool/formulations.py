@@ -203,7 +203,7 @@ MOST_TOLERANCE = 0.5
 
 def impossible(pool: Pool) -> Infeasible | None:
     """What no solver is needed for: too low a quality, classes late everywhere, a budget for no pool at all."""
-    if pool.wish.app.stated.quality is None and not pool.least.any():
+    if not pool.wish.app.has_quality_limit and not pool.least.any():
         return _late_everywhere(pool) or _cover_over_budget(pool)
     return too_poor(pool) or _late_everywhere(pool) or minima_over_budget(pool) or _cover_over_budget(pool)
 

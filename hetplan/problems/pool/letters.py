@@ -45,7 +45,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.request import Application, Offer, Request
+from hetplan.planner.request import Application, Offer, Request, cheapest_first
 from hetplan.planner.terms import Tools
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.profiles.inputs import Inputs
@@ -229,6 +229,14 @@ class Pool:
         return 1000.0 / float(self.p @ np.where(self.served, self.L, np.inf).min(axis=1))
 
     @cached_property
+    def prices(self) -> Vector:
+        """The least price of each type, per hour and not 0; infinite where none is to be had."""
+        price = np.full(len(self.types), np.inf)
+        for t in self.rentable:
+            price[t] = max(1.0, float(self.request.machines[t].cost(1)))
+        return price
+
+    @cached_property
     def cover(self) -> Counts | None:
         """The cheapest pool that carries any rate (None where limits forbid it, or the types are too many to look)."""
         return _cheapest_cover(self)
@@ -294,10 +302,11 @@ class Pool:
 
     def by_offer(self, per_type: Counts | Vector) -> Counts:
         """Machines per offer of machines per type: offers cheapest first."""
-        counts = []
-        for kind, count in zip(self.request.machines, per_type, strict=True):
-            taken = {offer.name: n for offer, n in kind.taken(int(count))}
-            counts += [taken.get(offer.name, 0) for offer in kind.offers]
+        counts = [
+            number
+            for kind, count in zip(self.request.machines, per_type, strict=True)
+            for number in cheapest_first(int(count), [offer.stock for offer in kind.offers])
+        ]
         return np.array(counts, dtype=np.int64)
 
     def within_resources(self, per_type: Counts | Vector) -> bool:

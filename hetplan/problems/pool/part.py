@@ -40,9 +40,7 @@ def cone(
     """
     part = asked(**what)
     options = validate(FluidOptions, {**part.options, "size": "planned"}, file="options")
-    files = part.files(1.0, {}, None)
-    limits = files.slo.limits.model_copy(update={"only_listed": False})
-    inputs = type(files)(**{**vars(files), "slo": files.slo.model_copy(update={"limits": limits})})
+    inputs = part.files(1.0, {}, None).with_limits(only_listed=False)
     pool = PoolQuestion.from_inputs(inputs, options, formulation="fluid-milp", tools=Tools())
     part.hardware = tuple(kind.hardware for kind in pool.types)
     part.needs = {kind.hardware: kind.run.needs for kind in pool.types}
@@ -72,13 +70,13 @@ def cone(
 
     def late(machines: Sequence[int], rate: float) -> float:
         assert simulate is not None
-        found, at_rate = rated(machines), part.files(rate, {}, None)
+        found = rated(machines)
         if found.lam < rate:
             return math.inf
         if not is_playable(pool, found):
             return 0.0
-        slo = at_rate.slo.model_copy(update={"limits": limits})
-        playing = replace(pool, inputs=replace(at_rate, slo=slo), tools=Tools(extra={"simulate_plan": simulate}))
+        at_rate = part.files(rate, {}, None).with_limits(only_listed=False)
+        playing = replace(pool, inputs=at_rate, tools=Tools(extra={"simulate_plan": simulate}))
         return looked_at(playing, found, rate, SEED, open_yet=OPEN).worst
 
     part.most, part.kept = most, kept

@@ -117,25 +117,14 @@ def start(pool: Pool, target: float | None) -> Start | None:
         counts = _spent(pool, cover, money) if target is None else _needed(pool, cover, money, target)
         if counts is None:
             continue
+        if target is not None and best is not None and pool.cost(counts) >= pool.cost(best.counts):
+            continue  # no better, whatever it carries
         lam, share = flows(pool, pool.of_type(counts))
         if lam <= 0 or (target is not None and lam < target):
             continue
-        found = Start(counts, lam, share)
-        if best is None or _better(pool, found, best, target):
-            best = found
+        if best is None or target is not None or lam > best.lam:
+            best = Start(counts, lam, share)
     return best
-
-
-def _better(pool: Pool, one: Start, other: Start, target: float | None) -> bool:
-    return one.lam > other.lam if target is None else pool.cost(one.counts) < pool.cost(other.counts)
-
-
-def _price(pool: Pool) -> Vector:
-    """The least price of each type, per hour and not 0; infinite where none is to be had."""
-    price = np.full(len(pool.types), np.inf)
-    for t in pool.rentable:
-        price[t] = max(1.0, float(pool.request.machines[t].cost(1)))
-    return price
 
 
 def _cover_of_many(pool: Pool) -> Counts | None:
@@ -152,7 +141,7 @@ def _money(pool: Pool) -> Matrix:
     """What a query/s of the pool costs on each type, by class."""
     busy = np.where(pool.usable, pool.p[:, None] * pool.W / 1000.0, np.inf)
     with np.errstate(invalid="ignore"):
-        cost = busy * _price(pool)
+        cost = busy * pool.prices
     return np.where(np.isfinite(cost), cost, np.inf)
 
 
@@ -172,14 +161,14 @@ def _spent(pool: Pool, cover: Counts, money: Vector) -> Counts | None:
     """The cover, and for what is left of the budget more of each type in this proportion."""
     assert pool.request.budget is not None
     room = pool.request.budget - pool.cost(cover)
-    more = np.floor(room * money / money.sum() / _price(pool))
+    more = np.floor(room * money / money.sum() / pool.prices)
     found = _had(pool, pool.of_type(cover) + more)
     return cover if found is None else found
 
 
 def _needed(pool: Pool, cover: Counts, money: Vector, target: float) -> Counts | None:
     """As many as the target keeps busy, and the cover."""
-    work = np.where(money > 0, money / _price(pool), 0.0) * target
+    work = np.where(money > 0, money / pool.prices, 0.0) * target
     return _had(pool, np.maximum(pool.of_type(cover), np.ceil(work * (1 + 1e-9))))
 
 

@@ -14,7 +14,7 @@ from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.operating_points import Limit, Verdict, judge, limits_of, nearest
+from hetplan.profiles.operating_points import Limit, Verdict, judge, nearest
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Hardware, Profile, Run, Variant
 from hetplan.profiles.slo import RateRange
@@ -65,7 +65,7 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
         faults.settle()
     p = np.array(app.classes.shares, dtype=float)
     refuse(inputs.slo, REFUSED, faults)
-    refuse_not_provided(inputs, faults)
+    refuse_not_provided(inputs.profile, request, faults)
     rate, then_cheapest = _objective(request, app, faults)
     faults.refuse_all_network(app)
     return Wish(app, names[0], app.classes.points, p / p.sum(), rate, then_cheapest)
@@ -74,7 +74,7 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
 def _objective(request: Request, app: Application, faults: Faults) -> tuple[float | None, bool]:
     """(rate, then cheapest) from limits, demand and objective, which must agree."""
     at = f"$.apps.{app.id}.demand.rate_qps"
-    rate, budget, terms = app.stated.demand.rate_qps, request.budget, list(request.goals)
+    rate, budget, terms = app.demand.rate_qps, request.budget, list(request.goals)
     if terms not in ([], ["rate"], ["rate", "cost"], ["cost"]):
         why = "a pool gives the most rate for a budget, or the least cost for a rate"
         remedy = 'Write [{"max": "rate"}], [{"max": "rate"}, {"min": "cost"}] or [{"min": "cost"}], or leave it out.'
@@ -227,6 +227,8 @@ def read_columns(
 
 def _where_measured(table: Table, statistic: Statistic, points: Sequence[dict[str, float]]) -> list[float]:
     """A statistic that may be missing, or have gaps; nan where it was not measured."""
+    if statistic not in table.statistics:
+        return [np.nan] * len(points)
     found = []
     for point in points:
         try:
@@ -299,7 +301,7 @@ UNCHECKED = "W-latency-unchecked"
 
 def check_given(table: Table, kind: Type, wish: Wish, faults: Faults, notices: list[Notice]) -> None:
     """A table of rates without runs holds under conditions; the limits must follow from them."""
-    for i, limit in enumerate(limits_of(wish.app.stated) if not table.points else ()):
+    for i, limit in enumerate(wish.app.limits if not table.points else ()):
         verdict = judge(table.given, [limit])
         if verdict is Verdict.UNCHECKED:
             text = f"its `given` does not say whether its rates hold at {limit}"
@@ -319,7 +321,7 @@ def rates_under(
 
     What is refuted is added to `refuted`, what no run says to the notices.
     """
-    limits = limits_of(wish.app.stated)
+    limits = wish.app.limits
     held = table.under(limits)
     if held is table:
         return free
@@ -457,7 +459,7 @@ def check_all(
 def _check_tolerance(wish: Wish, options: PoolOptions, faults: Faults) -> None:
     """A target at a percentile leaves its own share of late queries, and a plan may not be made to exceed it."""
     if wish.app.targets and options.violation_tolerance > wish.app.targets[-1].left + 1e-9:
-        percentile = wish.app.stated.latency[wish.app.targets[-1].place].percentile
+        percentile = wish.app.targets[-1].percentile
         faults.in_options(
             "violation_tolerance",
             f"the latency target is at percentile {percentile:g}, which leaves {wish.app.targets[-1].left:.4g}",

@@ -35,7 +35,7 @@ def in_bursts(v: Snapshot) -> Snapshot:
             if not mine or limit <= 0.0:
                 continue
             after_ms = time_after(limit, varies=any(_law_of(v, pair).has_spread for pair in mine))
-            window = busiest(one.stated.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
+            window = busiest(one.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
             if window is not None:
                 factor = max(factor, window.factor * min(_part_of_the_fastest(v, pair, limit) for pair in mine))
         asked.append(replace(one, need_qps=max(one.need_qps, factor * one.load_qps)))

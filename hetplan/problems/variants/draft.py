@@ -59,9 +59,7 @@ def draft(
     return Draft(
         workers=tuple(placed.workers),
         routing=routing,
-        dispatch={
-            name: SharesDispatch(late=v.wanted.apps[name].stated.late, balancing="shortest_queue") for name in routing
-        },
+        dispatch={name: SharesDispatch(late=v.wanted.apps[name].late, balancing="shortest_queue") for name in routing},
         actions=tuple(way.actions),
         promises=tuple(_promises(v, x, flows, served, placed, routing)),
         reported=tuple(_with_value(v, x, placed, claim) for claim in reported),
@@ -155,9 +153,14 @@ def _promises(
             continue
         rate = min(served[b], one.load_qps)
         found.append(Promise(app=one.id, quantity="rate_qps", relation=">=", value=rate, model="fluid"))
-        hop = one.stated.network_ms_per_hop
         found.append(
-            Promise(app=one.id, quantity="service_ms", relation="<=", value=slowest[b] + hop, model="no-queueing")
+            Promise(
+                app=one.id,
+                quantity="service_ms",
+                relation="<=",
+                value=slowest[b] + one.network_ms(),
+                model="no-queueing",
+            )
         )
     steady = steady_nanos(v, placed) / NANO
     gross = steady + v.changes(x)

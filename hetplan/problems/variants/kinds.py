@@ -151,7 +151,7 @@ class _Reading:
     @cached_property
     def sized(self) -> bool:
         """Whether queries come in sizes along the axis `batch`."""
-        mixes = (app.stated.demand.mix for app in self.request.apps.values())
+        mixes = (app.demand.mix for app in self.request.apps.values())
         return any(mix is not None and "batch" in mix.axes for mix in mixes)
 
 

@@ -563,7 +563,7 @@ def _busier(pair: Serves, part: float) -> Serves:
 def _length_s(v: Snapshot) -> float | None:
     """How long a run is: `TAIL` late queries of each application, within `MOST_PLAYED` of all (None: the default)."""
     asked = [one for one in v.asked if one.load_qps > 0]
-    if any(one.stated.demand.arrivals.process not in STEADY for one in asked) or not asked:
+    if any(one.demand.arrivals.process not in STEADY for one in asked) or not asked:
         return None
     wanted = max(TAIL / _allowed(one) / one.load_qps for one in asked)
     spans = max((SPANS * one.limit_ms() / 1000.0 for one in asked if math.isfinite(one.limit_ms())), default=0.0)
@@ -584,7 +584,7 @@ def _alone(v: Snapshot, made: Draft, names: set[str]) -> Draft:
 def _look_s(some: list[Asked], load_qps: float, cycles: float = LOOKED_CYCLES) -> float:
     """How long a look at applications is, of this load in all."""
     spans = max(SPANS * one.limit_ms() / 1000.0 if math.isfinite(one.limit_ms()) else 0.0 for one in some)
-    cycle_s = max(sum(one.stated.demand.arrivals.stay_s or ()) for one in some)
+    cycle_s = max(sum(one.demand.arrivals.stay_s or ()) for one in some)
     tail_s = max(TAIL / _allowed(one) / one.load_qps for one in some)
     return min(max(tail_s, spans, cycles * cycle_s), MOST_PLAYED / load_qps)
 

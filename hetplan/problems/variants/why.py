@@ -42,7 +42,7 @@ def impossible(v: Snapshot) -> Infeasible | None:
             continue
         nearest, found = _nearest(v, b, near)
         limit = f"{one.limit_ms():g} ms"
-        asked = limit if one.stated.quality is None else f"both {limit} and the quality asked for"
+        asked = f"both {limit} and the quality asked for" if one.has_quality_limit else limit
         why.append(f"{one.id}: no variant keeps {asked}; {nearest}")
         repairs += found
     return Infeasible(why=tuple(why), repairs=tuple(repairs)) if why else None
@@ -50,33 +50,30 @@ def impossible(v: Snapshot) -> Infeasible | None:
 
 def _nearest(v: Snapshot, b: int, near: list[Serves]) -> tuple[str, list[Repair]]:
     one = v.asked[b]
-    quality, repairs, said = one.stated.quality, list[Repair](), list[str]()
+    repairs, said = list[Repair](), list[str]()
 
     def good(s: Serves) -> bool:
         value = v.kinds[s.kind].quality
-        if quality is None or value is None:
-            return True
-        return (quality.min is None or value >= quality.min) and (quality.max is None or value <= quality.max)
+        return value is None or one.meets_quality(value)
 
     fine = [s for s in near if good(s)]
     if fine:
         best = min(fine, key=lambda s: (s.latency_ms, v.kinds[s.kind].variant))
-        to = best.latency_ms + one.stated.network_ms_per_hop
+        to = best.latency_ms + one.network_ms()
         said.append(f"nearest in time is {v.kinds[best.kind].variant} with {best.latency_ms:g} ms")
         for target in one.targets:
             if target.max_ms < to:
                 at = f"slo.apps.{one.id}.latency[{target.place}].max_ms"
                 repairs.append(change(at, target.max_ms, to, "ms"))
     quick = [s for s in near if s.latency_ms <= one.limit_ms() and not good(s)]
-    if quick and quality is not None:
-        sign = 1.0 if quality.min is not None else -1.0
+    if quick:
+        side, stated = ("min", one.floor) if one.floor is not None else ("max", one.ceiling)
+        sign = 1.0 if side == "min" else -1.0
         best = max(quick, key=lambda s: (sign * (v.kinds[s.kind].quality or 0.0), v.kinds[s.kind].variant))
         value = v.kinds[best.kind].quality or 0.0
-        side = "min" if quality.min is not None else "max"
-        stated = (quality.min if quality.min is not None else quality.max) or 0.0
         at = f"slo.apps.{one.id}.quality.{side}"
         said.append(f"the best that is fast enough is {v.kinds[best.kind].variant} of quality {value:g}")
-        repairs.append(change(at, stated, value))
+        repairs.append(change(at, stated or 0.0, value))
     return "; ".join(said), repairs
 
 

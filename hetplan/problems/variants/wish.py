@@ -120,17 +120,17 @@ class Snapshot:
     @cached_property
     def weighted(self) -> bool:
         """Whether loading counts by the paper's weight, and not for its share of the horizon."""
-        stated = "load_weight_per_s" in self.inputs.slo.change.model_fields_set
+        stated = "load_weight_per_s" in self.wanted.change.model_fields_set
         return self.options.loading == "weighted" or (self.options.loading == "auto" and stated)
 
     @cached_property
     def weight(self) -> float:
         """lambda, 1/s: one part of the horizon, or the paper's weight; 0 where all must be loaded in any case."""
         if self.weighted:
-            return self.inputs.slo.change.load_weight_per_s
+            return self.wanted.change.load_weight_per_s
         state = self.inputs.state
         fresh = state is None or not any(worker.loads for worker in state.workers)
-        return 0.0 if fresh else 1.0 / self.inputs.slo.horizon.period_s
+        return 0.0 if fresh else 1.0 / self.wanted.horizon.period_s
 
     def change_s(self, kind: Kind) -> float:
         """Seconds that an instance more costs: to load it, and to start the machine that it takes (or a part of)."""
@@ -426,7 +426,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
     check_least(request, types, faults)
-    refuse_not_provided(inputs, faults)
+    refuse_not_provided(inputs.profile, request, faults)
     if request.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
         why = "runs that are paid by themselves, or by the slice, do not say on how many machines they are"
         remedy = "Let offers give the prices of whole machines, or limit what runs take: capacity."
@@ -441,7 +441,7 @@ def _known_machines(types: tuple[MachineType, ...]) -> bool:
 
 def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
     """Every application, in the order of their ids."""
-    change = inputs.slo.change
+    change = request.change
     refuse(inputs.slo, REFUSED, faults)
     if options.sharing == "pooled" and len(request.apps) != 1:
         faults.in_options(
@@ -468,7 +468,7 @@ def _comparable(inputs: Inputs, asked: list[Asked], faults: Faults) -> None:
     """A floor speaks of one metric."""
     profile = inputs.profile
     for one in asked:
-        if one.stated.quality is None:
+        if not one.has_quality_limit:
             continue
         metrics = sorted({str(profile.tasks[profile.variants[name].task].metric) for name in one.variants})
         if len(metrics) > 1:
@@ -548,18 +548,15 @@ class _Pairs:
             means = times if stat == mean else [law.ms(point, kind.batch, mean) for point in one.classes.points]
             together = kind.batch if "batch" in law.axes and "batch" not in one.classes.points[0] else 1
             qps = 1000.0 * together / sum(s * t for s, t in zip(one.classes.shares, means, strict=True))
-        wanted, poor = one.stated.quality, False
-        if wanted is not None:
+        poor = False
+        if one.has_quality_limit:
             if kind.quality is None:
                 self.faults.in_profile(
                     f"$.variants.{kind.variant}.quality", f"{one.id} asks for a quality, and this variant states none",
                     f"State it, or leave the variant out of apps.{one.id}.runs.",
                 )  # fmt: skip
                 return
-            slip = 1e-12 * abs(kind.quality)
-            poor = (wanted.min is not None and kind.quality < wanted.min - slip) or (
-                wanted.max is not None and kind.quality > wanted.max + slip
-            )
+            poor = not one.meets_quality(kind.quality, slip=1e-12 * abs(kind.quality))
         beside, factor = _company(kind, max(times), one.limit_ms(), self.alone)
         worst = max(times) * factor
         yield Serves(b, c, worst, qps / factor, late=poor or worst > one.limit_ms() * (1 + 1e-9), beside=beside)

@@ -130,4 +130,4 @@ def by_rule(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft:
         about = "goodput" if known else "quality"
         of = f"{about}[{one.group.id}@{one.load_qps:g}qps]"
         reported.append(Reported(about=of, sense="max", scope="none", value=value))
-    return draft(asked.inputs, asked.options, solved, reported=reported, discipline="shared_fifo" if shared else "own")
+    return draft(asked, solved, reported=reported, discipline="shared_fifo" if shared else "own")
