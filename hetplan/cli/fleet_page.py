@@ -102,8 +102,8 @@ def write_ways(outcome: Outcome, out: Output, folder: Path) -> dict[str, str]:
 
 def show_hours(plan: Plan, page: Page) -> None:
     """Machines of each offer, period by period; and of each application, equal hours together."""
-    from hetplan.cli.summary_page import groups_text
     from hetplan.planner.summary_hours import hour_rows
+    from hetplan.planner.summary_words import groups_text
     from hetplan.profiles.plan_periods import machines_of
 
     rows = [(period.id, period.start_s or 0.0, machines_of(plan, period)) for period in plan.periods]

@@ -239,8 +239,9 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         show_notices(outcome.warnings, page)
     else:
         from hetplan.cli.summary_page import Closing, show_summary
+        from hetplan.planner.summary_words import what_was_checked
 
-        closing = Closing(_what_was_checked(outcome), written or "PLAN")
+        closing = Closing(what_was_checked(outcome), written or "PLAN")
         show_summary(summary, page, closing)
         page.line()
         if written is not None:
@@ -257,17 +258,3 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
     if details and outcome.plan is not None:
         page.line()
         show_plan(outcome.plan, page, made_here=True, missed=outcome.finding.target_missed)
-
-
-def _what_was_checked(outcome: Outcome) -> tuple[str, str]:
-    """What was checked where the plan was made: nothing is called verified that could not have failed."""
-    finding = outcome.finding
-    if finding.unchecked:
-        return "Checked", "by nobody: the question brings no check of its own"
-    if outcome.reason != "verified":
-        return "Checked", outcome.reason
-    # The bound is proved again by the program that the planner writes: no code of the verifier's own.
-    bound = "bound by the planner's program" if finding.proved else "the bound by nobody"
-    rows = outcome.summary.simulated if outcome.summary is not None else ()
-    again = "hetplan verify simulates again" if rows else "no SLO was simulated"
-    return "Verified", f"constraints and money by independent code, {bound}; {again}"
