@@ -810,12 +810,13 @@ def sent_by(plan: Json, rule: str) -> Json:
 # -- pages -------------------------------------------------------------------------------------------------------------
 
 SECTIONS: Mapping[str, str] = {
-    "machines": "Workers", "routes": "Where queries go", "tables": "Policies", "promises": "Promises",
-    "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings", "steps": "From what runs",
-    "periods": "Machines", "models": "Who answers", "bill": "Bill", "savings": "What each way to buy saves",
-    "changes": "What starts and stops for each period", "verdicts": "Promised and simulated",
-    "figures": "What happened", "slo": "SLO", "runs": "Machines", "else": "What else to know", "fleet": "The fleet",
-    "simulated": "Promised and simulated", "response times": "How long answers take", "over time": "Over time",
+    "machines": "Machines", "hours": "Hours", "routes": "Where queries go", "tables": "Policies",
+    "promises": "Promises", "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings",
+    "steps": "From what runs", "periods": "Machines of each offer", "bill": "Bill",
+    "savings": "What each way to buy saves", "changes": "What starts and stops for each period",
+    "verdicts": "Promised and simulated", "figures": "What happened", "slo": "SLO",
+    "else": "What else to know", "fleet": "The fleet", "simulated": "Promised and simulated",
+    "response times": "How long answers take", "over time": "Over time",
     "proof": "How good it is, and how that is known", "made from": "Made from",
 }  # fmt: skip
 """Parts of a page by what they tell -> their headings."""
@@ -825,7 +826,7 @@ CHARTS = (
 )  # fmt: skip
 """How the titles of charts in the report of a pool begin, in order."""
 COLUMNS: Mapping[str, str] = {
-    "machine": "hardware", "runs": "each runs", "proved": "bound is",
+    "proved": "bound is",
     "hour": "USD per hour", "day": "per day", "month": "per month",
     "hourly": "per hour", "per unit": "brings", "cost per hour": "cost_per_hour",
 }  # fmt: skip

@@ -82,9 +82,9 @@ def show(
             closing = Closing(NOTHING_CHECKED, "PLAN" if str(plan) == "-" else str(plan))
             show_summary(summary, out.people, closing)
         elif view == "all":
-            show_plan(found, out.people)
+            show_plan(found, summary, out.people)
         else:
-            show_view(view, found, out.people)
+            show_view(view, found, summary, out.people)
         if view in ("policies", "all") or load is not None:
             draw_policies(found, out.people, load_qps=load)
         if svg is not None:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
     from hetplan.planner.summary_records import Bound, Group, MachineRow, SloRow, Summary
 
-__all__ = ["figure", "groups_text", "head_text", "summary_text", "what_was_checked"]
+__all__ = ["figure", "head_text", "runs_table", "summary_text", "what_was_checked"]
 
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 
 
 def summary_text(summary: Summary, checked: tuple[str, str]) -> SummaryText:
     """The whole summary in words; `checked` is what was checked, under its label."""
-    runs = _hours_table(summary) if summary.hours else _machine_table(summary)
+    runs = runs_table(summary)
     tables = [_slo_table(summary), runs, _policy_table(summary)]
     lines = [*_labeled_lines(summary), (checked[0], (checked[1],))]
     lines += [("Missing", (", ".join(summary.missing),))] if summary.missing else []
@@ -283,6 +283,11 @@ def _worst_text(row: SloRow, interval: tuple[float, float]) -> str:
     return _value_text(interval[1] if row.relation == "<=" else interval[0], row.unit)
 
 
+def runs_table(summary: Summary) -> Table:
+    """Which model runs on which machine for which application; by the hour where that changes."""
+    return _hours_table(summary) if summary.hours else _machine_table(summary)
+
+
 def _machine_table(summary: Summary) -> Table:
     rows = summary.machines
     zones = len({row.zone for row in rows}) > 1
@@ -345,7 +350,7 @@ def _hours_table(summary: Summary) -> Table:
     cells = tuple(
         (
             row.hours,
-            *(groups_text(row.apps.get(app, ()), models=not one_model[app]) for app in apps),
+            *(_groups_text(row.apps.get(app, ()), models=not one_model[app]) for app in apps),
             *[_whole_percent(row.spot)] * spot,
             *[f"{row.per_hour or 0.0:.2f}"] * cost,
         )
@@ -354,7 +359,7 @@ def _hours_table(summary: Summary) -> Table:
     return Table("Hours", columns, cells, tuple(range(1 + len(apps), len(columns))))
 
 
-def groups_text(groups: Sequence[Group], *, models: bool) -> str:
+def _groups_text(groups: Sequence[Group], *, models: bool) -> str:
     """Machines of an application: those by the hour or reserved, then "+" those that may be taken back."""
     plain = [one for one in groups if not one.purchase]
     spot = [one for one in groups if one.purchase]
