@@ -113,7 +113,7 @@ def _with_files(
         "violations": [str(one) for one in checked.violations],
         "checked": list(checked.checked),
         "skipped": [str(what) for what in checked.skipped],
-        "claims": [{"at": one.at, "word": str(one.word), "text": one.text} for one in checked.claims],
+        "claims": [{"about": one.about, "word": str(one.word), "text": one.text} for one in checked.claims],
     }
     wish = inputs.slo.model_dump(mode="json", by_alias=True, exclude_none=True)
     again = checked.reason == "verified" and not has_unproved_bound(plan, checked.claims)

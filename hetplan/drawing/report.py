@@ -23,7 +23,6 @@ from hetplan.drawing.svg import clipped, colour_class, short
 
 __all__ = [
     "Documents",
-    "claim_words",
     "draw_fleet",
     "outcome_fragment",
     "plan_fragment",
@@ -73,11 +72,10 @@ def report_page(given: Documents) -> str:
 
 
 def plan_fragment(plan: Document) -> str:
-    """A plan without the files that it was made from, as a notebook shows it: what runs, and how good that is."""
+    """A plan without the files that it was made from, as a notebook shows it: what runs."""
     page = Html("")
     page.text(f"{plan.get('question')} plan by {_method(plan)}: {plan.get('status')}")
     draw_fleet(page, plan)
-    page.items(claim_words(claim) for claim in plan.get("claims", ()))
     return page.fragment()
 
 
@@ -232,70 +230,26 @@ def _timeline(page: Html, report: Document | None, *, heading: bool = True) -> N
     page.picture(drawn, "The mean of the runs.")
 
 
-_SCOPES = {
-    "problem": "for the question as it was asked",
-    "relaxation": "for a looser question, whose best is at least as good",
-    "restriction": "for a narrower question only",
-    "model": "within the model only",
-}
-
-
-def claim_words(claim: Document, *, again: str = "") -> str:
-    r"""How good a plan is in one respect, as a sentence.
-
-    >>> claim = {"about": "cost_per_hour", "sense": "min", "value": 2.88, "bound": 2.7, "gap": 0.0667,
-    ...          "scope": "problem", "vouched": "certified"}
-    >>> print(claim_words(claim).replace(". ", ".\n"))
-    cost_per_hour is 2.88.
-    No plan has less than 2.7 (6.7% away), for the question as it was asked.
-    The plan calls this bound proved.
-    """
-    about, value, bound = claim.get("about"), short(claim.get("value")), claim.get("bound")
-    if bound is None:
-        return f"{about} is {value}. Nothing is claimed of the best possible."
-    less = "less" if claim.get("sense") == "min" else "more"
-    gap = claim.get("gap") or 0.0
-    if gap <= 1e-9:
-        said = f"No plan has {less}, {_SCOPES.get(str(claim.get('scope')), 'as far as it goes')}."
-    else:
-        scope = _SCOPES.get(str(claim.get("scope")), "as far as it goes")
-        said = f"No plan has {less} than {short(bound)} ({gap:.1%} away), {scope}."
-    if again:
-        whose = f"This bound is {again}."
-    elif claim.get("vouched") == "certified":
-        whose = "The plan calls this bound proved."
-    else:
-        whose = "The bound is the word of the engine that found it."
-    note = f" {claim['note'].capitalize()}." if claim.get("note") else ""
-    return f"{about} is {value}. {said} {whose}{note}"
-
-
 def _proof(page: Html, given: Documents) -> None:
-    claims = given.plan.get("claims") or ()
-    if not claims:
+    if not given.plan.get("claims"):
         return
     page.heading("How good it is, and how that is known")
-    again = {
-        one.get("at"): f"{one.get('word')} ({one.get('text')})" for one in (given.verified or {}).get("claims") or ()
-    }
-    page.items(
-        claim_words(claim, again=again.get(f"claims[{place}]", "")) for place, claim in enumerate(claims[:MOST_ROWS])
-    )
-    solves = given.plan.get("solves") or ()
+    if given.verified is not None:
+        claims = given.verified.get("claims") or ()
+        page.table(("claim", "bound is", "why"), [(one["about"], one["word"], one["text"]) for one in claims])
+        page.text(f"Checked again here: {', '.join(given.verified.get('checked') or ())}.", "faint")
+        page.items(f"not checked: {what}" for what in given.verified.get("skipped") or ())
+    else:
+        page.text("This page was made from the plan file alone: `hetplan verify` proves the bounds again.", "faint")
     page.table(
         ("solve", "about", "form", "engine", "ended", "value", "bound", "bound is"),
         [
             (one.get("id"), one.get("about") or "-", one.get("form"), one.get("solver"), one.get("status"),
              short(one.get("value")), short(one.get("bound")), one.get("vouched") or "-")
-            for one in solves[:20]
+            for one in (given.plan.get("solves") or ())[:20]
         ],
         right=("value", "bound"),
     )  # fmt: skip
-    if given.verified is not None:
-        page.text(f"Checked again here: {', '.join(given.verified.get('checked') or ())}.", "faint")
-        page.items(f"not checked: {what}" for what in given.verified.get("skipped") or ())
-    else:
-        page.text("This page was made from the plan file alone: `hetplan verify` proves the bounds again.", "faint")
 
 
 def _whatif(page: Html, found: Document | None) -> None:

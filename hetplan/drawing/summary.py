@@ -42,7 +42,8 @@ def write_summary(page: Html, told: SummaryText, *, level: int = 1) -> None:
     """The whole summary, below a heading of this level that says the money."""
     page.heading(told.head, level)
     page.text(told.status)
-    page.text(f"Bound: {' '.join(told.bounds)}")
+    for bound in told.bounds:
+        page.text(f"Bound: {bound}")
     for table in told.tables:
         page.heading(table.title, level + 1)
         if table.title in ("Machines", "Hours"):

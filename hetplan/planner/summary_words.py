@@ -387,7 +387,7 @@ def _costs(summary: Summary) -> Iterator[Bar]:
     """Of machines in the order and colours of their types, else of applications."""
     types = list(dict.fromkeys(row.machine for row in summary.machines))
     for row in summary.machines:
-        if row.per_month is not None:
+        if row.per_month:
             of = _machine_text(row, zones=True)
             colour = colour_class(types.index(row.machine))
             yield _bar(f"{row.count + row.standby} x {of}", row.per_month, summary, colour)

@@ -30,6 +30,7 @@ def test_a_report_with_the_files_has_limits_money_and_verification(
     assert "60 ms" in text
     assert "Bound: no plan serves more than 580 queries/s (exact, certified)." in text, "it was proved again"
     assert "Verified: independent arithmetic" in text
+    assert "<td>max rate_qps</td><td>proved again</td><td>bound 580.097 is proved again" in text
     assert "Promised and simulated" not in text
     alone = tmp_path / "alone.html"
     assert run("report", plan, "-o", alone).code == 0
