@@ -6,7 +6,7 @@ All else is read from documents: what `hetplan` writes as JSON. Where one is mis
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hetplan.drawing.charts import Bar, Curve, Judged, bars, curves, judged, timeline_picture
@@ -33,6 +33,7 @@ __all__ = [
 
 Document = Mapping[str, Any]
 MOST_ROWS = 60
+_BROKEN = "Simulated again for this page, a limit or a promise is broken."
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ class Documents:
 def report_page(given: Documents) -> str:
     """The whole report, one file of HTML."""
     plan = given.plan
-    page = Html(given.summary.head)
-    write_summary(page, given.summary)
+    page, told = Html(given.summary.head), given.summary
+    if (given.simulation or {}).get("ok") is False:
+        told = replace(told, status=f"{told.status} {_BROKEN}", is_wrong=True)
+    write_summary(page, told)
     page.text(f"A {plan.get('question')} plan, made by {_method(plan)}.", "faint")
     _fleet(page, given)
     _promises(page, given.simulation)
@@ -160,8 +163,6 @@ def _promises(page: Html, report: Document | None) -> None:
     if report is None:
         return
     page.heading("Promised and simulated")
-    if report.get("ok") is False:
-        page.text("A limit or a promise is broken when the plan is simulated here.", "bad")
     page.text(_simulated_words(report), "faint")
     _judged(page, report)
 

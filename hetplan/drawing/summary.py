@@ -34,6 +34,8 @@ class SummaryText:
     reserved: tuple[str, ...]
     tables: tuple[Table, ...]
     lines: tuple[tuple[str, tuple[str, ...]], ...]
+    is_wrong: bool = False
+    """Whether the status says that something is missed, violated or not known."""
     costs: tuple[Bar, ...] = ()
     """Money a month of each group of machines, or of each application where machines change by the hour."""
 
@@ -41,7 +43,7 @@ class SummaryText:
 def write_summary(page: Html, told: SummaryText, *, level: int = 1) -> None:
     """The whole summary, below a heading of this level that says the money."""
     page.heading(told.head, level)
-    page.text(told.status)
+    page.text(told.status, "bad" if told.is_wrong else "")
     for bound in told.bounds:
         page.text(f"Bound: {bound}")
     for table in told.tables:

@@ -37,6 +37,7 @@ def summary_text(summary: Summary, checked: tuple[str, str]) -> SummaryText:
         reserved=tuple(_reserved_sentences(summary)),
         tables=tuple(one for one in tables if one.rows or one is runs),
         lines=tuple((label, sentences) for label, sentences in lines if sentences),
+        is_wrong=summary.status not in ("optimal", "feasible") or any(row.word == "violated" for row in summary.slo),
         costs=tuple(_costs(summary)),
     )
 

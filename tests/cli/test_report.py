@@ -46,7 +46,7 @@ def test_a_report_of_a_plan_that_is_wrong_says_so_at_its_head(
     plan.write_text(json.dumps(wrong))
     assert run("report", plan, *FILES, "--no-simulation", "-o", page).code == 0
     text = page.read_text()
-    assert text.index("NOT VERIFIED.") < text.index("<h2>")
+    assert text.index('<p class="bad">NOT VERIFIED.</p>') < text.index("<h2>")
     assert "Verified:" not in text
     assert "Checked: " in text
 

@@ -63,7 +63,7 @@ def harmed(document: Any) -> Any:
 def test_no_text_of_a_plan_becomes_code_or_an_address(document: dict[str, Any]) -> None:
     bad, row = harmed(document), (HARM, HARM)
     told = SummaryText(HARM, HARM, row, row, (Table("Machines", (f"1{HARM}", HARM), (row,), (1,)),), ((HARM, row),),
-        (Bar(HARM, 1.0, HARM),))  # fmt: skip
+        costs=(Bar(HARM, 1.0, HARM),))  # fmt: skip
     curve = {"title": HARM, "x": HARM, "y": HARM, "lines": [{"label": HARM, "x": [1, 2], "y": [1, 2]}]}
     page = report_page(Documents(bad, told, slo={"apps": {HARM: {"runs": {}}}}, whatif={"curves": [curve]}))
     assert "alert(1)" in page, "the texts are shown"
@@ -186,10 +186,19 @@ def test_the_report_begins_with_the_summary_and_says_what_the_plan_says(
     assert document["digest"] in page
 
 
+@pytest.mark.parametrize("ok", [True, False])
+def test_a_plan_that_simulation_breaks_looks_wrong_at_its_head(document: dict[str, Any], ok: bool) -> None:
+    told = SummaryText("head", "Feasible.", (), (), (), ())
+    head = report_page(Documents(document, told, simulation={"ok": ok})).partition("<h2>")[0]
+    assert ('<p class="bad">Feasible. Simulated again' in head) != ok
+    assert ("<p>Feasible.</p>" in head) == ok
+
+
 def test_what_is_said_of_a_limit_has_its_colour_and_each_label_its_lines() -> None:
     rows = (("a", "met"), ("b", "violated"), ("c", "met in 2 of 3"), ("d", "by formula"))
-    told = SummaryText("head", "status", ("none.",), ("Reserve 2.",), (Table("SLO", ("app", "verdict"), rows),
-        Table("Machines", ("machine",), ())), (("Warnings", ("one", "two")),), (Bar("t4", 2.0, "$2"),))  # fmt: skip
+    tables = Table("SLO", ("app", "verdict"), rows), Table("Machines", ("machine",), ())
+    lines = (("Warnings", ("one", "two")),)
+    told = SummaryText("head", "", ("none.",), ("Reserve 2.",), tables, lines, costs=(Bar("t4", 2.0, "$2"),))
     page = Html("")
     write_summary(page, told, level=2)
     draw_costs(page, told)
