@@ -57,24 +57,23 @@ def show_summary(summary: Summary, page: Page, closing: Closing) -> None:
 
 def summary_lines(summary: Summary, closing: Closing) -> list[str]:
     """The summary, line by line; empty lines part its tables."""
-    from hetplan.planner.summary_words import head_text, summary_text
+    from hetplan.planner.summary_words import summary_text
 
     told, most = summary_text(summary, closing.checked), dict(MOST_ROWS)
-    short = head_text(summary, names=False)
-    lines = _lines_of_at_most(told, short, closing, most)
+    lines = _lines_of_at_most(summary, told, closing, most)
     while len(lines) > MOST_LINES and (longest := max(most, key=lambda part: most[part])) and most[longest] > 2:
         most[longest] -= 1
-        lines = _lines_of_at_most(told, short, closing, most)
+        lines = _lines_of_at_most(summary, told, closing, most)
     return lines
 
 
-def _lines_of_at_most(told: SummaryText, short: str, closing: Closing, most: Mapping[str, int]) -> list[str]:
+def _lines_of_at_most(summary: Summary, told: SummaryText, closing: Closing, most: Mapping[str, int]) -> list[str]:
     """The summary with at most so many rows of each table."""
-    blocks = [[*_head_lines(told, short), *_bound_lines(told)]]
+    blocks = [[*_head_lines(summary, told), *_bound_lines(told)]]
     for table in told.tables:
         before = [_clip(line) for line in told.reserved] if table.title in ("Machines", "Hours") else []
         blocks.append([*before, *_table_lines(table, closing, most[table.title])])
-    blocks.append([_clip(f"{label:<{LABEL}}{text}") for label, text in _labeled_lines(told, closing)])
+    blocks.append([_clip(f"{label:<{LABEL}}{text}") for label, text in _labeled_lines(summary, told, closing)])
     lines: list[str] = []
     for block in blocks:
         lines += ["", *block] if lines else block
@@ -85,9 +84,11 @@ def _clip(line: str, width: int = WIDTH) -> str:
     return line if len(line) <= width else f"{line[: width - 3].rstrip()}..."
 
 
-def _head_lines(told: SummaryText, short: str) -> list[str]:
+def _head_lines(summary: Summary, told: SummaryText) -> list[str]:
     """Money, what is served, status; two lines where one does not hold them."""
-    what = told.head if len(told.head) <= WIDTH else short
+    from hetplan.planner.summary_words import head_text
+
+    what = told.head if len(told.head) <= WIDTH else head_text(summary, names=False)
     whole = f"{what}  {told.status}"
     return [whole] if len(whole) <= WIDTH else [_clip(what), told.status]
 
@@ -165,7 +166,7 @@ def _fit_columns(rows: Sequence[list[str]], tail: int) -> tuple[int, list[list[s
 # Lines with a label
 
 
-def _labeled_lines(told: SummaryText, closing: Closing) -> Iterator[tuple[str, str]]:
+def _labeled_lines(summary: Summary, told: SummaryText, closing: Closing) -> Iterator[tuple[str, str]]:
     """Each label once, before the first of its lines; what was checked, and what is missing, are the last."""
     for label, sentences in told.lines:
         lines = list(sentences)
@@ -177,7 +178,8 @@ def _labeled_lines(told: SummaryText, closing: Closing) -> Iterator[tuple[str, s
         if label == "Routing" and rest:
             shown.append(closing.more(len(rest), "routes"))
         elif label == "Warnings":
-            tail = f"   ({closing.more(len(rest), 'warnings')})" if rest else ""
+            left = sum(count for _, count, _ in summary.warnings[len(shown) :])
+            tail = f"   ({closing.more(left, 'warnings')})" if left else ""
             room = WIDTH - LABEL
             shown = [*(_clip(line, room) for line in shown[:-1]), _clip(shown[-1], room - len(tail)) + tail]
         elif label == "Missing":
