@@ -19,7 +19,7 @@ from hetplan.drawing.fleet import (
 )
 from hetplan.drawing.page import Html
 from hetplan.drawing.summary import SummaryText, draw_costs, write_summary
-from hetplan.drawing.svg import clipped, colour_class, short
+from hetplan.drawing.svg import colour_class, short
 
 __all__ = [
     "Documents",
@@ -341,8 +341,8 @@ def _beside(page: Html, given: Documents) -> None:
 
 
 def _made_from(page: Html, plan: Document) -> None:
+    """Digests, of each as much as tells plans and files apart."""
     page.heading("Made from")
-    hashes = plan.get("inputs") or {}
-    rows = [(name, clipped(value, 80)) for name, value in hashes.items() if isinstance(value, str)]
-    options = ", ".join(f"{name}={value}" for name, value in ((plan.get("method") or {}).get("options") or {}).items())
-    page.table(("what", "which"), [*rows, ("plan", plan.get("digest") or "-"), ("options", options or "-")])
+    digests = {**(plan.get("inputs") or {}), "plan": plan.get("digest")}
+    rows = [(name, of.removeprefix("sha256:")[:8]) for name, of in digests.items() if isinstance(of, str)]
+    page.table(("what", "its digest begins with"), rows)
