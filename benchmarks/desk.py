@@ -122,6 +122,12 @@ def timed(look: Any, asked: dict[str, Any]) -> tuple[float, float, dict[str, Any
     return 1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - cpu), said
 
 
+def _gap(said: dict[str, Any]) -> float | None:
+    """How far a plan is from the best at most: only a bound of all plans says so."""
+    bound: dict[str, Any] = next(iter((said.get("summary") or {}).get("bounds") or ()), {})
+    return bound.get("gap") if bound.get("scope") in ("problem", "relaxation") else None
+
+
 def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     """One example in this process."""
     from hetplan.desk.answers import Answers
@@ -149,9 +155,7 @@ def measured(name: str, rounds: int, seconds: float) -> dict[str, Any]:
                 "wall": statistics.median(one[0] for one in looks),
                 "cpu": statistics.median(one[1] for one in looks),
                 "others": {axis: statistics.median(one[number][1] for one in each) for axis, each in more.items()},
-                "within": [
-                    one[2].get("within") for one in (*looks, *(o[number] for each in more.values() for o in each))
-                ],
+                "within": [_gap(one[2]) for one in (*looks, *(o[number] for each in more.values() for o in each))],
                 "status": sorted({one[2]["status"] for one in (first, *looks)}),
             }
         )

@@ -810,24 +810,25 @@ def sent_by(plan: Json, rule: str) -> Json:
 # -- pages -------------------------------------------------------------------------------------------------------------
 
 SECTIONS: Mapping[str, str] = {
-    "machines": "Workers", "routes": "Where queries go", "tables": "Policies", "promises": "Promises",
-    "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings", "steps": "From what runs",
-    "periods": "Machines", "models": "Who answers", "bill": "Bill", "savings": "What each way to buy saves",
-    "changes": "What starts and stops for each period", "verdicts": "Promised and simulated",
-    "figures": "What happened", "cost": "The bill", "wish": "What was wished", "fleet": "The fleet",
-    "simulated": "Promised and simulated", "response times": "How long answers take", "over time": "Over time",
+    "machines": "Machines", "hours": "Hours", "routes": "Where queries go", "tables": "Policies",
+    "promises": "Promises", "claims": "How good it is", "limits": "What limits it", "warnings": "Warnings",
+    "steps": "From what runs", "periods": "Machines of each offer", "bill": "Bill",
+    "savings": "What each way to buy saves", "changes": "What starts and stops for each period",
+    "verdicts": "Promised and simulated", "figures": "What happened", "slo": "SLO",
+    "else": "What else to know", "fleet": "The fleet", "simulated": "Promised and simulated",
+    "response times": "How long answers take", "over time": "Over time",
     "proof": "How good it is, and how that is known", "made from": "Made from",
 }  # fmt: skip
 """Parts of a page by what they tell -> their headings."""
 CHARTS = (
-    "the fleet and where queries go", "what each group of workers costs per hour", "promises beside simulation",
+    "the fleet and where queries go", "money a month", "promises beside simulation",
     "ranking: response times", "simulated ",
 )  # fmt: skip
 """How the titles of charts in the report of a pool begin, in order."""
 COLUMNS: Mapping[str, str] = {
-    "machine": "hardware", "runs": "each runs", "proved": "bound is",
+    "proved": "bound is",
     "hour": "USD per hour", "day": "per day", "month": "per month",
-    "hourly": "per hour", "per unit": "brings", "each hour": "USD per hour each", "cost per hour": "cost_per_hour",
+    "hourly": "per hour", "per unit": "brings", "cost per hour": "cost_per_hour",
 }  # fmt: skip
 """Columns of these parts by what they tell, where their heads say it otherwise."""
 EDITED = "edited since it was made"
@@ -1038,6 +1039,8 @@ def _told(cells: Mapping[str, str]) -> dict[str, str]:
 class Report:
     """A page of HTML: its parts, their tables, and in its charts bars with their widths, points with their places."""
 
+    head: str
+    """What stands largest on it: money, and what is served."""
     headings: tuple[str, ...]
     charts: tuple[str, ...]
     """What each chart is of."""
@@ -1076,6 +1079,7 @@ def report(plan: Json, wish: Files, folder: Path) -> Report:
         for kind, said, title in shapes
     ]
     return Report(
+        _plain(text.partition("<h1>")[2].partition("</h1>")[0]),
         tuple(_plain(one) for one in re.findall(r"<h2>(.*?)</h2>", text)),
         tuple(_plain(one) for one in re.findall(r"<svg[^>]*><title>(.*?)</title>", text)), tables,
         tuple((width, title) for kind, width, title in sized if kind == "rect"),

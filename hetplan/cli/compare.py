@@ -263,6 +263,8 @@ def _write(file: Path, text: str) -> None:
 
 
 def _show(found: Comparison, page: Page) -> None:
+    from hetplan.planner.summary_records import per_month
+
     asked = ", ".join(f"{app} {share:.4g}" for app, share in found.attain.items())
     page.line(f"{number(found.hours)} h under the same queries; in time at least: {asked}")
     page.heading("Each way at its cheapest setting that reaches it")
@@ -273,7 +275,7 @@ def _show(found: Comparison, page: Page) -> None:
                 row.way,
                 one.setting if row.best is not None else f"not reached; nearest: {one.setting}",
                 f"{one.cost_per_hour:.4g}",
-                f"{730 * one.cost_per_hour:.0f}",
+                f"{per_month(one.cost_per_hour):.0f}",
                 f"{found.per_million(one):.4g}",
                 f"{one.late:.3%}",
                 f"{min(one.worst.values(), default=1.0):.2%}",

@@ -79,13 +79,14 @@ def explain(
 def _of_plan(out: Output, plan: Plan) -> None:
     """What a plan says of itself."""
     from hetplan.cli.plan_page import show_plan
-    from hetplan.profiles.fields import HOURS_A_MONTH
+    from hetplan.planner.summary import summarize
     from hetplan.studies.comparison import per_million
 
-    show_plan(plan, out.people)
-    cost = next((one.value for one in plan.promises if one.quantity == "cost_per_hour"), None)
-    if cost is not None:
-        _bill(out, cost, cost * HOURS_A_MONTH, per_million(plan, cost, None), None)
+    summary = summarize(plan)
+    show_plan(plan, summary, out.people)
+    if summary.per_hour is not None:
+        per_query = per_million(plan, summary.per_hour, None)
+        _bill(out, summary.per_hour, summary.per_month, per_query, None)
     out.people.line()
     out.people.line("With the plan's PROFILE and SLO, other machines are tried.")
     out.end(Exit.OK, "what the plan says itself")

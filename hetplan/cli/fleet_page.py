@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.profiles.plan_parts import Bill, Lever
 
-__all__ = ["bill", "bill_csv", "show_bill", "show_hours", "show_models", "show_reserved", "write_ways"]
+__all__ = ["bill", "bill_csv", "show_bill", "show_offers", "write_ways"]
 
 CsvTo = Annotated[Path | None, option("--csv", "FILE", "Write its lines, totals and ways to buy here as CSV.")]
 COLUMNS = ("period", "offer", "app", "committed", "rented", "cost_per_hour", "starts_per_hour")
@@ -100,39 +100,18 @@ def write_ways(outcome: Outcome, out: Output, folder: Path) -> dict[str, str]:
     return written
 
 
-def show_hours(plan: Plan, page: Page) -> None:
-    """Machines of each offer, period by period; and of each application, equal hours together."""
-    from hetplan.cli.summary_page import groups_text
-    from hetplan.planner.summary_hours import hour_rows
+def show_offers(plan: Plan, page: Page) -> None:
+    """Machines of each offer, period by period, and what is paid for ahead."""
     from hetplan.profiles.plan_periods import machines_of
 
     rows = [(period.id, period.start_s or 0.0, machines_of(plan, period)) for period in plan.periods]
     offers = sorted({offer for _, _, counts in rows for offer in counts})
-    page.heading("Machines")
+    page.heading("Machines of each offer")
     page.table(
         ("period", "from, h", *offers),
         [(name, number(start / 3600), *(counts.get(offer, "-") for offer in offers)) for name, start, counts in rows],
         right=["from, h", *offers],
     )
-    page.heading("Machines of each application")
-    rows_of_apps = [
-        (row.hours, app, groups_text(groups, models=True))
-        for row in hour_rows(plan, None)
-        for app, groups in row.apps.items()
-    ]
-    page.table(("hours", "application", "machines"), rows_of_apps)
-
-
-def show_models(plan: Plan, page: Page) -> None:
-    """The models that answer each application, over all periods and failures."""
-    from hetplan.planner.summary_hours import models_of
-
-    page.heading("Who answers")
-    page.table(("application", "models"), [(app, ", ".join(names)) for app, names in models_of(plan).items()])
-
-
-def show_reserved(plan: Plan, page: Page) -> None:
-    """What is paid for ahead."""
     if plan.commitments:
         page.heading("Paid for ahead")
         rows_ahead = [(one.count, one.offer, f"{one.term_s / 86400:g} days") for one in plan.commitments]

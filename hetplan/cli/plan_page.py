@@ -9,8 +9,8 @@ from hetplan.cli.output import WRITES_A_PLAN, Page, number
 
 if TYPE_CHECKING:
     from hetplan.planner.outcome import Outcome
+    from hetplan.planner.summary import Summary
     from hetplan.profiles.plan import Notice, Plan, Solve
-    from hetplan.profiles.workers import Worker
 
 __all__ = ["VIEWS", "show_notices", "show_outcome", "show_plan", "show_view"]
 
@@ -23,30 +23,29 @@ ROUNDING = 1e-9
 """A gap below this is the rounding of doubles, which differs between machines."""
 
 
-def show_plan(plan: Plan, page: Page, *, made_here: bool = False, missed: bool = False) -> None:
+def show_plan(plan: Plan, summary: Summary, page: Page, *, missed: bool = False) -> None:
     """Write all tables of a plan to the page; `missed`: one that misses a target is not called best at its head."""
     like = f", like {plan.method.like}" if plan.method.like else ""
     status = "a stated target is missed" if missed else plan.status
     page.line(f"{plan.question} plan by {plan.method.formulation}{like}: {status}")
     for view in VIEWS:
-        show_view(view, plan, page, made_here=made_here)
+        if view != "machines" or not summary.hours:  # else they are those of the hours
+            show_view(view, plan, summary, page)
 
 
-def show_view(view: str, plan: Plan, page: Page, *, made_here: bool = False) -> None:
+def show_view(view: str, plan: Plan, summary: Summary, page: Page) -> None:
     """Write the tables of one of `VIEWS`; nothing of one that the plan has nothing for.
 
     Bounds of a plan that was not made here are shown as not proved here, also where the plan calls them certified.
     """
-    from hetplan.cli.fleet_page import show_bill, show_hours, show_models, show_reserved
+    from hetplan.cli.fleet_page import show_bill, show_offers
 
     if view == "machines":
-        if plan.parts is None:
-            _workers(plan, page)
-        else:
-            show_models(plan, page)
-            show_reserved(plan, page)
+        _machines(summary, page)
     elif view == "hours" and plan.parts is not None:
-        show_hours(plan, page)
+        if summary.hours:
+            _machines(summary, page)
+        show_offers(plan, page)
     elif view == "routes":
         _routing(plan, page)
     elif view == "bill" and plan.bill is not None:
@@ -57,7 +56,7 @@ def show_view(view: str, plan: Plan, page: Page, *, made_here: bool = False) -> 
         show_policies(plan, page)
     elif view == "proof":
         _promises(plan, page)
-        _claims(plan, page, made_here=made_here)
+        _claims(plan, page, made_here=summary.made_here)
         _binding(plan, page)
         _unserved(plan, page)
     elif view == "changes":
@@ -66,44 +65,15 @@ def show_view(view: str, plan: Plan, page: Page, *, made_here: bool = False) -> 
         show_notices(plan.warnings, page)
 
 
-def _workers(plan: Plan, page: Page) -> None:
-    page.heading("Workers")
-    if not plan.workers:
+def _machines(summary: Summary, page: Page) -> None:
+    """All rows of what runs where: the summary prints the first of them."""
+    from hetplan.planner.summary_words import runs_table
+
+    table = runs_table(summary)
+    page.heading(table.title)
+    if not table.rows:
         page.line("  none")
-    rows = [
-        (worker.count, worker.hardware, worker.offer or "-", _runs(worker), *_placed(plan, worker))
-        for worker in plan.workers
-    ]
-    columns = ["count", "hardware", "offer", "each runs", *_placed_columns(plan)]
-    page.table(columns, rows, right=["count"])
-
-
-def _runs(worker: Worker) -> str:
-    loads = []
-    for load in worker.loads:
-        what = load.variant or load.node or load.id
-        knobs = ",".join(f"{name}={value}" for name, value in load.knobs.items())
-        share = f" on {number(load.share.gpu)} gpu" if load.share is not None and load.share.gpu is not None else ""
-        batch = f" batch<={load.serve.max_batch}" if load.serve.max_batch > 1 else ""
-        times = f"{load.instances} x " if load.instances > 1 else ""
-        loads.append(f"{times}{what}{f'({knobs})' if knobs else ''}{share}{batch}")
-    return "; ".join(loads) or "-"
-
-
-def _placed_columns(plan: Plan) -> list[str]:
-    names = []
-    if any(worker.host for worker in plan.workers):
-        names.append("host")
-    if any(worker.standby for worker in plan.workers):
-        names.append("standby")
-    if len(plan.periods) > 1:
-        names.append("period")
-    return names
-
-
-def _placed(plan: Plan, worker: Worker) -> list[object]:
-    cells = {"host": worker.host or "-", "standby": worker.standby, "period": worker.period}
-    return [cells[name] for name in _placed_columns(plan)]
+    page.table(table.columns, table.rows, right=[table.columns[place] for place in table.right])
 
 
 def _routing(plan: Plan, page: Page) -> None:
@@ -239,8 +209,9 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         show_notices(outcome.warnings, page)
     else:
         from hetplan.cli.summary_page import Closing, show_summary
+        from hetplan.planner.summary_words import what_was_checked
 
-        closing = Closing(_what_was_checked(outcome), written or "PLAN")
+        closing = Closing(what_was_checked(outcome), written or "PLAN")
         show_summary(summary, page, closing)
         page.line()
         if written is not None:
@@ -254,20 +225,6 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         from hetplan.cli.why_page import show_why
 
         show_why(outcome, page)
-    if details and outcome.plan is not None:
+    if details and outcome.plan is not None and summary is not None:
         page.line()
-        show_plan(outcome.plan, page, made_here=True, missed=outcome.finding.target_missed)
-
-
-def _what_was_checked(outcome: Outcome) -> tuple[str, str]:
-    """What was checked where the plan was made: nothing is called verified that could not have failed."""
-    finding = outcome.finding
-    if finding.unchecked:
-        return "Checked", "by nobody: the question brings no check of its own"
-    if outcome.reason != "verified":
-        return "Checked", outcome.reason
-    # The bound is proved again by the program that the planner writes: no code of the verifier's own.
-    bound = "bound by the planner's program" if finding.proved else "the bound by nobody"
-    rows = outcome.summary.simulated if outcome.summary is not None else ()
-    again = "hetplan verify simulates again" if rows else "no SLO was simulated"
-    return "Verified", f"constraints and money by independent code, {bound}; {again}"
+        show_plan(outcome.plan, summary, page, missed=outcome.finding.target_missed)

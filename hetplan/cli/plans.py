@@ -14,7 +14,7 @@ from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
-from hetplan.cli.summary_page import Closing, show_summary
+from hetplan.cli.summary_page import NOTHING_CHECKED, Closing, show_summary
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
     from hetplan.verifier.promise_verdicts import Tried
 
-__all__ = ["diff", "differences", "show", "verify"]
+__all__ = ["diff", "differences", "has_unproved_bound", "show", "verify"]
 
 FilesOfPlan = Annotated[
     list[Path] | None,
@@ -46,8 +46,6 @@ AnewSolver = Annotated[
 RequireProof = Annotated[bool, typer.Option("--require-proof", help="Exit 4 unless every bound is proved again.")]
 NoSimulate = Annotated[bool, typer.Option("--no-simulate", help="Do not play what rests on simulation.")]
 Gap = Annotated[float | None, typer.Option("--gap", min=0.0, help="Exit 4 if a bound is farther from its value.")]
-NOTHING = "nothing here: hetplan verify PLAN PROFILE SLO recomputes all, and simulates again"
-"""What `show` checks."""
 MOST_SHOWN = 12
 """Simulated promises that are shown to people; `--json` has them all."""
 
@@ -81,12 +79,12 @@ def show(
         document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
         out.end(Exit.OK, "done", summary=asdict(summary), plan=document)
         if view == "summary":
-            closing = Closing(("Checked", NOTHING), "PLAN" if str(plan) == "-" else str(plan))
+            closing = Closing(NOTHING_CHECKED, "PLAN" if str(plan) == "-" else str(plan))
             show_summary(summary, out.people, closing)
         elif view == "all":
-            show_plan(found, out.people)
+            show_plan(found, summary, out.people)
         else:
-            show_view(view, found, out.people)
+            show_view(view, found, summary, out.people)
         if view in ("policies", "all") or load is not None:
             draw_policies(found, out.people, load_qps=load)
         if svg is not None:
@@ -177,7 +175,7 @@ def verify(
         out.end(code, reason, **said)
 
 
-def _open(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
+def has_unproved_bound(plan: Plan, claims: Sequence[ClaimAgain]) -> bool:
     """Whether any bound of a plan was not proved again."""
     from hetplan.planner.claims_again import Word
 
@@ -190,7 +188,7 @@ def _missing(plan: Plan, claims: Sequence[ClaimAgain], gap: float | None) -> str
     """What is missing where every bound is to be proved, and as near as the gap asks ("" if nothing is)."""
     if not any(claim.bound is not None for claim in plan.claims):
         return "the plan has no bound that could be proved"
-    if _open(plan, claims):
+    if has_unproved_bound(plan, claims):
         return "not every bound of the plan was proved again"
     wide = [claim for claim in plan.claims if gap is not None and claim.gap is not None and claim.gap > gap]
     if wide:

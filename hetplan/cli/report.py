@@ -14,18 +14,21 @@ import typer
 from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile, option
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
+from hetplan.cli.plans import has_unproved_bound
+from hetplan.cli.summary_page import NOTHING_CHECKED
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.drawing.report import Documents
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
+    from hetplan.verifier.report import Report
 
 __all__ = ["report", "write_page"]
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[PROFILE... SLO]", help="What the plan was made from: adds the bill and more."),
+    typer.Argument(metavar="[PROFILE... SLO]", help="What the plan was made from: adds money and more."),
 ]
 PageTo = Annotated[Path, option("-o --output", "FILE", "Write the page here.")]
 Simulation = Annotated[
@@ -52,16 +55,18 @@ def report(
 ) -> None:
     """Write a plan as one page of HTML: no network, no script, light and dark, for screen, phone and paper.
 
-    From the plan alone: the fleet, the promises, the proof in words. With the files it was made from also the wish, the
-    bill, a verification and a simulation.
+    It begins with the summary. With the files that the plan was made from it also has the limits of the SLO, money and
+    utilization of each machine, a verification and a simulation.
     """
     with Output("report", as_json=as_json) as out:
         from hetplan.drawing.report import Documents, report_page
+        from hetplan.planner.summary import summarize
+        from hetplan.planner.summary_words import summary_text
 
         found = plan_from(plan, warn=out.warn)
-        given = Documents(
-            plan=found.model_dump(mode="json", by_alias=True, exclude_none=True), pictures=_policies(found)
-        )
+        document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
+        told = summary_text(summarize(found), NOTHING_CHECKED)
+        given = Documents(document, told, pictures=_policies(found))
         if simulation is not None:
             ways = _simulated(simulation)
             given = replace(given, simulation=ways.pop("plan", None), baselines=ways)
@@ -89,15 +94,16 @@ def _with_files(
     play: bool,
     baselines: bool,
 ) -> Documents:
-    """What the plan's own files add: the wish, the bill, the verification, and a simulation where one is wanted."""
+    """What the plan's own files add: limits, money, the verification, and a simulation where one is wanted."""
     if len(files) < 2:
         why = "a profile and an SLO file are needed, or neither"
         raise InputError.one(
             file=str(files[0]), why=why, remedy="Name both: hetplan report plan.json profile.json slo.json."
         )
     from hetplan.api.judge import verify
+    from hetplan.planner.summary import summarize
+    from hetplan.planner.summary_words import summary_text
     from hetplan.profiles.load import load_inputs
-    from hetplan.serving.bill import bill_of
 
     *profiles, slo = files
     inputs = load_inputs(profiles, slo, state=state, measured=measured)
@@ -107,14 +113,26 @@ def _with_files(
         "violations": [str(one) for one in checked.violations],
         "checked": list(checked.checked),
         "skipped": [str(what) for what in checked.skipped],
-        "claims": [{"at": one.at, "word": str(one.word), "text": one.text} for one in checked.claims],
+        "claims": [{"about": one.about, "word": str(one.word), "text": one.text} for one in checked.claims],
     }
     wish = inputs.slo.model_dump(mode="json", by_alias=True, exclude_none=True)
-    given = replace(given, slo=wish, bill=bill_of(plan, inputs), verified=verified)
+    again = checked.reason == "verified" and not has_unproved_bound(plan, checked.claims)
+    summary = summarize(plan, inputs, made_here=again)
+    if not checked.ok:
+        summary = replace(summary, status="not verified")
+    told = summary_text(summary, _checked_words(checked))
+    given = replace(given, summary=told, slo=wish, verified=verified)
     if not play or not plan.workers:
         return given
     ways = _played(out, plan, inputs, baselines=baselines)
     return given if ways is None else replace(given, simulation=ways.pop("plan"), baselines=ways)
+
+
+def _checked_words(report: Report) -> tuple[str, str]:
+    """What separate code found when it recomputed the plan from its files."""
+    if report.reason == "verified":
+        return "Verified", "independent arithmetic over the same files finds nothing that contradicts it"
+    return "Checked", "; ".join([report.reason, *map(str, report.violations[:3])])
 
 
 def _played(out: Output, plan: Plan, inputs: Inputs, *, baselines: bool) -> dict[str, Any] | None:

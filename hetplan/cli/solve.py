@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -212,7 +211,7 @@ def _show(out: Output, outcome: Outcome, output: str | None, *folders: Path | No
             write_plan(outcome.plan, Path(output))
             written = output
     show_outcome(outcome, out.people, written=written, details=details)
-    body = {"summary": None if outcome.summary is None else asdict(outcome.summary), **outcome.as_dict()}
+    body = outcome.as_dict()
     if outcome.front is not None or (any(folders) and outcome.plan is not None):
         from hetplan.cli.solved import in_folders
 

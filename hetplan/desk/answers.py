@@ -15,10 +15,10 @@ from hetplan.api.judge import simulate, verify
 from hetplan.api.planner import Planner, unplayed_size
 from hetplan.api.solve import choose
 from hetplan.desk.work import Allowance
-from hetplan.drawing.charts import Bar, Curve, bars, curves
-from hetplan.drawing.fleet import fleet_picture, hardware_colours, largest_period, machines_in, of_period
+from hetplan.drawing.charts import Curve, curves
 from hetplan.drawing.page import Html
-from hetplan.drawing.report import bill_over_time, claim_words, machines_over_time
+from hetplan.drawing.report import draw_fleet
+from hetplan.drawing.summary import draw_costs, write_summary
 from hetplan.drawing.svg import short
 from hetplan.errors import Cancelled, Fault, InputError
 from hetplan.planner.answer import Limits
@@ -26,12 +26,11 @@ from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
+from hetplan.planner.summary_words import summary_text, what_was_checked
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plain_data import finite
-from hetplan.profiles.plan import Plan
-from hetplan.serving.bill import bill_of
 
 __all__ = ["Answers"]
 
@@ -172,23 +171,27 @@ class Answers:
         page = Html("")
         if stage != "soon":
             page.items(self._pins(asked, outcome, quick, cancel))
-        page.text(f"{outcome.status}: {outcome.reason}", "bad" if outcome.plan is None else "")
+        if outcome.plan is None:
+            page.text(f"{outcome.status}: {outcome.reason}", "bad")
         page.items(outcome.why)
         page.items(outcome.violations)
         page.items(one.text for one in outcome.repairs)
         if outcome.repairs and "size" in quick:
             page.text("What would help is worked out for planned sizes: plans that are played may need more.")
-        if outcome.plan is not None:
-            self._draw(page, outcome, asked)
+        said = outcome.as_dict()
+        if outcome.summary is not None:
+            told = summary_text(outcome.summary, what_was_checked(outcome))
+            write_summary(page, told, level=2)
+            draw_fleet(page, said["plan"], _file(asked, "slo"))
+            draw_costs(page, told)
         return _plain(
             {
                 "stage": stage,
                 "final": outcome.found is Found.INFEASIBLE and quick.keys() <= NO_ROUGHER,
-                "within": _within(outcome),
-                "about": outcome.claims[0].about if outcome.claims else None,
                 "status": outcome.status,
+                "summary": said["summary"],
                 "html": page.body(),
-                "plan": outcome.as_dict()["plan"],
+                "plan": said["plan"],
                 "ms": round((time.perf_counter() - begun) * 1000, 1),
             }
         )
@@ -239,57 +242,6 @@ class Answers:
             return
         mine, best = outcome.claims[0], without.claims[0]
         yield f"Pinned: {named}. {mine.about} is {short(mine.value)}; without pins it is {short(best.value)}."
-
-    def _draw(self, page: Html, outcome: Outcome, asked: Document) -> None:
-        assert outcome.plan is not None
-        plan, slo = outcome.plan.model_dump(mode="json", by_alias=True, exclude_none=True), _file(asked, "slo")
-        if outcome.plan.parts is not None:
-            self._draw_periods(page, outcome.plan, plan, slo)
-            return
-        lines = bill_of(outcome.plan, load_inputs(self._planner(asked).loaded, slo, **_beside(asked)))
-        known = [line for line in lines if line.cost is not None]
-        facts = [("per hour", short(sum(line.cost or 0.0 for line in known)))] if known else []
-        facts.append(("machines", short(sum(worker.count for worker in outcome.plan.workers))))
-        facts += [
-            (
-                f"{one.app or ''} {one.quantity}{f' p{one.percentile:g}' if one.percentile else ''}".strip(),
-                short(one.value),
-            )
-            for one in outcome.plan.promises[:5]
-            if one.quantity != "cost_per_hour" or not known
-        ]
-        page.facts(facts)
-        if plan.get("workers"):
-            page.picture(fleet_picture(plan, slo))
-        colours = hardware_colours(plan)
-        drawn = [
-            Bar(
-                f"{one.count} x {one.offer}",
-                one.cost or 0.0,
-                f"{short(one.cost)} per hour",
-                colours.get(one.hardware, "k8"),
-            )
-            for one in known[:20]
-        ]
-        if drawn:
-            page.picture(bars(drawn, title="the bill"))
-        _words(page, outcome.plan, plan)
-
-    @staticmethod
-    def _draw_periods(page: Html, made: Plan, plan: Document, slo: Document) -> None:
-        """A fleet of several applications: its largest period, its machines over time, and its bill."""
-        largest = largest_period(plan)
-        per_hour = made.bill.cost_per_hour if made.bill is not None else None
-        facts = [] if per_hour is None else [("per hour", short(per_hour))]
-        several = len(made.periods) > 1
-        facts.append(("machines at most" if several else "machines", short(machines_in(plan, largest))))
-        page.facts(facts)
-        page.picture(fleet_picture(of_period(plan, largest), slo), f"The fleet of {largest}.")
-        if several:
-            machines_over_time(page, plan)
-        if plan.get("bill"):
-            bill_over_time(page, plan["bill"])
-        _words(page, made, plan)
 
     def _outcome(
         self, asked: Document, cancel: threading.Event, *, repairs: bool = True, heard: OnEvent | None = None
@@ -370,18 +322,6 @@ def _file(asked: Document, name: str) -> dict[str, Any]:
                 remedy = "Say the arrivals as a process, or run `hetplan` where the file is."
                 raise _wrong(f"slo.apps.{app}.demand.trace", "a file", "a server reads no files", remedy)
     return held
-
-
-def _words(page: Html, made: Plan, plan: Document) -> None:
-    """How good a plan is, and what it warns of."""
-    page.items(claim_words(claim) for claim in plan.get("claims", ()))
-    page.items(f"{one.code} {one.at}: {one.text}" for one in made.warnings[:10])
-
-
-def _within(outcome: Outcome) -> float | None:
-    """How far the plan is from the best at most, as a share: only a bound of all plans says so."""
-    claim = outcome.claims[0] if outcome.claims else None
-    return claim.gap if claim is not None and claim.scope in ("problem", "relaxation") else None
 
 
 def _pinned(bounds: object) -> bool:

@@ -26,9 +26,6 @@ PAGE_STYLE = (
     ".hp table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}"
     ".hp th,.hp td{text-align:left;padding:.28em .9em .28em 0;border-bottom:1px solid var(--line);vertical-align:top}"
     ".hp th{color:var(--faint);font-weight:600}.hp td.right,.hp th.right{text-align:right}"
-    ".hp .facts{display:flex;flex-wrap:wrap;gap:10px;margin:1em 0}"
-    ".hp .fact{border:1px solid var(--line);border-radius:8px;padding:8px 14px;background:var(--soft);min-width:110px}"
-    ".hp .fact b{display:block;font-size:1.25rem}.hp .fact span{color:var(--faint);font-size:.85rem}"
     ".hp .good{color:var(--good)}.hp .bad{color:var(--bad)}.hp .maybe{color:var(--maybe)}"
     ".hp code{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:.9em;overflow-wrap:anywhere}"
     "@media print{.hp main{max-width:none;padding:0}.hp .scroll{overflow:visible}.hp h2{break-after:avoid}"
@@ -61,14 +58,6 @@ class Html:
         held = "".join(f"<li>{plain(line)}</li>" for line in lines)
         if held:
             self._parts.append(f"<ul>{held}</ul>")
-
-    def facts(self, facts: Iterable[tuple[str, object]]) -> None:
-        """Large figures beside one another: what it is, and the figure."""
-        held = "".join(
-            f'<div class="fact"><b>{plain(value)}</b><span>{plain(what)}</span></div>' for what, value in facts
-        )
-        if held:
-            self._parts.append(f'<div class="facts">{held}</div>')
 
     def table(
         self,

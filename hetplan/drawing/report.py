@@ -1,59 +1,39 @@
-"""A plan as one page: the wish, the fleet, the bill, promises beside simulation, the proof in words, curves of what-if.
+"""A plan as one page: its summary, the fleet drawn, promises beside simulation, the proof, curves of what-if.
 
-All is read from documents: what `hetplan` writes as JSON. Where a document is missing, its section is left out.
+All else is read from documents: what `hetplan` writes as JSON. Where one is missing, its section is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hetplan.drawing.charts import Bar, Curve, Judged, bars, curves, judged, timeline_picture
 from hetplan.drawing.fleet import (
-    MOST_GROUPS,
     fleet_picture,
     hardware_colours,
     largest_period,
-    load_words,
     machines_in,
     of_period,
 )
 from hetplan.drawing.page import Html
-from hetplan.drawing.svg import clipped, colour_class, short
+from hetplan.drawing.summary import SummaryText, draw_costs, write_summary
+from hetplan.drawing.svg import colour_class, short
 
 __all__ = [
-    "BillLine",
     "Documents",
-    "claim_words",
+    "draw_fleet",
     "outcome_fragment",
     "plan_fragment",
     "report_page",
     "simulation_fragment",
     "verdict_fragment",
-    "wish_words",
 ]
 
 Document = Mapping[str, Any]
-HOURS_OF_A_MONTH = 730
 MOST_ROWS = 60
-
-
-@dataclass(frozen=True)
-class BillLine:
-    """What one group of workers costs per hour."""
-
-    worker: str
-    count: int
-    hardware: str
-    offer: str
-    each: float | None
-    period: str = "t0"
-
-    @property
-    def cost(self) -> float | None:
-        """Of all workers of the group."""
-        return None if self.each is None else self.each * self.count
+_BROKEN = "Simulated again for this page, a limit or a promise is broken."
 
 
 @dataclass(frozen=True)
@@ -61,8 +41,8 @@ class Documents:
     """What a report is drawn from; `verified` is what a verification found, `pictures` more drawings by name."""
 
     plan: Document
+    summary: SummaryText
     slo: Document | None = None
-    bill: Sequence[BillLine] = ()
     simulation: Document | None = None
     baselines: Mapping[str, Document] = field(default_factory=dict)
     verified: Document | None = None
@@ -74,40 +54,31 @@ class Documents:
 def report_page(given: Documents) -> str:
     """The whole report, one file of HTML."""
     plan = given.plan
-    page = Html(f"{plan.get('question')} plan: {plan.get('status')}")
-    question = str(plan.get("question"))
-    page.heading(f"{'An' if question[:2] == 'll' or question[:1] in 'aeiou' else 'A'} {question} plan", 1)
-    _head(page, given)
-    _wish(page, given.slo)
+    page, told = Html(given.summary.head), given.summary
+    if (given.simulation or {}).get("ok") is False:
+        told = replace(told, status=f"{told.status} {_BROKEN}", is_wrong=True)
+    write_summary(page, told)
+    page.text(f"A {plan.get('question')} plan, made by {_method(plan)}.", "faint")
     _fleet(page, given)
-    _bill(page, given)
-    _promises(page, given)
+    _promises(page, given.simulation)
     _distributions(page, given.simulation, given.slo)
     _timeline(page, given.simulation)
     for name, svg in given.pictures.items():
         page.heading(name)
         page.drawn(svg)
     _proof(page, given)
-    _limits(page, plan)
     _whatif(page, given.whatif)
     _beside(page, given)
     _compared(page, given.compared)
-    _warnings(page, plan)
     _made_from(page, plan)
     return page.html()
 
 
 def plan_fragment(plan: Document) -> str:
-    """A plan as a notebook shows it: the fleet, the promises and how good it is."""
+    """A plan without the files that it was made from, as a notebook shows it: what runs."""
     page = Html("")
     page.text(f"{plan.get('question')} plan by {_method(plan)}: {plan.get('status')}")
-    if len(plan.get("periods") or ()) > 1:
-        most = largest_period(plan)
-        page.picture(fleet_picture(plan, period=most), f"The fleet of {most}, the largest.")
-    elif plan.get("workers"):
-        page.picture(fleet_picture(plan))
-    _promise_table(page, plan)
-    page.items(claim_words(claim) for claim in plan.get("claims", ()))
+    draw_fleet(page, plan)
     return page.fragment()
 
 
@@ -120,14 +91,18 @@ def simulation_fragment(report: Document) -> str:
     return page.fragment()
 
 
-def outcome_fragment(status: str, reason: str, why: Sequence[str], repairs: Sequence[str]) -> str:
-    """How planning ended, as a notebook shows it above the plan."""
+def outcome_fragment(
+    said: Sequence[str], repairs: Sequence[str], summary: SummaryText | None = None, plan: Document | None = None
+) -> str:
+    """How planning ended, as a notebook shows it: why there is no plan and what would give one, else the plan."""
     page = Html("")
-    page.text(f"{status}: {reason}")
-    page.items(why)
+    page.items(said)
     if repairs:
         page.text("What would make it possible:")
         page.items(repairs)
+    if summary is not None and plan is not None:
+        write_summary(page, summary, level=2)
+        draw_fleet(page, plan)
     return page.fragment()
 
 
@@ -152,131 +127,26 @@ def _method(plan: Document) -> str:
     return f"{method.get('formulation')}{like}"
 
 
-def _head(page: Html, given: Documents) -> None:
-    plan = given.plan
-    page.text(f"Made by {_method(plan)}; status: {plan.get('status')}. {_verdict(given.verified)}".strip())
-    facts: list[tuple[str, object]] = []
-    machines = sum(worker.get("count", 1) for worker in plan.get("workers", ()))
-    if len(plan.get("periods", ())) < 2:
-        facts.append(("machines", machines))
-    rates: dict[str, list[float]] = {}
-    for promise in plan.get("promises", ()):
-        if promise.get("quantity") == "cost_per_hour":
-            facts.insert(0, ("per hour", short(promise["value"])))
-            facts.insert(1, ("per month of 730 hours", _per_hour_and_month(promise["value"])[1]))
-        elif promise.get("quantity") == "rate_qps" and not promise.get("situation"):
-            rates.setdefault(str(promise.get("app")), []).append(promise["value"])
-    for app, found in rates.items():
-        often = f"{short(min(found))} to " if min(found) < max(found) else ""
-        facts.append((f"queries/s, {app}", f"{often}{short(max(found))}"))
-    page.facts(facts[:8])
-
-
-def _verdict(verified: Document | None) -> str:
-    if verified is None:
-        return ""
-    broken = verified.get("violations") or ()
-    if broken:
-        return f"Verification found {len(broken)} faults: {'; '.join(str(one) for one in broken[:3])}."
-    head = str(verified.get("reason") or "not simulated").capitalize()
-    return f"{head}: independent arithmetic over the same files finds nothing that contradicts it."
-
-
-def wish_words(slo: Document) -> Iterator[str]:
-    """The wish, a sentence per line.
-
-    >>> list(wish_words({"objective": [{"max": "rate"}], "limits": {"cost_per_hour": "3"}, "apps": {}}))
-    ['Most rate.', 'At most 3 USD per hour.']
-    """
-    order = [
-        f"{'most' if term.get('max') else 'least'} {term.get('max') or term.get('min')}"
-        for term in slo.get("objective", ())
-    ]
-    if order:
-        yield f"{', then '.join(order).capitalize()}."
-    limits = slo.get("limits") or {}
-    if limits.get("cost_per_hour") is not None:
-        yield f"At most {limits['cost_per_hour']} {limits.get('currency') or 'USD'} per hour."
-    for hardware, (least, most) in (limits.get("instances") or {}).items():
-        many = f"exactly {least}" if least == most else f"at most {most}" if not least else f"{least} to {most}"
-        yield f"{hardware}: {f'at least {least}' if most is None else many}."
-    survive = limits.get("survive") or {}
-    lost = [
-        f"{many} {'spot machines' if what == 'spot' else what.removesuffix('s') if many == 1 else what}"
-        for what, many in survive.items()
-        if what != "keep" and many not in (0, "none", None)
-    ]
-    if lost:
-        yield f"What may be lost at once: {', '.join(lost)}; {survive.get('keep', 1):.4g} of each rate is kept then."
-    for name, app in (slo.get("apps") or {}).items():
-        yield f"{name}: {'; '.join(_app_words(app)) or 'no more than to be served'}."
-
-
-def _app_words(app: Document) -> Iterator[str]:
-    rate = (app.get("demand") or {}).get("rate_qps")
-    if rate == "max":
-        yield "as many queries a second as can be had"
-    elif isinstance(rate, Mapping):
-        yield f"{short(rate.get('low'))} to {short(rate.get('high'))} queries/s"
-    elif rate is not None:
-        yield f"{short(rate)} queries/s"
-    yield from _more_demand(app.get("demand") or {})
-    for target in app.get("latency") or ():
-        of = {"response": "answers", "ttft": "first tokens", "tpot": "each further token"}.get(
-            target.get("of") or "response"
-        )
-        yield f"{short(target.get('percentile'))}% of {of} within {short(target.get('max_ms'))} ms"
-    if app.get("goodput") is not None:
-        yield f"{app['goodput']:.4g} of all requests within all limits"
-    quality = app.get("quality") or {}
-    if quality.get("min") is not None:
-        yield f"quality at least {short(quality['min'])}"
-    if app.get("violations"):
-        yield f"at most {app['violations'].get('max'):.2%} late"
-
-
-def _more_demand(demand: Document) -> Iterator[str]:
-    """Demand that is no single rate: rates over time, a history, streams."""
-    series, history = demand.get("series") or (), demand.get("history_qps") or ()
-    if series:
-        yield f"{short(min(series))} to {short(max(series))} queries/s over {len(series)} periods"
-    if history:
-        yield f"the next of {', '.join(map(short, history[-3:]))} queries/s"
-    if (streams := demand.get("streams")) is not None:
-        yield f"{short(streams)} stream{'' if streams == 1 else 's'}, one query after the other"
-
-
-def _wish(page: Html, slo: Document | None) -> None:
-    if slo is None:
-        return
-    page.heading("What was wished")
-    page.items(list(wish_words(slo))[:MOST_ROWS])
-
-
 def _fleet(page: Html, given: Documents) -> None:
-    plan = given.plan
     page.heading("The fleet")
-    periods, shown = plan.get("periods") or (), plan
+    draw_fleet(page, given.plan, given.slo)
+    draw_costs(page, given.summary)
+
+
+def draw_fleet(page: Html, plan: Document, slo: Document | None = None) -> None:
+    """Where queries go; of a plan with periods in its largest one, and machines over time."""
+    if not plan.get("workers") and not plan.get("parts"):
+        return
+    periods = plan.get("periods") or ()
+    most = largest_period(plan) if periods else None
+    whole = "Flows are as wide as their share of the queries."
+    caption = f"The fleet of {most}, the largest of {len(periods)}." if len(periods) > 1 else whole
+    page.picture(fleet_picture(plan, slo, period=most), caption)
     if len(periods) > 1:
-        most = largest_period(plan)
-        shown = of_period(plan, most)
-        page.picture(fleet_picture(shown, given.slo), f"The fleet of {most}, the largest of {len(periods)}.")
-        machines_over_time(page, plan)
-    elif plan.get("workers"):
-        page.picture(fleet_picture(plan, given.slo), "Flows are as wide as their share of the queries.")
-    else:
-        page.text("The plan has no workers.")
-    rows = [
-        (
-            *(worker.get(name) or "-" for name in ("id", "count", "hardware", "offer")),
-            "; ".join(map(load_words, worker.get("loads") or ())),
-        )
-        for worker in (shown.get("workers") or ())[:MOST_GROUPS]
-    ]
-    page.table(("group", "count", "hardware", "offer", "each runs"), rows, right=("count",))
+        _machines_over_time(page, plan)
 
 
-def machines_over_time(page: Html, plan: Document) -> None:
+def _machines_over_time(page: Html, plan: Document) -> None:
     """Machines of each hardware over the periods."""
     starts = [float(one.get("start_s") or 0.0) / 3600 for one in plan["periods"]]
     every = [worker for one in plan["periods"] for worker in of_period(plan, one["id"]).get("workers") or ()]
@@ -289,73 +159,12 @@ def machines_over_time(page: Html, plan: Document) -> None:
     page.picture(curves(drawn, title="machines over the day", x="hour", y="machines"))
 
 
-def _bill(page: Html, given: Documents) -> None:
-    if given.plan.get("bill"):
-        bill_over_time(page, given.plan["bill"])
+def _promises(page: Html, report: Document | None) -> None:
+    if report is None:
         return
-    if not given.bill or len(given.plan.get("periods", ())) > 1:
-        return
-    colours = hardware_colours(given.plan)
-    currency = ((given.slo or {}).get("limits") or {}).get("currency") or "USD"
-    page.heading("The bill")
-    rows = [line for line in given.bill if line.cost is not None][:MOST_GROUPS]
-    drawn = []
-    for line in rows:
-        note = f"{short(line.cost)} {currency}/h"
-        drawn.append(Bar(f"{line.count} x {line.offer}", line.cost or 0.0, note, colours.get(line.hardware, "k8")))
-    page.picture(bars(drawn, title="what each group of workers costs per hour"))
-    each = f"{currency} per hour each"
-    lines: list[tuple[object, ...]] = [
-        (one.worker, one.count, one.offer, short(one.each), *_per_hour_and_month(one.cost or 0.0)) for one in rows
-    ]
-    total = sum(line.cost or 0.0 for line in given.bill)
-    lines.append(("in all", sum(line.count for line in given.bill), "", "", *_per_hour_and_month(total)))
-    columns = ("group", "machines", "offer", each, "per hour", "per month")
-    page.table(columns, lines, right=("machines", each, "per hour", "per month"))
-    unknown = [line.worker for line in given.bill if line.cost is None]
-    if unknown:
-        page.text(f"Without a price: {', '.join(unknown[:12])}.", "faint")
-
-
-def bill_over_time(page: Html, bill: Document) -> None:
-    """Of a plan with periods: the mean, whose it is, and what each way to buy saves."""
-    page.heading("The bill")
-    rows = [("in all", bill.get("cost_per_hour"))]
-    rows += [(f"application {name}", cost) for name, cost in (bill.get("apps") or {}).items()]
-    rows += [(f"offer {name}", cost) for name, cost in (bill.get("offers") or {}).items()]
-    rows += [("paid for, and idle", bill.get("idle_per_hour")), ("while machines start", bill.get("starts_per_hour"))]
-    each = f"{bill.get('currency') or 'USD'} per hour"
-    page.table(
-        ("of", each, "per month"),
-        [(name, *_per_hour_and_month(cost)) for name, cost in rows if cost][:MOST_ROWS],
-        right=(each, "per month"),
-    )
-    ways = [
-        (
-            one.get("name"),
-            short(one.get("cost_per_hour")),
-            short(one.get("saves_per_hour")),
-            {True: "yes", False: "no"}.get(one.get("kept"), "not played"),
-            one.get("about"),
-        )
-        for one in bill.get("levers") or ()
-    ]
-    page.table(("way to buy", each, "saves", "kept when played", "what it is"), ways, right=(each, "saves"))
-
-
-def _per_hour_and_month(cost: float) -> tuple[str, str]:
-    # A sum of prices is a hair off its decimal figure, which must not decide how a half is rounded.
-    return short(cost), short(round(cost * HOURS_OF_A_MONTH, 6))
-
-
-def _promises(page: Html, given: Documents) -> None:
-    if given.simulation is not None:
-        page.heading("Promised and simulated")
-        page.text(_simulated_words(given.simulation), "faint")
-        _judged(page, given.simulation)
-    else:
-        page.heading("What is promised")
-    _promise_table(page, given.plan)
+    page.heading("Promised and simulated")
+    page.text(_simulated_words(report), "faint")
+    _judged(page, report)
 
 
 def _simulated_words(report: Document) -> str:
@@ -391,27 +200,6 @@ def _judged(page: Html, report: Document) -> None:
         )
 
 
-def _promise_table(page: Html, plan: Document) -> None:
-    rows: dict[tuple[str, ...], dict[str, list[str]]] = {}
-    for promise in plan.get("promises") or ():
-        share = f" p{promise['percentile']:.12g}" if promise.get("percentile") is not None else ""
-        said = f"{promise.get('relation', '<=')} {short(promise.get('value'))}"
-        what = (promise.get("app") or "all", f"{promise.get('quantity')}{share}", said)
-        why = (str(promise.get("model")), promise.get("basis") or "")
-        after = rows.setdefault((*what, *why), {})
-        after.setdefault(promise.get("situation") or "", []).append(str(promise.get("period") or ""))
-    lines = list[tuple[str, ...]]()
-    for row, situations in list(rows.items())[:MOST_ROWS]:
-        alike: dict[str, list[str]] = {}
-        for situation, periods in situations.items():
-            alike.setdefault(", ".join(filter(None, periods)), []).append(situation)
-        lines += [(*row[:3], when, ", ".join(after), *row[3:]) for when, after in alike.items()]
-    # What no promise of this plan says has no column.
-    said_of = [place for place in range(7) if place not in (3, 4, 6) or any(line[place] for line in lines)]
-    columns = ("app", "quantity", "promised", "when", "after", "by the model", "why so")
-    page.table([columns[place] for place in said_of], [[line[place] for place in said_of] for line in lines])
-
-
 def _distributions(page: Html, report: Document | None, slo: Document | None) -> None:
     apps = {name: one.get("distribution_ms") for name, one in ((report or {}).get("apps") or {}).items()}
     apps = {name: points for name, points in apps.items() if points}
@@ -443,92 +231,26 @@ def _timeline(page: Html, report: Document | None, *, heading: bool = True) -> N
     page.picture(drawn, "The mean of the runs.")
 
 
-_SCOPES = {
-    "problem": "for the question as it was asked",
-    "relaxation": "for a looser question, whose best is at least as good",
-    "restriction": "for a narrower question only",
-    "model": "within the model only",
-}
-
-
-def claim_words(claim: Document, *, again: str = "") -> str:
-    r"""How good a plan is in one respect, as a sentence.
-
-    >>> claim = {"about": "cost_per_hour", "sense": "min", "value": 2.88, "bound": 2.7, "gap": 0.0667,
-    ...          "scope": "problem", "vouched": "certified"}
-    >>> print(claim_words(claim).replace(". ", ".\n"))
-    cost_per_hour is 2.88.
-    No plan has less than 2.7 (6.7% away), for the question as it was asked.
-    The plan calls this bound proved.
-    """
-    about, value, bound = claim.get("about"), short(claim.get("value")), claim.get("bound")
-    if bound is None:
-        return f"{about} is {value}. Nothing is claimed of the best possible."
-    less = "less" if claim.get("sense") == "min" else "more"
-    gap = claim.get("gap") or 0.0
-    if gap <= 1e-9:
-        said = f"No plan has {less}, {_SCOPES.get(str(claim.get('scope')), 'as far as it goes')}."
-    else:
-        scope = _SCOPES.get(str(claim.get("scope")), "as far as it goes")
-        said = f"No plan has {less} than {short(bound)} ({gap:.1%} away), {scope}."
-    if again:
-        whose = f"This bound is {again}."
-    elif claim.get("vouched") == "certified":
-        whose = "The plan calls this bound proved."
-    else:
-        whose = "The bound is the word of the engine that found it."
-    note = f" {claim['note'].capitalize()}." if claim.get("note") else ""
-    return f"{about} is {value}. {said} {whose}{note}"
-
-
 def _proof(page: Html, given: Documents) -> None:
-    claims = given.plan.get("claims") or ()
-    if not claims:
+    if not given.plan.get("claims"):
         return
     page.heading("How good it is, and how that is known")
-    again = {
-        one.get("at"): f"{one.get('word')} ({one.get('text')})" for one in (given.verified or {}).get("claims") or ()
-    }
-    page.items(
-        claim_words(claim, again=again.get(f"claims[{place}]", "")) for place, claim in enumerate(claims[:MOST_ROWS])
-    )
-    solves = given.plan.get("solves") or ()
+    if given.verified is not None:
+        claims = given.verified.get("claims") or ()
+        page.table(("claim", "bound is", "why"), [(one["about"], one["word"], one["text"]) for one in claims])
+        page.text(f"Checked again here: {', '.join(given.verified.get('checked') or ())}.", "faint")
+        page.items(f"not checked: {what}" for what in given.verified.get("skipped") or ())
+    else:
+        page.text("This page was made from the plan file alone: `hetplan verify` proves the bounds again.", "faint")
     page.table(
         ("solve", "about", "form", "engine", "ended", "value", "bound", "bound is"),
         [
             (one.get("id"), one.get("about") or "-", one.get("form"), one.get("solver"), one.get("status"),
              short(one.get("value")), short(one.get("bound")), one.get("vouched") or "-")
-            for one in solves[:20]
+            for one in (given.plan.get("solves") or ())[:20]
         ],
         right=("value", "bound"),
     )  # fmt: skip
-    if given.verified is not None:
-        page.text(f"Checked again here: {', '.join(given.verified.get('checked') or ())}.", "faint")
-        page.items(f"not checked: {what}" for what in given.verified.get("skipped") or ())
-    else:
-        page.text("This page was made from the plan file alone: `hetplan verify` proves the bounds again.", "faint")
-
-
-def _limits(page: Html, plan: Document) -> None:
-    begun = min((one["solve"] for one in plan.get("claims") or () if one.get("solve") is not None), default=1)
-    behind: dict[str, Document] = {}
-    for solve in plan.get("solves") or ():
-        # The first of each kind behind the claims: others were tried before or after it.
-        if (solve.get("id") or begun) >= begun:
-            behind.setdefault(str(solve.get("about")), solve)
-    rows = dict.fromkeys(
-        (
-            f"{one.get('block')}[{one.get('label')}]" if one.get("label") else one.get("block"),
-            one.get("unit"),
-            short(one.get("price")),
-        )
-        for solve in behind.values()
-        for one in solve.get("binding") or ()
-        if one.get("unit")  # without one it is a row of the program that nobody can have more of
-    )
-    if rows:
-        page.heading("What limits it")
-        page.table(("limit", "one more of", "brings"), list(rows)[:30], right=("brings",))
 
 
 def _whatif(page: Html, found: Document | None) -> None:
@@ -618,20 +340,9 @@ def _beside(page: Html, given: Documents) -> None:
     )
 
 
-def _warnings(page: Html, plan: Document) -> None:
-    if plan.get("unserved"):
-        page.heading("Left unserved")
-        page.items(
-            f"{one.get('app')}: {short(one.get('rate_qps'))} queries/s, {one.get('why')}" for one in plan["unserved"]
-        )
-    if plan.get("warnings"):
-        page.heading("Warnings")
-        page.items(f"{one.get('code')} {one.get('at')}: {one.get('text')}" for one in plan["warnings"][:MOST_ROWS])
-
-
 def _made_from(page: Html, plan: Document) -> None:
+    """Digests, of each as much as tells plans and files apart."""
     page.heading("Made from")
-    hashes = plan.get("inputs") or {}
-    rows = [(name, clipped(value, 80)) for name, value in hashes.items() if isinstance(value, str)]
-    options = ", ".join(f"{name}={value}" for name, value in ((plan.get("method") or {}).get("options") or {}).items())
-    page.table(("what", "which"), [*rows, ("plan", plan.get("digest") or "-"), ("options", options or "-")])
+    digests = {**(plan.get("inputs") or {}), "plan": plan.get("digest")}
+    rows = [(name, of.removeprefix("sha256:")[:8]) for name, of in digests.items() if isinstance(of, str)]
+    page.table(("what", "its digest begins with"), rows)

@@ -92,6 +92,7 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """The outcome as plain data."""
         return {
+            "summary": None if self.summary is None else asdict(self.summary),
             "status": self.status,
             "why": list(self.why),
             "repairs": [asdict(repair) for repair in self.repairs],
@@ -103,11 +104,15 @@ class Outcome:
 
     def _repr_html_(self) -> str:
         """The outcome as a notebook shows it: the plan, or why there is none and what would give one."""
-        from hetplan.drawing.report import outcome_fragment, plan_fragment
+        from hetplan.drawing.report import outcome_fragment
 
-        plan = "" if self.plan is None else plan_fragment(self.plan.model_dump(mode="json", exclude_none=True))
-        lines = [*self.why, *self.violations]
-        return outcome_fragment(self.status, self.reason, lines, [one.text for one in self.repairs]) + plan
+        repairs = [one.text for one in self.repairs]
+        if self.summary is None or self.plan is None:
+            return outcome_fragment([f"{self.status}: {self.reason}", *self.why], repairs)
+        from hetplan.planner.summary_words import summary_text, what_was_checked
+
+        told, said = summary_text(self.summary, what_was_checked(self)), [*self.why, *self.violations]
+        return outcome_fragment(said, repairs, told, self.plan.model_dump(mode="json", exclude_none=True))
 
     @property
     def found(self) -> Found:

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hetplan.planner.tolerances import SLIP
+
 __all__ = ["FIGURES", "RATES", "Estimate", "Verdict", "judge", "on_service_times", "service_times_of"]
 
 RATES = ("rate_qps", "planned_qps")
@@ -56,9 +58,9 @@ class Estimate:
 class Verdict(StrEnum):
     """What became of a promise.
 
-    Only `BROKEN` fails a plan: the interval of what was simulated or measured lies wholly on the wrong side.
-    `UNDECIDED` is an interval that holds the promised value, with the mean on the wrong side, or a run too short for
-    its percentile: more seeds, or a longer run, would tell. `REPORTED` is for a promise by a model that knows no
+    Only `BROKEN` fails a plan: the interval of what was simulated or measured lies wholly on the wrong side. `KEPT` is
+    an interval wholly on the right one. `UNDECIDED` is an interval that holds the promised value, or a run too short
+    for its percentile: more seeds, or a longer run, would tell. `REPORTED` is for a promise by a model that knows no
     queueing, or of something nobody wished to be judged. `NOT_SIMULATED` was not played, `NOT_MEASURED` not measured: a
     promised rate above the one that was, for instance.
     """
@@ -72,26 +74,25 @@ class Verdict(StrEnum):
 
 
 def judge(found: Estimate, relation: str, promised: float, *, unknown: Verdict = Verdict.NOT_SIMULATED) -> Verdict:
-    """Kept, broken or undecided; `unknown` where there is no figure.
+    """Kept where the whole interval is, broken where all of it is not, else undecided; `unknown` without a figure.
 
-    >>> judge(Estimate(90.0, 88.0, 92.0), "<=", 100.0), judge(Estimate(99.0, 97.0, 101.0), "<=", 100.0)
-    (<Verdict.KEPT: 'kept'>, <Verdict.KEPT: 'kept'>)
-    >>> judge(Estimate(101.0, 99.0, 103.0), "<=", 100.0), judge(Estimate(103.0, 101.0, 105.0), "<=", 100.0)
-    (<Verdict.UNDECIDED: 'undecided'>, <Verdict.BROKEN: 'broken'>)
+    >>> judge(Estimate(90.0, 88.0, 92.0), "<=", 100.0), judge(Estimate(103.0, 101.0, 105.0), "<=", 100.0)
+    (<Verdict.KEPT: 'kept'>, <Verdict.BROKEN: 'broken'>)
+    >>> judge(Estimate(99.0, 97.0, 101.0), "<=", 100.0), judge(Estimate(99.0, math.nan, math.nan), "<=", 100.0)
+    (<Verdict.UNDECIDED: 'undecided'>, <Verdict.UNDECIDED: 'undecided'>)
     """
-    slack = 1e-9 * max(abs(promised), 1.0)
+    slack = SLIP * max(abs(promised), 1.0)
     if math.isnan(found.value):
         return unknown
-    sign = -1.0 if relation == ">=" else 1.0
-    over, surely = sign * (found.value - promised), sign * ((found.low if sign > 0 else found.high) - promised)
     if relation == "=":
         if math.isnan(found.low):
             return Verdict.KEPT if abs(found.value - promised) <= slack else Verdict.UNDECIDED
         inside = found.low - slack <= promised <= found.high + slack
         return Verdict.KEPT if inside else Verdict.BROKEN
-    if over <= slack:
-        return Verdict.KEPT
-    return Verdict.BROKEN if surely > slack else Verdict.UNDECIDED
+    least, most = (found.low - promised, found.high - promised)
+    if relation == ">=":
+        least, most = -most, -least
+    return Verdict.KEPT if most <= slack else Verdict.BROKEN if least > slack else Verdict.UNDECIDED
 
 
 _SAID = re.compile(r"service times of the (\w+) of their tables")

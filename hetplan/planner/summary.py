@@ -28,12 +28,14 @@ def summarize(plan: Plan, inputs: Inputs | None = None, *, made_here: bool = Fal
 
     Bounds of a plan that was not made here are "not proved here", also where the plan calls them certified.
     """
+    from hetplan.serving.bill import prices_of
+
     periods = plan.parts is not None
     if periods:
         check_parts(plan)
     shown = _one_period(plan) if periods else plan
     rates = _rates(plan, inputs)
-    prices = _prices(shown, inputs)
+    prices = prices_of(shown, inputs) if shown is not None and inputs is not None else {}
     rows = slo_rows_of_periods(plan, inputs) if periods else slo_rows_of(plan, plan.promises, inputs)
     found = Summary(
         question=plan.question,
@@ -90,15 +92,6 @@ def _currency(plan: Plan, inputs: Inputs | None) -> str | None:
     if plan.bill is not None:
         return str(plan.bill.currency)
     return inputs.slo.limits.currency if inputs is not None else None
-
-
-def _prices(plan: Plan | None, inputs: Inputs | None) -> dict[str, float]:
-    """Worker id -> money per hour of one machine, where it is known; calls of an application under "calls of APP"."""
-    from hetplan.serving.bill import bill_of
-
-    if plan is None or inputs is None:
-        return {}
-    return {line.worker: line.each for line in bill_of(plan, inputs) if line.each is not None}
 
 
 def _per_hour(plan: Plan, inputs: Inputs | None, prices: Mapping[str, float]) -> float | None:

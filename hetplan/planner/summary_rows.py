@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetplan.planner.promised import Estimate, Verdict, judge
 from hetplan.planner.summary_records import MachineRow, PolicyRow, SloRow, per_month
 from hetplan.planner.tolerances import SLIP
 from hetplan.profiles.inputs import Inputs
@@ -22,6 +23,7 @@ __all__ = ["machine_name", "machine_rows", "policy_rows", "slo_rows_of", "verdic
 
 _METRICS = {"response": ("response_ms", "p"), "ttft": ("ttft_ms", "TTFT p"), "tpot": ("tpot_ms", "TPOT p")}
 _QUANTITIES = dict(_METRICS.values())
+_WORDS = {Verdict.KEPT: "met", Verdict.BROKEN: "violated", Verdict.UNDECIDED: "undecided"}
 _SHARES = {"violations": "violation rate", "goodput": "attainment", "quality": "quality"}
 
 
@@ -163,10 +165,8 @@ def verdict_of(relation: str, limit: float | None, interval: tuple[float, float]
     """
     if limit is None:
         return ""
-    low, high = interval if relation == "<=" else (-interval[1], -interval[0])
-    most = limit if relation == "<=" else -limit
-    slack = SLIP * max(abs(limit), 1.0)
-    return "met" if high <= most + slack else "violated" if low > most + slack else "undecided"
+    low, high = interval
+    return _WORDS[judge(Estimate(low, low, high), relation, limit)]
 
 
 def _policy_violation_rates(plan: Plan, app: str, promises: Sequence[Promise]) -> list[float]:

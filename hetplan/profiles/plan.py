@@ -164,7 +164,7 @@ class Plan(Model):
     digest: str | None = None
 
     def _repr_html_(self) -> str:
-        """The plan as a notebook shows it: the fleet, the promises, and how good it is."""
+        """The plan as a notebook shows it: what runs. An `Outcome` shows its summary, too."""
         from hetplan.drawing.report import plan_fragment
 
         return plan_fragment(self.model_dump(mode="json", by_alias=True, exclude_none=True))

@@ -196,7 +196,7 @@ def test_a_plan_verifies_and_shows(files: Any, run: Callable[..., Any]) -> None:
     assert run("verify", files.plan, files.profile, files.slo, "--json").lines[-1]["checked"]
     shown = run("show", files.plan, "--view", "all")
     assert shown.code == 0
-    assert "base-od" in shown.out
+    assert "base od" in shown.out
     assert run("show", "-", "--view", "all", stdin=files.plan.read_text()).out == shown.out
     views = ("machines", "routes", "proof", "warnings", "changes")
     parts = [run("show", files.plan, "--view", view).out for view in views]

@@ -20,17 +20,35 @@ def plan(run: Callable[..., Any], tmp_path: Path) -> Path:
     return made
 
 
-def test_a_report_with_the_files_has_wish_bill_and_verification(
+def test_a_report_with_the_files_has_limits_money_and_verification(
     run: Callable[..., Any], plan: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "report.html"
     assert run("report", plan, *FILES, "--no-simulation", "-o", page).code == 0
     text = page.read_text()
-    assert "At most 3 USD per hour." in text
-    assert "in all" in text
-    assert "2.88" in text
+    assert "$2,102 a month ($2.88/h of at most $3.00/h)" in text
+    assert "60 ms" in text
+    assert "Bound: no plan serves more than 580 queries/s (exact, certified)." in text, "it was proved again"
     assert "Verified: independent arithmetic" in text
+    assert "<td>max rate_qps</td><td>proved again</td><td>bound 580.097 is proved again" in text
     assert "Promised and simulated" not in text
+    alone = tmp_path / "alone.html"
+    assert run("report", plan, "-o", alone).code == 0
+    assert "(exact, not proved here)" in alone.read_text()
+    assert "Missing: money and utilization of each machine" in alone.read_text()
+
+
+def test_a_report_of_a_plan_that_is_wrong_says_so_at_its_head(
+    run: Callable[..., Any], plan: Path, tmp_path: Path
+) -> None:
+    page, wrong = tmp_path / "report.html", json.loads(plan.read_text())
+    wrong["workers"][0]["count"] += 1
+    plan.write_text(json.dumps(wrong))
+    assert run("report", plan, *FILES, "--no-simulation", "-o", page).code == 0
+    text = page.read_text()
+    assert text.index('<p class="bad">NOT VERIFIED.</p>') < text.index("<h2>")
+    assert "Verified:" not in text
+    assert "Checked: " in text
 
 
 def test_a_report_takes_what_simulate_and_whatif_wrote(run: Callable[..., Any], plan: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_the_page_is_the_summary_and_with_details_all_tables(files: Any, run: Ca
     short = run("solve", files.profile, files.slo).out
     out = run("solve", files.profile, files.slo, "--details").out
     assert out.startswith(short)
-    for said in ("Workers", "Promises", "How good it is", "base-od", "fluid", "best-of-measured"):
+    for said in ("Promises", "How good it is", "fluid", "best-of-measured"):
         assert said in out
         assert said not in short
     assert "\x1b" not in out, "plain when piped"

@@ -232,3 +232,20 @@ def test_every_view_of_a_plan_that_a_summary_names_is_there(tmp_path: Path) -> N
     text = summary_of_plan(answer.plan, None, tmp_path)
     for view in {*re.findall(r"--view (\w+)", text), "machines", "routes", "policies", "hours", "warnings", "proof"}:
         assert command("show", tmp_path / "plan.json", "--view", view).code == 0
+
+
+def test_a_view_has_the_rows_and_columns_that_a_summary_leaves_out(tmp_path: Path) -> None:
+    wish = many_applications(6)
+    answer = solve(wish, "fluid")
+    assert answer.plan is not None
+    short = summary_of_plan(answer.plan, wish, tmp_path)
+    assert re.search(r"\d+ applications (and \d+ rows )?more: ", short)
+    (tmp_path / "plan.json").write_text(json.dumps(answer.plan))
+    for view in ("hours", "machines"):
+        shown = command("show", tmp_path / "plan.json", *wish.write(tmp_path), "--view", view).out.strip("\n")
+        heading, head, *rows = shown.split("\n\n")[0].splitlines()
+        assert heading == "Hours"
+        assert all(f" {name} " in head.replace("(", " ") for name in wish.apps)
+        assert [row.split()[0].rstrip(",") for row in rows] == [
+            one["hours"].split(",")[0] for one in summary_record(answer.plan, wish, tmp_path)["hours"]
+        ]

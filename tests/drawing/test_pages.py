@@ -15,12 +15,17 @@ import hetplan as hp
 from hetplan.drawing.charts import Bar, Course, Curve, Judged, bars, courses, curves, judged
 from hetplan.drawing.fleet import MOST_GROUPS, fleet_picture
 from hetplan.drawing.page import Html
-from hetplan.drawing.report import BillLine, Documents, plan_fragment, report_page, wish_words
-from hetplan.drawing.svg import Picture, short, ticks
+from hetplan.drawing.report import Documents, plan_fragment, report_page
+from hetplan.drawing.summary import SummaryText, Table, draw_costs, write_summary
+from hetplan.drawing.svg import Picture, ticks
+from hetplan.planner.summary import summarize
+from hetplan.planner.summary_words import summary_text
 from hetplan.simulator.figures import Together, responses_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HARM = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x1b[31m\u202e&amp;"
+
+NOTHING_TOLD = SummaryText("a plan", "", (), (), (), ())
 
 
 def texts(svg: str) -> list[str]:
@@ -56,9 +61,11 @@ def harmed(document: Any) -> Any:
 
 
 def test_no_text_of_a_plan_becomes_code_or_an_address(document: dict[str, Any]) -> None:
-    bad = harmed(document)
-    page = report_page(Documents(plan=bad, slo={"apps": {HARM: {"runs": {}}}}, whatif={"curves": [{"title": HARM,
-        "x": HARM, "y": HARM, "lines": [{"label": HARM, "x": [1, 2], "y": [1, 2]}]}]}))  # fmt: skip
+    bad, row = harmed(document), (HARM, HARM)
+    told = SummaryText(HARM, HARM, row, row, (Table("Machines", (f"1{HARM}", HARM), (row,), (1,)),), ((HARM, row),),
+        costs=(Bar(HARM, 1.0, HARM),))  # fmt: skip
+    curve = {"title": HARM, "x": HARM, "y": HARM, "lines": [{"label": HARM, "x": [1, 2], "y": [1, 2]}]}
+    page = report_page(Documents(bad, told, slo={"apps": {HARM: {"runs": {}}}}, whatif={"curves": [curve]}))
     assert "alert(1)" in page, "the texts are shown"
     assert "<script" not in page
     assert "<img" not in page
@@ -163,12 +170,47 @@ def test_a_promise_in_the_middle_has_what_is_broken_on_the_other_side() -> None:
     assert dot.attrib["class"] == "bad"
 
 
-def test_the_report_says_what_the_documents_say(document: dict[str, Any]) -> None:
-    page = report_page(Documents(plan=document))
-    assert "No plan has more" in page
-    assert "cpu4-spot" in page
-    assert "What was wished" not in page, "what was not given is left out"
-    assert document["digest"] in page
+def test_the_report_begins_with_the_summary_and_says_what_the_plan_says(
+    document: dict[str, Any], pool: hp.Plan
+) -> None:
+    told = summary_text(summarize(pool), ("Checked", "nothing"))
+    page = report_page(Documents(plan=document, summary=told))
+    assert (
+        page.index(f"<h1>{told.head}</h1>") < page.index(told.status) < page.index(told.bounds[0]) < page.index("<h2>")
+    )
+    for table in told.tables:
+        for row in table.rows:
+            assert "".join(f">{cell}</td>" for cell in row) in re.sub("<td[^>]*|<tr>|</tr>", "", page)
+    assert "<li>Checked: nothing</li>" in page
+    assert "This page was made from the plan file alone" in page
+    assert f">{document['digest'].removeprefix('sha256:')[:8]}<" in page
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_a_plan_that_simulation_breaks_looks_wrong_at_its_head(document: dict[str, Any], ok: bool) -> None:
+    told = SummaryText("head", "Feasible.", (), (), (), ())
+    head = report_page(Documents(document, told, simulation={"ok": ok})).partition("<h2>")[0]
+    assert ('<p class="bad">Feasible. Simulated again' in head) != ok
+    assert ("<p>Feasible.</p>" in head) == ok
+
+
+def test_what_is_said_of_a_limit_has_its_colour_and_each_label_its_lines() -> None:
+    rows = (("a", "met"), ("b", "violated"), ("c", "met in 2 of 3"), ("d", "by formula"))
+    tables = Table("SLO", ("app", "verdict"), rows), Table("Machines", ("machine",), ())
+    lines = (("Warnings", ("one", "two")),)
+    told = SummaryText("head", "", ("none.",), ("Reserve 2.",), tables, lines, costs=(Bar("t4", 2.0, "$2"),))
+    page = Html("")
+    write_summary(page, told, level=2)
+    draw_costs(page, told)
+    shown = page.body()
+    for kind, word in (("good", "met"), ("bad", "violated"), ("good", "met in 2 of 3")):
+        assert f'<td class="{kind}">{word}</td>' in shown
+    assert "<td>by formula</td>" in shown
+    assert [line for line in shown.splitlines() if line.startswith("<ul>")] == [
+        "<ul><li>Reserve 2.</li></ul>", "<ul><li>Warnings: one</li><li>Warnings: two</li></ul>"
+    ]  # fmt: skip
+    assert "<p>none</p>" in shown, "no machines"
+    assert "money a month" in shown
 
 
 def test_a_plan_over_the_day_shows_its_largest_fleet_and_its_course() -> None:
@@ -177,7 +219,7 @@ def test_a_plan_over_the_day_shows_its_largest_fleet_and_its_course() -> None:
         {"id": f"w{hour}", "period": f"t{hour}", "hardware": "a10g", "count": count, "loads": [{"id": f"l{hour}"}]}
         for hour, count in enumerate((2, 7, 3))
     ]
-    page = report_page(Documents(plan={"question": "fleet", "periods": periods, "workers": workers}))
+    page = report_page(Documents({"question": "fleet", "periods": periods, "workers": workers}, NOTHING_TOLD))
     assert "The fleet of t1, the largest of 3." in page
     assert "7 x a10g" in page
     assert ">2 x a10g" not in page
@@ -191,13 +233,13 @@ def test_a_plan_of_parts_shows_the_parts_of_its_largest_period() -> None:
 
     periods = [{"id": "p0", "parts": ["night"]}, {"id": "p1", "parts": ["day"], "start_s": 43200.0}]
     plan = {"question": "fleet", "periods": periods, "parts": {"night": part(1), "day": part(6)}, "workers": []}
-    for page in (report_page(Documents(plan=plan)), plan_fragment(plan)):
+    for page in (report_page(Documents(plan, NOTHING_TOLD)), plan_fragment(plan)):
         assert "6 x l4" in page
         assert ">1 x l4" not in page
         assert "chat" in page
 
 
-def test_a_report_of_a_day_says_rates_when_and_the_bill() -> None:
+def test_rates_of_a_fleet_are_those_of_the_period_that_is_drawn() -> None:
     def rate(value: float, hour: int, after: str = "") -> dict[str, Any]:
         made = {"app": "chat", "period": f"p{hour}", "quantity": "rate_qps", "relation": ">=", "value": value}
         return {**made, "model": "fluid"} | ({"situation": after} if after else {})
@@ -207,72 +249,12 @@ def test_a_report_of_a_day_says_rates_when_and_the_bill() -> None:
         return {"workers": [worker], "routing": {"chat": [{"to": {"l": 1.0}}]}}
 
     periods = [{"id": f"p{hour}", "parts": [name]} for hour, name in enumerate(("many", "few", "few"))]
-    promises = [rate(77.0, 0), rate(99.0, 1), rate(99.0, 2), rate(38.0, 0, "zone a lost")]
-    bill = {"currency": "EUR", "cost_per_hour": 2.5, "apps": {"chat": 2.5}, "offers": {"l4-od": 2.5}}
-    bill["levers"] = [
-        {"name": "by the hour", "cost_per_hour": 3.0, "saves_per_hour": 0.5, "about": "as many as needed"}
-    ]
-    solves = [
-        {
-            "id": 1,
-            "about": "mixture",
-            "binding": [{"block": "machines", "label": "l4-od", "unit": "machines", "price": 7}],
-        },
-        {
-            "id": 2,
-            "about": "mixture",
-            "binding": [{"block": "machines", "label": "l4-od", "unit": "machines", "price": 8}],
-        },
-        {"id": 3, "about": "choice", "binding": [{"block": "each", "label": "1", "unit": "", "price": 9.5}]},
-    ]
+    promises = [rate(38.0, 0, "zone a lost"), rate(77.0, 0), rate(99.0, 1), rate(99.0, 2)]
     plan = {
         "question": "fleet", "periods": periods, "parts": {"many": part(6), "few": part(1)}, "workers": [],
-        "promises": promises, "bill": bill, "solves": solves, "valid": {"rate_qps": {"chat": [0, 99.0]}},
+        "promises": promises, "valid": {"rate_qps": {"chat": [0, 99.0]}},
     }  # fmt: skip
-    page = report_page(Documents(plan=plan))
-    assert "chat: 77 queries/s" in page  # of the period that is drawn
-    assert page.count("77 to 99") == 1
-    assert "p1, p2" in page
-    assert "zone a lost" in page
-    assert "application chat" in page
-    assert "EUR per hour" in page
-    assert "as many as needed" in page
-    assert "machines[l4-od]" in page
-    assert ">8<" not in page
-    assert "9.5" not in page
-    assert short(-5e-324) == "0"
-
-
-def test_a_wish_is_said_whole_and_without_what_nobody_wished() -> None:
-    app = {
-        "demand": {"series": [5, 24, 12]}, "goodput": 0.9,
-        "latency": [{"of": "ttft", "percentile": 95, "max_ms": 600}],
-    }  # fmt: skip
-    survive = {"zones": 1, "hosts": 0, "spot": "all", "keep": 0.9}
-    limits = {"instances": {"t4": [0, 12], "l4": [2, 2], "cpu": [1, None], "a10": [1, 4]}, "survive": survive}
-    said = list(wish_words({"limits": limits, "apps": {"chat": app, "eyes": {"demand": {"streams": 1}}}}))
-    assert said == [
-        "t4: at most 12.",
-        "l4: exactly 2.",
-        "cpu: at least 1.",
-        "a10: 1 to 4.",
-        "What may be lost at once: 1 zone, all spot machines; 0.9 of each rate is kept then.",
-        "chat: 5 to 24 queries/s over 3 periods; 95% of first tokens within 600 ms; "
-        "0.9 of all requests within all limits.",
-        "eyes: 1 stream, one query after the other.",
-    ]
-    nothing = {"zones": 0, "hosts": 0, "spot": "none", "keep": 1}
-    assert list(wish_words({"limits": {"survive": nothing}, "apps": {}})) == []
-
-
-def test_a_month_is_the_same_wherever_it_is_said(document: dict[str, Any]) -> None:
-    # 1.55 an hour is 1,131.5 a month; the sum of its parts is a hair less, and was rounded the other way.
-    costs = [0.42, 0.42, 0.35, 0.36]
-    bill = [BillLine(f"w{place}", 1, "t4", "t4", cost) for place, cost in enumerate(costs)]
-    plan = document | {"promises": [{"app": None, "quantity": "cost_per_hour", "value": 1.55, "relation": "="}]}
-    page = report_page(Documents(plan=plan, bill=bill))
-    assert page.count("1,132") == 2
-    assert "1,131" not in page
+    assert "chat: 77 queries/s" in report_page(Documents(plan, NOTHING_TOLD))
 
 
 def test_a_limit_is_named_at_the_foot_of_its_line() -> None:
@@ -294,6 +276,9 @@ def test_notebooks_show_plans_outcomes_and_verdicts(pool: hp.Plan) -> None:
     assert "3 x t4" in pool._repr_html_()
     verdict = hp.verify(pool, *files)
     assert "proved again" in verdict._repr_html_()
+    solved = hp.solve(*files, options={"size": "planned"})._repr_html_()
+    assert "<h2>$2,102 a month ($2.88/h of at most $3.00/h) serves 580 queries/s.</h2>" in solved
+    assert "3 x t4" in solved
     slow = hp.load_slo(files[1]).model_dump(mode="json", exclude_unset=True)
     slow["apps"]["ranking"]["latency"][0]["max_ms"] = 1.0
     shown = hp.solve(files[0], {"format": "hetplan/slo/1.0"} | slow, options={"size": "planned"})._repr_html_()
@@ -309,7 +294,6 @@ def test_a_page_escapes_what_it_is_handed() -> None:
     page = Html(HARM)
     page.heading(HARM)
     page.table([HARM], [[HARM]], kinds=["bad"])
-    page.facts([(HARM, HARM)])
     page.items([HARM])
     assert "<script" not in page.html()
     assert "<img" not in page.html()
@@ -339,7 +323,7 @@ def test_a_browser_shows_the_page_on_a_phone(
     """Light and dark by the reader's wish, no wider than a phone, all pictures drawn."""
     import json
 
-    page = report_page(Documents(plan=document))
+    page = report_page(Documents(document, NOTHING_TOLD))
     held = tmp_path / "frame.html"
     held.write_text(FRAMED % json.dumps(page).replace("</", "<\\/"))
     shown = browser(f"file://{held}", "--dump-dom", f"--blink-settings=preferredColorScheme={scheme}")

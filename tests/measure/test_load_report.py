@@ -88,7 +88,8 @@ def test_the_interval_comes_from_the_spread_over_stretches() -> None:
 def test_judging() -> None:
     assert judge(Estimate(1, 0.9, 1.1), ">=", 1.2) is Verdict.BROKEN
     assert judge(Estimate(1.15, 1.1, 1.3), ">=", 1.2) is Verdict.UNDECIDED
-    assert judge(Estimate(1.2, 1.1, 1.3), ">=", 1.2) is Verdict.KEPT
+    assert judge(Estimate(1.2, 1.1, 1.3), ">=", 1.2) is Verdict.UNDECIDED
+    assert judge(Estimate(1.25, 1.2, 1.3), ">=", 1.2) is Verdict.KEPT
     assert judge(Estimate(math.inf, 40.0, math.inf), "<=", 50) is Verdict.UNDECIDED
     assert judge(Estimate(math.inf, 60.0, math.inf), "<=", 50) is Verdict.BROKEN
     assert judge(Estimate(math.nan, math.nan, math.nan), "<=", 50) is Verdict.NOT_MEASURED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
 from hetplan.profiles.workers import Worker
+from hetplan.serving.bill import prices_of
 from hetplan.serving.loads import worker_price
 from hetplan.serving.needs import needs_of
 from hetplan.serving.price import price_of
@@ -88,3 +90,11 @@ def test_a_product_is_rounded_once_per_machine() -> None:
     assert worker_price(known, worker("od", {})) == 2
     known = inputs(offers={"od": {"price_per_hour": "0.000000001", "per": "gpu"}}, provides={"gpu": 2.5})
     assert worker_price(known, worker("od", {})) == 2
+
+
+def test_the_prices_of_a_plan_leave_out_machines_without_one() -> None:
+    plan: Any = SimpleNamespace(
+        workers=(worker("od", {}), worker(None, {}).model_copy(update={"id": "own"})), promises=()
+    )
+    assert prices_of(plan, inputs(offers={"od": {"price_per_hour": "2"}})) == {"w": 2.0}
+    assert prices_of(plan, inputs()) == {}, "nothing has a price: each machine counts one, which is no money"

@@ -263,7 +263,8 @@ def test_too_much_load_is_reported(queues: Any) -> None:
 
 
 def test_verdicts() -> None:
-    assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.45) is Verdict.KEPT
+    assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.4) is Verdict.KEPT
+    assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.45) is Verdict.UNDECIDED
     assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.55) is Verdict.UNDECIDED
     assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.65) is Verdict.BROKEN
     assert judge(Estimate(0.5, 0.4, 0.6), "=", 0.55) is Verdict.KEPT

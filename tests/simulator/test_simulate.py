@@ -400,20 +400,20 @@ def test_a_rate_above_the_one_played_is_not_called_kept(plans: Any, promised: fl
     assert report.lines[-1].verdict is Verdict.NOT_SIMULATED
     assert report.lines[-1] in report.undecided
     assert "W-rate-not-played" in [code for code, _, _ in report.warnings]
-    played = simulate(*plans.pool(rate="max", promises=[said | {"value": 30.0}]), seeds=2)
+    played = simulate(*plans.pool(rate="max", promises=[said | {"value": 15.0}]), seeds=2)
     assert played.lines[-1].verdict is Verdict.KEPT
     assert not played.warnings
 
 
-def test_an_interval_wholly_over_the_limit_is_broken(plans: Any) -> None:
+def test_an_interval_wholly_over_the_limit_is_broken_and_one_wholly_within_is_kept(plans: Any) -> None:
     report = simulate(*plans.pool(rate=60.0), seeds=3)
     found = line(report, "response_ms").simulated
     assert found is not None
     verdicts = {}
-    for limit in (0.999 * found.low, 0.5 * (found.low + found.value), found.value):
+    for limit in (0.999 * found.low, 0.5 * (found.low + found.value), found.value, 1.001 * found.high):
         plan, inputs = plans.pool(rate=60.0, max_ms=limit)
         verdicts[limit] = lines_of(plan, inputs, report)[0].verdict
-    assert list(verdicts.values()) == [Verdict.BROKEN, Verdict.UNDECIDED, Verdict.KEPT]
+    assert list(verdicts.values()) == [Verdict.BROKEN, Verdict.UNDECIDED, Verdict.UNDECIDED, Verdict.KEPT]
 
 
 def test_other_inputs_than_the_plans_are_reported(plans: Any) -> None:

@@ -13,7 +13,7 @@ from hetplan.measure.evaluator import Sample
 from hetplan.measure.evaluator_profiler import measuring
 from hetplan.planner.repairs import edited
 from hetplan.profiles.load import load_inputs
-from hetplan.serving.bill import bill_of
+from hetplan.serving.bill import prices_of
 
 API = {
     "tier": "host", "price_per_call": "0.0001", "price_per_million_in": "2", "price_per_million_out": "10",
@@ -91,8 +91,8 @@ def test_a_better_answer_is_called_for_and_its_bill_is_recomputed() -> None:
     assert hp.verify(plan, profile(), wish, measured=measured()).ok
     # Of 100 calls 90 are answered at once and 9 the second time: of these the fastest 5 are within p95.
     assert 300 + 200 < promised(plan, "response_ms") < 60 + 325 + 200
-    lines = bill_of(plan, load_inputs(profile(), wish, measured=measured()))
-    assert sum(line.cost or 0.0 for line in lines) == pytest.approx(promised(plan, "cost_per_hour"))
+    prices = prices_of(plan, load_inputs(profile(), wish, measured=measured()))
+    assert sum(prices.values()) == pytest.approx(promised(plan, "cost_per_hour"))
     for quantity in ("cost_per_hour", "cost_per_query", "calls_per_query", "response_ms", "quality"):
         better = 1.02 if quantity == "quality" else 0.98
         forged = plan.model_copy(update={"promises": tuple(

@@ -1,0 +1,462 @@
+"""The summary of a plan in words: sentences, tables and lines with a label, for whoever shows it.
+
+Money per month, what is served, status; bound and gap; SLO; machines or hours; failures; warnings; what was checked.
+Every figure is the summary's: this file chooses words, digits and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hetplan.drawing.charts import Bar
+from hetplan.drawing.summary import SummaryText, Table
+from hetplan.drawing.svg import colour_class
+from hetplan.planner.summary_records import per_month
+
+if TYPE_CHECKING:
+    from hetplan.planner.outcome import Outcome
+    from hetplan.planner.summary_records import Bound, Group, MachineRow, SloRow, Summary
+
+__all__ = ["figure", "head_text", "runs_table", "summary_text", "what_was_checked"]
+
+SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
+
+
+def summary_text(summary: Summary, checked: tuple[str, str]) -> SummaryText:
+    """The whole summary in words; `checked` is what was checked, under its label."""
+    runs = runs_table(summary)
+    tables = [_slo_table(summary), runs, _policy_table(summary)]
+    lines = [*_labeled_lines(summary), (checked[0], (checked[1],))]
+    lines += [("Missing", (", ".join(summary.missing),))] if summary.missing else []
+    return SummaryText(
+        head=head_text(summary),
+        status=_status_sentence(summary),
+        bounds=tuple(_bound_sentences(summary)),
+        reserved=tuple(_reserved_sentences(summary)),
+        tables=tuple(one for one in tables if one.rows or one is runs),
+        lines=tuple((label, sentences) for label, sentences in lines if sentences),
+        is_wrong=summary.status not in ("optimal", "feasible") or any(row.word == "violated" for row in summary.slo),
+        costs=tuple(_costs(summary)),
+    )
+
+
+def what_was_checked(outcome: Outcome) -> tuple[str, str]:
+    """What was checked where the plan was made: nothing is called verified that could not have failed."""
+    finding = outcome.finding
+    if finding.unchecked:
+        return "Checked", "by nobody: the question brings no check of its own"
+    if outcome.reason != "verified":
+        return "Checked", outcome.reason
+    # The bound is proved again by the program that the planner writes: no code of the verifier's own.
+    bound = "bound by the planner's program" if finding.proved else "the bound by nobody"
+    rows = outcome.summary.simulated if outcome.summary is not None else ()
+    again = "hetplan verify simulates again" if rows else "no SLO was simulated"
+    return "Verified", f"constraints and money by independent code, {bound}; {again}"
+
+
+# Figures
+
+
+def figure(value: float) -> str:
+    """A figure with three digits; thousands are whole and have commas.
+
+    >>> figure(57.8937), figure(2102.4), figure(0.97685), figure(633.1), figure(60.0), figure(0.00001)
+    ('57.9', '2,102', '0.977', '633', '60', '1e-05')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def money(value: float, currency: str | None) -> str:
+    """Money; below 1,000 with cents.
+
+    >>> money(2102.4, "USD"), money(2.88, "USD"), money(1.5, "CHF"), money(3.0, None)
+    ('$2,102', '$2.88', 'CHF 1.50', '3.00')
+    """
+    sign = "" if currency is None else SIGNS.get(currency, f"{currency} ")
+    return f"{sign}{value:,.0f}" if abs(value) >= 100 else f"{sign}{value:.2f}"
+
+
+def whole_money(value: float, currency: str | None) -> str:
+    """Money without cents."""
+    return f"{'' if currency is None else SIGNS.get(currency, f'{currency} ')}{value:,.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _whole_percent(share: float | None) -> str:
+    """A share in whole percent; full is what is full."""
+    return "" if share is None else f"{100 * share:.0f}%"
+
+
+def _interval_text(interval: tuple[float, float], unit: str) -> str:
+    low, high = (max(end, 0.0) for end in interval)
+    if unit == "share":
+        texts, tail = [f"{100 * low:.2f}", f"{100 * high:.2f}"], "%"
+    else:
+        texts, tail = [figure(low), figure(high)], f" {unit}" if unit else ""
+    return " .. ".join(dict.fromkeys(texts)) + tail
+
+
+def _value_text(value: float, unit: str) -> str:
+    return _percent(value) if unit == "share" else f"{figure(value)} {unit}".strip()
+
+
+# Head
+
+
+def head_text(summary: Summary, *, names: bool = True) -> str:
+    """Money and what is served, as a sentence; with `names` each application is named where there are few."""
+    return f"{_money_words(summary)} {_serving_words(summary, names=names)}."
+
+
+def _money_words(summary: Summary) -> str:
+    machines = f"{summary.machine_count} machine{'' if summary.machine_count == 1 else 's'}"
+    if summary.per_hour is None or summary.per_month is None:
+        if not summary.machine_count:
+            return "The plan"  # stated candidates take shares of machines that are not counted
+        return machines if summary.missing else f"{machines} (no prices given)"
+    hour = f"{money(summary.per_hour, summary.currency)}/h"
+    if summary.budget_per_hour is not None:
+        hour += f" of at most {money(summary.budget_per_hour, summary.currency)}/h"
+    if summary.hours:
+        hour += " on average"
+    return f"{money(summary.per_month, summary.currency)} a month ({hour})"
+
+
+def _serving_words(summary: Summary, *, names: bool) -> str:
+    rates = summary.rates_qps
+    during = f" over {summary.length_h:g} hours" if summary.hours and summary.length_h is not None else ""
+    if summary.policies:
+        count = len(summary.policies)
+        low, high = min(low for low, _ in rates.values()), max(high for _, high in rates.values())
+        verb = "policy serves" if count == 1 else "policies serve"
+        head = "with" if summary.per_hour is None else f"for {summary.machine_count} machines;"
+        return f"{head} {count} {verb} {_rate_text((low, high))} queries/s"
+    verb = "serve" if summary.per_hour is None and summary.machine_count > 1 else "serves"
+    if not rates:
+        apps = {row.app for row in summary.slo} | {row.app for row in summary.machines}
+        return f"{verb} {summary.served or f'{len(apps)} applications'}"
+    if len(rates) == 1:
+        return f"{verb} {_rate_text(next(iter(rates.values())))} queries/s{during}"
+    if names and not summary.hours:
+        return f"{verb} " + ", ".join(f"{app} {_rate_text(rate)}/s" for app, rate in rates.items())
+    return f"{verb} {len(rates)} applications{during}"
+
+
+def _rate_text(rate: tuple[float, float]) -> str:
+    return figure(rate[1]) if figure(rate[0]) == figure(rate[1]) else f"{figure(rate[0])} to {figure(rate[1])}"
+
+
+def _status_sentence(summary: Summary) -> str:
+    """The status in a sentence; of a plan that was not made here it is the plan's own word."""
+    said = _status_words(summary)
+    own = summary.made_here or said.isupper()
+    return f"{said}." if own else f"{said}, as the plan states."
+
+
+def _status_words(summary: Summary) -> str:
+    """The status, and what is known of the SLO: only what was run is said to be met."""
+    limits = [row for row in summary.slo if row.limit is not None and row.metric != "quality"]
+    words = [row.word for row in summary.slo if row.limit is not None]
+    if summary.status not in ("optimal", "feasible"):
+        return summary.status.upper()
+    name = summary.status.capitalize()
+    for word in ("violated", "undecided"):
+        if count := words.count(word):
+            head = "" if word == "violated" else f"{name}; "
+            return f"{head}{count} of {len(words)} SLO limits {'is' if count == 1 else 'are'} {word}"
+    left = sum(row.word != "met" for row in limits)
+    if limits and not left:
+        measured = all(row.basis == "measurement" for row in limits)
+        return f"{name}: every SLO is met {'as measured' if measured else 'in simulation'}"
+    if summary.is_fluid and left == len(limits):
+        return f"{name} at fluid rates; no SLO was simulated"
+    how = "simulated in part" if any(row.word.startswith("met in") for row in limits) else "not simulated"
+    return f"{name}; {left} of {len(limits)} SLO limits {'was' if left == 1 else 'were'} {how}" if left else name
+
+
+def _bound_sentences(summary: Summary) -> Iterator[str]:
+    told = [one for one in summary.bounds if one.bound is not None]
+    if summary.policies and len(told) == len(summary.policies) > 1:
+        gaps = [one.gap for one in told if one.gap is not None]
+        vouched = {one.vouched for one in told}
+        how = vouched.pop() if len(vouched) == 1 else "not all certified"
+        within = _gap_text(max(gaps, default=0.0))
+        yield f"the goodput of every policy is within {within} of the best in its queue model ({how})."
+        return
+    if not told:
+        yield "none is known; a better plan may exist."
+    for one in told[:2]:
+        yield _bound_sentence(summary, one)
+
+
+def _gap_text(gap: float) -> str:
+    return "0%" if gap < 5e-7 else f"{100 * gap:.3g}%"
+
+
+def _bound_sentence(summary: Summary, one: Bound) -> str:
+    assert one.bound is not None
+    scope = {
+        "problem": "exact",
+        "relaxation": "relaxation" if summary.is_fluid else "relaxation without queueing",
+        "restriction": "only of the configurations that were measured",
+        "model": "in the queue model",
+    }.get(one.scope, one.scope)
+    vouched = {"none": "not certified", "claimed": "claimed by the solver"}.get(one.vouched, one.vouched)
+    gap = "" if one.gap is None else f"  Gap {_gap_text(one.gap)}."
+    return f"{_limit_words(summary, one)} ({scope}, {vouched}).{gap}"
+
+
+def _limit_words(summary: Summary, one: Bound) -> str:
+    """What no plan betters, as a sentence."""
+    bound = one.bound or 0.0
+    name = one.objective.partition("[")[0]
+    if "per_hour" in name:
+        said = f"{money(bound, summary.currency)}/h"
+        what = {"gross_cost_per_hour": "with loading", "net_cost_per_hour": "for new machines"}.get(name)
+        if what is None:
+            return f"no plan costs less than {said}"
+        return f"at least {said} {what}, of this plan {money(one.value, summary.currency)}/h"
+    if name == "rate_qps":
+        return f"no plan serves more than {figure(bound)} queries/s"
+    if name == "servers":
+        return f"at least {_ceiling(bound)} machines"
+    return f"{name.replace('_', ' ')} {figure(bound)} {'at most' if one.sense == 'max' else 'at least'}"
+
+
+def _ceiling(bound: float) -> int:
+    """Machines are whole: no fewer than this many.
+
+    >>> _ceiling(15.84), _ceiling(16.0000001)
+    (16, 16)
+    """
+    whole = round(bound)
+    return whole if abs(bound - whole) < 1e-6 else int(bound) + 1
+
+
+# Tables
+
+
+def _slo_table(summary: Summary) -> Table:
+    rows = summary.slo
+    if any(row.worst for row in rows):
+        columns = ("application", "metric", "limit", "no failure (worst hour)", "worst failure", "verdict")
+        return Table("SLO", columns, tuple(map(_slo_cells_of_hours, rows)), (2,))
+    seen = {row.basis for row in rows} & {"simulation", "measurement"}
+    heads = {"simulation": "simulated (95% interval)", "measurement": "measured (interval)"}
+    head = heads[seen.pop()] if len(seen) == 1 else "simulated or measured (interval)" if seen else "simulated"
+    cells = tuple((row.app, row.metric, _limit_text(row), _result_text(row), row.word) for row in rows)
+    return Table("SLO", ("application", "metric", "limit", head, "verdict"), cells, (2,))
+
+
+def _limit_text(row: SloRow) -> str:
+    if row.limit is None:
+        return row.relation
+    unit = "" if row.unit == "queries/s" else row.unit
+    return f"{row.relation} {_value_text(row.limit, unit)}".strip()
+
+
+def _result_text(row: SloRow) -> str:
+    if row.interval is not None:
+        text = _interval_text(row.interval, row.unit)
+    elif row.value is not None:
+        text = _value_text(row.value, row.unit)
+    else:
+        return row.note
+    return f"{text} {row.note}" if row.note else text
+
+
+def _slo_cells_of_hours(row: SloRow) -> tuple[str, ...]:
+    cells = {
+        bool(one.failure): f"{_worst_text(row, one.interval)} ({', '.join(filter(None, [one.failure, one.hours]))})"
+        for one in row.worst
+    }
+    told = (cells.get(False, row.note if row.worst else _result_text(row)), cells.get(True, ""))
+    return (row.app, row.metric, _limit_text(row), *told, row.word)
+
+
+def _worst_text(row: SloRow, interval: tuple[float, float]) -> str:
+    """The end of an interval that is nearer to the limit."""
+    return _value_text(interval[1] if row.relation == "<=" else interval[0], row.unit)
+
+
+def runs_table(summary: Summary) -> Table:
+    """Which model runs on which machine for which application; by the hour where that changes."""
+    return _hours_table(summary) if summary.hours else _machine_table(summary)
+
+
+def _machine_table(summary: Summary) -> Table:
+    rows = summary.machines
+    zones = len({row.zone for row in rows}) > 1
+    same = [row.on_same_machines for row in rows]  # blank is as above
+    names = ["" if again else _machine_text(row, zones=zones) for row, again in zip(rows, same, strict=True)]
+    columns: list[tuple[str, bool, list[str]]] = [("machine", False, names)]
+    hosts = any(row.host for row in rows)
+    if hosts:
+        columns.append(("host", False, ["" if row.on_same_machines else row.host for row in rows]))
+    standby = any(row.standby for row in rows)
+    if not hosts or any(row.count > 1 for row in rows):
+        counts = [f"{row.count} + {row.standby}" if row.standby else str(row.count) for row in rows]
+        counts = ["" if again else count for count, again in zip(counts, same, strict=True)]
+        columns.append(("count + standby" if standby else "count", True, counts))
+    if hosts or any(row.replicas > 1 for row in rows):
+        columns.append(("replicas", True, [str(row.replicas) for row in rows]))
+    if any(row.stage for row in rows):
+        columns.append(("stage", False, [row.stage for row in rows]))
+    columns.append(("model", False, [row.model or "-" for row in rows]))
+    columns.append(("application", False, [row.app for row in rows]))
+    if any(row.chunk is not None for row in rows):
+        columns.append(("chunk", True, ["" if row.chunk is None else str(row.chunk) for row in rows]))
+    elif any(row.batch > 1 for row in rows):
+        columns.append(("batch", True, [str(row.batch) for row in rows]))
+    if any(row.gpu is not None for row in rows):
+        columns.append(("share of a GPU", True, ["" if row.gpu is None else figure(row.gpu) for row in rows]))
+    if all(row.share for row in rows) and any(row.share != 1.0 for row in rows):
+        columns.append(("share", True, [_whole_percent(row.share) for row in rows]))
+    if any(row.utilization is not None for row in rows):
+        columns.append(("utilization", True, [_whole_percent(row.utilization) for row in rows]))
+    if any(row.per_month is not None for row in rows):
+        sign = SIGNS.get(summary.currency or "", summary.currency or "money")
+        cells = ["" if row.per_month is None else f"{row.per_month:,.0f}" for row in rows]
+        columns.append((f"{sign}/month", True, cells))
+    right = tuple(place for place, (_, is_right, _) in enumerate(columns) if is_right)
+    of_rows = tuple(zip(*(cells for _, _, cells in columns), strict=True))
+    return Table("Machines", tuple(head for head, _, _ in columns), of_rows, right)
+
+
+def _machine_text(row: MachineRow, *, zones: bool) -> str:
+    return " ".join(filter(None, [row.machine, row.purchase, row.zone if zones else ""]))
+
+
+def _reserved_sentences(summary: Summary) -> Iterator[str]:
+    by_term: dict[float, list[str]] = {}
+    for one in summary.reserved:
+        by_term.setdefault(one.days, []).append(f"{one.count} {one.machine}")
+    for days, listed in by_term.items():
+        yield f"Reserve for {days:g} days: {', '.join(listed)}."
+
+
+def _hours_table(summary: Summary) -> Table:
+    apps = list(dict.fromkeys(app for row in summary.hours for app in row.apps))
+    one_model = {app: len(summary.models.get(app, ())) == 1 for app in apps}
+    heads = [f"{app} ({summary.models[app][0]})" if one_model[app] else app for app in apps]
+    spot = any(row.spot for row in summary.hours)
+    cost = any(row.per_hour is not None for row in summary.hours)
+    sign = SIGNS.get(summary.currency or "", summary.currency or "money")
+    columns = ("hours", *heads, *["spot"] * spot, *[f"{sign}/h"] * cost)
+    cells = tuple(
+        (
+            row.hours,
+            *(_groups_text(row.apps.get(app, ()), models=not one_model[app]) for app in apps),
+            *[_whole_percent(row.spot)] * spot,
+            *[f"{row.per_hour or 0.0:.2f}"] * cost,
+        )
+        for row in summary.hours
+    )
+    return Table("Hours", columns, cells, tuple(range(1 + len(apps), len(columns))))
+
+
+def _groups_text(groups: Sequence[Group], *, models: bool) -> str:
+    """Machines of an application: those by the hour or reserved, then "+" those that may be taken back."""
+    plain = [one for one in groups if not one.purchase]
+    spot = [one for one in groups if one.purchase]
+    known = {one.machine for one in plain}
+
+    def words(one: Group) -> str:
+        alone = one.purchase and known == {one.machine} and not models
+        parts = [str(one.count), "" if alone else one.machine, one.purchase, one.model if models else ""]
+        return " ".join(filter(None, [*parts, "(shared)" if one.shared else "", "" if one.model else "(no model)"]))
+
+    return " + ".join(filter(None, [", ".join(map(words, plain)), ", ".join(map(words, spot))])) or "-"
+
+
+def _policy_table(summary: Summary) -> Table:
+    columns = ("application", "rate /s", "goodput", "bound", "violations", "utilization")
+    cells = []
+    for row in summary.policies:
+        shares = ["" if one is None else f"{one:.4f}" for one in (row.goodput, row.bound)]
+        late = "" if row.violation_rate is None else f"{100 * row.violation_rate:.2f}%"
+        cells.append((row.app, figure(row.rate_qps), *shares, late, _whole_percent(row.utilization)))
+    return Table("Policies", columns, tuple(cells), (1, 2, 3, 4, 5))
+
+
+def _costs(summary: Summary) -> Iterator[Bar]:
+    """Of machines in the order and colours of their types, else of applications."""
+    types = list(dict.fromkeys(row.machine for row in summary.machines))
+    for row in summary.machines:
+        if row.per_month:
+            of = _machine_text(row, zones=True)
+            colour = colour_class(types.index(row.machine))
+            yield _bar(f"{row.count + row.standby} x {of}", row.per_month, summary, colour)
+    if not summary.machines:
+        parts = [*summary.cost_of_apps.items(), ("idle reserved machines", summary.cost_of_idle)]
+        for place, (name, cost) in enumerate([*parts, ("starting", summary.cost_of_starts)]):
+            if cost:
+                yield _bar(name, per_month(cost), summary, colour_class(place))
+
+
+def _bar(label: str, month: float, summary: Summary, colour: str) -> Bar:
+    return Bar(label, month, whole_money(month, summary.currency), colour)
+
+
+# Lines with a label
+
+
+def _labeled_lines(summary: Summary) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if summary.cost_of_apps:
+        yield "Money", (_money_of_apps(summary),)
+    if len(summary.savings) > 1:
+        yield "Saved", (_savings_words(summary),)
+    yield "Routing", tuple(_routing_sentences(summary))
+    yield "Failures", (_failure_words(summary),)
+    if summary.limits:
+        full = all(count == most for _, count, most in summary.limits)
+        used = ", ".join(f"{machine} {count} of {most}" for machine, count, most in summary.limits)
+        yield "Limits", (f"{used}{': all in use' if full else ''}",)
+    if summary.marginal:
+        unit = summary.marginal[0][2]
+        listed = "; ".join(f"one more {of}: +{figure(brings)}" for of, brings, _ in summary.marginal[:3])
+        yield "Marginal", (f"{listed} {unit} (without queueing)",)
+    if summary.changes:
+        yield "Changes", (", ".join(f"{count} {do}" for do, count in summary.changes.items()),)
+    yield "Unserved", summary.unserved
+    warnings = (f"{code}{f' ({count})' if count > 1 else ''}: {text}" for code, count, text in summary.warnings)
+    yield "Warnings", tuple(warnings) or ("none",)
+
+
+def _money_of_apps(summary: Summary) -> str:
+    def month(cost: float) -> str:
+        return whole_money(per_month(cost), summary.currency)
+
+    apps = ", ".join(f"{app} {month(cost)}" for app, cost in summary.cost_of_apps.items())
+    idle, starts = month(summary.cost_of_idle), month(summary.cost_of_starts)
+    return f"{apps} a month; idle reserved machines {idle}; starting {starts}"
+
+
+def _savings_words(summary: Summary) -> str:
+    (first, most), (_, least) = summary.savings[0], summary.savings[-1]
+    steps = [
+        f"{name} {whole_money(per_month(before - cost), summary.currency)}"
+        for (_, before), (name, cost) in pairwise(summary.savings)
+        if before - cost > 0.0
+    ]
+    total, whole = (whole_money(per_month(one), summary.currency) for one in (most - least, most))
+    return f"{total} a month against {first} ({whole})" + (f": {', '.join(steps)}" if steps else "")
+
+
+def _routing_sentences(summary: Summary) -> list[str]:
+    alike: dict[str, list[str]] = {}
+    for app, text in summary.routing.items():
+        alike.setdefault(text, []).append(app)
+    return [f"{', '.join(apps)}: {text}" if len(summary.routing) > 1 else text for text, apps in alike.items()]
+
+
+def _failure_words(summary: Summary) -> str:
+    if not summary.failures:
+        return "; ".join(["none planned for", *summary.interruptions[:1]])
+    share = "" if summary.survivors is None else f": at least {_percent(summary.survivors)} of each rate is served"
+    return f"{', '.join(summary.failures)}{share}"
