@@ -16,11 +16,11 @@ from hetplan.errors import InputError
 from hetplan.planner.confidence import LEAST_LONG_QUEUES
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Repair
+from hetplan.planner.request import Application
 from hetplan.planner.sizing import FRESH, Confirmation, ErrorBudget, LimitShares, confirm
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
-from hetplan.profiles.slo import App
 from hetplan.serving.demand import Target, response_targets
 from hetplan.serving.strictest import late_share, strictest
 
@@ -365,24 +365,26 @@ def with_shown(made: Draft, shown: Shown) -> Draft:
     return replace(made, promises=(*made.promises, *shown.promises), warnings=kept)
 
 
-def where_late(name: str, app: App, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:
+def where_late(app: Application, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:
     """What may help an application whose queries are late in simulation: fewer of them, or more time for each.
 
     `over`: how many times its strictest limit the percentile was in simulation.
 
-    >>> app = App.model_validate({"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 80}]})
-    >>> [one.text for one in where_late("a", app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
+    >>> from hetplan.profiles.slo import App
+    >>> slo = {"runs": {"variants": ["m"]}, "latency": [{"percentile": 99, "max_ms": 80}]}
+    >>> app = Application("a", App.model_validate(slo), ("m",))
+    >>> [one.text for one in where_late(app, 40.0)]  # doctest: +NORMALIZE_WHITESPACE
     ['lower slo.apps.a.demand.rate_qps from 40 to 30 qps or so',
      'raise slo.apps.a.latency[0].max_ms from 80 to 112 ms or so']
-    >>> [one.text for one in where_late("a", app, None, over=7.0)]
+    >>> [one.text for one in where_late(app, None, over=7.0)]
     ['raise slo.apps.a.latency[0].max_ms from 80 to 400 ms or so']
     """
     repairs = []
     if rate_qps:
-        repairs.append(change(f"slo.apps.{name}.demand.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
-    target = strictest(app)
+        repairs.append(change(f"slo.apps.{app.id}.demand.rate_qps", rate_qps, LESS * rate_qps, "qps", more=" or so"))
+    target = app.strictest
     if target is not None:
-        at = f"slo.apps.{name}.latency[{target.place}].max_ms"
+        at = f"slo.apps.{app.id}.latency[{target.place}].max_ms"
         times = over / MORE if MORE**3 < over < inf else MORE  # nearer ones would be tried in vain
         repairs.append(change(at, target.max_ms, times * target.max_ms, "ms", more=" or so"))
     return tuple(repairs)

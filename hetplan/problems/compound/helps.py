@@ -27,7 +27,7 @@ ABOUT = " or so"
 def where_rate_binds(form: Rated, sought: Sought, *, turns: bool) -> tuple[Repair, ...]:
     """The highest rate that the formula carries; with more time for each where calls wait for their `turns`."""
     name = sought.app_id
-    longer = where_late(name, sought.app.stated, None) if turns else ()
+    longer = where_late(sought.app, None) if turns else ()
     low, high = 0.0, form.rate_qps
     for _ in range(HALVES):
         middle = high / 2.0

@@ -218,9 +218,7 @@ class _Rounds:
         """What may help the applications that were late: more time first, as a limit may be too short at any rate."""
         apps, rates = self.asked.request.apps, {one.app_id: one.rate_qps for one in self.asked.sought}
         return tuple(
-            fix
-            for name, times in self.over.items()
-            for fix in reversed(where_late(name, apps[name].stated, rates[name], times))
+            fix for name, times in self.over.items() for fix in reversed(where_late(apps[name], rates[name], times))
         )
 
     @property

@@ -272,7 +272,7 @@ def _with_warnings(found: Found, parts: Mapping[str, Part], answers: Answers, re
     why = f"not kept: {'; '.join(one.text for one in notices)}"
     if refused is None:
         apps = found.wish.request.apps
-        longer = (one for name in list(periods)[:2] for one in where_late(name, apps[name].stated, None))
+        longer = (one for name in list(periods)[:2] for one in where_late(apps[name], None))
         repairs = (*_more_stock(found, periods), *longer)
         return replace(found, missed=why, repairs=repairs)
     return replace(found, missed=f"{why}; with room for them: {'; '.join(refused.why)}", repairs=refused.repairs)

@@ -609,7 +609,7 @@ class _Search:
             )
         apps, rates = self.p.request.apps, {tree.app: tree.demand for tree in self.p.asked_for}
         over = nearest.played.over
-        repairs = [one for a in late[:2] for one in where_late(a, apps[a].stated, rates.get(a), over.get(a, 1.0))]
+        repairs = [one for a in late[:2] for one in where_late(apps[a], rates.get(a), over.get(a, 1.0))]
         known, room = self.p.tools.known, replace(nearest.room, spare=0.0, headroom=0.0)
         known[NEAREST_DEALS] = [*known.get(NEAREST_DEALS, ())[: MOST_KNOWN - 1], (room, nearest.draft.workers)]
         return replace(_bounded(self.p, self.ask, nearest.draft), target_missed=why, repairs=tuple(repairs))

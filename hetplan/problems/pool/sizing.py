@@ -304,7 +304,7 @@ class _Trial:
             tried = min(at for _, at in self.played)
             why = f"in simulation {_shown(None)} at every rate that was tried, from {tried:.4g} qps on"
             app = self.pool.wish.app
-            return replace(made, target_missed=why, repairs=where_late(app.id, app.stated, None))
+            return replace(made, target_missed=why, repairs=where_late(app, None))
         why = f"in simulation at {rate:.6g} qps {_shown(last)}"
         return replace(made, target_missed=why, repairs=(less_rate(self.pool, 0.9 * rate),))
 
@@ -397,7 +397,7 @@ def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     share = trial.at(nearest, rate).worst
     why = f"not kept: the last of {len(trial.played)} pools, at {rate:g} qps, {_in_words(share)}"
     carried = trial.narrowed(nearest) if trial.left and pool.tools.says_what_helps else 0.0
-    repairs = where_late(pool.wish.app.id, pool.wish.app.stated, None if carried > 0 else rate)
+    repairs = where_late(pool.wish.app, None if carried > 0 else rate)
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
 
 

@@ -285,7 +285,7 @@ def _said(v: Snapshot, best: tuple[Draft, Shown], turns: int) -> Draft:
         named = ", ".join(sorted(shown.late)[:MOST_NAMED])
         text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
         late = [one for one in v.asked if one.id in shown.late][:MOST_HELPED]
-        repairs = [fix for one in late for fix in where_late(one.id, one.stated, one.rate_qps)]
+        repairs = [fix for one in late for fix in where_late(one, one.rate_qps)]
         return replace(tried, target_missed=text, repairs=tuple(repairs))
     unsure = sorted({one.id for one in v.asked if one.id in made.routing and not _is_judged(v, one)})
     if unsure and v.options.size == "auto":
