@@ -25,7 +25,7 @@ PLAYED = {
 }  # fmt: skip
 """What a play says of a plan of each question."""
 CALCULATED = ("fluid", "no-queueing", "stationary/1", "measured")
-FEW = {"seeds": 2, "requests": 400}
+FEW = {"requests": 400}
 Json = dict[str, Any]
 
 

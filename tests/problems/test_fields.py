@@ -62,7 +62,7 @@ def _text(question: str) -> tuple[Any, ...]:
     if question == "compound":
         measured = _read("compound/measured.json")
     if question == "llm":
-        options = {"size": "planned", "requests": 400, "seeds": 2}
+        options = {"size": "planned", "requests": 400}
     if question == "fleet":
         options = {"size": "planned", "levers": False}
     of = "llm" if question == "fleet" else question
@@ -325,7 +325,7 @@ def _at_a_rate(files: Files) -> None:
 
 
 def _played_fleet(files: Files) -> None:
-    files.options.update({"size": "auto", "parts": {"assistant": {"seeds": 2, "requests": 400}}})
+    files.options.update({"size": "auto", "parts": {"assistant": {"requests": 400}}})
 
 
 def _slow_to_start(files: Files) -> None:
