@@ -7,7 +7,7 @@ import math
 from hetplan.profiles.slo import App
 from hetplan.serving.demand import Target, response_targets
 
-__all__ = ["late_share", "strictest", "strictest_ms"]
+__all__ = ["late_share", "least_answered", "strictest", "strictest_ms"]
 
 
 def strictest(app: App) -> Target | None:
@@ -33,3 +33,16 @@ def late_share(app: App) -> float:
         return app.violations.max
     target = strictest(app)
     return target.left if target is not None else 1.0
+
+
+def least_answered(app: App) -> float:
+    """The share of queries that machines have to answer: all, or where late ones are dropped all but those.
+
+    Who is dropped is late by every limit, so the highest percentile counts.
+
+    >>> said = {"runs": {"variants": ["m"]}, "latency": [{"percentile": 75, "max_ms": 200}]}
+    >>> least_answered(App.model_validate(said)), least_answered(App.model_validate({**said, "late": "drop"}))
+    (1.0, 0.75)
+    """
+    drops = app.late not in (None, "serve")
+    return 1.0 - min((target.left for target in response_targets(app)), default=0.0) if drops else 1.0

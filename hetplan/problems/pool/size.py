@@ -39,6 +39,7 @@ from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at
 from hetplan.problems.simulated import check_simulator
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
+from hetplan.serving.strictest import least_answered
 
 __all__ = ["against_bursts", "check_can_simulate", "claims", "lower_bound", "simulate", "smallest", "tolerant"]
 
@@ -128,8 +129,7 @@ def tolerant(pool: Pool) -> Pool:
     app = pool.wish.app
     left = app.targets[-1].left if app.targets else 0.0
     options = pool.options.model_copy(update={"violation_tolerance": left, "derate": 1.0})
-    may_drop = app.stated.late not in (None, "serve") and min((one.left for one in app.targets), default=0.0) > 0.0
-    return replace(pool, options=options, may_drop=may_drop)
+    return replace(pool, options=options, may_drop=least_answered(app.stated) < 1.0)
 
 
 def lower_bound(pool: Pool, ask: Ask) -> Reported | None:
