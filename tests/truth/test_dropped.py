@@ -52,6 +52,8 @@ def fewest_that_keep(wish: Files, answer: Answer) -> int:
 CASES = [
     ("variants", "drop", ()),
     ("variants", "reroute", ()),
+    ("pipeline", "drop-per-task", ("min cost",)),
+    ("pipeline", "reroute", ("min cost",)),
 ]
 
 
