@@ -15,20 +15,24 @@ from face import Answer, bounded, simulate, solve, thinned, verify
 RATE, LIMITS = 300.0, {50: 25.0}
 
 
-def dropping(problem: str, late: str, *, objective: tuple[str, ...] = ()) -> Files:
-    """One machine type that answers 100 queries/s (of each of two stages)."""
-    times = {"m0": {1: 10.0}}
+def dropping(problem: str, late: str, *, objective: tuple[str, ...] = (), rate: float | list[float] = RATE) -> Files:
+    """One machine type that answers 100 queries/s (of each of two stages); with several rates a fleet, one an hour."""
+    times, periods = {"m0": {1: 10.0}}, len(rate) if isinstance(rate, list) else None
+    asked = "fleet" if periods else problem
     if problem == "pipeline":
         stages = pipeline([("a", "b", 1.0)], ["a", "b"])
-        wanted = app("street", rate=RATE, limits={50: 60.0}, late=late, by="pipeline")
+        wanted = app("street", rate=rate, limits={50: 60.0}, late=late, by="pipeline")
         models = {name: model(times, quality=1.0) for name in ("a", "b")}
         made = files(
             machines={"m0": machine(1.0)}, models=models, pipelines={"street": stages}, apps={"ask": wanted},
-            objective=objective, problem=problem,
+            objective=objective, periods=periods, problem=asked,
         )  # fmt: skip
         return made.limited(counts={"m0": (0, 20)})
-    wanted = app("net", rate=RATE, limits=LIMITS, sizes={1: 1.0} if problem == "pool" else None, late=late)
-    return files(machines={"m0": machine(1.0)}, models={"net": model(times)}, apps={"ask": wanted}, problem=problem)
+    wanted = app("net", rate=rate, limits=LIMITS, sizes={1: 1.0} if problem == "pool" else None, late=late)
+    return files(
+        machines={"m0": machine(1.0)}, models={"net": model(times)}, apps={"ask": wanted}, periods=periods,
+        problem=asked,
+    )  # fmt: skip
 
 
 @cache
@@ -69,6 +73,27 @@ def test_no_bound_is_above_a_plan_that_keeps_the_slo_by_dropping(
     assert fewest < answer.count(), "the case shows nothing"
     assert 0.5 * fewest <= cost.bound <= fewest * wish.price("m0")
     assert set(verify(answer.plan, wish).bounds) == {"proved again"}
+
+
+FLEETS = [("pool", "drop", ()), ("variants", "drop", ()), ("pipeline", "drop-per-task", ("min cost",))]
+
+
+@pytest.mark.parametrize(("problem", "late", "objective"), FLEETS)
+def test_no_bound_of_a_fleet_is_above_machines_that_keep_the_slo_by_dropping(
+    problem: str, late: str, objective: tuple[str, ...]
+) -> None:
+    """The same application at the same rate for two hours."""
+    wish, answer = planned(problem, late, objective)
+    fewest = fewest_that_keep(wish, answer)
+    hours = dropping(problem, late, rate=[RATE, RATE])
+    fleet = solve(hours)
+    assert fleet.bound is not None
+    assert fleet.claim is not None
+    assert fleet.claim.is_of_all
+    assert 0.5 * fewest <= fleet.bound <= fewest * wish.price("m0")
+    assert verify(fleet.plan, hours).is_ok
+    serving = solve(dropping(problem, "serve", rate=[RATE, RATE])).bound or 0.0
+    assert "proved again" not in verify(bounded(fleet.plan or {}, 0, serving), hours).bounds
 
 
 @pytest.mark.parametrize(("problem", "late", "objective"), CASES)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from build import Files, app, files, machine, model, pipeline
 from face import bounded, made_for, simulate, solve, thinned, verify
 
 
 def stages(*names: str, times: dict[int, float], rate: float, percentile: int, limit: float, late: str) -> Files:
     """Stages in a row on one machine type, at the least cost."""
-    edges = [(one, other, 1.0) for one, other in zip(names, names[1:], strict=False)]
+    edges = [(one, other, 1.0) for one, other in pairwise(names)]
     wanted = app("row", rate=rate, limits={percentile: limit}, late=late, by="pipeline")
     made = files(
         machines={"m0": machine(1.0)}, models={name: model({"m0": times}, quality=1.0) for name in names},

@@ -46,6 +46,7 @@ __all__ = [
     "choices",
     "few_levels_answer",
     "in_parts",
+    "part_answered",
     "parts_form",
 ]
 
@@ -365,6 +366,16 @@ def _sending_fewest(tree: Tree, answered: float) -> Tree:
             dropped[child] = dropped[t] * np.ceil(sent).max() / max(factor[child].min(), SEND_NONE)
         tasks[t] = replace(task, factor=factor)
     return replace(tree, tasks=tuple(tasks))
+
+
+def part_answered(tree: Tree, answered: float) -> float:
+    """Of all that steps do where every query is answered, what is left for each step at least where this share is."""
+    fewest, part = _sending_fewest(tree, answered), np.full(len(tree.tasks), answered)
+    for t, task in enumerate(tree.tasks):
+        for child, sent in task.factor.items():
+            some = sent > 0.0
+            part[child] = part[t] * (fewest.tasks[t].factor[child][some] / sent[some]).min(initial=1.0)
+    return float(part.min())
 
 
 def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float]) -> Milp:
