@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hetplan.planner.certify import Bounding
 from hetplan.planner.forms.milp import Milp
+from hetplan.problems.pipeline.bursts import bursts_of
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, best_quality, keeping
 from hetplan.problems.pipeline.exact import at_best, best_in_time, exact_of, paper_of
 from hetplan.problems.pipeline.few import at_the_most, parts_form
@@ -68,7 +69,10 @@ def _loose(problem: Pipelines, goal: Goal, plan: Plan, claim: Claim) -> Iterator
     """Servers in parts, at what the plan has of the goals before; the best accuracy of any number of servers."""
     if claim.scope in (problem.scope_in_parts, "restriction") and not problem.wish.joins:
         reached, bare = _reached(problem, goal, plan, solved=False), without_room(problem)
-        yield parts_form(at_the_most(bare), goal, reached)
+        wide = at_the_most(bare)
+        yield parts_form(wide, goal, reached)
+        if claim.scope != "restriction" and (bursts := bursts_of(wide, bare)):
+            yield parts_form(wide, goal, reached, bursts)
         if claim.scope == "restriction":
             yield parts_form(bare, goal, reached)
         if goal == problem.levels[0] and (problem.options.size == "planned" or claim.scope == "restriction"):

@@ -19,7 +19,9 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.planner.forms.milp import Milp
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.tolerances import BOUND_SLIP
+from hetplan.problems.pipeline.bursts import Burst, bursts_of
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
 from hetplan.problems.pipeline.form import config_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
@@ -318,6 +320,7 @@ def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
     """
     wide = at_the_most(problem)
     few = sum(map(count_prefixes, wide.served)) <= getattr(problem.options, "prefixes", MOST_PREFIXES)
+    bursts = bursts_of(wide, problem) if few else []
     problem, scope = (wide, problem.scope_in_parts) if few else (problem, "restriction")
     shown = {one.app: one.value for one in made.promises if one.quantity == "quality"}
     quality = sum(tree.weight * shown[tree.app] for tree in problem.served)
@@ -326,14 +329,27 @@ def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
     totals |= {"quality": quality, "least_quality": min(shown[tree.app] for tree in problem.served)}
     for goal in problem.levels:
         answer = ask(parts_form(problem, goal, reached), about=f"{goal}, servers in parts")
-        value = totals.get(CLAIMED[goal])
+        value, note = totals.get(CLAIMED[goal]), None
         sense: Literal["max", "min"] = "max" if goal in ("quality", "fairest") else "min"
-        found.append(Reported(CLAIMED[goal], sense, scope, answer, value=value))
+        if bursts and answer.bound is not None and value is not None:
+            form = parts_form(problem, goal, reached, bursts)
+            bursty = ask(form, about=f"{goal}, servers in parts, in bursts such as come")
+            if _is_tighter(sense, bursty.bound, than=answer.bound, of=value):
+                answer, note = bursty, "against the best in bursts such as come, whoever dispatches"
+        found.append(Reported(CLAIMED[goal], sense, scope, answer, value=value, note=note))
         if answer.value is None:
             break
         # What comes later is bounded at the accuracy that the plan has, however much more there could be.
         reached[goal] = float(value or 0.0)
     return tuple(found)
+
+
+def _is_tighter(sense: Literal["max", "min"], bound: float | None, *, than: float, of: float) -> bool:
+    """Whether a bound of a value says more than another one, and does not refute the plan that has the value."""
+    if bound is None:
+        return False
+    sign = 1.0 if sense == "min" else -1.0
+    return sign * than < sign * bound <= sign * of + BOUND_SLIP * abs(of)
 
 
 def at_the_most(problem: Pipelines) -> Pipelines:
@@ -378,11 +394,19 @@ def part_answered(tree: Tree, answered: float) -> float:
     return float(part.min())
 
 
-def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float]) -> Milp:
+def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], bursts: Sequence[Burst] = ()) -> Milp:
     """The program of servers in parts for a goal, where no less of others is reached than this."""
     stated = {tree.app: tree for tree in problem.wish.trees}
     forest = [(tree, prefixes(tree)) for tree in (as_stated(tree, stated[tree.app]) for tree in problem.served)]
     asked = problem.asked("quality", whole=False)
     for other, value in reached.items():
         asked = keeping(asked, other, value)
-    return config_form(forest, problem.wish.fleet, replace(asked, goal=goal)).form
+    best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest) if bursts else np.inf
+    if reached.get("quality", 0.0) >= best - KEPT:
+        forest = [(tree, kept_best(tree, levels)) for tree, levels in forest]
+
+    def more(m: Builder, x: Sequence[Places]) -> None:
+        for burst in bursts:
+            burst.add(m, *forest[burst.number], x[burst.number])
+
+    return config_form(forest, problem.wish.fleet, replace(asked, goal=goal, bursty=bool(bursts)), more=more).form
