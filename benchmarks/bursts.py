@@ -1,11 +1,13 @@
 """How near default plans are proved to be where queries come in bursts: beside what was proved without bursts.
 
-usage: python benchmarks/bursts.py [--questions pool,pool-wide,variants,variants-wide] [--instances 8] [--seed 20000]
+usage: python benchmarks/bursts.py [--questions pool,pool-wide,variants,variants-wide,pipeline] [--instances 8]
+       [--seed 20000]
 
 Instances of `benchmarks/kept.py` from a seed on, those with an application of gamma arrivals of a shape below 1 or of
 arrivals with states (mmpp), until there are enough of each question. Each is solved as it is by default, and once more
 with bursts left out of the bound: the plan must be the same. A gap is cost / bound - 1, so that 100% is twice as dear.
-Seconds are of the processor, what bursts take is the difference of the two.
+Seconds are of the processor, what bursts take is the difference of the two. Pipelines are those of
+`benchmarks/kept_pipelines.py` (`fair`) at the least cost of their servers: of the most accurate plan, as by default.
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ from unittest import mock
 
 import hetplan as hp
 from benchmarks.kept import QUESTIONS, Instance
+from benchmarks.kept_pipelines import fair
 from hetplan.profiles.plan import Claim, Plan
 
 WITHOUT = {
     "pool": ("hetplan.problems.pool.size.bursts_of", lambda _: ()),
     "variants": ("hetplan.problems.variants.size.in_bursts", lambda v: v),
+    "pipeline": ("hetplan.problems.pipeline.few.bursts_of", lambda *_: []),
 }
 """What knows of bursts, and what takes its place."""
+PRICES = {"g": "1", "h": "1.6"}
+"""Of the servers of pipelines, of which the second is 1.9 times as fast."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,13 @@ def _cost(plan: Plan) -> Claim:
     return next(one for one in plan.claims if one.about == "cost_per_hour")
 
 
+def pipeline(seed: int) -> Instance:
+    """A random tree of steps on servers that have prices."""
+    profile, slo = fair(seed)
+    profile["offers"] = {name: {"hardware": name, "price_per_hour": PRICES[name]} for name in profile["hardware"]}
+    return Instance(f"pipeline {seed}", profile, slo)
+
+
 def _arrivals(instance: Instance) -> list[str]:
     """The arrivals of applications, those in bursts only."""
     found = []
@@ -82,7 +95,7 @@ def _arrivals(instance: Instance) -> list[str]:
 def main() -> None:
     """Print the table and the medians."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--questions", default="pool,pool-wide,variants,variants-wide")
+    parser.add_argument("--questions", default="pool,pool-wide,variants,variants-wide,pipeline")
     parser.add_argument("--instances", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20_000)
     given = parser.parse_args()
@@ -91,7 +104,7 @@ def main() -> None:
     for name in given.questions.split(","):
         found, none = list[Gaps](), 0
         for seed in count(given.seed):
-            instance = QUESTIONS[name].make(seed)
+            instance = pipeline(seed) if name == "pipeline" else QUESTIONS[name].make(seed)
             if not (arrivals := _arrivals(instance)):
                 continue
             one = measured(name.partition("-")[0], instance)

@@ -241,6 +241,13 @@ class Files:
             slo["apps"][name]["demand"]["rate_qps"] = rate
         return replace(self, slo=slo)
 
+    def steady(self) -> Files:
+        """With queries that come one by one, in no bursts (a Poisson process)."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["demand"].pop("arrivals", None)
+        return replace(self, slo=slo)
+
     def scaled_rates(self, factor: float) -> Files:
         """With every stated rate times a factor."""
         slo = deepcopy(self.slo)

@@ -86,6 +86,15 @@ class Application:
         """That limit as it is stated; infinite without one."""
         return strictest_ms(self.stated)
 
+    @property
+    def least_answered(self) -> float:
+        """The share of queries that machines have to answer: all, or where late ones are dropped all but those.
+
+        Who is dropped is late by every limit, so the highest percentile counts.
+        """
+        drops = self.late not in (None, "serve")
+        return 1.0 - min((target.left for target in self.targets), default=0.0) if drops else 1.0
+
     def limit_ms(self, steps: int = 1) -> float:
         """What the strictest limit leaves for waiting and serving on a path of so many steps; infinite without one."""
         return self.strictest.limit_ms(steps) if self.strictest is not None else inf

@@ -233,6 +233,8 @@ class Cone(Asked):
     """What the question itself said, that plays what it plans."""
     firm: Cone | None = None
     """The same with margins, where `most` leaves none."""
+    dropping: Cone | None = None
+    """The same of one who drops late queries, where the application does: no machines carry more."""
 
     def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""

@@ -1,8 +1,9 @@
-"""The bound of fleets whose variants and pipelines leave no room for queries that wait.
+"""The bound of fleets whose variants and pipelines leave no room for queries that wait, and drop who may be late.
 
 While machines are looked for, these have the room that a formula asks for (or their own questions, by simulation). It
 is careful: on fewer machines they may be in time all the same. So a bound of all fleets asks less of them: each limit
-is held against service times alone, and a path may use all of it.
+is held against service times alone, and a path may use all of it. Where late queries are dropped, machines answer no
+more than percentiles ask for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from hetplan.errors import Cancelled
@@ -18,40 +20,62 @@ from hetplan.planner.part import Part
 from hetplan.problems.fleet.search import is_over
 from hetplan.problems.fleet.ways import SAYS_SIZE, Found, searched
 from hetplan.problems.fleet.wish import Wish
-from hetplan.problems.parts import Table
+from hetplan.problems.parts import Cone, Table
+from hetplan.profiles.validate import validate
 
-__all__ = ["bounded", "sized_by_formula"]
+__all__ = ["bounded", "dropping", "part_answered", "sized_by_formula"]
 
 Answered = tuple[Found, Mapping[str, Part]]
 BARE: Mapping[str, Mapping[str, Any]] = {
     "variants": {"size": "planned"},
     "pipeline": {"size": "planned", "slo_divisor": 1.0},
 }
+MAY_DROP = ("pool", *BARE)
+MOST = 10_000
+"""So many machines of each hardware are more than anybody needs."""
+NEXT_TO_NONE = 1e-6
+"""An application of which next to nothing must be answered is asked for this part of its rate."""
 
 
 def sized_by_formula(wish: Wish) -> tuple[str, ...]:
     """Applications for which more machines are looked for than their program asks for."""
+    return tuple(name for name, question in _played(wish).items() if question in BARE)
+
+
+def dropping(wish: Wish) -> tuple[str, ...]:
+    """Applications that drop late queries, and whose plans are played."""
+    apps = wish.request.apps
+    return tuple(
+        name for name, question in _played(wish).items() if question in MAY_DROP and apps[name].least_answered < 1.0
+    )
+
+
+def _played(wish: Wish) -> dict[str, str]:
+    """The questions of applications that are sized by more than their programs."""
     if wish.options.size == "planned":
-        return ()
+        return {}
     said = {name for name, own in wish.options.parts.items() if own.keys() & SAYS_SIZE}
-    return tuple(app.name for app in wish.apps if app.question in BARE and app.name not in said)
+    return {app.name: app.question for app in wish.apps if app.name not in said}
 
 
 def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Answered:
-    """The fleet with a bound of all fleets: that of `wish`, in which nobody was given room yet.
+    """The fleet with a bound of all fleets: that of `wish`, in which nobody was given room yet, and who may be, drops.
 
-    Without parts, or time, there is none: then the bound is one of fleets that have the room that a formula asks for.
+    Without parts, or time, there is none: then the bound is one of fleets that have the room that a formula asks for,
+    and those who drop are free.
     """
-    mine = sized_by_formula(wish)
-    found = replace(best[0], formula=mine)
-    if mine and parts and not is_over(ask):
+    mine, drop = sized_by_formula(wish), dropping(wish)
+    found, served = replace(best[0], formula=mine), best[0].served
+    free = replace(found, bound=max(found.bound - sum(served.get(name, found.bound) for name in drop), 0.0))
+    if (mine or drop) and parts and not is_over(ask):
         bare = {name: _bare(part) if name in mine else part for name, part in parts.items()}
+        bare |= {name: _dropping(wish, part) for name, part in bare.items() if name in drop}
         with suppress(Cancelled):
             least = searched(wish, bare, ask, settle=False, foresee=False)
             if isinstance(least, Found) and not is_over(ask):
                 bound = min(found.bound or least.bound, least.bound)  # 0: nothing is known yet
-                found = replace(found, bound=bound, prices=least.prices, served=least.served, formula=())
-    return found, best[1]
+                free = replace(found, bound=bound, prices=least.prices, served=least.served, formula=())
+    return free, best[1]
 
 
 def _bare(part: Part) -> Part:
@@ -60,3 +84,31 @@ def _bare(part: Part) -> Part:
         return part
     options = {**part.options, **BARE[part.question]}
     return part.asked_anew(options=options)
+
+
+def _dropping(wish: Wish, part: Part) -> Part:
+    """The same, as few answered as may be."""
+    if isinstance(part, Cone):
+        return part.dropping or part
+    if not isinstance(part, Table):
+        return part
+    least = {name: part_answered(wish, part) * one for name, one in (part.members or {part.app: 1.0}).items()}
+    return part.asked_anew(members=least)
+
+
+def part_answered(wish: Wish, part: Table) -> float:
+    """Of what machines do where every query is answered, what they do at least where late ones are dropped."""
+    if part.app not in dropping(wish):
+        return 1.0
+    files = part.files(1.0, dict.fromkeys(part.hardware, (0, MOST)), None)
+    room = f"hetplan.problems.{part.question}"
+    says = import_module(f"{room}.options")
+    if part.question == "variants":
+        options = validate(says.VariantsOptions, {**part.options, **BARE["variants"]}, file="options")
+        v = import_module(f"{room}.wish").read_snapshot(files, options)
+        least = import_module(f"{room}.bursts").answering_fewest(v)
+        return float(least.asked[0].need_qps / v.asked[0].need_qps)
+    options = validate(says.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
+    (tree,) = import_module(f"{room}.wish").read_wish(files, options).trees
+    answered = wish.request.apps[part.app].least_answered
+    return max(float(import_module(f"{room}.few").part_answered(tree, answered)), NEXT_TO_NONE)

@@ -28,7 +28,7 @@ from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Tools
 from hetplan.planner.safe_bound import dual_bound
 from hetplan.planner.tolerances import SLIP
-from hetplan.problems.fleet.bounded import BARE
+from hetplan.problems.fleet.bounded import BARE, dropping, part_answered
 from hetplan.problems.fleet.draft import PRICES
 from hetplan.problems.fleet.search import MISSING, Search
 from hetplan.problems.fleet.slices import in_slices
@@ -147,7 +147,11 @@ class _Priced:
                 f"no application bounds the fleet; counted as free are {free}, of which it is not known what their "
                 "machines carry, or who shares these"
             )
-        return Search.of(self.wish, self.parts, ask)
+        drop = dropping(self.asked)
+        parts = {
+            name: getattr(one, "dropping", None) or one if name in drop else one for name, one in self.parts.items()
+        }
+        return Search.of(self.wish, parts, ask)
 
     def _hourly(self, prices: Sequence[Any], search: Search) -> Iterator[NDArray[np.float64]]:
         """Of each period the prices per hour of machines of each offer, and of each limit."""
@@ -181,7 +185,7 @@ class _Priced:
     def _carrying(self, app: Application, part: Part) -> Cone | None:
         """What says how much machines carry of an application, or slices; None where nothing does."""
         if app.question == "variants" and isinstance(part, Table):
-            return _of_variants(part)
+            return _of_variants(part, part_answered(self.asked, part))
         return part if isinstance(part, Cone) and self.has_cone(app) else None
 
     @property
@@ -283,8 +287,10 @@ class _Proving:
         """Nobody looks on."""
 
 
-def _of_variants(table: Table) -> Cone | None:
+def _of_variants(table: Table, answered: float) -> Cone | None:
     """Variants as machines that carry so much each at most, whatever instances they hold; None where nothing says so.
+
+    So they do where all queries are answered, and more where no more than a part of them must be.
 
     An instance is on one machine. What all need of some resource says how many a machine holds: one where each needs
     more than half of it, else as many as its parts come to. Nobody waits in it.
@@ -307,7 +313,7 @@ def _of_variants(table: Table) -> Cone | None:
         most[place] = _carried(served, provides) if served else 0.0
     if not np.isfinite(most).all():
         return None
-    weights = most / v.asked[0].need_qps
+    weights = most / (answered * v.asked[0].need_qps)
 
     def carried(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
         return float(np.dot(weights, machines)), weights

@@ -19,7 +19,9 @@ import numpy as np
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.planner.forms.milp import Milp
+from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.tolerances import BOUND_SLIP
+from hetplan.problems.pipeline.bursts import Burst, bursts_of
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
 from hetplan.problems.pipeline.form import config_form, variant_form
 from hetplan.problems.pipeline.letters import Pipelines
@@ -31,18 +33,21 @@ from hetplan.problems.pipeline.tree import (
     all_levels,
     as_stated,
     at_levels,
+    count_prefixes,
     merged,
     prefixes,
 )
 
 __all__ = [
     "NONE",
+    "at_the_most",
     "best_of_all",
     "by_few_levels",
     "carrying_most",
     "choices",
     "few_levels_answer",
     "in_parts",
+    "part_answered",
     "parts_form",
 ]
 
@@ -54,6 +59,10 @@ ALL = 1.0 - 1e-6
 """What carries less than this of the demand with servers in parts has no plan with whole ones."""
 GAP = 1e-3
 """The gap of their programs: waiting moves more than this."""
+MOST_PREFIXES = 20_000
+"""With more prefixes no bound of all plans is looked for, where no option says how many the exact program may have."""
+SEND_NONE = 1e-6
+"""Where some send on less than that, all that is sent on may be of those dropped."""
 
 
 NONE = Infeasible(why=("no choice of latency levels has a plan",), proved=False)
@@ -304,28 +313,99 @@ def _without_idle(problem: Pipelines, ask: Ask, found: Solved) -> Solved:
 
 
 def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
-    """What a plan reaches, beside what servers in parts would: a bound, however much is kept free."""
+    """What a plan reaches, beside what servers in parts would: a bound, however much is kept free.
+
+    Where there are too many paths that take all of the deadline, it is of plans whose paths are no longer than planned.
+    """
+    wide = at_the_most(problem)
+    few = sum(map(count_prefixes, wide.served)) <= getattr(problem.options, "prefixes", MOST_PREFIXES)
+    bursts = bursts_of(wide, problem) if few else []
+    problem, scope = (wide, problem.scope_in_parts) if few else (problem, "restriction")
     shown = {one.app: one.value for one in made.promises if one.quantity == "quality"}
     quality = sum(tree.weight * shown[tree.app] for tree in problem.served)
     found, reached = list[Reported](), dict[Goal, float]()
     totals = {one.quantity: one.value for one in made.promises if one.app is None}
+    totals |= {"quality": quality, "least_quality": min(shown[tree.app] for tree in problem.served)}
     for goal in problem.levels:
         answer = ask(parts_form(problem, goal, reached), about=f"{goal}, servers in parts")
-        value = quality if goal == "quality" else totals.get(CLAIMED[goal])
-        sense: Literal["max", "min"] = "max" if goal == "quality" else "min"
-        found.append(Reported(CLAIMED[goal], sense, problem.scope_in_parts, answer, value=value))
+        value, note = totals.get(CLAIMED[goal]), None
+        sense: Literal["max", "min"] = "max" if goal in ("quality", "fairest") else "min"
+        if bursts and answer.bound is not None and value is not None:
+            form = parts_form(problem, goal, reached, bursts)
+            bursty = ask(form, about=f"{goal}, servers in parts, in bursts such as come")
+            if _is_tighter(sense, bursty.bound, than=answer.bound, of=value):
+                answer, note = bursty, "against the best in bursts such as come, whoever dispatches"
+        found.append(Reported(CLAIMED[goal], sense, scope, answer, value=value, note=note))
         if answer.value is None:
             break
         # What comes later is bounded at the accuracy that the plan has, however much more there could be.
-        reached[goal] = quality if goal == "quality" else float(value or 0.0)
+        reached[goal] = float(value or 0.0)
     return tuple(found)
 
 
-def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float]) -> Milp:
+def _is_tighter(sense: Literal["max", "min"], bound: float | None, *, than: float, of: float) -> bool:
+    """Whether a bound of a value says more than another one, and does not refute the plan that has the value."""
+    if bound is None:
+        return False
+    sign = 1.0 if sense == "min" else -1.0
+    return sign * than < sign * bound <= sign * of + BOUND_SLIP * abs(of)
+
+
+def at_the_most(problem: Pipelines) -> Pipelines:
+    """The question in which a path may take all of its deadline, and no more queries are answered than must be.
+
+    A plan that is played says itself how long its paths may be, and a rule for late queries who is dropped: any other
+    plan that keeps the wish does as well.
+    """
+    whole, trees = problem.options.slo_divisor, list[Tree]()
+    for tree in problem.wish.trees:
+        answered = problem.request.apps[tree.app].least_answered
+        limit_ms = {sink: whole * ms for sink, ms in tree.limit_ms.items()}
+        trees.append(replace(_sending_fewest(tree, answered), demand=answered * tree.demand, limit_ms=limit_ms))
+    options = problem.options.model_copy(update={"slo_divisor": 1.0})
+    return replace(problem, wish=replace(problem.wish, trees=tuple(trees)), options=options, before=None, of=None)
+
+
+def _sending_fewest(tree: Tree, answered: float) -> Tree:
+    """The same, each query that is answered sending on as few as may be: those that send on more may be dropped.
+
+    A step sends on floor(f) or ceil(f). All send on f in the mean, and of those dropped none more than ceil(f): with
+    `dropped` of them for each that is answered, these send on f - (ceil(f) - f) dropped at least, or floor(f).
+    """
+    tasks, dropped = list(tree.tasks), np.full(len(tree.tasks), (1.0 - answered) / answered)
+    for t, task in enumerate(tasks if answered < 1.0 else ()):
+        factor = {}
+        for child, sent in task.factor.items():
+            least = sent - (np.ceil(sent) - sent).max() * dropped[t]
+            factor[child] = np.floor(sent) if (least < np.floor(sent)).any() else least
+            dropped[child] = dropped[t] * np.ceil(sent).max() / max(factor[child].min(), SEND_NONE)
+        tasks[t] = replace(task, factor=factor)
+    return replace(tree, tasks=tuple(tasks))
+
+
+def part_answered(tree: Tree, answered: float) -> float:
+    """Of all that steps do where every query is answered, what is left for each step at least where this share is."""
+    fewest, part = _sending_fewest(tree, answered), np.full(len(tree.tasks), answered)
+    for t, task in enumerate(tree.tasks):
+        for child, sent in task.factor.items():
+            some = sent > 0.0
+            part[child] = part[t] * (fewest.tasks[t].factor[child][some] / sent[some]).min(initial=1.0)
+    return float(part.min())
+
+
+def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], bursts: Sequence[Burst] = ()) -> Milp:
     """The program of servers in parts for a goal, where no less of others is reached than this."""
     stated = {tree.app: tree for tree in problem.wish.trees}
     forest = [(tree, prefixes(tree)) for tree in (as_stated(tree, stated[tree.app]) for tree in problem.served)]
     asked = problem.asked("quality", whole=False)
     for other, value in reached.items():
         asked = keeping(asked, other, value)
-    return config_form(forest, problem.wish.fleet, replace(asked, goal=goal)).form
+    best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest) if bursts else np.inf
+    if reached.get("quality", 0.0) >= best - KEPT:
+        forest = [(tree, kept_best(tree, levels)) for tree, levels in forest]
+
+    def more(m: Builder, x: Sequence[Places]) -> None:
+        for burst in bursts:
+            burst.add(m, *forest[burst.number], x[burst.number])
+
+    return config_form(forest, problem.wish.fleet, replace(asked, goal=goal, bursty=bool(bursts)), more=more).form

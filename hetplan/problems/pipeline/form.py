@@ -31,7 +31,9 @@ from hetplan.problems.pipeline.tree import ON_LIMIT_MS, Places, Task, Tree, Vect
 __all__ = ["Levels", "config_form", "levels_form", "paper_form", "variant_form"]
 
 
-def config_form(forest: Forest, fleet: Fleet, asked: Asked) -> Written:
+def config_form(
+    forest: Forest, fleet: Fleet, asked: Asked, *, more: Callable[[Builder, Sequence[Places]], None] | None = None
+) -> Written:
     r"""The exact program over shares of prefixes of configurations (formulation `config`, the default).
 
     ==========  ==========================================================================================
@@ -54,7 +56,7 @@ def config_form(forest: Forest, fleet: Fleet, asked: Asked) -> Written:
         (4) x_y <= S_g z_y, sum_b z <= 1                   one batch per (k, g) (Eq. 4-7), unless `multibatch`
 
     Prefixes that end too late are not made, so no row speaks of latency. For the goal "rate", n holds absolute flows
-    and (1) reads sum n = D with D a column.
+    and (1) reads sum n = D with D a column. `more` adds rows over the columns x of each pipeline.
     """
     trees = [tree for tree, _ in forest]
     m = Builder("max" if asked.goal in ("quality", "fairest", "rate", "room") else "min", name=f"config {asked.goal}")
@@ -69,6 +71,8 @@ def config_form(forest: Forest, fleet: Fleet, asked: Asked) -> Written:
         add_groups(m, trees, uppers, servers, fleet, asked, loads)
     if asked.goal == "room":
         _leave_room(m, trees, loads)
+    if more is not None:
+        more(m, servers.x)
     add_qualities(m, forest, flows, asked, rate)
     return Written(m.build(), servers.x, flows, rate)
 

@@ -622,7 +622,7 @@ def _divisors(p: Pipelines) -> tuple[float, ...]:
 
 def _bounded(p: Pipelines, ask: Ask, made: Draft) -> Draft:
     """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
-    if made.reported:
+    if made.reported and (p.form not in ("config", "paper") or p.wish.joins):
         return made
     return replace(made, reported=in_parts(without_room(p, float(made.chosen["slo_divisor"])), ask, made))
 

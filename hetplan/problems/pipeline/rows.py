@@ -68,6 +68,8 @@ class Asked:
     counts: Sequence[Places] | None = None
     whole: bool = True
     multibatch: bool = False
+    bursty: bool = False
+    """Whether more servers may be of use than the demand keeps busy."""
     slip: float = 0.0
     """By how much capacities are tightened, so that whole counts keep exactly what an engine keeps to a tolerance."""
 
@@ -137,7 +139,7 @@ def bound_of_servers(tree: Tree, gains: Sequence[float], t: int, fleet: Fleet, a
     """At most how many servers of each configuration of a task can be of use."""
     task = tree.tasks[t]
     limit = np.full(task.size, np.inf) if asked.loose is not None else np.floor(fleet.most[task.hardware] / task.places)
-    if asked.goal == "rate" and asked.rate_most is None:
+    if asked.bursty or (asked.goal == "rate" and asked.rate_most is None):
         return limit
     useful = np.ceil(tree.demand * gains[t] / task.qps * (1 + 1e-9) + 1e-9 + tree.spare / task.k)
     # Servers beyond need are wanted only where a least number is stated.

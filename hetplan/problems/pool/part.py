@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Tools
+from hetplan.planner.forms.milp import Milp
 from hetplan.problems.parts import Asked, AtCapacities, Cone
+from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import fluid_at
 from hetplan.problems.pool.question import PoolQuestion
@@ -47,16 +49,24 @@ def cone(
     part.alone = {kind.hardware: kind.per_machine for kind in pool.types}
     none = np.zeros(len(pool.types))
     # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow. A fleet
-    # is also searched by it, so that dropped queries are answered here; one who drops them may do with less.
-    loose = replace(tolerant(pool), may_drop=False) if options.derate == 1.0 else pool
-    most_form, form = fluid_at(loose, none), fluid_at(pool, none)
-    (busy,), (most_busy,) = ([one for one in made.rows if one.name == "capacity"] for made in (form, most_form))
-    warm, cold = at_capacities(most_form, most_busy, warm=True), at_capacities(form, busy, warm=False)
+    # is also searched by it, so that dropped queries are answered there; one who drops them may do with less.
+    loose = tolerant(pool) if options.derate == 1.0 else pool
+
+    def at(form: Milp, *, warm: bool) -> Callable[[Sequence[float]], tuple[float, Floats, Floats]]:
+        (busy,) = (one for one in form.rows if one.name == "capacity")
+        return at_capacities(form, busy, warm=warm)
+
+    cold = at(fluid_at(pool, none), warm=False)
     first = [int(np.flatnonzero(pool.of == number)[0]) for number in range(len(pool.types))]
 
-    def most(machines: Sequence[float]) -> tuple[float, Floats]:
-        value, _, prices = warm(machines)
-        return value * options.derate, prices * options.derate
+    def most_of(loose: Pool) -> Callable[[Sequence[float]], tuple[float, Floats]]:
+        warm = at(fluid_at(loose, none), warm=True)
+
+        def most(machines: Sequence[float]) -> tuple[float, Floats]:
+            value, _, prices = warm(machines)
+            return value * options.derate, prices * options.derate
+
+        return most
 
     def rated(machines: Sequence[float]) -> Rated:
         _, point, _ = cold(machines)
@@ -79,6 +89,9 @@ def cone(
         playing = replace(pool, inputs=at_rate, tools=Tools(extra={"simulate_plan": simulate}))
         return looked_at(playing, found, rate, SEED, open_yet=OPEN).worst
 
-    part.most, part.kept = most, kept
+    if loose.may_drop:
+        part.dropping = asked(most=most_of(loose), **what)
+        part.dropping.hardware = part.hardware
+    part.most, part.kept = most_of(replace(loose, may_drop=False)), kept
     part.late = late if simulate is not None else None
     return part

@@ -128,8 +128,7 @@ def tolerant(pool: Pool) -> Pool:
     app = pool.wish.app
     left = app.targets[-1].left if app.targets else 0.0
     options = pool.options.model_copy(update={"violation_tolerance": left, "derate": 1.0})
-    may_drop = app.late not in (None, "serve") and min((one.left for one in app.targets), default=0.0) > 0.0
-    return replace(pool, options=options, may_drop=may_drop)
+    return replace(pool, options=options, may_drop=app.least_answered < 1.0)
 
 
 def lower_bound(pool: Pool, ask: Ask) -> Reported | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hetplan.planner.certify import Bounding
 from hetplan.planner.next_state import USED
-from hetplan.problems.variants.bursts import in_bursts
+from hetplan.problems.variants.bursts import answering_fewest, in_bursts
 from hetplan.problems.variants.draft import aim
 from hetplan.problems.variants.form import columns, program, why_no_columns
 from hetplan.problems.variants.size import leaving_room_to_wait
@@ -24,8 +24,10 @@ def bounding(v: Snapshot, claim: Claim, plan: Plan) -> Sequence[Bounding] | None
     if (claim.about, claim.sense) != (aim(v), "min") or claim.scope not in ("problem", "relaxation"):
         return []
     v = _asked(v, plan.extensions.get(USED, {}))
-    bursty = in_bursts(v) if claim.scope == "relaxation" and all(pair.busy == 1.0 for pair in v.serves) else v
-    asked = [v] if bursty is v else [v, bursty]
+    asked = [v]
+    if claim.scope == "relaxation" and all(pair.busy == 1.0 for pair in v.serves):
+        least, bursty = answering_fewest(v), in_bursts(v)
+        asked = [least] if bursty.asked == least.asked else [least, bursty]
     solve = next((one for one in plan.solves if one.id == claim.solve), None)
     if solve is not None and solve.form == "columns":
         return [] if why_no_columns(v) else [Bounding(columns(one), of_plans=claim.scope == "problem") for one in asked]

@@ -1,13 +1,19 @@
-"""What bursts ask of the instances of an application, whoever dispatches (`serving.window`).
+"""What is asked of the instances of an application, whoever dispatches: also in bursts, and of who drops late queries.
 
-Where the queries of an application are alike, and instances serve no other, these answer at most mu (T + D) of those
-that come in a window T within the limit D, mu the rate of all of them, full. So they must serve `factor` times its rate
-at least. Applications whose queries differ, or that share instances, are asked for their rate.
+In bursts (`serving.window`). Where the queries of an application are alike, and instances serve no other, these answer
+at most mu (T + D) of those that come in a window T within the limit D, mu the rate of all of them, full. So they must
+serve `factor` times its rate at least. Applications whose queries differ, or that share instances, are asked for their
+rate.
+
+Where late queries are dropped, those that may be late need no instance: those that take longest, of any instance. What
+others take of what all would is asked for; the least of it that is so for some instance.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import numpy as np
 
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.serving.law import Law
@@ -15,18 +21,27 @@ from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
 from hetplan.serving.window import busiest, least_work, time_after
 
-__all__ = ["in_bursts"]
+__all__ = ["answering_fewest", "in_bursts"]
+
+
+def answering_fewest(v: Snapshot) -> Snapshot:
+    """The same, each application asked for what it cannot drop; itself where nobody drops any."""
+    pairs = _pairs(v)
+    parts = [min((_part_answered(v, pair) for pair in pairs.get(b, ())), default=1.0) for b in range(len(v.asked))]
+    asked = [
+        replace(one, load_qps=part * one.load_qps, need_qps=part * one.need_qps)
+        for one, part in zip(v.asked, parts, strict=True)
+    ]
+    return v if min(parts, default=1.0) == 1.0 else replace(v, asked=tuple(asked))
 
 
 def in_bursts(v: Snapshot) -> Snapshot:
-    """The same, each application asked for what its bursts need; itself where that is no more.
+    """The same, each application asked for what it cannot drop, and for what its bursts need; itself if that is v.
 
     `v` takes instances to serve all that they can.
     """
-    pairs: dict[int, list[Serves]] = {}
+    pairs, least = _pairs(v), answering_fewest(v)
     shared = {s.app for item in v.items if len(item.serves) > 1 for s in item.serves}
-    for pair in v.eligible:
-        pairs.setdefault(pair.app, []).append(pair)
     asked = []
     for b, one in enumerate(v.asked):
         factor = 0.0
@@ -38,14 +53,36 @@ def in_bursts(v: Snapshot) -> Snapshot:
             window = busiest(one.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
             if window is not None:
                 factor = max(factor, window.factor * min(_part_of_the_fastest(v, pair, limit) for pair in mine))
-        asked.append(replace(one, need_qps=max(one.need_qps, factor * one.load_qps)))
+        fewest = least.asked[b]
+        asked.append(replace(fewest, need_qps=max(fewest.need_qps, factor * one.load_qps)))
     return v if tuple(asked) == v.asked else replace(v, asked=tuple(asked))
+
+
+def _pairs(v: Snapshot) -> dict[int, list[Serves]]:
+    """The pairs of each application."""
+    pairs: dict[int, list[Serves]] = {}
+    for pair in v.eligible:
+        pairs.setdefault(pair.app, []).append(pair)
+    return pairs
 
 
 def _law_of(v: Snapshot, pair: Serves) -> Law:
     """The service law of an instance."""
     kind = v.kinds[pair.kind]
     return law_of_run(v.inputs.profile, kind.variant, v.inputs.profile.variants[kind.variant].runs[kind.run])
+
+
+def _part_answered(v: Snapshot, pair: Serves) -> float:
+    """Of what all queries of its application take of an instance, what those take that must be answered, at least."""
+    one, law = v.asked[pair.app], _law_of(v, pair)
+    if (least := one.least_answered) == 1.0:
+        return 1.0
+    batch, statistic = v.kinds[pair.kind].batch, answering(law.statistics, "mean")
+    shares = np.array(one.classes.shares) / sum(one.classes.shares)
+    each = np.array([law.ms(point, batch, statistic) for point in one.classes.points])
+    order = np.argsort(each)
+    answered = np.diff(np.minimum(np.cumsum(shares[order]), least), prepend=0.0)
+    return float(answered @ each[order] / (shares @ each))
 
 
 def _part_of_the_fastest(v: Snapshot, pair: Serves, limit_ms: float) -> float:

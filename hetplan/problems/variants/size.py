@@ -57,7 +57,7 @@ from hetplan.problems.simulated import (
     with_shown,
 )
 from hetplan.problems.variants.alone import without_hopeless
-from hetplan.problems.variants.bursts import in_bursts
+from hetplan.problems.variants.bursts import answering_fewest, in_bursts
 from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
@@ -527,7 +527,7 @@ class _Tries:
             made = self.way(replace(bursty, repairs=False, explains=False), self.ask)
             if isinstance(made, Draft) and _least(made) <= self.cheapest * (1.0 + BOUND_SLIP):
                 return made
-        return self.way(full, self.ask)
+        return self.way(answering_fewest(full), self.ask)
 
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
         """The next plan that is another one (None: there is none), the late ones asking less of their instances."""
