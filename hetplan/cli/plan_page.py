@@ -209,9 +209,8 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         show_notices(outcome.warnings, page)
     else:
         from hetplan.cli.summary_page import Closing, show_summary
-        from hetplan.planner.summary_words import what_was_checked
 
-        closing = Closing(what_was_checked(outcome), written or "PLAN")
+        closing = Closing(outcome.checked, written or "PLAN")
         show_summary(summary, page, closing)
         page.line()
         if written is not None:

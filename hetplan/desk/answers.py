@@ -26,7 +26,7 @@ from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
-from hetplan.planner.summary_words import summary_text, what_was_checked
+from hetplan.planner.summary_words import summary_text
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -180,7 +180,7 @@ class Answers:
             page.text("What would help is worked out for planned sizes: plans that are played may need more.")
         said = outcome.as_dict()
         if outcome.summary is not None:
-            told = summary_text(outcome.summary, what_was_checked(outcome))
+            told = summary_text(outcome.summary, outcome.checked)
             write_summary(page, told, level=2)
             draw_fleet(page, said["plan"], _file(asked, "slo"))
             draw_costs(page, told)

@@ -109,10 +109,23 @@ class Outcome:
         repairs = [one.text for one in self.repairs]
         if self.summary is None or self.plan is None:
             return outcome_fragment([f"{self.status}: {self.reason}", *self.why], repairs)
-        from hetplan.planner.summary_words import summary_text, what_was_checked
+        from hetplan.planner.summary_words import summary_text
 
-        told, said = summary_text(self.summary, what_was_checked(self)), [*self.why, *self.violations]
+        told, said = summary_text(self.summary, self.checked), [*self.why, *self.violations]
         return outcome_fragment(said, repairs, told, self.plan.model_dump(mode="json", exclude_none=True))
+
+    @property
+    def checked(self) -> tuple[str, str]:
+        """What was checked where the plan was made: nothing is called verified that could not have failed."""
+        if self.finding.unchecked:
+            return "Checked", "by nobody: the question brings no check of its own"
+        if self.reason != "verified":
+            return "Checked", self.reason
+        # The bound is proved again by the program that the planner writes: no code of the verifier's own.
+        bound = "bound by the planner's program" if self.finding.proved else "the bound by nobody"
+        rows = self.summary.simulated if self.summary is not None else ()
+        again = "hetplan verify simulates again" if rows else "no SLO was simulated"
+        return "Verified", f"constraints and money by independent code, {bound}; {again}"
 
     @property
     def found(self) -> Found:

@@ -82,10 +82,12 @@ class Runs(Protocol):
 
     def limits(self) -> list[LimitShares]:
         """What all runs so far say of each limit."""
+        ...
 
     @property
     def is_settled(self) -> bool:
         """Whether they have seen enough of what a queue remembers to be called independent samples of it."""
+        ...
 
 
 @dataclass

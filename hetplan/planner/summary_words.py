@@ -16,10 +16,9 @@ from hetplan.drawing.svg import colour_class
 from hetplan.planner.summary_records import per_month
 
 if TYPE_CHECKING:
-    from hetplan.planner.outcome import Outcome
     from hetplan.planner.summary_records import Bound, Group, MachineRow, SloRow, Summary
 
-__all__ = ["figure", "head_text", "runs_table", "summary_text", "what_was_checked"]
+__all__ = ["figure", "head_text", "runs_table", "summary_text"]
 
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 
@@ -40,20 +39,6 @@ def summary_text(summary: Summary, checked: tuple[str, str]) -> SummaryText:
         is_wrong=summary.status not in ("optimal", "feasible") or any(row.word == "violated" for row in summary.slo),
         costs=tuple(_costs(summary)),
     )
-
-
-def what_was_checked(outcome: Outcome) -> tuple[str, str]:
-    """What was checked where the plan was made: nothing is called verified that could not have failed."""
-    finding = outcome.finding
-    if finding.unchecked:
-        return "Checked", "by nobody: the question brings no check of its own"
-    if outcome.reason != "verified":
-        return "Checked", outcome.reason
-    # The bound is proved again by the program that the planner writes: no code of the verifier's own.
-    bound = "bound by the planner's program" if finding.proved else "the bound by nobody"
-    rows = outcome.summary.simulated if outcome.summary is not None else ()
-    again = "hetplan verify simulates again" if rows else "no SLO was simulated"
-    return "Verified", f"constraints and money by independent code, {bound}; {again}"
 
 
 # Figures
