@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -332,13 +332,17 @@ class _Tries:
             made = self.way(self.v, self.ask)
         return made
 
-    def _keep(self, made: Draft, shown: Shown) -> None:
-        """Keep a plan that was in time, where none was that is cheaper."""
+    def _keep(self, made: Draft, confirmed: Shown | None = None) -> None:
+        """Keep a plan that looked in time, where none did that is cheaper; or one that fresh seeds confirmed."""
         v, first, turns = self.v, self.bounding, self.turn
-        if first is not None and _cost(made) < self.cheapest:
-            self.cheapest = _cost(made)
-            said = partial(_said, v, (made, shown), turns)
-            self.ask.keep(lambda: _so_far(v, _bounded_by(first, said())), simulated=True, value=_cost(made))
+        if first is None or (confirmed is None and _cost(made) >= self.cheapest):
+            return
+        self.cheapest = min(self.cheapest, _cost(made))
+        shown = made if confirmed is None else _said(v, (made, confirmed), turns)
+        self.ask.keep(
+            lambda: _so_far(v, _bounded_by(first, shown)),
+            simulated=confirmed is not None, rank=(-_cost(made),), value=_cost(made),
+        )  # fmt: skip
 
     def shown(self, made: Draft, *, settled: bool = True) -> Shown:
         """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more.
@@ -369,7 +373,7 @@ class _Tries:
         self.seen[alike] = shown
         if not shown.late:
             self.in_time.append((made, shown))
-            self._keep(made, shown)
+            self._keep(made)
         return shown
 
     def confirmed(self, made: Draft, shown: Shown) -> tuple[Draft, Shown]:
@@ -381,7 +385,9 @@ class _Tries:
         while True:
             tested = self._tested(made)
             if not tested.late:
-                return made, Shown(tested.promises, ())
+                shown = Shown(tested.promises, ())
+                self._keep(made, shown)
+                return made, shown
             if not self.may_go_on():
                 return made, Shown((), tested.late)
             following = self.less_busy(made, tested.late)
@@ -490,7 +496,7 @@ class _Tries:
             if found is None or self.ask.remaining <= 0:
                 return dict.fromkeys(mine, math.inf)
             plan = plan_to_simulate("variants", self.formulation, _alone(asked, found, set(names.values())))
-            seed = self.ask.limits.seed + FRESH + looks
+            seed = self.ask.limits.seed + 2 * FRESH + looks
             assert self.tools.simulate is not None
             report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=length_s(apps))
             return {b: shown_of(asked.inputs, names[b], report.apps[names[b]], None).worst for b in mine}
