@@ -4,7 +4,9 @@ A search looks at many plans, and the one that it likes best has been lucky. So 
 whose seeds chose nothing, until it is clear: after 6 runs, 8, 11, ..., 50 at most. Of every limit each run gives the
 share of queries that violate it. A plan is confirmed where each limit is kept by the upper end of a confidence sequence
 (`planner.confidence`), which may be looked at again and again; and where queues are remembered for long, once the runs
-have seen enough of them (`Runs.is_settled`).
+have seen enough of them (`Runs.is_settled`). What no number of runs here could show is left open, and said
+(`Confirmation.unjudged`): of an application of which hardly a query comes beside others, of one whose bursts come once
+in days, of a share that is next to nothing.
 
 **Error budget.** If a plan violates a limit, it is confirmed with a probability of ``alpha_j`` at most: all limits have
 to be confirmed, so that one is enough to refuse it. The j-th plan that is put to the test gets ``ALPHA / 2^j``. So all
@@ -16,10 +18,10 @@ the last look would leave it open. Giving up errs on the safe side, and needs no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from math import log
+from math import inf, log
 from typing import Protocol
 
 from hetplan.planner.confidence import LEAST_RUNS, sequence, share_interval
@@ -30,8 +32,8 @@ ALPHA = 0.05
 """The chance that a search hands out a plan that violates its SLO, as far as the simulator tells."""
 LOOKS = (LEAST_RUNS, 8, 11, 15, 20, 27, 36, 50)
 """Runs after which one looks: a third more each time, up to ten times as many as a person takes."""
-LEAST_SEEN = 1e-4
-"""A smaller share of the queries takes too many of them to be shown."""
+LEAST_CYCLES = 5.0
+"""So often at least arrivals go through their states in all runs together: else no run need have seen a burst."""
 FRESH = 1_000_003
 """Between the seeds that choose a plan and those that confirm it."""
 
@@ -53,6 +55,8 @@ class LimitShares:
     by_run: tuple[float, ...]
     queries: float
     """In all runs together."""
+    cycles: float = inf
+    """How often its arrivals went through their states in all runs together."""
 
     @property
     def mean(self) -> float:
@@ -60,18 +64,29 @@ class LimitShares:
         return sum(self.by_run) / len(self.by_run)
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """The interval of the mean, each end of which is wrong with the probability `alpha` at most."""
+        """The interval of the mean, whose upper end is wrong with the probability `alpha` at most."""
+        if self.mean == 0.0:
+            return 0.0, self._of_none(alpha)
         return share_interval(self.by_run, sequence(len(self.by_run), alpha))
 
-    def is_met(self, alpha: float, count: int | None = None) -> bool:
-        """Whether its upper end is within the limit; or would be, if `count` runs had shown the same.
+    def _of_none(self, alpha: float, count: int | None = None) -> float:
+        """The upper end where no query violates the limit: of n none does with the chance (1 - p)^n < exp(-p n)."""
+        queries = self.queries * (count or len(self.by_run)) / len(self.by_run)
+        return min(-log(alpha) / queries, 1.0) if queries > 0 else 1.0
 
-        Of ``n`` queries none violates a limit with the probability ``(1 - p)^n < exp(-p n)``: so few may be no proof.
-        """
-        if self.mean == 0.0 and self.allowed > 0.0:
-            queries = self.queries * (count or len(self.by_run)) / len(self.by_run)
-            return -log(alpha) / queries <= max(self.allowed, LEAST_SEEN)
-        return share_interval(self.by_run, sequence(count or len(self.by_run), alpha))[1] <= self.allowed
+    def may_be_shown(self, alpha: float) -> bool:
+        """Whether as many runs as there may be can show it: if they have enough queries, and go through all states."""
+        times = LOOKS[-1] / len(self.by_run)
+        return self._of_none(alpha, LOOKS[-1]) <= self.allowed and self.cycles * times >= LEAST_CYCLES
+
+    def is_met(self, alpha: float, count: int | None = None) -> bool:
+        """Whether its upper end is within the limit; or would be, if `count` runs had shown the same."""
+        runs = count or len(self.by_run)
+        if self.cycles * runs / len(self.by_run) < LEAST_CYCLES:
+            return False
+        if self.mean == 0.0:
+            return self._of_none(alpha, runs) <= self.allowed
+        return share_interval(self.by_run, sequence(runs, alpha))[1] <= self.allowed
 
 
 class Runs(Protocol):
@@ -117,6 +132,8 @@ class Confirmation:
     """The applications that violate a limit; where the runs leave it open, those of which it is."""
     unsure: tuple[str, ...] = ()
     """Further applications, whose limits are not confirmed either."""
+    unjudged: tuple[str, ...] = ()
+    """Applications of which no number of runs could confirm a limit."""
 
     @property
     def width(self) -> float:
@@ -127,19 +144,27 @@ class Confirmation:
 def confirm(runs: Runs, budget: ErrorBudget, *, may_go_on: Callable[[], bool] = lambda: True) -> Confirmation:
     """Run a plan until it is clear whether it meets every limit; `may_go_on` is asked before each further run."""
     alpha, seed = next(budget)
-    made, unclear = 0, tuple[str, ...]()
+    made, unclear, unjudged = 0, tuple[str, ...](), tuple[str, ...]()
     for count in LOOKS:
         if made and not may_go_on():
             break
         runs.add(count - made, seed + made)
         made, limits = count, runs.limits()
-        unclear = tuple(dict.fromkeys(one.app for one in limits if not one.is_met(alpha)))
-        violated = tuple(dict.fromkeys(one.app for one in limits if one.mean > one.allowed))
+        unjudged = _apps(one for one in limits if not one.may_be_shown(alpha))
+        judged = [one for one in limits if one.may_be_shown(alpha)]
+        unclear = _apps(one for one in judged if not one.is_met(alpha))
+        violated = _apps(one for one in limits if one.mean > one.allowed)
         if violated:
-            unsure = tuple(app for app in unclear if app not in violated)
-            return Confirmation(Verdict.VIOLATED, made, alpha, violated, unsure)
-        if not unclear and runs.is_settled:
-            return Confirmation(Verdict.MET, made, alpha)
-        if not all(one.is_met(alpha, LOOKS[-1]) for one in limits):
+            unsure = tuple(app for app in (unclear if runs.is_settled else _apps(limits)) if app not in violated)
+            return Confirmation(Verdict.VIOLATED, made, alpha, violated, unsure, unjudged)
+        if not unclear and (runs.is_settled or count == LOOKS[-1]):
+            unjudged = unjudged if runs.is_settled else _apps(limits)
+            return Confirmation(Verdict.MET, made, alpha, unjudged=unjudged)
+        if not all(one.is_met(alpha, LOOKS[-1]) for one in judged):
             break
-    return Confirmation(Verdict.OPEN, made, alpha, unclear or tuple(dict.fromkeys(one.app for one in runs.limits())))
+    return Confirmation(Verdict.OPEN, made, alpha, unclear or _apps(runs.limits()), unjudged=unjudged)
+
+
+def _apps(limits: Iterable[LimitShares]) -> tuple[str, ...]:
+    """The applications of these limits."""
+    return tuple(dict.fromkeys(one.app for one in limits))

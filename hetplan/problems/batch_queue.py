@@ -156,14 +156,8 @@ def _poissons(means: Vector, size: int) -> Vector:
 
 def _waiting_of_law(times: Vector, rate: float) -> Vector:
     """The stationary law of how many wait when a batch ends."""
+    from hetplan.problems.batch_queue_kernels import waiting_when_a_batch_ends
+
     batch, load = times.size, rate * times[-1]
     size = int(3 * batch + 40 + 12 * math.sqrt(load) + batch / (batch - load))
-    rows = _poissons(rate * times, size)
-    moves = np.zeros((size, size))
-    for n in range(size):
-        m = min(max(n, 1), batch)
-        left = max(n - m, 0)
-        moves[n, left:] = rows[m - 1, : size - left]
-    moves[:, -1] += 1.0 - moves.sum(axis=1)
-    balance = np.vstack([moves.T[:-1] - np.eye(size)[:-1], np.ones(size)])
-    return np.asarray(np.clip(np.linalg.solve(balance, np.eye(size)[-1]), 0.0, None))
+    return waiting_when_a_batch_ends(_poissons(rate * times, size), size)

@@ -7,20 +7,22 @@ nothing here imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isnan, log10
 from typing import Any
 
+import numpy as np
+
 from hetplan.errors import InputError
-from hetplan.planner.confidence import LEAST_LONG_QUEUES
-from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.confidence import LEAST_LONG_QUEUES, student
+from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Repair
 from hetplan.planner.request import Application
 from hetplan.planner.sizing import FRESH, Confirmation, ErrorBudget, LimitShares, confirm
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
-from hetplan.profiles.plan import InputHashes, Method, Plan, Promise
+from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
 from hetplan.serving.demand import Target, response_targets
 from hetplan.serving.strictest import late_share, strictest
 
@@ -32,13 +34,12 @@ __all__ = [
     "SEEDS",
     "PlanRuns",
     "Played",
-    "Shown",
     "check_simulator",
+    "looked_at",
     "plan_to_simulate",
     "play",
     "play_length_s",
     "play_until_clear",
-    "shown_by",
     "shown_of",
     "together",
     "where_late",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 SEEDS = 5
-"""Simulations behind a promise."""
+"""Runs by which a plan of several applications is looked at."""
 SEARCHED = (2, 30_000)
 """Runs, and queries in each, by which plans are chosen."""
 CONFIRMED = (5, 30_000)
@@ -67,18 +68,6 @@ MOST_QUERIES = 4
 """Nor longer than so many times what was asked for."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What simulation showed: the promises that it backs, and the applications that were late, in the wish's order.
-
-    Of those that were late `unsure` were so only by their interval, which a longer run may draw in.
-    """
-
-    promises: tuple[Promise, ...]
-    late: tuple[str, ...]
-    unsure: tuple[str, ...] = ()
-
-
 def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simulate") -> None:
     """Raise where option `size` asks for a simulation and nothing was handed in to simulate with."""
     if (tools.simulate if name == "simulate" else tools.extra.get(name)) is None:
@@ -91,49 +80,21 @@ def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simul
         )
 
 
-def shown_by(
-    tools: Tools,
-    inputs: Inputs,
-    plan: Plan,
-    ask: Ask,
-    *,
-    seeds: int = SEEDS,
-    seed: int | None = None,
-    how: Mapping[str, Any] | None = None,
-) -> Shown:
-    """The response times that a simulation of the plan shows, of every target that the SLO states.
-
-    Of several runs the upper end of the interval counts: the promise has to hold on other seeds too. One run alone
-    promises nothing, since its interval may be infinite. `seed` is by default that of the limits; `how` is handed on.
-    """
+def looked_at(
+    tools: Tools, inputs: Inputs, plan: Plan, *, seed: int, duration_s: float | None, seeds: int = SEEDS
+) -> Played:
+    """What some runs say of every limit on response times: late is whose interval is not within; `unsure` only that."""
     assert tools.simulate is not None
-    report: Any = tools.simulate(
-        plan, inputs, seeds=seeds, seed=ask.limits.seed if seed is None else seed, **(how or {})
-    )
-    promises, late, surely = list[Promise](), dict[str, None](), set[str]()
+    how = {} if duration_s is None else {"duration_s": duration_s}
+    report: Any = tools.simulate(plan, inputs, seeds=seeds, seed=seed, **how)
+    late, unsure = list[str](), list[str]()
     for name, app in inputs.slo.apps.items():
-        for target in app.latency if name in report.apps else ():
-            if target.of != "response":
-                continue
-            held = report.apps[name].percentiles_ms[target.percentile]
-            if not (held.high if seeds > 1 else held.value) <= target.max_ms:
-                late[name] = None
-                if not held.value <= target.max_ms:
-                    surely.add(name)
-            elif seeds > 1:
-                promises.append(
-                    Promise(
-                        app=name,
-                        quantity="response_ms",
-                        percentile=target.percentile,
-                        relation="<=",
-                        value=target.max_ms,
-                        interval=(held.low, held.high),
-                        model="simulation/1",
-                        seeds=seeds,
-                    )
-                )
-    return Shown(tuple(promises), tuple(late), tuple(name for name in late if name not in surely))
+        targets = response_targets(app) if name in report.apps else ()
+        shown = [(report.apps[name].percentiles_ms[target.percentile], target.max_ms) for target in targets]
+        if not all(one.high <= max_ms for one, max_ms in shown):
+            late.append(name)
+            unsure += [name] if all(one.value <= max_ms for one, max_ms in shown) else []
+    return Played(inf if late else 0.0, tuple(late), unsure=tuple(unsure))
 
 
 @dataclass(frozen=True)
@@ -149,7 +110,9 @@ class Played:
     over: Mapping[str, float] = field(default_factory=dict)
     """By application, how many times its strictest limit that percentile is; infinite where too many are lost."""
     unsure: tuple[str, ...] = ()
-    """Further ones that are not confirmed, of a plan that was given up because of others."""
+    """Those of which the runs leave it open: of a plan that was given up because of others, or that was looked at."""
+    unjudged: tuple[str, ...] = ()
+    """Those of which no number of runs could say it: nothing is promised of them."""
 
     @property
     def good(self) -> bool:
@@ -224,19 +187,27 @@ class PlanRuns:
 
     def _limits_of(self, name: str) -> Iterator[LimitShares]:
         app, found = self.inputs.slo.apps[name], self._reports_of(name)
-        rates = tuple(run["violations"] for one in found for run in one.by_run)
-        if not rates:
-            return  # none of its queries came: that shows nothing
+        rates = tuple(run["violations"] for one in found for run in one.by_run) or (0.0,)
         queries = sum(one.queries_per_seed * len(one.by_run) for one in found)
-        yield LimitShares(name, round(late_share(app), 12), rates, queries)
+        cycle_s = sum(app.demand.arrivals.stay_s or ())
+        length_s = sum(report.duration_s * len(report.seeds) for report in self.reports)
+        seen = {"queries": queries, "cycles": length_s / cycle_s if cycle_s > 0 else inf}
+        yield LimitShares(name, round(late_share(app), 12), rates, **seen)
         for target in response_targets(app):
             if target != strictest(app) or app.violations is not None:
                 runs = (run for one in found for run in one.responses["response"].runs)
-                beyond = tuple(float(run.share_beyond(target.max_ms)) for run in runs)
-                yield LimitShares(name, target.left, beyond, queries)
+                beyond = tuple(float(run.share_beyond(target.max_ms)) for run in runs) or (0.0,)
+                yield LimitShares(name, target.left, beyond, **seen)
         floor = self.floors.get(name)
-        if floor is not None and all(one.figures["accuracy"].high < floor for one in found):
-            yield LimitShares(name, 0.0, (1.0,) * len(rates), queries)
+        if floor is not None and self._is_surely_below(floor, [run["accuracy"] for one in found for run in one.by_run]):
+            yield LimitShares(name, 0.0, (1.0,) * len(rates), **seen)
+
+    def _is_surely_below(self, floor: float, accuracies: Sequence[float]) -> bool:
+        """Whether the mean accuracy is below a floor, by Student's interval: floors are planned for by arithmetic."""
+        if len(accuracies) < 2:
+            return False
+        spread = float(np.std(accuracies, ddof=1))
+        return float(np.mean(accuracies)) + student(len(accuracies)) * spread < floor
 
     def _reports_of(self, name: str) -> list[Any]:
         return [report.apps[name] for report in self.reports]
@@ -257,7 +228,7 @@ class PlanRuns:
     def said(self, found: Confirmation, bases: Mapping[str, str]) -> Played:
         """What came of the plan: how all applications did, and what that backs."""
         each = together(self.shown(app, found, bases.get(app)) for app in self.apps)
-        return replace(each, late=found.violated, unsure=found.unsure)
+        return replace(each, late=found.violated, unsure=found.unsure, unjudged=found.unjudged)
 
     def percentile(self, name: str, percentile: float, width: float) -> tuple[float, float, float]:
         """A percentile of the response times of all runs together, and its interval."""
@@ -269,8 +240,8 @@ class PlanRuns:
     def shown(self, name: str, found: Confirmation, basis: str | None) -> Played:
         """What the runs show of one application, and what that backs."""
         app, limits = self.inputs.slo.apps[name], list(self._limits_of(name))
-        if not limits:
-            return Played(0.0, ())
+        if name in found.unjudged:
+            return Played(_worst_of(limits), ())
         backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": found.runs}
         backing |= {"confidence": 1.0 - found.alpha, "basis": basis}
         times, promises = dict[Target, float](), list[Promise]()
@@ -359,10 +330,14 @@ def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapp
     )
 
 
-def with_shown(made: Draft, shown: Shown) -> Draft:
-    """The draft with what simulation showed, and without the advice to simulate it."""
-    kept = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
-    return replace(made, promises=(*made.promises, *shown.promises), warnings=kept)
+def with_shown(made: Draft, shown: Played) -> Draft:
+    """The draft with what fresh seeds showed, and no advice to simulate it but where they could show nothing."""
+    quiet = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
+    text = "so few of its queries, or bursts, come in a run that none confirms its limits: simulate it for longer"
+    unjudged = (
+        Notice(code="W-unconfirmed", at=f"apps.{name}.latency", text=f"{name}: {text}") for name in shown.unjudged
+    )
+    return replace(made, promises=(*made.promises, *shown.promises), warnings=(*quiet, *unjudged))
 
 
 def where_late(app: Application, rate_qps: float | None, over: float = 1.0) -> tuple[Repair, ...]:

@@ -25,6 +25,7 @@ class Drawn:
     queries: float = 30_000
     is_settled: bool = True
     allowed: float = ALLOWED
+    cycles: float = float("inf")
     shares: list[float] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
 
@@ -33,7 +34,8 @@ class Drawn:
         self.seeds.append(seed)
 
     def limits(self) -> list[LimitShares]:
-        return [LimitShares("a", self.allowed, tuple(self.shares), self.queries * len(self.shares))]
+        runs = len(self.shares)
+        return [LimitShares("a", self.allowed, tuple(self.shares), self.queries * runs, self.cycles * runs)]
 
 
 def normal(mean: float, spread: float = 0.2) -> Draw:
@@ -104,15 +106,31 @@ def test_no_late_query_among_few_is_no_proof() -> None:
     """Of 100 queries none is late although 2% are: of 6 runs of 20 that is nothing, of 50 it is something."""
     none: Draw = lambda _rng, count: np.zeros(count)  # noqa: E731
     found = confirm(Drawn(none, np.random.default_rng(0), queries=20), ErrorBudget(0))
-    assert (found.verdict, found.runs) == (Verdict.MET, 20)
-    assert confirm(Drawn(none, np.random.default_rng(0), queries=3), ErrorBudget(0)).verdict is Verdict.OPEN
-    assert confirm(Drawn(none, np.random.default_rng(0), allowed=0.0), ErrorBudget(0)).verdict is Verdict.MET
+    assert (found.verdict, found.runs, found.unjudged) == (Verdict.MET, 20, ())
+    for few in ({"queries": 3}, {"queries": 0}, {"allowed": 1e-6}, {"allowed": 0.0}):
+        found = confirm(Drawn(none, np.random.default_rng(0), **few), ErrorBudget(0))
+        assert (found.verdict, found.runs, found.unjudged) == (Verdict.MET, LEAST_RUNS, ("a",)), few
+
+
+def test_the_interval_of_none_is_not_nothing() -> None:
+    one = LimitShares("a", ALLOWED, (0.0,) * 6, 600.0)
+    assert one.interval(0.025) == pytest.approx((0.0, 3.689 / 600), rel=1e-3)
+
+
+def test_bursts_that_hardly_a_run_sees_confirm_nothing() -> None:
+    draw = normal(0.2 * ALLOWED)
+    seldom, never = (Drawn(draw, np.random.default_rng(0), cycles=part) for part in (0.3, 0.05))
+    found = confirm(seldom, ErrorBudget(0))
+    assert (found.verdict, found.runs, found.unjudged) == (Verdict.MET, 20, ())
+    assert confirm(never, ErrorBudget(0)).unjudged == ("a",)
+    late = Drawn(normal(2.0 * ALLOWED), np.random.default_rng(0), cycles=0.05)
+    assert confirm(late, ErrorBudget(0)).verdict is Verdict.VIOLATED
 
 
 def test_queues_that_are_remembered_for_long_confirm_nothing() -> None:
     runs = Drawn(normal(0.2 * ALLOWED), np.random.default_rng(0), is_settled=False)
     found = confirm(runs, ErrorBudget(0))
-    assert (found.verdict, found.runs) == (Verdict.OPEN, LOOKS[-1])
+    assert (found.verdict, found.runs, found.unjudged) == (Verdict.MET, LOOKS[-1], ("a",))
 
 
 def test_a_limit_ends_it_after_a_look() -> None:

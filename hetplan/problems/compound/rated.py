@@ -277,7 +277,7 @@ class _Rounds:
             text = f"queues are so long that no play says how long: {alone}"
             warnings += tuple(Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in unsettled)
         if seldom := self._rates(made).keys() - {one.app for one in played.promises}:
-            text = f"so few queries come beside those of others that no play had one: {alone}"
+            text = f"so few queries come beside those of others that no play confirms it: {alone}"
             warnings += tuple(
                 Notice(code="W-queueing", at=f"apps.{name}.latency", text=text) for name in sorted(seldom)
             )

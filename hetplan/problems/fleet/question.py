@@ -186,6 +186,9 @@ class FleetQuestion:
             if not rates:
                 return Played(0.0, ())
             length_s = play_length_s(inputs, rates, CONFIRMED[1])
-            return play_until_clear(simulate, plan, inputs, budget, apps=tuple(rates), length_s=length_s)
+            return play_until_clear(
+                simulate, plan, inputs, budget, apps=tuple(rates), length_s=length_s,
+                may_go_on=lambda: ask.remaining > 0,
+            )  # fmt: skip
 
         return played

@@ -466,7 +466,7 @@ def _as_played(part: PlanPart, own: Mapping[str, PlanPart], play: Play) -> PlanP
     if not unseen:
         return part
     found = play(part)
-    doubtful = {*found.late, *found.unsure}
+    doubtful = {*found.late, *found.unsure, *found.unjudged}
     seen = {(one.app, one.quantity, one.percentile): one for one in found.promises if one.app not in doubtful}
     again = [
         before.model_copy(update={name: getattr(one, name) for name in ("interval", "seeds", "confidence")})

@@ -50,6 +50,8 @@ class Judge:
     seed: int
     repairs: bool = True
     """Whether repairs are looked for, which takes simulations."""
+    may_go_on: Callable[[], bool] = lambda: True
+    """Whether there is time for another play of a fleet that is put to the test."""
     budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0))
     played: int = 0
     sent: list[float] = field(default_factory=list)
@@ -60,7 +62,7 @@ class Judge:
 
     def of(self, wish: Wish) -> Judge:
         """A judge of another wish, with the same simulator and seed."""
-        return Judge(wish, self.play, self.draw, self.seed, self.repairs)
+        return Judge(wish, self.play, self.draw, self.seed, self.repairs, self.may_go_on)
 
     def played_demand(self, demand: TokenDemand) -> TokenDemand:
         """The demand with bursts and days that a play sees whole.
@@ -140,7 +142,7 @@ class Judge:
     def surely(self, fleet: TokenFleet) -> Shown:
         """What fresh draws show, until it is clear whether the fleet meets every limit."""
         draws = _Draws(self, fleet)
-        found = confirm(draws, self.budget)
+        found = confirm(draws, self.budget, may_go_on=self.may_go_on)
         runs, limits, width = draws.runs, self.wish.limits, found.width
         machines = sum(group.count for group in fleet.groups)
         self.sent = [float(sum((run.machine == j).sum() for run in runs)) for j in range(machines)]

@@ -70,7 +70,7 @@ class LlmQuestion:
                 file="options", path="size", value=options.size, why="no simulator of tokens was handed in",
                 remedy='Hand in Tools(extra={"play_tokens": ..., "draw_tokens": ...}), or write "planned".',
             )  # fmt: skip
-        judge = judge_of(wish, self.tools, ask.limits.seed) if played else None
+        judge = judge_of(wish, self.tools, ask.limits.seed, lambda: ask.remaining > 0) if played else None
         if (reason := impossible(wish)) is not None:
             return reason if judge is None else reached(reason)
         bounds: dict[str, Answer[np.ndarray]] = {}

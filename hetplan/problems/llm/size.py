@@ -3,8 +3,8 @@
 First each type alone: which chunk and how many sequences let one instance carry most (`tuned`). Then fleets in the
 order of their price. A fleet that rows (1) to (4) exclude is not simulated: prices of those rows, gathered from a few
 linear programs, exclude most at once (`Cuts`). A fleet that is far from the limits on a few hundred requests is
-dropped; others are played longer, with several limits of the router and chunks. The first that keeps everything on
-fresh draws, one-sided at 95%, is the plan. Where that takes too many simulations (limits that only fleets several times
+dropped; others are played longer, with several limits of the router and chunks. The first that fresh
+draws confirm (`planner.sizing`) is the plan. Where that takes too many simulations (limits that only fleets several times
 the bound keep), a few mixes of types are scaled up until one keeps them, and made smaller again as far as that goes: a
 plan, but not every fleet below it was looked at. With size `simulated` that alone is done.
 """
@@ -12,7 +12,7 @@ plan, but not every fleet below it was looked at. With size `simulated` that alo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
@@ -124,9 +124,9 @@ class Cuts:
         return np.asarray(np.min(np.stack([counts @ price for price in self.prices]), axis=0))
 
 
-def judge_of(wish: Wish, tools: Tools, seed: int) -> Judge:
+def judge_of(wish: Wish, tools: Tools, seed: int, may_go_on: Callable[[], bool] = lambda: True) -> Judge:
     """The judge, with the simulator that was handed in."""
-    return Judge(wish, tools.extra["play_tokens"], tools.extra["draw_tokens"], seed, tools.repairs)
+    return Judge(wish, tools.extra["play_tokens"], tools.extra["draw_tokens"], seed, tools.repairs, may_go_on)
 
 
 def fleet_of(wish: Wish, counts: Sequence[int], laws: Sequence[TokenLaw], theta: float) -> TokenFleet:

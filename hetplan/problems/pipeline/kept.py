@@ -31,7 +31,15 @@ from hetplan.problems.pipeline.few import NONE, by_few_levels, few_levels_answer
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
-from hetplan.problems.simulated import Played, plan_to_simulate, play_until_clear, shown_of, together, where_late
+from hetplan.problems.simulated import (
+    Played,
+    plan_to_simulate,
+    play_until_clear,
+    shown_of,
+    together,
+    where_late,
+    with_shown,
+)
 from hetplan.profiles.fields import NANO
 from hetplan.serving.times import law_of_table
 
@@ -558,7 +566,8 @@ class _Search:
         )  # fmt: skip
         if not self.last.late:
             return self._with_promises(one.draft, self.last)
-        self.refused.append(one)
+        if self.ask.remaining > 0:
+            self.refused.append(one)
         return None
 
     def _nearly_good(self, best: _Seen | None = None) -> Draft | None:
@@ -591,8 +600,7 @@ class _Search:
 
     def _with_promises(self, made: Draft, shown: Played) -> Draft:
         """The draft with what fresh seeds showed, and what bounds it."""
-        quiet = tuple(notice for notice in made.warnings if notice.code != "W-queueing")
-        return _bounded(self.p, self.ask, replace(made, promises=(*made.promises, *shown.promises), warnings=quiet))
+        return _bounded(self.p, self.ask, with_shown(made, shown))
 
     def _not_kept(self) -> Draft:
         """The plan that came nearest, with why it is not enough: never one that is late in silence."""

@@ -311,6 +311,7 @@ class Simulated:
     model: Literal["simulation/1", "measured"] = "simulation/1"
     at_most: float = math.inf
     threshold: float | None = None
+    basis: str = "allowable rate, below that of every seed by their spread"
 
     @property
     def median(self) -> float:
@@ -339,7 +340,7 @@ class Simulated:
             value=self.promised,
             interval=self.interval,
             model=self.model,
-            basis="allowable rate, below that of every seed by their spread" if len(self.per_seed) > 1 else None,
+            basis=self.basis if len(self.per_seed) > 1 else None,
             seeds=len(self.per_seed) if self.model != "measured" else None,
             extrapolated=extrapolated,
         )

@@ -46,10 +46,11 @@ from hetplan.problems.simulated import (
     play_length_s,
     play_until_clear,
     where_late,
+    with_shown,
 )
 from hetplan.problems.waiting import all_busy
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Notice, Plan, Promise
+from hetplan.profiles.plan import Notice, Plan
 
 __all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "keep_first", "kept", "kept_use", "looked_at"]
 
@@ -292,14 +293,14 @@ class _Trial:
     ) -> Draft:
         """The plan at this rate, or at a little less where only that is asked for; or why it is not confirmed."""
         last: Played | None = None
-        for _ in range(MOST_BACK if rate > 0 else 0):
+        for back in range(MOST_BACK if rate > 0 else 0):
+            rate *= BACK if back else 1.0
             last = self._tested(rated, rate)
             if not last.late:
-                return replace(self._drafted(rated, rate, program, last.promises, warnings), searched=True)
-            if self.pool.wish.rate_qps is not None:
+                return replace(self._drafted(rated, rate, program, last, warnings), searched=True)
+            if self.pool.wish.rate_qps is not None or self.ask.remaining <= 0:
                 break
-            rate *= BACK
-        made = self._drafted(rated, rate, program, (), warnings)
+        made = self._drafted(rated, rate, program, None, warnings)
         if not rate:
             tried = min(at for _, at in self.played)
             why = f"in simulation {_shown(None)} at every rate that was tried, from {tried:.4g} qps on"
@@ -323,13 +324,13 @@ class _Trial:
         rated: Rated,
         rate: float,
         program: Sequence[Reported],
-        shown: Sequence[Promise],
+        shown: Played | None,
         warnings: Sequence[Notice],
     ) -> Draft:
-        runs = next((one.seeds for one in shown if one.seeds), 1)
+        runs = next((one.seeds for one in shown.promises if one.seeds), 1) if shown is not None else 1
         chosen = Chosen(rated, simulated=_at(rate, runs), warnings=tuple(warnings))
         made = draft(self.pool, chosen, self._claims(rated, program, rate))
-        return replace(made, promises=(*made.promises, *shown))
+        return made if shown is None else with_shown(made, shown)
 
     def _claims(self, rated: Rated, program: Sequence[Reported], rate: float) -> list[Reported]:
         """Of a rate that is sought, what is kept against what nobody exceeds; and what the pool carries unqueued."""
@@ -356,7 +357,7 @@ def _in_words(share: float) -> str:
 
 def _at(rate: float, runs: int = 1) -> Simulated:
     """A rate that was played, in so many runs."""
-    return Simulated((rate,) * runs)
+    return Simulated((rate,) * runs, basis="limits that are kept at this rate")
 
 
 def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
@@ -584,7 +585,8 @@ def _shown(played: Played | None) -> str:
         return "too many queries are late"
     if played.worst >= 1.0:
         return f"{played.worst:.2g} times as many queries are late as allowed"
-    lost = next(one for one in played.promises if one.quantity == "violations")
-    assert lost.interval is not None
-    sure = f"{100 * played.worst * lost.value:.2g}% of the queries are late, and perhaps {100 * lost.interval[1]:.2g}%"
-    return f"{sure}, so the limit of {100 * lost.value:g}% may not be kept"
+    lost = next((one for one in played.promises if one.quantity == "violations"), None)
+    if lost is None or lost.interval is None:
+        return "too few queries come to say whether they are in time"
+    most, limit = (f"{100 * share:.2g}%" for share in (lost.interval[1], lost.value))
+    return f"the violation rate may be {most}, so the limit of {limit} may not be kept"

@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,10 @@ from hetplan.problems.simulated import (
     FRESH,
     SEEDS,
     Played,
-    Shown,
     check_simulator,
+    looked_at,
     plan_to_simulate,
     play_until_clear,
-    shown_by,
     shown_of,
     where_late,
     with_shown,
@@ -61,7 +60,6 @@ from hetplan.problems.variants.bursts import answering_fewest, in_bursts
 from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
-from hetplan.profiles.plan import Notice
 from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
 
@@ -105,7 +103,6 @@ HIGHEST = 99.9
 """A higher percentile lengthens no run."""
 STEADY = ("poisson", "deterministic", "gamma")
 """Arrivals whose rate does not change: a run that is short shows them as they are."""
-UNCONFIRMED = "W-unconfirmed"
 MOST_HELPED = 2
 """Late applications for which a repair is looked for."""
 MOST_NAMED = 5
@@ -233,7 +230,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
         return made
     tries.bounding = first
     ask.keep(lambda: _so_far(v, first), value=_cost(first))
-    best: tuple[Draft, Shown] | None = None
+    best: tuple[Draft, Played] | None = None
     while tries.may_go_on():
         shown = tries.shown(made)
         if best is None or len(shown.late) < len(best[1].late):
@@ -277,20 +274,18 @@ def _so_far(v: Snapshot, made: Draft) -> Draft:
     return without_bound(made) if v.options.size == "auto" else made
 
 
-def _said(v: Snapshot, best: tuple[Draft, Shown], turns: int) -> Draft:
+def _said(v: Snapshot, best: tuple[Draft, Played], turns: int) -> Draft:
     """The best plan seen, with what simulation showed of it."""
     made, shown = best
     tried = replace(with_shown(made, shown), searched=turns > 1 or v.options.size == "simulated")
     if shown.late:
         named = ", ".join(sorted(shown.late)[:MOST_NAMED])
         text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
+        if shown.worst <= 1.0:
+            text = f"in time in a few runs, and fresh seeds do not confirm it in any of {turns} plans: {named}"
         late = [one for one in v.asked if one.id in shown.late][:MOST_HELPED]
         repairs = [fix for one in late for fix in where_late(one, one.rate_qps)]
         return replace(tried, target_missed=text, repairs=tuple(repairs))
-    unsure = sorted({one.id for one in v.asked if one.id in made.routing and not _is_judged(v, one)})
-    if unsure and v.options.size == "auto":
-        text = f"too few queries in {SEEDS} simulations to confirm a percentile: {', '.join(unsure[:5])}"
-        tried = replace(tried, warnings=(*tried.warnings, Notice(code=UNCONFIRMED, at="promises", text=text)))
     return tried
 
 
@@ -306,14 +301,16 @@ class _Tries:
     every: tuple[Serves, ...]
     """What bounds are of: pairs too that no plan is made with, as they are late alone."""
     turn: int = 0
-    seen: dict[str, Shown] = field(default_factory=dict)
+    seen: dict[str, Played] = field(default_factory=dict)
     """By workers and routing: no plan is played twice."""
     bounding: Draft | None = None
     """The plan of the formula: its bound holds of those that ask less, or more, of their instances."""
     cheapest: float = math.inf
     """What the cheapest plan costs that was in time."""
-    in_time: list[tuple[Draft, Shown]] = field(default_factory=list)
+    in_time: list[tuple[Draft, Played]] = field(default_factory=list)
     """Plans that looked so: fresh seeds may say otherwise."""
+    refused: list[Draft] = field(default_factory=list)
+    """Those of which fresh seeds did."""
     budget: ErrorBudget = field(init=False)
 
     def __post_init__(self) -> None:
@@ -332,19 +329,24 @@ class _Tries:
             made = self.way(self.v, self.ask)
         return made
 
-    def _keep(self, made: Draft, confirmed: Shown | None = None) -> None:
+    def _keep(self, made: Draft, confirmed: Played | None = None) -> None:
         """Keep a plan that looked in time, where none did that is cheaper; or one that fresh seeds confirmed."""
         v, first, turns = self.v, self.bounding, self.turn
         if first is None or (confirmed is None and _cost(made) >= self.cheapest):
             return
         self.cheapest = min(self.cheapest, _cost(made))
-        shown = made if confirmed is None else _said(v, (made, confirmed), turns)
+        said = made if confirmed is None else _said(v, (made, confirmed), turns)
+
+        def kept() -> Draft | Infeasible:
+            if any(made is one for one in self.refused):
+                return Infeasible(why=("fresh seeds did not confirm it",), proved=False)
+            return _so_far(v, _bounded_by(first, said))
+
         self.ask.keep(
-            lambda: _so_far(v, _bounded_by(first, shown)),
-            simulated=confirmed is not None, rank=(-_cost(made),), value=_cost(made),
+            kept, simulated=confirmed is not None, rank=(-_cost(made),), value=_cost(made),
         )  # fmt: skip
 
-    def shown(self, made: Draft, *, settled: bool = True) -> Shown:
+    def shown(self, made: Draft, *, settled: bool = True) -> Played:
         """What simulation shows of a plan. `auto` plays as many queries as a percentile takes, and no more.
 
         A short run may leave the upper end of its interval open. Then a longer one decides, if it may run: one until
@@ -356,16 +358,14 @@ class _Tries:
             return self.seen[alike]
         self.turn += 1
         if self.v.options.size != "auto":
-            shown = shown_by(self.tools, self.v.inputs, plan, self.ask)
+            shown = looked_at(self.tools, self.v.inputs, plan, seed=self.ask.limits.seed, duration_s=None)
         else:
+            look = partial(looked_at, self.tools, self.v.inputs, plan, seed=self.ask.limits.seed + self.turn)
             length_s = _length_s(self.v)
-            how = {} if length_s is None else {"duration_s": length_s}
-            seed = self.ask.limits.seed + self.turn
-            shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed, how=how)
-            if how and shown.late and shown.late == shown.unsure:
-                longer = {} if settled or length_s is None else {"duration_s": LONGER * length_s}
+            shown = look(duration_s=length_s)
+            if length_s is not None and shown.late and shown.late == shown.unsure:
                 with suppress(InputError):
-                    shown = shown_by(self.tools, self.v.inputs, plan, self.ask, seed=seed, how=longer)
+                    shown = look(duration_s=None if settled else LONGER * length_s)
             judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
             shown = replace(shown, late=tuple(name for name in shown.late if name in judged))
         done = self.turn / self.v.options.evaluations
@@ -376,7 +376,7 @@ class _Tries:
             self._keep(made)
         return shown
 
-    def confirmed(self, made: Draft, shown: Shown) -> tuple[Draft, Shown]:
+    def confirmed(self, made: Draft, shown: Played) -> tuple[Draft, Played]:
         """The plan, if fresh seeds confirm it; else one that asks less, or the next dearer one that looked in time.
 
         Where none is confirmed, the last with the applications that are not.
@@ -385,11 +385,12 @@ class _Tries:
         while True:
             tested = self._tested(made)
             if not tested.late:
-                shown = Shown(tested.promises, ())
-                self._keep(made, shown)
-                return made, shown
+                self._keep(made, tested)
+                return made, tested
+            if self.ask.remaining > 0:
+                self.refused.append(made)
             if not self.may_go_on():
-                return made, Shown((), tested.late)
+                return made, tested
             following = self.less_busy(made, tested.late)
             if dearer and (following is None or _cost(following) >= _cost(dearer[0][0])):
                 made, shown = dearer.pop(0)
@@ -400,12 +401,12 @@ class _Tries:
                     break
                 following = self.less_busy(made, shown.late)
             if shown.late or following is None:
-                return made, shown if shown.late else Shown((), tested.late)
+                return made, shown if shown.late else tested
 
     def _tested(self, made: Draft) -> Played:
-        """What runs show of a plan, until it is clear; of applications of which enough queries come."""
+        """What runs show of a plan, until it is clear."""
         assert self.tools.simulate is not None
-        v, apps = self.v, [one.id for one in self.v.asked if one.id in made.routing and _is_judged(self.v, one)]
+        v, apps = self.v, [one.id for one in self.v.asked if one.id in made.routing and one.load_qps > 0]
         length_s = None
         if v.options.size == "auto":
             asked = [one for one in v.asked if one.load_qps > 0]
@@ -415,7 +416,7 @@ class _Tries:
             apps=apps, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
         )  # fmt: skip
 
-    def busier(self, made: Draft, shown: Shown, late: frozenset[str]) -> tuple[Draft, Shown]:
+    def busier(self, made: Draft, shown: Played, late: frozenset[str]) -> tuple[Draft, Played]:
         """A plan that costs less, asks more of its instances and is in time as well; else the same again.
 
         The formula is careful: instances that share a queue wait less. What each application asks is halved between
@@ -431,7 +432,7 @@ class _Tries:
             found = self.way(self.v, self.ask)
             return found if isinstance(found, Draft) and _cost(found) < _cost(made) * (1.0 - 1e-9) else None
 
-        def tried(following: Draft) -> Shown:
+        def tried(following: Draft) -> Played:
             nonlocal made, shown, chosen
             seen = self.shown(following)
             if not seen.late:
@@ -464,7 +465,7 @@ class _Tries:
         self.v = chosen
         return made, shown
 
-    def near(self, made: Draft, asked: Snapshot) -> tuple[Draft, Shown] | None:
+    def near(self, made: Draft, asked: Snapshot) -> tuple[Draft, Played] | None:
         """A cheaper plan near by that is in time as well.
 
         `asked` is what the formula asks. Applications that may share instances begin at what they are asked for now: it

@@ -111,7 +111,7 @@ class Shown:
             percentiles_ms={99.0: self.held}, by_run=({"violations": 0.002},) * seeds, spans=1e9, queries_per_seed=1e5,
             responses={"response": Together([responses_of([self.held.value] * 100)] * seeds)},
         )  # fmt: skip
-        return SimpleNamespace(apps=dict.fromkeys(plan.routing, one))
+        return SimpleNamespace(apps=dict.fromkeys(plan.routing, one), duration_s=1e3, seeds=range(seeds))
 
 
 def simulated(shown):
