@@ -59,6 +59,8 @@ MOST, SAFE = 1e6, 1e-6
 """Windows of more queries are not looked at; figures are lowered by this part: more than their sums are rounded by."""
 TINY = 1e-9
 """What comes more seldom is left out."""
+MOST_WORK = 1e4
+"""Limits' worth of work for one query that is in time: more is called this, as solvers work to a part of 1e7."""
 
 Excess = Callable[[int], float]
 
@@ -191,4 +193,5 @@ def least_work(times: Distribution, limit_ms: float) -> float:
     ends = sorted({min(times.at(z), limit_ms) for z in QUANTILES} | {limit_ms})
     longer: Vector = np.array([times.longer_than(end) for end in ends])
     taken = float(np.diff([0.0, *ends]) @ longer)  # a share never grows: each step is as high as its end
-    return taken / float(1.0 - longer[-1]) if longer[-1] < 1.0 else np.inf
+    in_time = float(1.0 - longer[-1])
+    return min(taken / in_time, MOST_WORK * limit_ms) if in_time > 0.0 else np.inf

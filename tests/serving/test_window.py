@@ -109,7 +109,7 @@ def test_what_a_query_in_time_takes_is_no_more_than_the_integral_and_nearly_as_m
     law = lognorm(sigma, scale=10.0 * np.exp(-(sigma**2) / 2.0))
     share = float(law.cdf(limit))
     if share < 1e-9:
-        assert least_work(times, limit) > 1e6
+        assert least_work(times, limit) >= 1e4 * limit
         return
     exact = float(quad(law.sf, 0.0, limit, limit=200)[0]) / share
     assert 0.98 * exact <= least_work(times, limit) <= exact * (1.0 + 1e-9)

@@ -67,8 +67,8 @@ class Burst:
         used = [np.unique(level.config) for level in levels]
         fit = [own[np.isfinite(work[own])] for own, work in zip(used, self.work, strict=True)]
         window, at = self.window, f" of {self.limit_ms:g} ms of {tree.app} ({self.late:.4g})"
-        part = window.chance * window.count / window.mean
-        enough = m.rows("in time in bursts" + at, ["share"], lower=part.sum() - self.late, equation="(7)")
+        part = window.chance * window.count / window.mean / self.late  # what may be late is 1: few may be
+        enough = m.rows("in time in bursts" + at, ["share"], lower=part.sum() - 1.0, equation="(7)")
         for j, count in enumerate(window.count.tolist()):
             s = m.columns(f"in time, burst {j}{at}", ["share"], upper=1.0)
             m.add(enough, s, part[j])

@@ -63,8 +63,8 @@ class Burst:
         window, at = self.window, f" of {self.limit_ms:g} ms ({self.late:.4g})"
         s, t = np.nonzero(np.isfinite(self.work))
         served = [f"{pool.class_label(int(a))}@{pool.types[int(b)].hardware}" for a, b in zip(s, t, strict=True)]
-        part = window.chance * window.count / window.mean
-        late = m.rows("late in bursts" + at, ["share"], lower=part.sum() - self.late, equation="(12)")
+        part = window.chance * window.count / window.mean / self.late  # what may be late is 1: few may be
+        late = m.rows("late in bursts" + at, ["share"], lower=part.sum() - 1.0, equation="(12)")
         for j, count in enumerate(window.count.tolist()):
             burst = f"burst {j}{at}"
             y = m.columns(f"in time, {burst}", served)
