@@ -1,0 +1,66 @@
+"""What fresh seeds can confirm, and what no number of them could: that is said, and neither promised nor refused."""
+
+from __future__ import annotations
+
+import pytest
+from build import Files, app, files, machine, model, pipeline
+from face import Answer, solve
+
+UNCONFIRMED = "W-unconfirmed"
+
+
+def beside(problem: str, seldom: float) -> Files:
+    """One busy application, and one of which so many queries come a second."""
+    times = {"m0": {1: 10.0}}
+    rates = {"busy": 200.0, "seldom": seldom}
+    if problem == "pipeline":
+        apps = {name: app("street", rate=rate, limits={99: 90.0}, by="pipeline") for name, rate in rates.items()}
+        models = {name: model(times, quality=1.0) for name in ("a", "b")}
+        stages = pipeline([("a", "b", 1.0)], ["a", "b"])
+        made = files(
+            machines={"m0": machine(1.0)}, models=models, pipelines={"street": stages}, apps=apps,
+            objective=("min cost",), problem=problem,
+        )  # fmt: skip
+        return made.limited(counts={"m0": (0, 20)})
+    apps = {name: app(name, rate=rate, limits={99: 60.0}) for name, rate in rates.items()}
+    return files(machines={"m0": machine(1.0)}, models=dict.fromkeys(rates, model(times)), apps=apps, problem=problem)
+
+
+def unconfirmed(answer: Answer) -> set[str]:
+    """The applications of which the plan says that nothing confirms them."""
+    return {text.partition(":")[0] for code, text in answer.warnings if code == UNCONFIRMED}
+
+
+@pytest.mark.parametrize("problem", ["variants", "pipeline"])
+def test_an_application_of_which_hardly_a_query_comes_is_neither_promised_nor_refused(problem: str) -> None:
+    answer = solve(beside(problem, 0.001))
+    assert answer.is_plan, answer.why
+    assert unconfirmed(answer) == {"seldom"}
+    assert {one.app for one in answer.promises if one.is_simulated} == {"busy"}
+
+
+@pytest.mark.parametrize("problem", ["variants", "pipeline"])
+def test_one_of_which_some_come_is_confirmed(problem: str) -> None:
+    answer = solve(beside(problem, 20.0))
+    assert answer.is_plan, answer.why
+    assert not unconfirmed(answer)
+    assert {one.app for one in answer.promises if one.is_simulated} == {"busy", "seldom"}
+
+
+def bursty(stay_s: float) -> Files:
+    """A pool whose rate triples for a twentieth of the time."""
+    burst = {"process": "mmpp", "relative_rates": [0.9, 2.9], "stay_s": [19.0 * stay_s, stay_s]}
+    wanted = app("net", rate=100.0, limits={95: 60.0}, sizes={1: 1.0}, arrivals=burst)
+    return files(
+        machines={"m0": machine(1.0)}, models={"net": model({"m0": {1: 10.0}})}, apps={"ask": wanted}, problem="pool"
+    )
+
+
+def test_bursts_that_come_once_a_day_are_not_called_kept() -> None:
+    often, seldom = solve(bursty(1.0)), solve(bursty(4000.0))
+    assert often.is_plan
+    assert not unconfirmed(often)
+    assert any(one.is_simulated for one in often.promises if one.percentile)
+    assert seldom.is_plan
+    assert unconfirmed(seldom) == {"ask"}
+    assert not any(one.is_simulated for one in seldom.promises if one.percentile)
