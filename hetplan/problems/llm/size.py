@@ -3,10 +3,10 @@
 First each type alone: which chunk and how many sequences let one instance carry most (`tuned`). Then fleets in the
 order of their price. A fleet that rows (1) to (4) exclude is not simulated: prices of those rows, gathered from a few
 linear programs, exclude most at once (`Cuts`). A fleet that is far from the limits on a few hundred requests is
-dropped; others are played longer, with several limits of the router and chunks. The first that fresh
-draws confirm (`planner.sizing`) is the plan. Where that takes too many simulations (limits that only fleets several times
-the bound keep), a few mixes of types are scaled up until one keeps them, and made smaller again as far as that goes: a
-plan, but not every fleet below it was looked at. With size `simulated` that alone is done.
+dropped; others are played longer, with several limits of the router and chunks. The first that fresh draws confirm
+(`planner.sizing`) is the plan. Where that takes too many simulations (limits that only fleets several times the bound
+keep), a few mixes of types are scaled up until one keeps them, and made smaller again as far as that goes: a plan, but
+not every fleet below it was looked at. With size `simulated` that alone is done.
 """
 
 from __future__ import annotations

@@ -93,6 +93,8 @@ MOST_TIES = 100
 FULL = 1e-6
 """So much above 1 the use of instances is still theirs, and so much apart prices are the same."""
 CHEAPER = 1e-9
+HAIR = 4.0 * 0.5**STEPS
+"""A part is known up to this."""
 
 
 def asking(v: Snapshot, parts: Mapping[int, float]) -> Snapshot:
@@ -108,6 +110,17 @@ def _asked(pair: Serves, part: float) -> Serves:
 def why_none(v: Snapshot) -> str:
     """Why no plan near by is looked for ("" where it is)."""
     return "running instances that break a limit are counted" if any(pair.late for pair in v.eligible) else ""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Units that go, others in their place, for which applications, and how much dearer that is."""
+
+    dearer: float
+    gone: Units
+    more: Units
+    apps: tuple[int, ...]
+    """Those that share no instances with others."""
 
 
 @dataclass
@@ -159,8 +172,7 @@ class Near:
             fewer = [one for one in self._one_less(now) if self.cost(one) < most] if found else []
             following = next((one for one in fewer if self._good(one, full)), None)
             if following is None:
-                below = (one for cost, one in self._around(now) if cost < most)
-                following = next((one for one in below if self._good(one, self.hopeful)), None)
+                following = next((one for one in self._around(now, most) if self._good(one, self.hopeful)), None)
             if following is not None:
                 now, least = following, self.cost(following)
                 parts = self.parts(now)
@@ -252,40 +264,78 @@ class Near:
         v, x, used = self.v, self.counts(units), Counter[int]()
         for (t, holds), n in units:
             used[t] += n if self._is_paid_whole(t, holds) else 0
-        return sum(self._price(unit) * n for unit, n in units) + v.changes(x) + v.idle_nanos(used) / NANO
+        return self._sum(units) + v.changes(x) + v.idle_nanos(used) / NANO
 
     # --- what is near -------------------------------------------------------------------------------------------------
 
-    def _around(self, units: Units) -> list[tuple[float, Units]]:
-        """The plans near by that may be, by their cost."""
-        found: dict[Units, float] = {}
-        for counts in self._changed(Counter(dict(units))):
-            one = self._filled(counts)
-            if one not in found and self._may_be(one, self.hopeful):
-                found[one] = self.cost(one)
-            if len(found) > MOST_TRIED:
-                break
-        return sorted((cost, one) for one, cost in found.items())
+    def _around(self, units: Units, most: float) -> Iterator[Units]:
+        """The plans near by that may be and cost less than `most`, the cheapest units first.
 
-    def _changed(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
+        There are tens of thousands, and one of the first is taken: so each is made only when its turn comes.
+        """
+        now, seen = Counter(dict(units)), set[Units]()
+        each = self._sum(units)
+        changes = sorted(self._changes(now), key=lambda change: change.dearer)
+        for change in changes[:MOST_TRIED]:
+            if each + change.dearer >= most or self._is_over:
+                return  # what is loaded, or must be there beside, only adds to it
+            if self._is_hopeless(units, change):
+                continue
+            one = self._filled(now - Counter(dict(change.gone)) + Counter(dict(change.more)))
+            if one not in seen and self.cost(one) < most and self._may_be(one, self.hopeful):
+                yield one
+            seen.add(one)
+
+    def _is_hopeless(self, units: Units, change: _Change) -> bool:
+        """Whether an application that shares no instances would hope in vain to carry its load: most changes are so."""
+        return any(
+            self._hoped(units, b) - self._hoped(change.gone, b) + self._hoped(change.more, b)
+            < self.v.asked[b].need_qps * (1.0 - 1e-9)
+            for b in change.apps
+        )
+
+    def _change(self, gone: Units, more: Units = ()) -> _Change:
+        """These units replaced by others, of which no room stays free."""
+        apps = self._served_by(unit for unit, _ in (*gone, *more)) & self._alone
+        filled = self._filled(dict(more)) if more else ()
+        return _Change(self._sum(more) - self._sum(gone), gone, filled, tuple(sorted(apps)))
+
+    @cached_property
+    def _alone(self) -> frozenset[int]:
+        """The applications that may share instances with no other."""
+        return frozenset(apps[0] for apps in self._sharing if len(apps) == 1)
+
+    def _hoped(self, units: Units, b: int) -> float:
+        """The queries per second that these instances carry of an application, asked for its hope."""
+        key = units, b, self.hopeful.get(b, 1.0)
+        if key not in self._hoped_qps:
+            self._hoped_qps[key] = self._carried(units, {b: 1.0}, self._rates((b,), {b: key[2]}))
+        return self._hoped_qps[key]
+
+    _hoped_qps: dict[tuple[Units, int, float], float] = field(default_factory=dict)
+
+    def _changes(self, now: Counter[Unit]) -> Iterator[_Change]:
         yield from self._fewer(now)
         for one in sorted(now):
-            yield from self._replaced(now, Counter([one]))
-        for pair in combinations_with_replacement(sorted(now), 2):
-            if not Counter(pair) - now:
-                yield from self._replaced(now, Counter(pair))
+            yield from self._replaced(((one, 1),))
+        for first, second in combinations_with_replacement(sorted(now), 2):
+            if first != second:
+                yield from self._replaced(((first, 1), (second, 1)))
+            elif now[first] > 1:
+                yield from self._replaced(((first, 2),))
         for apps in self._together(tuple(sorted(now.items()))):
-            own = Counter({unit: n for unit, n in now.items() if all(self._serving[i] & {*apps} for i, _ in unit[1])})
-            for gone in [own, *(Counter({unit: n}) for unit, n in own.items() if len(apps) > 1)]:
-                yield from self._served_otherwise(now, gone)
+            own = {unit: n for unit, n in now.items() if all(self._serving[i] & {*apps} for i, _ in unit[1])}
+            for gone in [own, *({unit: n} for unit, n in own.items() if len(apps) > 1)]:
+                yield from self._served_otherwise(now, Counter(gone))
         for other in self._batched(now):
-            yield from self._fewer(other)
+            for fewer in self._fewer(other):
+                yield self._change(tuple(now.items()), tuple((other - Counter(dict(fewer.gone))).items()))
 
-    def _fewer(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
+    def _fewer(self, now: Counter[Unit]) -> Iterator[_Change]:
         for one, n in sorted(now.items()):
             k = 1
             while k <= n:
-                yield now - Counter({one: k})
+                yield self._change(((one, k),))
                 k *= 2
 
     def _one_less(self, now: Units) -> list[Units]:
@@ -294,17 +344,22 @@ class Near:
         fewer = [(-self._price(unit), unit) for unit, _ in now if all(self._serving[i] & shared for i, _ in unit[1])]
         return [self._filled(Counter(dict(now)) - Counter([unit])) for _, unit in sorted(fewer)]
 
-    def _replaced(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[Counter[Unit]]:
-        """The same units less those of `gone`, and one or two others that serve nobody else and cost less."""
-        price = sum(self._price(unit) * n for unit, n in gone.items())
-        apps = self._served_by(gone)
-        for unit, cost in self._full.items():
-            if all(self._serving[i] & apps for i, _ in unit[1]):
-                for n in (1, 2):
-                    if n * cost < price:
-                        yield now - gone + Counter({unit: n})
+    def _replaced(self, gone: Units) -> list[_Change]:
+        """One or two others that serve nobody else, and cost less, in the place of these units."""
+        if gone not in self._replacements:
+            price, apps = self._sum(gone), self._served_by(unit for unit, _ in gone)
+            self._replacements[gone] = [
+                self._change(gone, ((unit, n),))
+                for unit, cost in self._full.items()
+                if cost < price and all(self._serving[i] & apps for i, _ in unit[1])
+                for n in (1, 2)
+                if n * cost < price
+            ]
+        return self._replacements[gone]
 
-    def _served_otherwise(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[Counter[Unit]]:
+    _replacements: dict[Units, list[_Change]] = field(default_factory=dict)
+
+    def _served_otherwise(self, now: Counter[Unit], gone: Counter[Unit]) -> Iterator[_Change]:
         """These machines replaced by as many others, all alike, as hope needs."""
         rest, apps = now - gone, self._served_by(gone)
         for unit in self._full if gone else ():
@@ -313,7 +368,10 @@ class Near:
                     self._enough(unit, tuple(rest.items()), one, self.hopeful) for one in self._sharing if apps & {*one}
                 )
                 if n < math.inf:
-                    yield rest + Counter({unit: max(0, int(np.ceil(n - 1e-9)))})
+                    yield self._change(tuple(gone.items()), ((unit, max(0, int(np.ceil(n - 1e-9)))),))
+
+    def _sum(self, units: Iterable[tuple[Unit, int]]) -> float:
+        return sum(self._price(unit) * n for unit, n in units)
 
     def _served_by(self, units: Iterable[Unit]) -> frozenset[int]:
         return frozenset(b for _, holds in units for i, _ in holds for b in self._serving[i])
@@ -376,7 +434,7 @@ class Near:
     def _may_be(self, units: Units, hopes: Mapping[int, float]) -> bool:
         """Whether stocks and rooms allow it, and each application hopes to be in time."""
         v, used = self.v, Counter[int]()
-        if not all(self._carries(units, apps, hopes, slack=1e-9) for apps in self._sharing):
+        if not all(self._hopes(units, apps, hopes) for apps in self._sharing):
             return False
         for (t, holds), n in units:
             used[t] += n if self._is_paid_whole(t, holds) else 0
@@ -388,6 +446,12 @@ class Near:
         return all(
             float(room.use @ x) <= room.size * (1.0 + 1e-9) for room in rooms_of(v) if room.block in (TAKEN, IN_TOTAL)
         )
+
+    def _hopes(self, units: Units, apps: Apps, hopes: Mapping[int, float]) -> bool:
+        """Whether the instances of these applications, asked for their hopes, may carry the load."""
+        if len(apps) == 1 and (part := self._parts.get((apps, self._own(units, apps)))) is not None:
+            return part <= hopes[apps[0]] + HAIR
+        return self._carries(units, apps, hopes, slack=1e-9)
 
     def _good(self, units: Units, hopes: Mapping[int, float]) -> bool:
         """Whether each application is in time, by a look where it is new; the least hopeful first."""
@@ -447,7 +511,11 @@ class Near:
     @property
     def _is_over(self) -> bool:
         most = MOST_LOOKED + MORE_LOOKED * self.missed + self.more
-        return self.looked >= most * sum(self.queries((b,)) for b in range(len(self.v.asked)))
+        return self.looked >= most * self._queries_of_all
+
+    @cached_property
+    def _queries_of_all(self) -> float:
+        return sum(self.queries((b,)) for b in range(len(self.v.asked)))
 
     def _part(self, units: Units, apps: Apps) -> float:
         """The least part at which the instances of these applications carry their load."""

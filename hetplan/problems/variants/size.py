@@ -429,7 +429,7 @@ class _Tries:
         def at(parts: Mapping[str, float]) -> Draft | None:
             busy = tuple(_busier(pair, 1.0 - parts.get(asked.asked[pair.app].id, 0.0)) for pair in asked.serves)
             self.v = replace(asked, serves=busy)
-            found = self.way(self.v, self.ask)
+            found = self.way(self.v, self.ask.untested())  # it is bounded by another program
             return found if isinstance(found, Draft) and _cost(found) < _cost(made) * (1.0 - 1e-9) else None
 
         def tried(following: Draft) -> Played:
@@ -542,7 +542,7 @@ class _Tries:
             less = LESS if self.turn < PATIENT else LESS**2
             pairs = tuple(_less_busy(self.v, made, pair, late, less) for pair in self.v.serves)
             self.v = replace(self.v, serves=pairs)
-            following = self.way(self.v, self.ask if self.turn < PATIENT else self.ask.untested(gap=ROUGH))
+            following = self.way(self.v, self.ask.untested() if self.turn < PATIENT else self.ask.untested(gap=ROUGH))
             if isinstance(following, Infeasible):
                 return None
             if (following.workers, following.routing) != (made.workers, made.routing):
