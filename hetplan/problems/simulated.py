@@ -60,6 +60,9 @@ MOST_OFF = 2.0
 """What ten times a limit counts for, between 1 and this: a percentile that is farther off tells no more."""
 SEEN_LATE = 40
 """Of an application of which fewer may be late in all runs, too few queries come to say how long queues last."""
+LEAST_SPANS, MOST_LONGER = 50.0, 4.0
+"""A run begins with empty queues: of one that spans so often what a queue remembers, the beginning is a few percent.
+Shorter ones are made longer, by this factor at most."""
 SPANS = 100.0
 """A run is so many times as long as the longest limit: long enough for queues to grow."""
 CYCLES = 40.0
@@ -177,9 +180,15 @@ class PlanRuns:
     reports: list[Any] = field(default_factory=list)
 
     def add(self, count: int, seed: int) -> None:
-        """Run the plan so many times more."""
-        how = {} if self.length_s is None else {"duration_s": self.length_s}
+        """Run the plan so many times more; near full use in longer runs, since each begins with empty queues."""
+        is_first, how = not self.reports, {} if self.length_s is None else {"duration_s": self.length_s}
         self.reports.append(self.simulate(self.plan, self.inputs, seeds=count, seed=seed, **how))
+        if is_first and self.length_s is not None:
+            spans = min((self._spans(one.app) / count for one in self.limits() if _is_seen(one)), default=inf)
+            if spans < LEAST_SPANS:
+                length_s = self.length_s * min(LEAST_SPANS / spans, MOST_LONGER)
+                self.length_s, how = length_s, {"duration_s": length_s}
+                self.reports = [self.simulate(self.plan, self.inputs, seeds=count, seed=seed, **how)]
 
     def limits(self) -> list[LimitShares]:
         """Of each application the violation rate, the share beyond each further limit, and whether it is accurate."""
@@ -215,15 +224,15 @@ class PlanRuns:
     @property
     def is_settled(self) -> bool:
         """Whether the runs saw enough long queues of every application whose queries are not seldom."""
-        return all(
-            self._has_long_queues(one.app, one.allowed)
-            for one in self.limits()
-            if one.queries * one.allowed >= SEEN_LATE
-        )
+        return all(self._has_long_queues(one.app, one.allowed) for one in self.limits() if _is_seen(one))
 
     def _has_long_queues(self, name: str, share: float) -> bool:
         """Whether the runs saw enough long queues for the share beyond a time to have an upper end."""
-        return float(sum(one.spans for one in self._reports_of(name))) * share >= LEAST_LONG_QUEUES
+        return self._spans(name) * share >= LEAST_LONG_QUEUES
+
+    def _spans(self, name: str) -> float:
+        """How often all runs span what a queue remembers."""
+        return float(sum(one.spans for one in self._reports_of(name)))
 
     def said(self, found: Confirmation, bases: Mapping[str, str]) -> Played:
         """What came of the plan: how all applications did, and what that backs."""
@@ -262,6 +271,11 @@ class PlanRuns:
         tightest = strictest(app)
         over = times[tightest] / tightest.max_ms if tightest is not None else 1.0
         return Played(_worst_of(limits), (), tuple(promises), {name: over})
+
+
+def _is_seen(one: LimitShares) -> bool:
+    """Whether enough queries come to say how long queues last."""
+    return one.queries * one.allowed >= SEEN_LATE
 
 
 def _worst_of(limits: Iterable[LimitShares]) -> float:

@@ -3,6 +3,8 @@
 import random
 from types import SimpleNamespace
 
+from cases.simulated import app_saying, report_of
+
 import hetplan as hp
 from hetplan.api.solve import plan_for
 from hetplan.profiles.load import load_inputs
@@ -22,14 +24,10 @@ def simulator_saying(share_of, waiting_at=""):
     """A simulator in which each application loses `share_of(plan)`, and queries wait at one step."""
 
     def simulate(plan, inputs, *, seeds, seed, duration_s):
-        share = share_of(plan)
-        late = SimpleNamespace(value=share, low=0.9 * share, high=1.1 * share)
-        time = SimpleNamespace(value=1.0 if share <= 0.01 else 1e9, low=1.0, high=float("inf"))
-        figures = {"violations": late, "accuracy": SimpleNamespace(high=1.0)}
-        app = SimpleNamespace(figures=figures, percentiles_ms={99.0: time})
+        app = app_saying(share_of(plan), seeds)
         waiting = {worker.id: float(worker.loads[0].node == waiting_at) for worker in plan.workers}
         groups = {name: SimpleNamespace(waiting=SimpleNamespace(value=many)) for name, many in waiting.items()}
-        return SimpleNamespace(apps=dict.fromkeys(plan.routing, app), groups=groups)
+        return report_of(dict.fromkeys(plan.routing, app), groups, seeds=seeds, duration_s=duration_s)
 
     return simulate
 

@@ -107,7 +107,7 @@ class _Rounds:
     slack: dict[str, float] = field(default_factory=dict)
     turn: int = 0
     over: dict[str, float] = field(default_factory=dict)
-    """How many times its limit each application was late in the last play in which any was."""
+    """How many times its limit the percentile is of each application that was late, or nearly, when last any was."""
 
     def __post_init__(self) -> None:
         self.budget = ErrorBudget(self.ask.limits.seed)
@@ -120,6 +120,7 @@ class _Rounds:
             played = self._play(inputs, made)
             late = [name for name, one in played.items() if one.worst > self._chosen_at(name)]
             worst = max((one.worst for one in played.values()), default=0.0)
+            self.over = {name: played[name].over.get(name, 1.0) for name in late} or self.over
             if not late and (sure := self._confirmed(inputs, made)) is not None:
                 best = made, sure
                 self._keep(made, sure)
@@ -193,7 +194,6 @@ class _Rounds:
 
     def _note(self, shown: Mapping[str, Played]) -> None:
         late = sum(one.worst > 1.0 for one in shown.values())
-        self.over = {n: one.over.get(n, 1.0) for n, one in shown.items() if one.worst > 1.0} or self.over
         done = self.turn / self.asked.options.evaluations
         self.ask.note(Event("simulated", f"applications late: {late}", done=min(done, 1.0)))
 
@@ -207,6 +207,7 @@ class _Rounds:
         shown = {name: runs.shown(name, found, None) for name in runs.apps}
         self._note(shown)
         if found.violated:
+            self.over = {name: shown[name].over.get(name, 1.0) for name in found.violated}
             return None
         for name in runs.apps:
             if self.timed or not apps[name].targets:

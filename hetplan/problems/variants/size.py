@@ -91,10 +91,13 @@ LONGER = 5.0
 """Times the length of a run, where a short one leaves open whether a cheaper plan near by is in time."""
 MOST_CONFIRMED = 3
 """So many cheaper plans near by that looked good are played, at most."""
+MOST_DEARER = 3
+"""So many of the plans on the way to the cheapest one near by are put to the test, where that is not confirmed."""
 LOOKED_CYCLES, CONFIRMED_CYCLES = 10.0, 40.0
 """A look at bursts is so many times as long as a process takes to go through its states; and what confirms a plan."""
-TAIL = 40
-"""Queries that may be late, of each application in each simulation of `auto`."""
+TAIL, TESTED = 40, 3.0
+"""Queries that may be late, of each application in each simulation of `auto`; so many times more to put it to the test,
+as runs of few queries differ much."""
 MOST_PLAYED = 200_000
 """Queries of all applications in one simulation of `auto`."""
 SPANS = 200.0
@@ -409,8 +412,9 @@ class _Tries:
         v, apps = self.v, [one.id for one in self.v.asked if one.id in made.routing and one.load_qps > 0]
         length_s = None
         if v.options.size == "auto":
-            asked = [one for one in v.asked if one.load_qps > 0]
-            length_s = _length_s(v) or _look_s(asked, sum(one.load_qps for one in asked), CONFIRMED_CYCLES)
+            asked, load_qps = [one for one in v.asked if one.load_qps > 0], sum(one.load_qps for one in v.asked)
+            length_s = _length_s(v) or _look_s(asked, load_qps, CONFIRMED_CYCLES)
+            length_s = max(length_s, min(TESTED * length_s, MOST_PLAYED / load_qps))
         return play_until_clear(
             self.tools.simulate, plan_to_simulate("variants", self.formulation, made), v.inputs, self.budget,
             apps=apps, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
@@ -516,6 +520,8 @@ class _Tries:
             if not seen.late and _cost(following) >= _cost(made):
                 break
             if not seen.late:
+                dearer = (drafted(one) for one in found[1 : 1 + MOST_DEARER])
+                self.in_time += [(one, seen) for one in dearer if one is not None]
                 return following, seen
             search.was_late(found[0], seen.late)
         return None

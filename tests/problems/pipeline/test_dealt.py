@@ -64,7 +64,7 @@ def test_a_plan_that_barely_keeps_the_wish_is_handed_out_if_fresh_seeds_confirm_
     outcome, _ = solved(fair(212), lambda plan: 0.009 if servers(plan)["t0", "h"] == 4 else 0.05, **options)
     assert outcome.exit_code == 0
     assert servers(outcome.plan)["t0", "h"] == 4
-    outcome, _ = solved(fair(212), lambda plan: 0.0095 if servers(plan)["t0", "h"] == 4 else 0.05, **options)
+    outcome, _ = solved(fair(212), lambda plan: 0.0099 if servers(plan)["t0", "h"] == 4 else 0.05, **options)
     assert outcome.exit_code == 3, "the upper end of its interval is above what is allowed"
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from cases.pipelines import fluid
+from cases.simulated import CONFIRMING, app_saying, report_of
 
 import hetplan as hp
 from benchmarks.datasets.loki_by_hand import tiny
@@ -92,11 +93,9 @@ def test_from_the_options_that_it_names_the_same_is_found_again_at_once(shipped)
     *files, _ = SHIPPED[app]
     tried = []
     again = hp.solve(*files, options=outcome.plan.method.options, on_event=tried.append).require()
-    assert (again.workers, again.routing, again.promises) == (
-        outcome.plan.workers,
-        outcome.plan.routing,
-        outcome.plan.promises,
-    )
+    alone = [one for one in again.promises if one.model != "simulation/1"]  # those were put to the test by other seeds
+    assert (again.workers, again.routing) == (outcome.plan.workers, outcome.plan.routing)
+    assert alone == [one for one in outcome.plan.promises if one.model != "simulation/1"]
     assert [event.what for event in tried].count("simulated") == 1
 
 
@@ -141,14 +140,10 @@ def losing(share_of):
     def simulate(plan, inputs, *, seeds, seed, duration_s):
         options = plan.method.options
         asked.append((options["spare"], options["headroom"], seeds, seed, duration_s))
-        share = share_of(options["spare"], options["headroom"], seeds)
-        late = SimpleNamespace(value=share, low=0.9 * share, high=1.1 * share)
-        time = SimpleNamespace(value=100.0 if share <= 0.01 else 1e9, low=90.0, high=float("inf"))
-        app = SimpleNamespace(
-            figures={"violations": late, "accuracy": SimpleNamespace(high=1.0)}, percentiles_ms={99.0: time}
-        )
+        app = app_saying(share_of(options["spare"], options["headroom"], seed >= CONFIRMING), seeds, in_time_ms=100.0)
         group = SimpleNamespace(waiting=SimpleNamespace(value=1.0))
-        return SimpleNamespace(apps={"cameras": app}, groups={worker.id: group for worker in plan.workers})
+        groups = {worker.id: group for worker in plan.workers}
+        return report_of({"cameras": app}, groups, seeds=seeds, duration_s=duration_s)
 
     return simulate, asked
 
@@ -171,39 +166,38 @@ def test_queries_are_counted_and_the_plan_is_confirmed_by_other_seeds():
     counted = [(spare, seeds, round(duration_s * 589.6, -2)) for spare, _, seeds, _, duration_s in asked]
     # A first look shows what is hopeless, such as a server fewer than is enough; what is not is played in full.
     searched = [(0.2, 1, 10_000), (0.34, 1, 10_000), (0.34, 2, 30_000), (0.0, 1, 10_000)]
-    assert counted == [*searched, (0.34, 5, 10_000)]
+    assert counted == [*searched, (0.34, 6, 10_000)]
     assert {seed for *_, seed, _ in asked[:-1]} == {0}
     assert asked[-1][3] != 0
 
 
 @pytest.mark.slow
 def test_a_better_plan_that_barely_keeps_the_wish_is_chosen_only_if_fresh_seeds_confirm_it():
-    """Of .9 the upper end is .99 of what is allowed, of .95 it is more than that."""
+    """Of .9 the upper end is within what is allowed after some twenty runs, of .99 after no number of them."""
     outcome, asked = played(lambda spare, *_: 0.009 if spare < 0.3 else 0.006, slo_divisor=1.8)
     assert room(outcome) == (0.2, 0.0)
-    shortest = min(length_s for *_, seeds, _, length_s in asked if seeds == 5)
-    assert round(shortest * 589.6, -2) == 30_000, "luck is not to displace a plan that is safer"
-    outcome, _ = played(lambda spare, *_: 0.0095 if spare < 0.3 else 0.006, slo_divisor=1.8)
+    assert sum(seeds for *_, seeds, seed, _ in asked if seed >= CONFIRMING) >= 15, (
+        "luck is not to displace a safer plan"
+    )
+    outcome, _ = played(lambda spare, *_: 0.0099 if spare < 0.3 else 0.006, slo_divisor=1.8)
     assert room(outcome) == (0.34, 0.0)
 
 
 @pytest.mark.slow
 def test_where_fresh_seeds_disagree_more_is_kept_free():
-    outcome, asked = played(lambda spare, _, seeds: 0.005 if seeds < 5 or spare >= 0.3 else 0.02)
+    outcome, asked = played(lambda spare, _, is_fresh: 0.005 if not is_fresh or spare >= 0.3 else 0.02)
     assert outcome.exit_code == 0
     assert room(outcome) == (0.34, 0.0)
-    assert (0.2, 5) in {(spare, seeds) for spare, _, seeds, *_ in asked}
+    assert (0.2, 6) in {(spare, seeds) for spare, _, seeds, *_ in asked}
 
 
 @pytest.mark.slow
 def test_where_fresh_seeds_leave_it_open_more_of_them_are_played():
-    def share(spare, headroom, seeds):
-        return 0.0095 if seeds == 5 else 0.005
-
-    outcome, asked = played(share, evaluations=1)
+    outcome, asked = played(lambda _, __, is_fresh: 0.0093 if is_fresh else 0.005, evaluations=1)
+    assert outcome.exit_code == 0
+    assert [seeds for *_, seeds, seed, _ in asked if seed >= CONFIRMING] == [6, 2, 3, 4, 5, 7, 9]
+    outcome, asked = played(lambda _, __, is_fresh: 0.0099 if is_fresh else 0.005, evaluations=1)
     assert outcome.exit_code == 3
-    # What comes after are the repairs, each tried.
-    assert [round(length * 589.6, -2) for *_, seeds, _, length in asked if seeds == 5][:2] == [10_000, 30_000]
 
 
 @pytest.mark.slow
@@ -271,7 +265,7 @@ def test_simulated_looks_closer_and_at_both_kinds_of_room():
     spares = {spare for spare, *_ in asked if spare}
     assert min(spare for spare in spares if spare >= 0.17) <= 0.17 + 0.02
     assert any(headroom for _, headroom, *_ in asked)
-    assert max(round(length * 589.6, -2) for *_, length in asked) == 100_000
+    assert max(round(length * 589.6, -2) for *_, length in asked) == 60_000
 
 
 def test_estimated_simulates_nothing():
@@ -367,7 +361,7 @@ def test_a_trial_ends_with_the_first_plan_that_is_confirmed():
     """It asks whether there is one: less room, or other lengths of paths, would be asked about in vain."""
     outcome, seeds = tried(lambda *_: 0.001)
     assert outcome.exit_code == 0
-    assert seeds == [1, 2, 5]
+    assert seeds == [1, 2, 6]
 
 
 @pytest.mark.slow
@@ -376,7 +370,7 @@ def test_a_trial_plays_the_servers_first_that_came_nearest_without_the_repair():
     left = {kept.NEAREST_DEALS: [(kept._Room(0.0, 0.0, 1.8), first.plan.workers)]}
     outcome, seeds = tried(lambda spare, *_: 0.001 if spare == 0.0 else 0.05, **left)
     assert outcome.exit_code == 0
-    assert seeds == [1, 2, 5]
+    assert seeds == [1, 2, 6]
 
 
 @pytest.mark.slow

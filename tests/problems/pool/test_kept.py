@@ -212,19 +212,19 @@ def busy(qos_ms: float) -> tuple[Json, Json]:
 
 @pytest.mark.slow
 def test_what_few_runs_leave_open_is_confirmed_by_more() -> None:
-    """Some 0.5% are late: five runs cannot tell that from the 1% that may be, twenty can."""
+    """Some 0.5% are late: six runs cannot tell that from the 1% that may be, more can."""
     case = busy(100.0)
     plan = hp.solve(*case).require()
     (lost,) = [one for one in plan.promises if one.quantity == "violations"]
-    assert lost.seeds == 20
+    assert lost.seeds > 6
     assert late_share(plan, case) <= 0.01
 
 
 @pytest.mark.slow
 def test_lateness_that_is_not_sure_is_said_with_its_interval() -> None:
-    outcome = hp.solve(*busy(90.0))
+    outcome = hp.solve(*busy(88.0))
     assert outcome.exit_code == 3
-    assert "% of the queries are late, and perhaps " in outcome.why[0], outcome.why
+    assert "the violation rate may be " in outcome.why[0], outcome.why
     assert "so the limit of 1% may not be kept" in outcome.why[0]
 
 
