@@ -13,7 +13,7 @@ to be confirmed, so that one is enough to refuse it. The j-th plan that is put t
 that a search tries, until it finds one that is confirmed, has a chance of `ALPHA` at most that it is wrong.
 
 **Ends early.** A plan is given up where a limit is violated on the mean, or where the spread of its runs says that even
-the last look would leave it open. Giving up errs on the safe side, and needs no budget.
+twice as many runs as there may be would leave it open. Giving up errs on the safe side, and needs no budget.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ ALPHA = 0.05
 """The chance that a search hands out a plan that violates its SLO, as far as the simulator tells."""
 LOOKS = (LEAST_RUNS, 8, 11, 15, 20, 27, 36, 50)
 """Runs after which one looks: a third more each time, up to ten times as many as a person takes."""
+HOPELESS = 2 * LOOKS[-1]
+"""What so many runs that differ as much would leave open is given up: of few runs the spread is not well known."""
 LEAST_CYCLES = 5.0
 """So often at least arrivals go through their states in all runs together: else no run need have seen a burst."""
 FRESH = 1_000_003
@@ -160,7 +162,7 @@ def confirm(runs: Runs, budget: ErrorBudget, *, may_go_on: Callable[[], bool] = 
         if not unclear and (runs.is_settled or count == LOOKS[-1]):
             unjudged = unjudged if runs.is_settled else _apps(limits)
             return Confirmation(Verdict.MET, made, alpha, unjudged=unjudged)
-        if not all(one.is_met(alpha, LOOKS[-1]) for one in judged):
+        if not all(one.is_met(alpha, HOPELESS) for one in judged):
             break
     return Confirmation(Verdict.OPEN, made, alpha, unclear or _apps(runs.limits()), unjudged=unjudged)
 

@@ -327,4 +327,4 @@ def test_machines_of_a_point_are_numbered_without_gaps_and_one_of_whom_nothing_c
     outcome = solve(of)
     assert outcome.front is not None
     assert [point.violations for _, point in outcome.front.points] == [()] * len(outcome.front.points)
-    assert any("no play had one" in one.text for one in outcome.require().warnings)
+    assert any("no play confirms it" in one.text for one in outcome.require().warnings)
