@@ -131,7 +131,7 @@ def _is_of_all(facts: Facts, about: str) -> bool:
     By servers in parts it does where parts say what fits. Where steps have servers of their own and two would fit on
     one, else only how good anything in time is does.
     """
-    if about.endswith(", servers in parts") and about != _OF_LEVELS:
+    if about.removesuffix(", in bursts such as come").endswith(", servers in parts") and about != _OF_LEVELS:
         return apart(facts) != "unlike"
     return about != _OF_STEPS and (about == _IN_TIME or not apart(facts))
 
