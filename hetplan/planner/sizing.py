@@ -36,7 +36,7 @@ HOPELESS = 2 * LOOKS[-1]
 """What so many runs that differ as much would leave open is given up: of few runs the spread is not well known."""
 LEAST_CYCLES = 5.0
 """So often at least arrivals go through their states in all runs together: else no run need have seen a burst."""
-FRESH = 1_000_003
+FRESH = 2_000_003
 """Between the seeds that choose a plan and those that confirm it."""
 
 

@@ -19,7 +19,7 @@ from hetplan.planner.confidence import LEAST_LONG_QUEUES, student
 from hetplan.planner.contract import Tools
 from hetplan.planner.draft import Draft, Repair
 from hetplan.planner.request import Application
-from hetplan.planner.sizing import FRESH, Confirmation, ErrorBudget, LimitShares, confirm
+from hetplan.planner.sizing import Confirmation, ErrorBudget, LimitShares, confirm
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
@@ -58,6 +58,8 @@ LESS, MORE = 0.75, 1.4
 """Times a rate, and times a limit: the first guess at what helps a plan that is late."""
 MOST_OFF = 2.0
 """What ten times a limit counts for, between 1 and this: a percentile that is farther off tells no more."""
+FRESH = 1_000_003
+"""Between the seeds of different looks: those that choose a plan, and those at plans near it."""
 SEEN_LATE = 40
 """Of an application of which fewer may be late in all runs, too few queries come to say how long queues last."""
 LEAST_SPANS, MOST_LONGER = 50.0, 4.0

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from hetplan.simulator.figures import Together, responses_of
 
-CONFIRMING = 10**6
+CONFIRMING = 2 * 10**6
 """From this seed on a plan is put to the test."""
 LATE_MS, QUERIES = 1e9, 10_000
 

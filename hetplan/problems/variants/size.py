@@ -501,7 +501,7 @@ class _Tries:
             if found is None or self.ask.remaining <= 0:
                 return dict.fromkeys(mine, math.inf)
             plan = plan_to_simulate("variants", self.formulation, _alone(asked, found, set(names.values())))
-            seed = self.ask.limits.seed + 2 * FRESH + looks
+            seed = self.ask.limits.seed + FRESH + looks
             assert self.tools.simulate is not None
             report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=length_s(apps))
             return {b: shown_of(asked.inputs, names[b], report.apps[names[b]], None).worst for b in mine}

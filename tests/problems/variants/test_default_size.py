@@ -33,7 +33,7 @@ def late_report(plan):
     return SimpleNamespace(apps=dict.fromkeys(plan.routing, one))
 
 
-CONFIRMING = 10**6
+CONFIRMING = 2 * 10**6
 """From this seed on a plan is put to the test."""
 
 
