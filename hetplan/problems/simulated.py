@@ -188,7 +188,7 @@ class PlanRuns:
         if is_first and self.length_s is not None:
             spans = min((self._spans(one.app) / count for one in self.limits() if _is_seen(one)), default=inf)
             if spans < LEAST_SPANS:
-                length_s = self.length_s * min(LEAST_SPANS / spans, MOST_LONGER)
+                length_s = self.length_s * min(LEAST_SPANS / max(spans, LEAST_SPANS / MOST_LONGER), MOST_LONGER)
                 self.length_s, how = length_s, {"duration_s": length_s}
                 self.reports = [self.simulate(self.plan, self.inputs, seeds=count, seed=seed, **how)]
 
