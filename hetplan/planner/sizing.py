@@ -18,7 +18,7 @@ twice as many runs as there may be would leave it open. Giving up errs on the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, log
@@ -114,10 +114,7 @@ class ErrorBudget:
     seed: int
     spent: int = 0
 
-    def __iter__(self) -> Iterator[tuple[float, int]]:
-        return self
-
-    def __next__(self) -> tuple[float, int]:
+    def spend(self) -> tuple[float, int]:
         """The chance of an error that the next plan may take up, and where its seeds begin."""
         self.spent += 1
         return ALPHA * 0.5**self.spent, self.seed + FRESH + LOOKS[-1] * self.spent
@@ -145,7 +142,7 @@ class Confirmation:
 
 def confirm(runs: Runs, budget: ErrorBudget, *, may_go_on: Callable[[], bool] = lambda: True) -> Confirmation:
     """Run a plan until it is clear whether it meets every limit; `may_go_on` is asked before each further run."""
-    alpha, seed = next(budget)
+    alpha, seed = budget.spend()
     made, unclear, unjudged = 0, tuple[str, ...](), tuple[str, ...]()
     for count in LOOKS:
         if made and not may_go_on():
