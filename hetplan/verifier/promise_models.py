@@ -38,9 +38,10 @@ def model_faults(facts: Facts, promise: Promise, questions: Collection[str]) -> 
     said = facts.plan.inputs.measured or promise.basis or options.get("evaluator") == "evaluate"
     if model == "measured" and not said:
         yield f"{promise.quantity} is said to be measured, and nothing says what was"
-    least = least_alone(facts, promise) if promise.quantity == "response_ms" and promise.percentile is not None else 0.0
-    if promise.relation == "<=" and promise.value < least:
-        yield f"p{promise.percentile:g} within {promise.value:g} ms, and of service times alone it is {least:g} ms"
+    if promise.quantity == "response_ms" and promise.percentile is not None and promise.relation == "<=":
+        least = least_alone(facts, promise)
+        if promise.value < least:
+            yield f"p{promise.percentile:g} within {promise.value:g} ms, and of service times alone it is {least:g} ms"
 
 
 def least_alone(facts: Facts, promise: Promise) -> float:
