@@ -31,7 +31,7 @@ def unconfirmed(answer: Answer) -> set[str]:
     return {text.partition(":")[0] for code, text in answer.warnings if code == UNCONFIRMED}
 
 
-@pytest.mark.parametrize("problem", ["variants", "pipeline"])
+@pytest.mark.parametrize("problem", ["variants", pytest.param("pipeline", marks=pytest.mark.slow)])
 def test_an_application_of_which_hardly_a_query_comes_is_neither_promised_nor_refused(problem: str) -> None:
     answer = solve(beside(problem, 0.001))
     assert answer.is_plan, answer.why
@@ -39,7 +39,7 @@ def test_an_application_of_which_hardly_a_query_comes_is_neither_promised_nor_re
     assert {one.app for one in answer.promises if one.is_simulated} == {"busy"}
 
 
-@pytest.mark.parametrize("problem", ["variants", "pipeline"])
+@pytest.mark.parametrize("problem", ["variants", pytest.param("pipeline", marks=pytest.mark.slow)])
 def test_one_of_which_some_come_is_confirmed(problem: str) -> None:
     answer = solve(beside(problem, 20.0))
     assert answer.is_plan, answer.why

@@ -126,6 +126,7 @@ def test_one_machine_that_is_enough_is_found_among_others_too(rate: float) -> No
     assert worth(free) <= worth(alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rate",
     [

@@ -53,6 +53,7 @@ def test_of_forged_figures_98_in_100_are_noticed(example: str) -> None:
     assert len(passed) <= 0.02 * tried, passed
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("example", ["pool", "variants-state", "compound", "llm"])
 def test_no_plan_is_refused_for_its_words(example: str) -> None:
     """Neither warnings, notes, reasons nor labels are read."""
