@@ -280,7 +280,7 @@ class Asked:
 def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> Asked:
     """Read the files; raises `InputError` with every fault found."""
     faults, request = Faults.of(inputs), read_request(inputs)
-    wish, tiers = read_wish(inputs, request, faults), read_tiers(inputs.profile, request, faults)
+    wish, tiers = read_wish(request, faults), read_tiers(inputs.profile, request, faults)
     queries, totals, notices = read_queries(request, tiers, options, faults, start)
     sought = read_sought(inputs, request, tiers, faults, wish)
     totals |= api_limits(inputs) if any(one.calls is not None for one in sought) else {}

@@ -16,7 +16,7 @@ from hetplan.errors import Fault
 from hetplan.planner.contract import Obstacle
 from hetplan.planner.part import Part
 from hetplan.planner.request import Request, read_request
-from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided, refuse_only
+from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
@@ -255,7 +255,7 @@ class Wish:
 
 def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     """The wish, with every fault collected."""
-    refuse_only(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     request = read_request(inputs)
     horizon, survive = request.horizon, request.survive
     goal, most = _goal(inputs, request, faults)

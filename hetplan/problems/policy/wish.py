@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.planner.request import Application, Request
-from hetplan.problems.faults import Faults, refuse, refused
+from hetplan.problems.faults import Faults, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -306,7 +306,7 @@ def bought(
 
 def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish, ...]:
     """Every application that is asked for."""
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     higher_is_better(inputs.profile, request, faults)
     wishes = (_read_app(inputs, app, faults) for app in request.apps.values())
     return tuple(wish for wish in wishes if wish is not None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetplan.errors import Fault, InputError
 from hetplan.planner.request import PLENTY, Application, Request
-from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse_not_provided, refused
 from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
@@ -64,7 +64,7 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
         faults.in_slo(f"$.apps.{app.id}.runs", why, remedy, value=found)
         faults.settle()
     p = np.array(app.classes.shares, dtype=float)
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     refuse_not_provided(inputs.profile, request, faults)
     rate, then_cheapest = _objective(request, app, faults)
     faults.refuse_all_network(app)

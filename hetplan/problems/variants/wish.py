@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault, InputError
 from hetplan.planner.placing import Sharing
 from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
-from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse_not_provided, refused
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Kind,
@@ -442,7 +442,7 @@ def _known_machines(types: tuple[MachineType, ...]) -> bool:
 def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
     """Every application, in the order of their ids."""
     change = request.change
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     if options.sharing == "pooled" and len(request.apps) != 1:
         faults.in_options(
             "sharing", f"pooled is the paper's one row, of one application; here are {len(request.apps)}",
