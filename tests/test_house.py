@@ -133,7 +133,7 @@ READS_SLO = {
     "planner/summary_hours.py": "shows a plan beside its files, whoever made it",
     "planner/summary_rows.py": "shows a plan beside its files, whoever made it",
     "problems/faults.py": "walks every field that is written, to refuse by name those that a question does not keep",
-    "problems/parts.py": "asks a question again with other files, which it writes",
+    "planner/bridge.py": "asks a question again with other files, which it writes",
     "problems/simulated.py": "holds what runs show against the files that were simulated",
 }
 """Files of the planner and of questions that name the SLO of their inputs, and why `Request` does not do."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hetplan.planner.bridge import Part
 from hetplan.planner.draft import Draft, Reported, Scope
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.bounded import dropping, sized_by_formula

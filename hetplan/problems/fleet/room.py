@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hetplan.errors import Cancelled
+from hetplan.planner.bridge import Cone, Part, Settled, Table
 from hetplan.planner.draft import Infeasible, Repair
-from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.pool_room import confirmed, helping, looks_kept, of_pool, tightest
@@ -35,7 +35,6 @@ from hetplan.problems.fleet.ways import (
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import PLAYED, Application, Situation, Wish
 from hetplan.problems.fleet.zones import Counts
-from hetplan.problems.parts import Cone, Table
 from hetplan.problems.repairs import change
 from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
@@ -224,7 +223,7 @@ def _settling(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[s
             known |= {key: plan for key, plan in one.settled.items() if plan.part is not None}
             one = replace(one, options={**one.options, "size": FORMULA}, settled=known)
         if one is not None and one.question in PLAYED and wish.options.size == "auto":
-            settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
+            settling[name] = replace(one, otherwise=parts[name])
     return settling
 
 

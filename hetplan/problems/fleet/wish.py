@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Fault
+from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Obstacle
-from hetplan.planner.part import Part
 from hetplan.planner.request import Request, read_request
 from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
-from hetplan.problems.parts import Cone
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price, times
