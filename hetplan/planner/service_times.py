@@ -123,7 +123,7 @@ def _laws(request: Request, profile: Profile, variants: Sequence[str]) -> tuple[
     """The laws of all runs on machines that the wish allows; none where a run is not timed by its latency."""
     laws = []
     for name in variants:
-        for run in profile.variants[name].runs if name in profile.variants else ():
+        for run in profile.variants[name].runs:
             _, most = request.instances.get(run.hardware, (0, None))
             if most == 0 or not request.lists(run.hardware):
                 continue

@@ -336,7 +336,7 @@ def _sought(
             faults.in_slo(f"$.limits.capacity.{name}", why, "Limit its hardware there.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
-    faults.obstacles(outcomes(inputs, pipeline_id, "compound plans"))
+    faults.obstacles(outcomes(inputs.profile, pipeline_id, "compound plans"))
     check_fans(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")

@@ -34,9 +34,7 @@ def of_another_question(request: Request, profile: Profile) -> Iterator[Obstacle
 
 
 def _making_tokens(profile: Profile, app: Application) -> list[str]:
-    known = profile.variants
-    names = (name for name in app.variants if name in known)
-    return [name for name in names if any(run.engine is not None for run in known[name].runs)]
+    return [name for name in app.variants if any(run.engine is not None for run in profile.variants[name].runs)]
 
 
 def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:

@@ -268,14 +268,12 @@ def repair(batches: Floats, measured: Floats, *, queue_max: int, monotone: str) 
     return np.append(values, beyond), done
 
 
-def read_workers(inputs: Inputs, request: Request, faults: Faults) -> tuple[Workers, ...]:
+def read_workers(request: Request, faults: Faults) -> tuple[Workers, ...]:
     """The workers that the SLO gives."""
     found = []
     for hardware, (least, most) in request.instances.items():
         path = f"$.limits.instances.{hardware}"
-        if hardware not in inputs.profile.hardware:
-            faults.in_slo(path, "no hardware of the profile", f"Name one of {', '.join(inputs.profile.hardware)}.")
-        elif most == 0 or (most is not None and most > 10_000):
+        if most == 0 or (most is not None and most > 10_000):
             faults.in_slo(path, "between 1 and 10000 workers", "Write how many there are.", value=most)
         else:
             found.append(Workers(hardware, least, most))

@@ -66,6 +66,5 @@ def _over_time(request: Request, app: Application) -> str | None:
 
 def _varies(profile: Profile, variant: str) -> bool:
     """Whether any table of the variant has an axis that its run leaves open."""
-    runs = profile.variants[variant].runs if variant in profile.variants else ()
-    tables = [(run, profile.tables.get(run.latency or run.rate or "")) for run in runs]
+    tables = [(run, profile.tables.get(run.latency or run.rate or "")) for run in profile.variants[variant].runs]
     return any(table is not None and not run.at.keys() >= table.axes.keys() for run, table in tables)

@@ -48,7 +48,7 @@ def _batched(request: Request, profile: Profile) -> bool:
     apps, variants = request.apps.values(), profile.variants
     names = [name for app in apps for name in app.variants]
     tables = [
-        (run, profile.tables.get(run.latency or "")) for name in names if name in variants
+        (run, profile.tables.get(run.latency or "")) for name in names
         for run in variants[name].runs
     ]  # fmt: skip
     return (
