@@ -230,7 +230,7 @@ def _first_actions(found: Found) -> Iterator[Action]:
             number += 1
             started.append(number)
             yield Action(id=number, do="start", worker=worker.id, count=worker.count - kept)
-    for worker, key in owners(wish.inputs, wish.request):
+    for worker, key in owners(wish.request):
         fewer = min(left.get(key, 0), worker.count + worker.standby)
         left[key] = left.get(key, 0) - fewer
         if fewer:

@@ -205,7 +205,7 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
         part = _any_batch(found.wish, app, settling[name])
         careful = _careful(found.wish, app, parts[name], answers) if app.question == "pool" else None
         if careful is not None and found.wish.options.size == "auto":
-            part = replace(careful, otherwise=settling[name])  # type: ignore[arg-type]
+            part = replace(careful, otherwise=settling[name])
         if part is not parts[name]:
             offers = left_of(found.wish, part, found.fleet.choices[name, p].machines, found.wish.situations[0])
             own[name, p] = part.settle(offers, found.wish.settled_at(_app(found, name), p)).part or own[name, p]

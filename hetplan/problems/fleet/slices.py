@@ -212,7 +212,7 @@ def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Part]
     if question in BESIDE and len(wish.situations) > 1:
         return []
     own = [parts.get(app.name) for app in wish.apps if app.question == question]
-    may = [part for part in own if part.alone]
+    may = [part for part in own if part is not None and part.alone]
     asked = [repr(sorted(wish.options.parts.get(part.app, {}).items())) for part in may]
     most = max(sorted({*asked}), key=asked.count, default="")
     return [part for part, one in zip(may, asked, strict=True) if one == most]

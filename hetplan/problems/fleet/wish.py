@@ -191,7 +191,7 @@ class Wish:
     @property
     def stated(self) -> bool:
         """Whether a state says what runs before the first period."""
-        return self.inputs.state is not None
+        return self.request.has_state
 
     @property
     def again(self) -> float:
@@ -338,14 +338,14 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
 def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> dict[Owned, int]:
     """What the state says of machines: whose they are, and of which offer."""
     found = Counter[Owned]()
-    if inputs.state is None:
+    if not request.has_state:
         if "moves" in goal:
             why = "the fewest moves are wanted, and nothing says what runs"
             faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
         return found
     state = inputs.files.get("state", "state.json")
     counted = "moves" in goal or request.moves is not None
-    for number, (worker, (apps, offer)) in enumerate(owners(inputs, request)):
+    for number, (worker, (apps, offer)) in enumerate(owners(request)):
         found[apps, offer] += worker.count + worker.standby
         at = f"$.workers[{number}]"
         if offer not in inputs.profile.offers:
@@ -361,10 +361,10 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
     return found
 
 
-def owners(inputs: Inputs, request: Request) -> Iterator[tuple[Worker, Owned]]:
+def owners(request: Request) -> Iterator[tuple[Worker, Owned]]:
     """The workers of the state, and whose they are; nobody's, where that is not said."""
     only = tuple(request.apps) if len(request.apps) == 1 else ()
-    for worker in inputs.state.workers if inputs.state is not None else ():
+    for worker in request.running:
         named = {load.app for load in worker.loads}
         said = tuple(sorted(app for app in named if app is not None))
         yield worker, (said if named and None not in named else only, worker.offer or "")

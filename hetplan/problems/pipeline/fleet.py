@@ -164,7 +164,7 @@ def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool
         places=tuple(_places_on(inputs, name, tasks) if shared else 1 for name in names),
         paid_by_run=paid_by_run,
         priced=bool(names) and all(name in sold for name in names),
-        running=placed(inputs.state.workers if inputs.state is not None else ()),
+        running=placed(request.running),
         inputs=inputs,
     )
     if not np.isfinite(fleet.most).all() and request.budget is None:
