@@ -335,10 +335,12 @@ def options_again(plan: Plan) -> dict[str, Any]:
 
 def _infer(inputs: Inputs) -> str:
     """The most specific of hetplan's own questions that fits; where none does, the one of others that does."""
+    from hetplan.planner.request import read_request
     from hetplan.problems import ladder
 
+    request = read_request(inputs)
     for name in ladder.LADDER:
-        if not ladder.is_ruled_out(name, inputs) and not registry.obstacles(name, inputs):
+        if not ladder.is_ruled_out(name, request) and not registry.obstacles(name, inputs):
             return name
     from hetplan.api.which_question import further
 

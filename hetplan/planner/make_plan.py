@@ -16,6 +16,7 @@ from hetplan.planner.ask import Asking, Record
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Milp
 from hetplan.planner.outcome import Outcome
+from hetplan.planner.request import read_request
 from hetplan.planner.safe_bound import BoundTree, written_tree
 from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
@@ -83,7 +84,8 @@ def _of_times(inputs: Inputs, draft: Draft, options: Mapping[str, object]) -> It
     """What the promised response times take for granted; or that a plan of rates alone promises none."""
     of_apps = [one for one in draft.promises if one.app is not None]
     rated = {one.app for one in of_apps if one.model in ("fluid", "no-queueing")}
-    limited = any(one.of == "response" for app in rated for one in inputs.slo.apps[app or ""].latency)
+    apps = read_request(inputs).apps
+    limited = any(apps[app or ""].targets for app in rated)
     said = any(one.code == "W-queueing" for one in draft.warnings)
     if options.get("size") == "planned" and limited and not said:
         text = "sized by rates alone, as if no query waited: no response time is promised; set size to auto"

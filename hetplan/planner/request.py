@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hetplan.profiles.fleet_fields import OfferLimit
     from hetplan.profiles.slo_sections import Candidate, Device
+    from hetplan.profiles.workers import Worker
 
 __all__ = ["PLENTY", "Application", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
 
@@ -311,6 +312,10 @@ class Request:
     shares: Mapping[str, OfferLimit] = field(default_factory=dict)
     survive: Survive = field(default_factory=Survive)
     change: Change = field(default_factory=Change)
+    running: tuple[Worker, ...] = ()
+    """What runs now."""
+    has_state: bool = False
+    """Whether a state says what runs; it may be nothing."""
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -415,8 +420,8 @@ class Request:
 
 
 def read_request(inputs: Inputs) -> Request:
-    """What the SLO says, without machines (`Request.renting`): which of them are of use, a problem says."""
-    slo, limits = inputs.slo, inputs.slo.limits
+    """What SLO and state say, without machines (`Request.renting`): which of them are of use, a problem says."""
+    slo, limits, state = inputs.slo, inputs.slo.limits, inputs.state
     variants = cache(lambda runs: tuple(variants_of(inputs.profile, runs)))
     return Request(
         (),
@@ -435,4 +440,6 @@ def read_request(inputs: Inputs) -> Request:
         limits.offers,
         limits.survive,
         slo.change,
+        state.workers if state is not None else (),
+        state is not None,
     )

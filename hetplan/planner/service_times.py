@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from hetplan.planner.draft import Draft, Infeasible, Repair
+from hetplan.planner.request import Application, Request, read_request
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.multilinear import OffTable
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Profile
-from hetplan.profiles.slo import App
-from hetplan.profiles.who_answers import pipeline_of
-from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
+from hetplan.serving.demand import Classes, Target
 from hetplan.serving.distribution import PERCENTILES
 from hetplan.serving.law import Law
 from hetplan.serving.loads import law_of_run, run_of
-from hetplan.serving.runs import variants_of
 
 __all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time"]
 
@@ -92,11 +90,12 @@ def _longer_than(law: Law, point: dict[str, float], size: int, limit_ms: float, 
 
 def late_alone(inputs: Inputs) -> Iterator[LateAlone]:
     """Every limit that no machine which may be used can keep, by the times that its tables state."""
-    for name, app in inputs.slo.apps.items():
-        targets = [one for one in response_targets(app) if 0.0 < one.percentile < 100.0 and one.limit_ms() > 0.0]
-        for variants in _entries(inputs.profile, app) if targets and stated_qps(app) != 0.0 else ():
-            laws = _laws(inputs, variants)
-            found = [LateAlone(name, target, laws, classes_of(app.demand.mix)) for target in targets] if laws else []
+    request, profile = read_request(inputs), inputs.profile
+    for name, app in request.apps.items():
+        targets = [one for one in app.targets if 0.0 < one.percentile < 100.0 and one.limit_ms() > 0.0]
+        for variants in _entries(profile, app) if targets and app.rate_qps != 0.0 else ():
+            laws = _laws(request, profile, variants)
+            found = [LateAlone(name, target, laws, app.classes) for target in targets] if laws else []
             yield from (one for one in found if one.share > one.target.left * (1.0 + 1e-6))
 
 
@@ -108,11 +107,11 @@ def never_in_time(inputs: Inputs) -> Infeasible | None:
     return Infeasible(why=tuple(one.why for one in found), repairs=tuple(one.repair for one in found))
 
 
-def _entries(profile: Profile, app: App) -> Iterator[list[str]]:
+def _entries(profile: Profile, app: Application) -> Iterator[Sequence[str]]:
     """Of each step that every query goes through first, the variants that may serve it."""
-    pipeline = pipeline_of(profile, app)
+    pipeline = profile.pipelines.get(app.pipeline or "")
     if pipeline is None:
-        yield variants_of(profile, app.runs)
+        yield app.variants
         return
     inner = {edge.to for edge in pipeline.edges}
     for name, node in pipeline.nodes.items():
@@ -120,23 +119,23 @@ def _entries(profile: Profile, app: App) -> Iterator[list[str]]:
             yield [one for one, variant in profile.variants.items() if variant.task == node.task]
 
 
-def _laws(inputs: Inputs, variants: list[str]) -> tuple[Law, ...]:
+def _laws(request: Request, profile: Profile, variants: Sequence[str]) -> tuple[Law, ...]:
     """The laws of all runs on machines that the wish allows; none where a run is not timed by its latency."""
-    limits, laws = inputs.slo.limits, []
+    laws = []
     for name in variants:
-        for run in inputs.profile.variants[name].runs if name in inputs.profile.variants else ():
-            _, most = limits.instances.get(run.hardware, (0, 0 if limits.only_listed else None))
-            if most == 0:
+        for run in profile.variants[name].runs:
+            _, most = request.instances.get(run.hardware, (0, None))
+            if most == 0 or not request.lists(run.hardware):
                 continue
             if run.latency is None:
                 return ()
-            laws.append(law_of_run(inputs.profile, name, run))
+            laws.append(law_of_run(profile, name, run))
     return tuple(laws)
 
 
 def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
     """Of each application the highest percentile shown in simulation that no measured time supports."""
-    shown: dict[str, float] = {}
+    apps, shown = read_request(inputs).apps, dict[str, float]()
     for one in draft.promises:
         if one.app is not None and one.percentile is not None and one.model.startswith("simulation"):
             shown[one.app] = max(shown.get(one.app, 0.0), one.percentile)
@@ -150,7 +149,7 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
                 if run.latency is None:
                     continue
                 law = law_of_run(inputs.profile, load.variant, run)
-                if _is_constant(law, inputs.slo.apps[name], load.serve.max_batch):
+                if _is_constant(law, apps[name], load.serve.max_batch):
                     constant.add(run.latency)
                 elif percentile > HIGHEST and "max" not in law.statistics:
                     beyond.add(run.latency)
@@ -164,11 +163,11 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
                 yield Notice(code=code, at="promises", text=text)
 
 
-def _is_constant(law: Law, app: App, most: int) -> bool:
+def _is_constant(law: Law, app: Application, most: int) -> bool:
     """Whether some of the times that are drawn have one figure alone: of its table, or of a cell with gaps beside."""
     if not law.has_spread:
         return True
-    stated = (law.stated(at, size) for at in classes_of(app.demand.mix).points for size in range(1, most + 1))
+    stated = (law.stated(at, size) for at in app.classes.points for size in range(1, most + 1))
     return any(len(one.keys() - {"max"}) == 1 for one in stated)
 
 

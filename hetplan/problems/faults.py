@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hetplan.planner.request import Application, Request
     from hetplan.profiles.profile import Profile
 
-__all__ = ["CAPACITY", "OF_FLEETS", "Faults", "refuse", "refuse_not_provided", "refuse_only", "refused"]
+__all__ = ["CAPACITY", "Faults", "refuse_not_provided", "refused"]
 
 
 @dataclass
@@ -26,12 +26,13 @@ class Faults:
 
     profile: str
     slo: str
+    stated: Slo
     found: list[Fault] = field(default_factory=list)
 
     @classmethod
     def of(cls, inputs: Inputs) -> Faults:
         """An empty collection that knows the files' names."""
-        return cls(inputs.files.get("profile", "profile.json"), inputs.files.get("slo", "slo.json"))
+        return cls(inputs.files.get("profile", "profile.json"), inputs.files.get("slo", "slo.json"), inputs.slo)
 
     def in_slo(self, path: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of the SLO file."""
@@ -44,6 +45,21 @@ class Faults:
     def in_options(self, name: str, why: str, remedy: str, *, value: object = "") -> None:
         """A fault of an option."""
         self.found.append(Fault("options", name, str(value), why, remedy))
+
+    def refuse(self, refused: Mapping[str, tuple[str, str]]) -> None:
+        """Name every field of these ("apps.*.weight": why, remedy) that the SLO states as no default has it."""
+        sections: dict[str, list[str]] = {}
+        for place in refused:
+            parent, _, name = place.rpartition(".")
+            sections.setdefault(parent, []).append(name)
+        for parent, names in sections.items():
+            for model, at in _sections(self.stated, parent.split("."), "$"):
+                fields, stated = type(model).model_fields, model.model_fields_set.intersection(names)
+                for name in sorted(stated, key=list(fields).index):  # in the order of the format: what is set has none
+                    value = getattr(model, name)
+                    if value != fields[name].get_default(call_default_factory=True):
+                        why, remedy = refused[f"{parent}.{name}"]
+                        self.in_slo(f"{at}.{name}", why, remedy, value=value if isinstance(value, int | float) else "")
 
     def refuse_all_network(self, app: Application) -> None:
         """Name every limit on the response time of which the network leaves nothing."""
@@ -69,12 +85,12 @@ class Faults:
             raise InputError(dict.fromkeys(self.found))
 
 
-OF_FLEETS = dict.fromkeys(
+_OF_FLEETS = dict.fromkeys(
     ("limits.offers", "limits.survive.spot", "limits.survive.keep", "horizon.repeats", "horizon.starts",
      "apps.*.question", "apps.*.demand.trace.period_s", "apps.*.demand.trace.percentile"),
     ("only the question fleet plans with it", "Leave it out, or ask fleet."),
 )  # fmt: skip
-"""Fields that only the question `fleet` keeps; every other one refuses them, besides its own."""
+"""Fields that only the question `fleet` keeps."""
 
 _ALIKE: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("limits.survive.hosts", "limits.survive.zones"),
@@ -100,33 +116,12 @@ _ALIKE: Mapping[str, tuple[str, str]] = {
 
 
 def refused(*fields: str) -> dict[str, tuple[str, str]]:
-    """Why each of these fields is refused, in the words that all questions use."""
-    return {field: _ALIKE[field] for field in fields}
+    """Why each of these fields, and those of fleets, is refused, in the words that all questions use."""
+    return {**_OF_FLEETS, **{field: _ALIKE[field] for field in fields}}
 
 
-CAPACITY = refused("limits.capacity")
+CAPACITY = {"limits.capacity": _ALIKE["limits.capacity"]}
 """What only questions keep that place work without counting machines."""
-
-
-def refuse(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
-    """Name every stated field of `refused` ("apps.*.weight": why, remedy); a default that is written out is none."""
-    refuse_only(slo, {**OF_FLEETS, **refused}, faults)
-
-
-def refuse_only(slo: Slo, refused: Mapping[str, tuple[str, str]], faults: Faults) -> None:
-    """The same, of these fields and no others."""
-    sections: dict[str, list[str]] = {}
-    for place in refused:
-        parent, _, name = place.rpartition(".")
-        sections.setdefault(parent, []).append(name)
-    for parent, names in sections.items():
-        for model, at in _sections(slo, parent.split("."), "$"):
-            fields, stated = type(model).model_fields, model.model_fields_set.intersection(names)
-            for name in sorted(stated, key=list(fields).index):  # in the order of the format: what is set has none
-                value = getattr(model, name)
-                if value != fields[name].get_default(call_default_factory=True):
-                    why, remedy = refused[f"{parent}.{name}"]
-                    faults.in_slo(f"{at}.{name}", why, remedy, value=value if isinstance(value, int | float) else "")
 
 
 def _sections(held: Any, steps: list[str], at: str) -> Iterator[tuple[BaseModel, str]]:

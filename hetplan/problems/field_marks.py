@@ -27,7 +27,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from hetplan.problems.compound import wish as compound
-from hetplan.problems.faults import OF_FLEETS
 from hetplan.problems.fleet import wish as fleet
 from hetplan.problems.llm import wish as llm
 from hetplan.problems.pipeline import wish as pipeline
@@ -49,12 +48,12 @@ _NOT_OF_TEXT = (
 )  # fmt: skip
 """What keeps files from asking for a fleet that makes text (`llm.fits`)."""
 _REFUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "pool": {**OF_FLEETS, **pool.REFUSED},
-    "pipeline": {**OF_FLEETS, **pipeline.REFUSED},
-    "variants": {**OF_FLEETS, **variants.REFUSED},
-    "policy": {**OF_FLEETS, **policy.REFUSED},
-    "compound": {**OF_FLEETS, **compound.REFUSED},
-    "llm": {**OF_FLEETS, **llm.REFUSED, **dict.fromkeys(_NOT_OF_TEXT, ("", ""))},
+    "pool": pool.REFUSED,
+    "pipeline": pipeline.REFUSED,
+    "variants": variants.REFUSED,
+    "policy": policy.REFUSED,
+    "compound": compound.REFUSED,
+    "llm": {**llm.REFUSED, **dict.fromkeys(_NOT_OF_TEXT, ("", ""))},
     "fleet": fleet.REFUSED,
 }
 QUESTIONS = tuple(_REFUSED)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hetplan.planner.terms import Obstacle
 
 if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.slo import App
+    from hetplan.planner.request import Application
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["ANOTHER", "amount_field", "no_application", "outcomes"]
 
@@ -21,15 +21,15 @@ def no_application() -> Obstacle:
     return Obstacle("there is no application", "$.apps", "Write at least one.", essential=True)
 
 
-def amount_field(app: App) -> str:
+def amount_field(app: Application) -> str:
     """The field that says how much an application asks for."""
     stated = (name for name in ("history_qps", "series") if getattr(app.demand, name) is not None)
     return next(stated, "rate_qps")
 
 
-def outcomes(inputs: Inputs, name: str | None, plans: str) -> Iterator[Obstacle]:
+def outcomes(profile: Profile, name: str | None, plans: str) -> Iterator[Obstacle]:
     """The steps of a pipeline whose outcomes plans of this kind do not decide on."""
-    found = inputs.profile.pipelines.get(name or "")
+    found = profile.pipelines.get(name or "")
     for step, node in found.nodes.items() if found is not None else ():
         if node.outcomes is not None and not (node.outcomes.measured and node.device and "compound" in plans):
             text = f"{plans} do not depend on the answer of a step"

@@ -11,17 +11,18 @@ Every solve looks here, so nothing heavy is imported: no form, no engine, no num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hetplan.planner.request import Request, read_request
 from hetplan.planner.terms import Obstacle
 
 if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.slo import App
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["LADDER", "compound", "fleet", "is_ruled_out", "llm", "pipeline", "policy", "pool", "variants"]
 
@@ -34,24 +35,25 @@ def llm(inputs: Inputs) -> tuple[Obstacle, ...]:
         return missing, replace(missing, why="no run names an engine", path="$.variants")
     from hetplan.problems.llm.fits import obstacles
 
-    return tuple(obstacles(inputs))
+    return tuple(obstacles(read_request(inputs), inputs.profile))
 
 
-def _beside(inputs: Inputs) -> Iterator[Obstacle]:
+def _beside(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What only fleets are planned with, and only the question of text."""
-    for name, zone in inputs.profile.zones.items():
+    for name, zone in profile.zones.items():
         if zone.quota:
             text = "quotas of zones are kept by the question fleet"
             yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
-    if inputs.profile.engines or any(app.goodput is not None for app in inputs.slo.apps.values()):
+    if profile.engines or any(app.attainment is not None for app in request.apps.values()):
         from hetplan.problems.llm.fits import of_another_question
 
-        yield from of_another_question(inputs)
+        yield from of_another_question(request, profile)
 
 
 def _in_its_room(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:
     obstacles = import_module(f"hetplan.problems.{question}.fits").obstacles
-    return (*_beside(inputs), *obstacles(inputs))
+    request, profile = read_request(inputs), inputs.profile
+    return (*_beside(request, profile), *obstacles(request, profile))
 
 
 compound, pipeline, policy, variants, pool = (
@@ -62,19 +64,16 @@ compound, pipeline, policy, variants, pool = (
 
 def fleet(inputs: Inputs) -> tuple[Obstacle, ...]:
     """What keeps these files from asking for machines of several applications over time."""
-    slo = inputs.slo
-    over_time = slo.horizon.periods > 1 or slo.limits.offers or slo.limits.survive != type(slo.limits.survive)()
-    if over_time or _named(slo.apps.values()):
+    request = read_request(inputs)
+    over_time = request.horizon.periods > 1 or request.shares or request.survive != type(request.survive)()
+    named = (app.question is not None or app.demand.series is not None for app in request.apps.values())
+    if over_time or any(named):
         from hetplan.problems.fleet.fits import obstacles
 
-        return tuple(obstacles(inputs))
+        return tuple(obstacles(request, inputs.profile))
     text = "there is one period and nothing that may fail, so each application is a question for itself"
     one = Obstacle(text, "$.horizon.periods", "Name a question.", essential=True, ambiguous=True)
     return (one,) * len(LADDER)  # any other question is nearer
-
-
-def _named(apps: Iterable[App]) -> bool:
-    return any(app.question is not None or app.demand.series is not None for app in apps)
 
 
 LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {
@@ -89,14 +88,13 @@ LADDER: dict[str, Callable[[Inputs], tuple[Obstacle, ...]]] = {
 """hetplan's own questions, the most specific first."""
 
 
-def is_ruled_out(question: str, inputs: Inputs) -> bool:
+def is_ruled_out(question: str, request: Request) -> bool:
     """Whether a glance shows that files do not ask a question; what is in the way, its function says."""
-    apps, limits = inputs.slo.apps.values(), inputs.slo.limits
-    piped = [app.runs is not None and app.runs.pipeline is not None for app in apps]
+    apps = request.apps.values()
     if question == "compound":
-        return not all(pipeline or app.candidates for pipeline, app in zip(piped, apps, strict=True))
+        return not all(app.pipeline or app.candidates for app in apps)
     if question == "pipeline":
-        return not all(piped)
+        return not all(app.pipeline for app in apps)
     if question == "policy":
-        return limits.cost_per_hour is not None or not limits.instances
-    return question == "variants" and not all(isinstance(app.demand.rate_qps, int | float) for app in apps)
+        return request.budget is not None or not request.instances
+    return question == "variants" and any(app.rate_qps is None for app in apps)

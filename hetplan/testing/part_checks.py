@@ -1,4 +1,4 @@
-"""What a question must keep that can be a part of a fleet (`hetplan.planner.part`).
+"""What a question must keep that can be a part of a fleet (`hetplan.planner.bridge`).
 
     for name, check in checks(part, rate=100.0, ask=ask, offers={"gpu-od": 3}):
         check()
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from hetplan.planner.answer import Status
+from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.part import Part
 
 __all__ = ["checks"]
 
@@ -24,7 +24,7 @@ Check = Callable[[], None]
 
 def checks(part: Part, *, rate: float, ask: Ask, offers: Mapping[str, int]) -> Iterator[tuple[str, Check]]:
     """Every check, with its name."""
-    yield "it is a part", lambda: _is_part(part)
+    yield "it says where it may run", lambda: _has_hardware(part)
     yield "more machines are never worse", lambda: _monotone(part, rate, ask)
     yield "a lower rate is never harder", lambda: _lower(part, rate, ask)
     yield "the cheapest machines carry the rate, and one fewer does not", lambda: _cheapest(part, rate, ask)
@@ -33,8 +33,7 @@ def checks(part: Part, *, rate: float, ask: Ask, offers: Mapping[str, int]) -> I
     yield "it settles on machines that carry the rate", lambda: _settles(part, rate, offers)
 
 
-def _is_part(part: Part) -> None:
-    assert isinstance(part, Part)
+def _has_hardware(part: Part) -> None:
     assert part.hardware, "it says on which hardware it may run"
 
 

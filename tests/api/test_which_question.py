@@ -16,6 +16,7 @@ import pytest
 import hetplan as hp
 from hetplan import registry
 from hetplan.api.solve import choose
+from hetplan.planner.request import read_request
 from hetplan.problems.ladder import LADDER, is_ruled_out
 from hetplan.registry import entry_points
 
@@ -104,14 +105,14 @@ def test_the_ladder_has_every_question() -> None:
 @pytest.mark.parametrize(("example", "question"), SHIPPED.items())
 def test_a_glance_rules_out_only_what_has_obstacles(example: str, question: str) -> None:
     profile, slo = files(example)
-    assert not is_ruled_out(question, hp.load_inputs(profile, slo))
+    assert not is_ruled_out(question, read_request(hp.load_inputs(profile, slo)))
     for place in places(slo):
         try:
             inputs = hp.load_inputs(profile, without(slo, place))
         except hp.InputError:
             continue
         for name in LADDER:
-            assert LADDER[name](inputs) or not is_ruled_out(name, inputs), (place, name)
+            assert LADDER[name](inputs) or not is_ruled_out(name, read_request(inputs)), (place, name)
 
 
 @pytest.mark.quick_cases(2)

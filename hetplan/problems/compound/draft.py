@@ -162,9 +162,10 @@ def workers_of(asked: Asked, served: Sequence[tuple[Query, Way, ChosenPlanDispat
 
 def _as_running(asked: Asked, workers: list[Worker]) -> tuple[Worker, ...]:
     """Machines that run already as they are wanted keep their names, so that nothing is done to them."""
-    if asked.inputs.state is None:
+    request = asked.request
+    if not request.has_state:
         return tuple(workers)
-    names = Names(asked.inputs.state.workers)
+    names = Names(request.running)
     return tuple(names.named(worker) for worker in workers)
 
 
@@ -203,9 +204,9 @@ def _in_order(node: str, order: Sequence[str]) -> tuple[int, str]:
 
 
 def _actions(asked: Asked, workers: Sequence[Worker]) -> tuple[Action, ...]:
-    if asked.inputs.state is not None:
-        running = asked.inputs.state.workers
-        return transition(running, workers, offers=asked.inputs.profile.offers, limits=asked.request.instances)
+    request = asked.request
+    if request.has_state:
+        return transition(request.running, workers, offers=asked.inputs.profile.offers, limits=request.instances)
     actions: list[Action] = []
     for worker in workers:
         start = Action(id=len(actions) + 1, do="start", worker=worker.id, count=worker.count)

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 from hetplan.planner.terms import Obstacle
 from hetplan.problems.fitting import outcomes
-from hetplan.profiles.who_answers import pipeline_of
 
 if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
+    from hetplan.planner.request import Request
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What keeps these files from asking for compound plans."""
-    for name, app in inputs.slo.apps.items():
+    for name, app in request.apps.items():
         if app.candidates:
             continue
         at = f"$.apps.{name}"
-        found = pipeline_of(inputs.profile, app)
+        found = profile.pipelines.get(app.pipeline or "")
         if found is None:
             text = f"{name} has neither candidate plans nor a pipeline"
             yield Obstacle(text, at, 'Write "candidates", or "runs": {"pipeline": "..."}.', essential=True)
         elif not any(node.device for node in found.nodes.values()):
             text = f"the pipeline of {name} has tasks with variants, no operators on devices"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of operators.", essential=True)
-        yield from outcomes(inputs, app.runs.pipeline if app.runs is not None else None, "compound plans")
+        yield from outcomes(profile, app.pipeline, "compound plans")

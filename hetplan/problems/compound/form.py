@@ -280,7 +280,7 @@ class Asked:
 def read_asked(inputs: Inputs, options: CompoundOptions, start: Plan | None) -> Asked:
     """Read the files; raises `InputError` with every fault found."""
     faults, request = Faults.of(inputs), read_request(inputs)
-    wish, tiers = read_wish(inputs, request, faults), read_tiers(inputs.profile, request, faults)
+    wish, tiers = read_wish(request, faults), read_tiers(inputs.profile, request, faults)
     queries, totals, notices = read_queries(request, tiers, options, faults, start)
     sought = read_sought(inputs, request, tiers, faults, wish)
     totals |= api_limits(inputs) if any(one.calls is not None for one in sought) else {}
@@ -336,7 +336,7 @@ def _sought(
             faults.in_slo(f"$.limits.capacity.{name}", why, "Limit its hardware there.")
     if any(node.device is None for node in pipeline.nodes.values()):
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", "operators have a device", 'Add "device": "gpu".')
-    faults.obstacles(outcomes(inputs, pipeline_id, "compound plans"))
+    faults.obstacles(outcomes(inputs.profile, pipeline_id, "compound plans"))
     check_fans(pipeline_id, pipeline, faults)
     if len(pipeline.nodes) > MOST_OPERATORS:
         faults.in_profile(f"$.pipelines.{pipeline_id}.nodes", f"at most {MOST_OPERATORS} operators", "Join some.")

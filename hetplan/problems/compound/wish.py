@@ -11,9 +11,8 @@ from hetplan.planner.draft import Repair
 from hetplan.planner.forms.black_box import Figure
 from hetplan.planner.request import Application, Request
 from hetplan.problems.compound.options import CompoundOptions
-from hetplan.problems.faults import Faults, refuse, refused
+from hetplan.problems.faults import Faults, refused
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.profile import Profile
 from hetplan.serving.runs import machine_price
@@ -189,9 +188,9 @@ BUDGET = "cost_per_hour"
 """The limit on the cost, as the name of a total."""
 
 
-def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
+def read_wish(request: Request, faults: Faults) -> Wish:
     """The objective; by default most goodput, then least cost."""
-    _refused(inputs, request, faults)
+    _refused(request, faults)
     limit = request.budget
     return replace(_sought_of_all(request, faults), budget=math.inf if limit is None else limit / NANO)
 
@@ -232,9 +231,9 @@ def _sought_of_all(request: Request, faults: Faults) -> Wish:
     return known.get(terms, Wish("max", True))
 
 
-def _refused(inputs: Inputs, request: Request, faults: Faults) -> None:
+def _refused(request: Request, faults: Faults) -> None:
     """What the format can say and this question cannot keep: said, never passed over."""
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     for name, (least, most) in request.instances.items():
         if least > 0:
             faults.in_slo(

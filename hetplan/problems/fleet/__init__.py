@@ -1,7 +1,7 @@
 r"""Machines of several applications over time: what to commit, what to rent in which period, where, for whom.
 
-It joins other questions as parts (`planner/part.py`), over periods, zones, failures and ways to buy, and writes none of
-their mathematics again.
+It joins other questions as parts (`planner/bridge.py`), over periods, zones, failures and ways to buy, and writes none
+of their mathematics again.
 
 ==============  ==============================  =======================================================================
 letter          in the code                     meaning

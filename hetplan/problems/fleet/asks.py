@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hetplan.planner.contract import Obstacle
+from hetplan.planner.request import read_request
 from hetplan.problems.fleet.fits import obstacles
 from hetplan.problems.ladder import LADDER
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan_periods import inputs_of_part
 from hetplan.profiles.slo import Runs
-from hetplan.serving.runs import variants_of
 
 __all__ = ["PARTS", "between", "hindrance", "of_one_variant", "question_of"]
 
@@ -23,14 +23,14 @@ BETWEEN = {"rate", "quality", "cost", "moves"}
 
 def between(inputs: Inputs) -> Iterator[Obstacle]:
     """What keeps files of one period, which no question's own program answers, from being a fleet."""
-    yield from obstacles(inputs)
+    request = read_request(inputs)
+    yield from obstacles(request, inputs.profile)
     if not inputs.profile.offers:
         yield Obstacle("no offers: a fleet says what to buy", "$.offers", "Add offers with their prices.")
-    if not inputs.slo.apps or not BETWEEN.issuperset(inputs.slo.goals):
+    if not request.apps or not BETWEEN.issuperset(request.goals):
         yield Obstacle("a fleet is planned for cost, rate, quality or moves", "$.objective", 'Write [{"min": "cost"}].')
-    for name, app in inputs.slo.apps.items():
-        rate = app.demand.rate_qps
-        if rate != "max" and not isinstance(rate, int | float):
+    for name, app in request.apps.items():
+        if app.rate_qps is None and not app.wants_most:
             yield Obstacle(f"{name} states no rate", f"$.apps.{name}.demand", 'Write "rate_qps".')
         elif isinstance(found := question_of(inputs, name, 1.0), Obstacle):
             yield found
@@ -63,8 +63,8 @@ def _own(inputs: Inputs, name: str, rate: float) -> Inputs:
 
 def _is_pool_of_one(own: Inputs, name: str) -> bool:
     """Whether it is a pool of whichever of its variants is chosen."""
-    app = own.slo.apps[name]
-    names = variants_of(own.profile, app.runs) if app.runs is not None and app.runs.pipeline is None else []
+    app = read_request(own).apps[name]
+    names = app.variants if app.pipeline is None and not app.candidates else ()
     return len(names) > 1 and not any(LADDER["pool"](of_one_variant(own, name, one)) for one in names)
 
 

@@ -23,9 +23,9 @@ from math import floor, log10
 import numpy as np
 
 from hetplan.errors import InputError
+from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.asks import of_one_variant
 from hetplan.problems.fleet.menus import Choice, Menus, surviving
 from hetplan.problems.fleet.once import cheapest_once, moves_of
@@ -33,7 +33,6 @@ from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.ways import Found, settled_by
 from hetplan.problems.fleet.why import explained
 from hetplan.problems.fleet.wish import HUGE, Application, Wish
-from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.slo_sections import QualityTarget
 

@@ -15,12 +15,11 @@ from importlib import import_module
 from typing import Any
 
 from hetplan.errors import Cancelled
+from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.contract import Ask
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.search import is_over
 from hetplan.problems.fleet.ways import SAYS_SIZE, Found, searched
 from hetplan.problems.fleet.wish import Wish
-from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.validate import validate
 
 __all__ = ["bounded", "dropping", "part_answered", "sized_by_formula"]

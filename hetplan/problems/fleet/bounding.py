@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from hetplan.planner.bridge import Cone, Table
 from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Tools
 from hetplan.planner.safe_bound import dual_bound
@@ -35,7 +36,6 @@ from hetplan.problems.fleet.slices import in_slices
 from hetplan.problems.fleet.together import who_may_share
 from hetplan.problems.fleet.ways import part_of, priced
 from hetplan.problems.fleet.wish import Application, Wish
-from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan_periods import machines_with_users
 from hetplan.profiles.validate import validate
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from hetplan.planner.answer import Answer
     from hetplan.planner.ask import Asking
+    from hetplan.planner.bridge import Part
     from hetplan.planner.contract import Ask
-    from hetplan.planner.part import Part
     from hetplan.profiles.plan import Claim, Plan
     from hetplan.profiles.plan_parts import Part as PlanPart
     from hetplan.profiles.workers import Worker
@@ -296,7 +296,7 @@ def _of_variants(table: Table, answered: float) -> Cone | None:
     more than half of it, else as many as its parts come to. Nobody waits in it.
     """
     variants = {name: import_module(f"hetplan.problems.variants.{name}") for name in ("kinds", "options", "wish")}
-    files = table.files(1.0, {}, None).with_limits(only_listed=False)
+    files = table.any_number()
     options = validate(variants["options"].VariantsOptions, {**table.options, **BARE["variants"]}, file="options")
     v = variants["wish"].read_snapshot(files, options)
     most = np.zeros(len(table.hardware))
@@ -318,8 +318,7 @@ def _of_variants(table: Table, answered: float) -> Cone | None:
     def carried(machines: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
         return float(np.dot(weights, machines)), weights
 
-    what = {name: getattr(table, name) for name in ("app", "question", "hardware", "inputs", "options", "solve")}
-    return Cone(**what, most=carried)
+    return Cone.of(table, most=carried)
 
 
 def _carried(served: Sequence[tuple[float, Mapping[str, float]]], provides: Mapping[str, float]) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hetplan.planner.bridge import Part
 from hetplan.planner.draft import Draft, Reported, Scope
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
 from hetplan.problems.fleet.bounded import dropping, sized_by_formula
@@ -230,7 +230,7 @@ def _first_actions(found: Found) -> Iterator[Action]:
             number += 1
             started.append(number)
             yield Action(id=number, do="start", worker=worker.id, count=worker.count - kept)
-    for worker, key in owners(wish.inputs, wish.request):
+    for worker, key in owners(wish.request):
         fewer = min(left.get(key, 0), worker.count + worker.standby)
         left[key] = left.get(key, 0) - fewer
         if fewer:

@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.bridge import Table
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, without_bound
 from hetplan.problems.fleet.descent import keeps_limits
@@ -27,7 +28,6 @@ from hetplan.problems.fleet.search import Fleet, Search
 from hetplan.problems.fleet.ways import Found, table_of
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Wish
-from hetplan.problems.parts import Table
 from hetplan.profiles.plan_parts import Part as PlanPart
 
 __all__ = ["keep_first"]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hetplan.planner.contract import Obstacle
-from hetplan.profiles.inputs import Inputs
+from hetplan.planner.request import Request
+from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """Applications that can be no part of a fleet."""
-    for name, app in inputs.slo.apps.items():
-        pipeline = inputs.profile.pipelines.get(app.runs.pipeline or "") if app.runs is not None else None
+    for name, app in request.apps.items():
+        pipeline = profile.pipelines.get(app.pipeline or "")
         device = pipeline is not None and any(node.device for node in pipeline.nodes.values())
         said = {"candidates": app.candidates, "demand.streams": app.demand.streams is not None, "runs.pipeline": device}
         for field in [one for one, stated in said.items() if stated][:1]:

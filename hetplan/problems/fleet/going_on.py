@@ -32,13 +32,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hetplan.planner.part import Part
+from hetplan.planner.bridge import Part
 from hetplan.planner.request import read_request
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.wish import Situation, Wish
 from hetplan.problems.fleet.zones import Counts
-from hetplan.problems.parts import Asked
 from hetplan.problems.pipeline.evenly import shared_out
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.workers import Load, Worker
@@ -65,7 +64,7 @@ class GoingOn:
 
 def is_slow(part: Part) -> bool:
     """Whether it is a pipeline with models that take long to load."""
-    if not isinstance(part, Asked) or part.question != "pipeline":
+    if part.question != "pipeline":
         return False
     profile = part.inputs.profile
     pipeline = profile.pipelines.get(read_request(part.inputs).apps[part.app].pipeline or "")
@@ -79,7 +78,7 @@ def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
     wish, own, after = found.wish, dict(found.parts), dict(found.after)
     for name, p in found.parts if len(wish.situations) > 1 else ():
         part = parts[name]
-        if not isinstance(part, Asked) or not is_slow(part):
+        if not is_slow(part):
             continue
         # Room is for what a formula leaves out; on machines that are played the rate itself is what counts.
         rate = next(app for app in wish.apps if app.name == name).rates[p] * (1.0 + wish.options.headroom)
@@ -90,7 +89,7 @@ def with_slow_pipelines(found: Found, parts: Mapping[str, Part]) -> Found:
     return replace(found, parts=own, after=after)
 
 
-def going_on(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
+def going_on(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
     """Plans of a part on these machines, now and after each failure, for which nothing is loaded."""
     key = (machines, rate, part.options.get("size"))
     if key not in part.going_on:
@@ -99,13 +98,13 @@ def going_on(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn 
     return found
 
 
-def _as_planned(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
+def _as_planned(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
     """What the question says of itself, if it happens to load nothing."""
     now = part.settle(left_of(wish, part, machines, wish.situations[0]), rate).part
     return _with_failures(wish, part, machines, rate, now) if now is not None else None
 
 
-def _dealt_out(wish: Wish, part: Asked, machines: Counts, rate: float) -> GoingOn | None:
+def _dealt_out(wish: Wish, part: Part, machines: Counts, rate: float) -> GoingOn | None:
     """Machines that hold what the fewest servers need in each case, asked of the question."""
     fewest, samples = dict[Situation, Counter[Content]](), dict[Content, Load]()
     for situation in (one for one in wish.situations if one.keep > 0):
@@ -141,7 +140,7 @@ def _like(fewest: Needs, model: Situation) -> Needs:
     }
 
 
-def _with_failures(wish: Wish, part: Asked, machines: Counts, rate: float, now: PlanPart) -> GoingOn | None:
+def _with_failures(wish: Wish, part: Part, machines: Counts, rate: float, now: PlanPart) -> GoingOn | None:
     """The same with a plan after each failure; None where one loads."""
     after, profile = dict[str, PlanPart](), part.inputs.profile
     for situation in wish.situations[1:]:
@@ -173,7 +172,7 @@ def _content(worker: Worker) -> Content:
     return worker.hardware, load.variant or "", load.instances
 
 
-def _deal(wish: Wish, part: Asked, machines: Counts, needs: Needs) -> Counter[tuple[Content, str]] | None:
+def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tuple[Content, str]] | None:
     """What the machines of each offer hold, so that nobody misses anything; None where that is not found."""
     offers = {one.name: (one.hardware, count) for one, count in zip(wish.offers, machines, strict=True) if count}
     offers = {name: one for name, one in offers.items() if one[0] in part.hardware}

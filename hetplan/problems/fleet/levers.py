@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hetplan.errors import Cancelled
+from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Infeasible
 from hetplan.planner.make_plan import assembled
-from hetplan.planner.part import Part
 from hetplan.planner.status import PlanStatus
 from hetplan.problems.fleet.ahead import held_ahead
 from hetplan.problems.fleet.draft import drafted

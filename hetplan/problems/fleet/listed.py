@@ -31,10 +31,10 @@ from math import comb, prod
 
 import numpy as np
 
+from hetplan.planner.bridge import Cone
 from hetplan.problems.fleet.wish import Wish
 from hetplan.problems.fleet.zoned import Zoned, zoned
 from hetplan.problems.fleet.zones import Counts, Floats, Places
-from hetplan.problems.parts import Cone
 
 Rooms = tuple[tuple[str, float], ...]
 

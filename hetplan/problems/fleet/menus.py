@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Status
+from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.listed import Lists
 from hetplan.problems.fleet.wish import Application, Situation, Wish
 from hetplan.problems.fleet.zoned import Zoned
 from hetplan.problems.fleet.zones import Counts, Floats
-from hetplan.problems.parts import Cone
 
 __all__ = ["Choice", "Menus", "add_part", "left_of", "on_grid", "surviving", "worth"]
 

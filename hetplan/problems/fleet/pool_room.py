@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from hetplan.planner.bridge import Cone
 from hetplan.problems.fleet.menus import surviving
 from hetplan.problems.fleet.wish import Situation, Wish
-from hetplan.problems.parts import Cone
 
 __all__ = ["confirmed", "helping", "looks_kept", "of_pool", "tightest"]
 

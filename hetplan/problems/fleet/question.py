@@ -14,9 +14,9 @@ from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
 
 if TYPE_CHECKING:
+    from hetplan.planner.bridge import Part
     from hetplan.planner.certify import Bounding
     from hetplan.planner.draft import Draft, Infeasible
-    from hetplan.planner.part import Part
     from hetplan.problems.fleet.slices import Play
     from hetplan.problems.fleet.ways import Found
     from hetplan.problems.fleet.wish import Wish
@@ -75,6 +75,7 @@ class FleetQuestion:
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Prices and menus, then whole machines, then each part by its own question; pools get room to wait."""
+        from hetplan.planner.bridge import Table
         from hetplan.planner.draft import Infeasible, without_bound
         from hetplan.problems.fleet.ahead import held_ahead
         from hetplan.problems.fleet.between import answered, is_between
@@ -99,7 +100,6 @@ class FleetQuestion:
         )
         from hetplan.problems.fleet.whole import cost_of
         from hetplan.problems.fleet.why import by_its_own
-        from hetplan.problems.parts import Table
 
         between = is_between(self.wish)
         if self.wish.goal == "cost" and not self.tools.trial:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hetplan.errors import Cancelled
+from hetplan.planner.bridge import Cone, Part, Settled, Table
 from hetplan.planner.draft import Infeasible, Repair
-from hetplan.planner.part import Part, Settled
 from hetplan.problems.fleet.going_on import going_on, is_slow
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.pool_room import confirmed, helping, looks_kept, of_pool, tightest
@@ -35,7 +35,6 @@ from hetplan.problems.fleet.ways import (
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import PLAYED, Application, Situation, Wish
 from hetplan.problems.fleet.zones import Counts
-from hetplan.problems.parts import Cone, Table
 from hetplan.problems.repairs import change
 from hetplan.problems.simulated import where_late
 from hetplan.profiles.plan import Notice
@@ -206,7 +205,7 @@ def _as_played(found: Found, parts: Mapping[str, Part], answers: Answers) -> tup
         part = _any_batch(found.wish, app, settling[name])
         careful = _careful(found.wish, app, parts[name], answers) if app.question == "pool" else None
         if careful is not None and found.wish.options.size == "auto":
-            part = replace(careful, otherwise=settling[name])  # type: ignore[arg-type]
+            part = replace(careful, otherwise=settling[name])
         if part is not parts[name]:
             offers = left_of(found.wish, part, found.fleet.choices[name, p].machines, found.wish.situations[0])
             own[name, p] = part.settle(offers, found.wish.settled_at(_app(found, name), p)).part or own[name, p]
@@ -224,7 +223,7 @@ def _settling(wish: Wish, parts: Mapping[str, Part], answers: Answers) -> dict[s
             known |= {key: plan for key, plan in one.settled.items() if plan.part is not None}
             one = replace(one, options={**one.options, "size": FORMULA}, settled=known)
         if one is not None and one.question in PLAYED and wish.options.size == "auto":
-            settling[name] = replace(one, otherwise=parts[name])  # type: ignore[arg-type]
+            settling[name] = replace(one, otherwise=parts[name])
     return settling
 
 

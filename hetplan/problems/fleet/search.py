@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled, SolverFailed
 from hetplan.planner.answer import Status
+from hetplan.planner.bridge import Part
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.forms.milp import Builder, Milp
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.alike import grouped, groups_of, zone_classes, zone_orders
 from hetplan.problems.fleet.master import Limit, add_machines, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus, on_grid

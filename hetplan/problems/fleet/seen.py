@@ -14,10 +14,10 @@ from math import inf
 
 import numpy as np
 
+from hetplan.planner.bridge import Cone, Table
 from hetplan.problems.fleet.menus import surviving
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.wish import Application, Wish
-from hetplan.problems.parts import Cone, Table
 
 __all__ = ["Seen", "seen", "seen_on_stock"]
 

@@ -30,16 +30,15 @@ from itertools import combinations, product
 from typing import Any
 
 from hetplan.errors import SolverFailed
+from hetplan.planner.bridge import COSTS, Part, Table, short_name
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Infeasible
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.room import with_room
 from hetplan.problems.fleet.search import is_over
 from hetplan.problems.fleet.together import bounding_less
 from hetplan.problems.fleet.ways import BESIDE, Found, Together, is_small, part_of, roomier, searched
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Situation, Wish
-from hetplan.problems.parts import COSTS, Asked, Table, short_name
 from hetplan.problems.places import on_servers, places_for
 from hetplan.problems.simulated import Played
 from hetplan.profiles.fields import NANO
@@ -205,7 +204,7 @@ def _some_of(questions: Iterable[str]) -> list[tuple[str, ...]]:
     return [some for count in range(len(listed) + 1) for some in combinations(listed, count)]
 
 
-def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Asked]:
+def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Part]:
     """The applications of a question that are asked in one way, the most there are of these.
 
     What of variants and pipelines goes on after a failure is not known by the slice: they share nothing then.
@@ -213,13 +212,13 @@ def _sharers(wish: Wish, parts: Mapping[str, Part], question: str) -> list[Asked
     if question in BESIDE and len(wish.situations) > 1:
         return []
     own = [parts.get(app.name) for app in wish.apps if app.question == question]
-    may = [part for part in own if isinstance(part, Asked) and part.alone]
+    may = [part for part in own if part is not None and part.alone]
     asked = [repr(sorted(wish.options.parts.get(part.app, {}).items())) for part in may]
     most = max(sorted({*asked}), key=asked.count, default="")
     return [part for part, one in zip(may, asked, strict=True) if one == most]
 
 
-def _places(wish: Wish, own: Sequence[Asked], hardware: str) -> int:
+def _places(wish: Wish, own: Sequence[Part], hardware: str) -> int:
     """The places on a machine, where two of these applications or more could be on it."""
     if len(own) < 2:
         return 1
@@ -227,7 +226,7 @@ def _places(wish: Wish, own: Sequence[Asked], hardware: str) -> int:
     return places_for(provides, [part.needs[hardware] for part in own], [part.alone[hardware] for part in own])
 
 
-def _sliced(wish: Wish, part: Asked, tools: Tools) -> Part:
+def _sliced(wish: Wish, part: Part, tools: Tools) -> Part:
     """The same application, its machines slices that hold one instance each."""
     app = next(app for app in wish.apps if app.name == part.app)
     inputs = _of_slices(wish.inputs, wish.slices[part.app], part.needs)

@@ -20,7 +20,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from hetplan.planner.part import Part
+from hetplan.planner.bridge import Part, Table
 from hetplan.problems.fleet.ahead import SOON_S, filled, loaded_anew_s
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.search import Fleet
@@ -28,7 +28,6 @@ from hetplan.problems.fleet.ways import BESIDE, Found, Together, needs_on
 from hetplan.problems.fleet.whole import cost_of
 from hetplan.problems.fleet.wish import Application, Wish
 from hetplan.problems.fleet.zones import Counts
-from hetplan.problems.parts import Table
 from hetplan.problems.places import fit_together
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.plan_periods import machines_with_users

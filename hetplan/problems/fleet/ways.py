@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import Cancelled, InputError
+from hetplan.planner.bridge import Cone, Part, Table
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Infeasible, Repair, Reported
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.menus import left_of, surviving
 from hetplan.problems.fleet.search import FEW, REFINED, Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.whole import FEW_PAIRS, best_fleet, cost_of, polished, refined
 from hetplan.problems.fleet.wish import PLAYED, Application, Wish
-from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.plan_parts import Part as PlanPart
 from hetplan.profiles.profile import Profile, Run
@@ -147,7 +146,7 @@ def parts_of(wish: Wish, tools: Tools) -> dict[str, Part]:
         if not isinstance(part, Table) or app.question not in PLAYED or part.options.get("size") != "estimated":
             continue
         if not part.carries([MOST_OF_ONE] * len(part.hardware), max(app.rates)):
-            found[app.name] = replace(part, options={**part.options, "size": "auto"}, answers={})
+            found[app.name] = part.asked_anew(options={**part.options, "size": "auto"})
     return found
 
 
@@ -160,8 +159,7 @@ def part_of(wish: Wish, app: Application, tools: Tools) -> Part:
     played = SIZES.get(wish.options.size) is AUTO and not wish.options.parts.get(app.name, {}).keys() & SAYS_SIZE
     cone = module.without_margins if played and app.question == "llm" else module.cone
     how = {"simulate": tools.extra.get("simulate_plan")} if app.question == "pool" else {}
-    what = {name: getattr(table, name) for name in ("app", "question", "hardware", "inputs", "options", "solve")}
-    made: Part = cone(Cone, tools.extra["at_capacities"], **how, **what)
+    made: Part = cone(Cone.of(table), tools.extra["at_capacities"], **how)
     return made
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled
+from hetplan.planner.bridge import Cone
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.milp import Builder, Milp
 from hetplan.problems.fleet.alike import zone_orders
@@ -19,7 +20,6 @@ from hetplan.problems.fleet.menus import Choice
 from hetplan.problems.fleet.once import asked_of
 from hetplan.problems.fleet.search import Fleet, Relaxed, Search, is_over
 from hetplan.problems.fleet.wish import Wish
-from hetplan.problems.parts import Cone
 
 __all__ = ["FEW_PAIRS", "best_fleet", "cost_of", "polished", "refined", "starts_of"]
 

@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer
+from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Edit, Infeasible, Repair
 from hetplan.planner.elastic import explain, knobs
 from hetplan.planner.forms.milp import Milp
-from hetplan.planner.part import Part
 from hetplan.problems.fleet.descent import whole_up
 from hetplan.problems.fleet.master import Floor, Limit, floors_of, limits_of
 from hetplan.problems.fleet.menus import Choice, Menus
 from hetplan.problems.fleet.once import asked_once
 from hetplan.problems.fleet.search import Search
 from hetplan.problems.fleet.wish import Application, Wish, situations_of
-from hetplan.problems.parts import Cone
 from hetplan.profiles.slo import Survive
 
 __all__ = ["by_its_own", "contradicted", "explained"]

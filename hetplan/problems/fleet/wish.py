@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Fault
+from hetplan.planner.bridge import Cone, Part
 from hetplan.planner.contract import Obstacle
-from hetplan.planner.part import Part
 from hetplan.planner.request import Request, read_request
-from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided, refuse_only
+from hetplan.problems.faults import CAPACITY, Faults, refuse_not_provided
 from hetplan.problems.fleet.asks import PARTS, hindrance, question_of
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.metrics import higher_is_better
-from hetplan.problems.parts import Cone
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.serving.runs import machine_price, times
@@ -192,7 +191,7 @@ class Wish:
     @property
     def stated(self) -> bool:
         """Whether a state says what runs before the first period."""
-        return self.inputs.state is not None
+        return self.request.has_state
 
     @property
     def again(self) -> float:
@@ -255,7 +254,7 @@ class Wish:
 
 def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     """The wish, with every fault collected."""
-    refuse_only(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     request = read_request(inputs)
     horizon, survive = request.horizon, request.survive
     goal, most = _goal(inputs, request, faults)
@@ -339,14 +338,14 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
 def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> dict[Owned, int]:
     """What the state says of machines: whose they are, and of which offer."""
     found = Counter[Owned]()
-    if inputs.state is None:
+    if not request.has_state:
         if "moves" in goal:
             why = "the fewest moves are wanted, and nothing says what runs"
             faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
         return found
     state = inputs.files.get("state", "state.json")
     counted = "moves" in goal or request.moves is not None
-    for number, (worker, (apps, offer)) in enumerate(owners(inputs, request)):
+    for number, (worker, (apps, offer)) in enumerate(owners(request)):
         found[apps, offer] += worker.count + worker.standby
         at = f"$.workers[{number}]"
         if offer not in inputs.profile.offers:
@@ -362,10 +361,10 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
     return found
 
 
-def owners(inputs: Inputs, request: Request) -> Iterator[tuple[Worker, Owned]]:
+def owners(request: Request) -> Iterator[tuple[Worker, Owned]]:
     """The workers of the state, and whose they are; nobody's, where that is not said."""
     only = tuple(request.apps) if len(request.apps) == 1 else ()
-    for worker in inputs.state.workers if inputs.state is not None else ():
+    for worker in request.running:
         named = {load.app for load in worker.loads}
         said = tuple(sorted(app for app in named if app is not None))
         yield worker, (said if named and None not in named else only, worker.offer or "")

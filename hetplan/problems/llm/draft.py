@@ -79,19 +79,19 @@ def _workers(wish: Wish, found: Sized) -> tuple[tuple[Worker, ...], list[str]]:
             number = machines - taken.get(offer.id, 0)
             if number:
                 workers.append(_worker(wish, kind, offer.id, number, law.most_tokens, law.most_seqs, len(workers)))
-    if wish.inputs.state is not None and wish.inputs.state.workers:
+    if wish.request.running:
         # What runs already as it is wanted keeps its names, so that nothing is done to it.
-        names = Names(wish.inputs.state.workers)
+        names = Names(wish.request.running)
         workers = [names.named(worker) for worker in workers]
     return tuple(workers), [load.id for worker in workers for load in worker.loads]
 
 
 def _actions(wish: Wish, workers: Sequence[Worker]) -> tuple[Action, ...]:
     """The way from what runs, where a state says so."""
-    if wish.inputs.state is None:
+    if not wish.request.has_state:
         return ()
     offers, limits = wish.inputs.profile.offers, wish.request.instances
-    return transition(wish.inputs.state.workers, workers, offers=offers, limits=limits)
+    return transition(wish.request.running, workers, offers=offers, limits=limits)
 
 
 def _worker(wish: Wish, kind: Kind, offer: str | None, count: int, tokens: int, seqs: int, number: int) -> Worker:

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from hetplan.planner.contract import Obstacle
-from hetplan.serving.runs import variants_of
 
 if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.slo import App
+    from hetplan.planner.request import Application, Request
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles", "of_another_question"]
 
@@ -21,53 +20,50 @@ AXES = ("input_tokens", "output_tokens")
 LENGTHS = '{"axes": ["input_tokens", "output_tokens"], "bins": [[512, 128], [4096, 512]], "share": [0.7, 0.3]}'
 
 
-def of_another_question(inputs: Inputs) -> Iterator[Obstacle]:
+def of_another_question(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What only the question `llm` plans with."""
-    for name, app in inputs.slo.apps.items():
-        if app.goodput is not None:
+    for name, app in request.apps.items():
+        if app.attainment is not None:
             text = f"{name} states a goodput, which fleets that make text are planned for"
             yield Obstacle(text, f"$.apps.{name}.goodput", "Take it out.", essential=True)
-        for variant in _making_tokens(inputs, app)[:1]:
+        for variant in _making_tokens(profile, app)[:1]:
             text = f"{variant} makes tokens by the law of an engine"
             yield Obstacle(
                 text, f"$.variants.{variant}.runs", "Name a variant with tables.", essential=True, file="profile"
             )
 
 
-def _making_tokens(inputs: Inputs, app: App) -> list[str]:
-    known = inputs.profile.variants
-    names = [name for name in variants_of(inputs.profile, app.runs) if name in known]
-    return [name for name in names if any(run.engine is not None for run in known[name].runs)]
+def _making_tokens(profile: Profile, app: Application) -> list[str]:
+    return [name for name in app.variants if any(run.engine is not None for run in profile.variants[name].runs)]
 
 
-def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What keeps these files from asking for a fleet that makes text."""
-    slo = inputs.slo
-    if not inputs.profile.engines:
+    if not profile.engines:
         text = "the profile has no engines that make tokens"
         yield Obstacle(text, "$.engines", "Add the laws of engines.", essential=True, file="profile")
-    if len(slo.apps) != 1:
-        text = f"a fleet that makes text serves one application; the SLO has {len(slo.apps)}"
+    if len(request.apps) != 1:
+        text = f"a fleet that makes text serves one application; the SLO has {len(request.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
-    if slo.goals not in ((), ("cost",)):
-        text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, slo.goals))}"
+    if request.goals not in ((), ("cost",)):
+        text = f"a fleet that makes text is planned at least cost, not by {', '.join(filter(None, request.goals))}"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
-    for name, app in slo.apps.items():
-        yield from _app(inputs, name, app)
-    yield from _limits(inputs)
+    for name, app in request.apps.items():
+        yield from _app(profile, name, app)
+    yield from _limits(request, profile)
 
 
-def _app(inputs: Inputs, name: str, app: App) -> Iterator[Obstacle]:
+def _app(profile: Profile, name: str, app: Application) -> Iterator[Obstacle]:
     at = f"$.apps.{name}"
-    if app.runs is None or app.runs.pipeline is not None or app.candidates:
+    if app.pipeline is not None or app.candidates:
         field = "candidates" if app.candidates else "runs"
         yield Obstacle(
             f"{name} runs no variant of a model", f"{at}.{field}", 'Write "variants": ["..."].', essential=True
         )
         return
-    if not _making_tokens(inputs, app):
+    if not _making_tokens(profile, app):
         text = f"no variant that {name} may run has a run with an engine"
-        known = any(run.engine is not None for variant in inputs.profile.variants.values() for run in variant.runs)
+        known = any(run.engine is not None for variant in profile.variants.values() for run in variant.runs)
         where = f"{at}.runs" if known else "$.variants"
         file: Literal["slo", "profile"] = "slo" if known else "profile"
         yield Obstacle(text, where, 'Name a variant with "engine" in its runs.', essential=True, file=file)
@@ -78,13 +74,13 @@ def _app(inputs: Inputs, name: str, app: App) -> Iterator[Obstacle]:
     elif set(mix.axes) - {*AXES, "cached_tokens"}:
         text = "requests have input_tokens, output_tokens and cached_tokens, and no other axis"
         yield Obstacle(text, f"{at}.demand.mix.axes", "Drop the others.")
-    if not isinstance(app.demand.rate_qps, int | float) or app.demand.rate_qps <= 0:
+    if app.rate_qps is None or app.rate_qps <= 0:
         text = f"{name} states no rate of requests as a number above 0"
         yield Obstacle(text, f"{at}.demand.rate_qps", "Write the requests per second.")
     for field in ("streams", "series", "history_qps"):
         if getattr(app.demand, field) is not None:
             yield Obstacle(f"a fleet is sized for one rate, not for {field}", f"{at}.demand.{field}", "Take it out.")
-    for field, value in (("violations", app.violations), ("balancing", app.balancing), ("device", app.device)):
+    for field, value in (("violations", app.max_violation_rate), ("balancing", app.balancing), ("device", app.device)):
         if value is not None:
             text = f"{field} is nothing that fleets of text are planned with"
             yield Obstacle(
@@ -92,29 +88,28 @@ def _app(inputs: Inputs, name: str, app: App) -> Iterator[Obstacle]:
             )
     if app.late not in (None, "serve"):
         yield Obstacle("late requests are served, never dropped", f"{at}.late", 'Write "serve", or leave it out.')
-    if app.quality is not None and app.quality.max is not None:
+    if app.ceiling is not None:
         yield Obstacle("a floor of quality is kept, no ceiling", f"{at}.quality.max", 'Write "min".')
     if not app.latency:
         text = f"{name} states no limit on ttft, tpot or response"
         yield Obstacle(text, f"{at}.latency", 'Write [{"of": "ttft", "percentile": 95, "max_ms": 500}].')
 
 
-def _limits(inputs: Inputs) -> Iterator[Obstacle]:
-    slo = inputs.slo
-    for name, zone in inputs.profile.zones.items():
+def _limits(request: Request, profile: Profile) -> Iterator[Obstacle]:
+    for name, zone in profile.zones.items():
         if zone.quota:
             text = "quotas of zones are kept by the question fleet"
             yield Obstacle(text, f"$.zones.{name}.quota", "Take it out, or ask fleet.", file="profile")
-    if slo.limits.survive.hosts or slo.limits.survive.zones:
+    if request.survive.hosts or request.survive.zones:
         text = "fleets that make text are not planned for losses yet"
         yield Obstacle(text, "$.limits.survive", "Take it out, and raise the rate by what the loss would take.")
-    if slo.limits.only_listed:
+    if request.only_listed:
         text = "fleets that make text are rented, not placed on listed machines"
         yield Obstacle(text, "$.limits.only_listed", "Take it out, and give offers a stock.")
     for field in ("resources", "moves"):
-        if getattr(slo.limits, field) not in (None, {}):
+        if getattr(request, field) not in (None, {}):
             yield Obstacle(
                 f"{field} is nothing that fleets of text are planned with", f"$.limits.{field}", "Take it out."
             )
-    if slo.horizon.periods > 1:
+    if request.horizon.periods > 1:
         yield Obstacle("a fleet is sized for one period", "$.horizon.periods", "Write 1.")

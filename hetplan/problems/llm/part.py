@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.bridge import AtCapacities, Cone
 from hetplan.planner.forms.milp import Builder
 from hetplan.problems.llm.form import Rows, program
 from hetplan.problems.llm.options import LlmOptions
-from hetplan.problems.llm.wish import Wish, read_wish
-from hetplan.problems.parts import AtCapacities, Cone
+from hetplan.problems.llm.wish import read_wish
 from hetplan.profiles.validate import validate
 
 __all__ = ["cone", "without_margins"]
 
 
-def without_margins(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
+def without_margins(part: Cone, at_capacities: AtCapacities) -> Cone:
     """The part by rows that any schedule keeps: laws as they are stated, iterations of any length, a few late ones.
 
     Nothing is late on its type if nothing is in time there on any: its question refuses that unless `sacrifice` is set.
     """
-    firm = cone(asked, at_capacities, **what)
+    firm = cone(part, at_capacities)
     bare = {**firm.options, "law_error": False, "mean_tpot": False}
     given = validate(LlmOptions, {**bare, "size": "planned"}, file="options")
-    wish = _wish(firm, given)
+    wish = read_wish(firm.any_number(), given)
     some_late = given.sacrifice or not program(wish, mean_tpot=False, sacrifice=False).unserved()
-    part = cone(asked, at_capacities, **{**what, "options": {**bare, "sacrifice": some_late}})
-    part.firm = firm
-    return part
+    loose = cone(Cone.of(part, options={**bare, "sacrifice": some_late}), at_capacities)
+    loose.firm = firm
+    return loose
 
 
-def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
-    """The part; `what` is as `Cone` has it. Types of one hardware are taken together: the best of them counts."""
-    part = asked(**what)
+def cone(part: Cone, at_capacities: AtCapacities) -> Cone:
+    """The part, with its rate. Types of one hardware are taken together: the best of them counts."""
     options = validate(LlmOptions, {**part.options, "size": "planned"}, file="options")
-    wish = _wish(part, options)
+    wish = read_wish(part.any_number(), options)
     slower = [kind.law.slower(1.5 * kind.engine.fitted.error * options.law_error) for kind in wish.kinds]
     rows = Rows.of(
         program(wish, mean_tpot=options.mean_tpot, sacrifice=options.sacrifice, laws=slower), iterations=True
     )
-    part.hardware = tuple(dict.fromkeys(kind.hardware for kind in wish.kinds))
+    part.run_on(
+        (kind.hardware, {**kind.run.needs, "gpu": float(kind.engine.gpus)}, kind.instances) for kind in wish.kinds
+    )
     of = [part.hardware.index(kind.hardware) for kind in wish.kinds]
-    kinds = Counter(kind.hardware for kind in wish.kinds)
-    single = [kind for kind in wish.kinds if kinds[kind.hardware] == 1]  # of several types no one part of a machine
-    part.needs = {kind.hardware: {**kind.run.needs, "gpu": float(kind.engine.gpus)} for kind in single}
-    part.alone = {kind.hardware: kind.instances for kind in single}
 
     m, entries = Builder("max", name="the rate of machines"), rows.matrix.tocoo()
     n = m.columns("n", [kind.name for kind in wish.kinds], unit="machines")
@@ -70,8 +65,3 @@ def cone(asked: type[Cone], at_capacities: AtCapacities, **what: Any) -> Cone:
 
     part.most = most
     return part
-
-
-def _wish(part: Cone, options: LlmOptions) -> Wish:
-    """What is wished of a part, of any number of machines."""
-    return read_wish(part.files(1.0, {}, None).with_limits(only_listed=False, instances={}), options)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.request import Application, MachineType, Request, read_request
-from hetplan.problems.faults import Faults, refuse, refused
+from hetplan.problems.faults import Faults, refused
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
@@ -147,9 +147,9 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
     from hetplan.problems.llm.fits import obstacles
 
     faults = Faults.of(inputs)
-    faults.obstacles(obstacles(inputs))
-    refuse(inputs.slo, REFUSED, faults)
     request = read_request(inputs)
+    faults.obstacles(obstacles(request, inputs.profile))
+    faults.refuse(REFUSED)
     (app,) = request.apps.values()
     assert app.rate_qps is not None
     kinds = _kinds(inputs, app, faults)

@@ -112,12 +112,12 @@ def draft(problem: Pipelines, found: Solved) -> Draft:
 def _actions(problem: Pipelines, workers: Sequence[Worker]) -> tuple[Action, ...]:
     """The way from what runs now, within stock and limits."""
     limits, offers = problem.request.instances, problem.inputs.profile.offers
-    return transition(problem.running, workers, offers=offers, limits=limits)
+    return transition(problem.request.running, workers, offers=offers, limits=limits)
 
 
 def _wanted(problem: Pipelines, found: Solved) -> tuple[list[Worker], list[_Seats]]:
     """Worker groups that are wanted: one per configuration and offer in use; of servers that are shared, alike ones."""
-    fleet, names = problem.wish.fleet, Names(problem.running, alike=_place)
+    fleet, names = problem.wish.fleet, Names(problem.request.running, alike=_place)
     kinds = fleet.request.machines
     left = {(g, offer.id): fleet.places[g] * offer.stock for g, kind in enumerate(kinds) for offer in kind.offers}
     shared_out = _evenly(problem, found, left) if problem.options.offers == "evenly" else Counter[Seat]()
@@ -221,7 +221,7 @@ def _evenly(problem: Pipelines, found: Solved, room: Mapping[tuple[int, str | No
     from hetplan.problems.pipeline.evenly import Need, evenly
 
     had = Counter[tuple[object, str | None]]()
-    for worker in problem.running:
+    for worker in problem.request.running:
         had[_place(worker.model_copy(update={"offer": None})), worker.offer] += worker.count
     needs = list[Need]()
     for (tree, _), counts in zip(found.forest, found.counts, strict=True):
@@ -392,8 +392,8 @@ def _totals(problem: Pipelines, workers: Sequence[Worker]) -> list[Promise]:
     cost = _cost_of(problem, workers)
     if cost is not None:
         found.append(Promise(quantity="cost_per_hour", relation="=", value=cost, model="no-queueing"))
-    if problem.inputs.state is not None:
-        moves = float((placed(workers) - placed(problem.running)).total())
+    if problem.request.has_state:
+        moves = float((placed(workers) - placed(problem.request.running)).total())
         found.append(Promise(quantity="moves", relation="=", value=moves, model="no-queueing"))
     return found
 

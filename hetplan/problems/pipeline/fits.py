@@ -9,37 +9,34 @@ from hetplan.planner.terms import Obstacle
 from hetplan.problems.fitting import ANOTHER, no_application, outcomes
 
 if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
+    from hetplan.planner.request import Request
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What keeps these files from asking for pipelines."""
-    if not inputs.slo.apps:
+    if not request.apps:
         yield no_application()
-    for name, app in inputs.slo.apps.items():
+    for name, app in request.apps.items():
         at = f"$.apps.{name}"
         if app.candidates:
             text = f"{name} has candidate plans, which are for packing"
             yield Obstacle(text, f"{at}.candidates", ANOTHER, essential=True)
             continue
-        if app.runs is None or app.runs.pipeline is None:
+        if app.pipeline is None:
             text = f"{name} runs no pipeline"
             yield Obstacle(text, f"{at}.runs", 'Write "runs": {"pipeline": "..."}.', essential=True)
             continue
-        found = inputs.profile.pipelines.get(app.runs.pipeline)
+        found = profile.pipelines.get(app.pipeline)
         if found is None or any(node.task is None for node in found.nodes.values()):
-            text = f"the steps of {app.runs.pipeline} are operators with knobs, not tasks with variants"
+            text = f"the steps of {app.pipeline} are operators with knobs, not tasks with variants"
             yield Obstacle(text, f"{at}.runs.pipeline", "Name a pipeline of tasks.", essential=True)
-        yield from outcomes(inputs, app.runs.pipeline, "plans of pipelines")
+        yield from outcomes(profile, app.pipeline, "plans of pipelines")
         if app.demand.streams is not None:
             text = f"{name} comes in streams, not at a rate"
             yield Obstacle(text, f"{at}.demand.streams", 'Write "rate_qps" in its place.')
-        if app.demand.rate_qps == "max":
-            sold = (
-                ""
-                if inputs.profile.offers
-                else ' Or give the profile "offers": the question fleet finds the most rate.'
-            )
+        if app.wants_most:
+            sold = "" if profile.offers else ' Or give the profile "offers": the question fleet finds the most rate.'
             yield Obstacle("pipelines are planned for a rate", f"{at}.demand.rate_qps", f"Write a number.{sold}")

@@ -150,9 +150,6 @@ def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool
     profile = inputs.profile
     runs = [run for variant in profile.variants.values() for run in variant.runs]
     run_on, sold = {run.hardware for run in runs}, {offer.hardware for offer in profile.offers.values()}
-    unknown = sorted(set(request.instances) - set(profile.hardware))
-    for name in unknown:
-        faults.in_slo(f"$.limits.instances.{name}", "there is no such hardware", "Name one of the profile's.")
     refuse_not_provided(inputs.profile, request, faults)
     unpriced = {name: 0 for name in profile.hardware if name not in sold}
     paid_by_run = frozenset(run.hardware for run in runs if _is_paid(inputs, run))
@@ -167,7 +164,7 @@ def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool
         places=tuple(_places_on(inputs, name, tasks) if shared else 1 for name in names),
         paid_by_run=paid_by_run,
         priced=bool(names) and all(name in sold for name in names),
-        running=placed(inputs.state.workers if inputs.state is not None else ()),
+        running=placed(request.running),
         inputs=inputs,
     )
     if not np.isfinite(fleet.most).all() and request.budget is None:
@@ -211,14 +208,8 @@ def placed(workers: Iterable[Worker]) -> Counter[Placed]:
 def _check_offers(inputs: Inputs, request: Request, name: str, faults: Faults) -> None:
     profile = inputs.profile
     offers = [offer for offer in profile.offers.values() if offer.hardware == name]
-    currencies = {offer.currency for offer in offers}
     if request.budget is not None and not offers:
         faults.in_profile("$.offers", f"{name} has no price, yet the cost is limited", "Add an offer for it.")
-    if request.budget is not None and currencies - {request.currency}:
-        faults.in_slo(
-            "$.limits.currency", f"{name} is priced in {offers[0].currency}", "Use one currency.",
-            value=request.currency,
-        )  # fmt: skip
     own = any(
         run.price_per_hour is not None and run.hardware == name
         for variant in profile.variants.values()

@@ -38,7 +38,6 @@ from hetplan.problems.pipeline.tree import Tree, count_prefixes, top_variants, w
 from hetplan.problems.pipeline.wish import Wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
-from hetplan.profiles.workers import Worker
 
 __all__ = ["Pipelines"]
 
@@ -121,11 +120,6 @@ class Pipelines:
         """What a program of this question is asked for."""
         multibatch = bool(getattr(self.options, "multibatch", False))
         return Asked(goal, slip=slip, whole=whole, multibatch=multibatch)
-
-    @property
-    def running(self) -> tuple[Worker, ...]:
-        """The workers that run now, as the state says."""
-        return self.inputs.state.workers if self.inputs.state is not None else ()
 
     @property
     def request(self) -> Request:

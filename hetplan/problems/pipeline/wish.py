@@ -13,7 +13,7 @@ from hetplan.dispatch.monitors import forecast
 from hetplan.errors import InputError
 from hetplan.planner.request import Application, Request, read_request
 from hetplan.problems import ladder
-from hetplan.problems.faults import Faults, refuse, refused
+from hetplan.problems.faults import Faults, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.pipeline.fleet import Fleet, pipelines_of, read_fleet
 from hetplan.problems.pipeline.options import PipelineOptions
@@ -70,7 +70,7 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     """Read the files; raises `InputError` with every fault found."""
     faults, notices = Faults.of(inputs), list[Notice]()
     faults.obstacles(ladder.pipeline(inputs))
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     request = read_request(inputs)
     _judged(inputs, request, faults)
     fleet = read_fleet(inputs, request, faults, shared=_may_share(inputs, request, options))

@@ -40,7 +40,7 @@ def draft(
     apps = list(dict.fromkeys(group[0].group.wish.app.id for group in groups))
     tables: dict[str, list[PolicyTable]] = {app: [] for app in apps}
     workers, shares = list[Worker](), dict[str, dict[str, float]]()
-    running = inputs.state.workers if inputs.state is not None else ()
+    running = asked.request.running
     names = Names(running)
     for several in groups:
         group, app = several[0].group, several[0].group.wish.app.id

@@ -8,63 +8,60 @@ from typing import TYPE_CHECKING
 from hetplan.planner.terms import Obstacle
 from hetplan.problems.fitting import ANOTHER, amount_field
 from hetplan.profiles.slo import RateRange
-from hetplan.serving.runs import variants_of
 
 if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
-    from hetplan.profiles.slo import App
+    from hetplan.planner.request import Application, Request
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 POLICY_OBJECTIVES = {"quality", "goodput", "violations", "servers"}
 
 
-def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What keeps these files from asking for a policy."""
-    slo = inputs.slo
-    terms = set(slo.goals)
+    terms = set(request.goals)
     if foreign := sorted(terms - POLICY_OBJECTIVES):
         text = f"a policy is judged by quality or goodput, not by {', '.join(foreign)}"
         yield Obstacle(text, "$.objective", 'Write [{"max": "goodput"}].', essential=True)
-    own = bool(terms) or any(map(_is_of_a_policy, slo.apps.values()))
-    if not own and slo.change != type(slo.change)():
+    own = bool(terms) or any(map(_is_of_a_policy, request.apps.values()))
+    if not own and request.change != type(request.change)():
         text = "a policy is for given workers, and plans no change of them"
         yield Obstacle(text, "$.change", "Leave it out, or name the question.", essential=True)
-    if not own and _is_of_lone_sizes(inputs):
+    if not own and _is_of_lone_sizes(profile):
         text = "every run states its saturation_qps for one batch size, and a policy decides how large a batch is"
         yield Obstacle(text, "$.tables", "Measure each run at two batch sizes.", essential=True, file="profile")
-    if slo.limits.cost_per_hour is not None:
+    if request.budget is not None:
         text = "a policy is for given workers, so it keeps no budget"
         yield Obstacle(text, "$.limits.cost_per_hour", "Leave it out.", essential=not own)
-    if not slo.limits.instances:
+    if not request.instances:
         text = "a policy is for given workers: limits.instances names none"
         yield Obstacle(text, "$.limits.instances", 'Write {"HARDWARE": [1, 8]}.')
-    for name, app in slo.apps.items():
+    for name, app in request.apps.items():
         at, demand = f"$.apps.{name}", app.demand
-        if app.runs is not None and app.runs.pipeline is not None:
+        if app.pipeline is not None:
             yield Obstacle(f"{name} runs a pipeline", f"{at}.runs.pipeline", ANOTHER, essential=True)
         if app.candidates or demand.streams is not None or demand.series is not None or demand.mix is not None:
             text = f"{name} comes in streams, series, sizes or with candidates; a policy serves queries that are alike"
             yield Obstacle(text, f"{at}.{_unlike(app)}", ANOTHER, essential=True)
-        if not any(target.of == "response" for target in app.latency):
+        if not app.targets:
             text = f"{name} has no response target, so there is no slack to decide by"
             yield Obstacle(text, f"{at}.latency", 'Write [{"of": "response", "percentile": 99, "max_ms": 150}].')
-        if demand.trace is None and (demand.rate_qps is None or demand.rate_qps == "max"):
+        if demand.trace is None and (demand.rate_qps is None or app.wants_most):
             text = f"{name} has no load; a policy is made for one, or for a range"
             yield Obstacle(text, f"{at}.demand.{amount_field(app)}", 'Write a rate_qps, or {"low": 60, "high": 300}.')
-        if not terms and not _is_of_a_policy(app) and len(variants_of(inputs.profile, app.runs)) < 2:
+        if not terms and not _is_of_a_policy(app) and len(app.variants) < 2:
             text = f"{name} has one model and states neither balancing nor violations"
             yield Obstacle(text, f"{at}.balancing", 'Write "balancing": "round_robin".', essential=True)
 
 
-def _is_of_a_policy(app: App) -> bool:
+def _is_of_a_policy(app: Application) -> bool:
     """Whether an application says what only a policy is asked."""
-    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None or app.violations is not None
+    return isinstance(app.demand.rate_qps, RateRange) or app.balancing is not None or app.max_violation_rate is not None
 
 
-def _is_of_lone_sizes(inputs: Inputs) -> bool:
+def _is_of_lone_sizes(profile: Profile) -> bool:
     """Whether every run has a highest rate, and was measured at one batch size."""
-    profile = inputs.profile
     runs = [run for variant in profile.variants.values() for run in variant.runs]
     tables = [profile.tables.get(run.latency or "") for run in runs]
     return bool(runs) and all(
@@ -75,7 +72,7 @@ def _is_of_lone_sizes(inputs: Inputs) -> bool:
     )
 
 
-def _unlike(app: App) -> str:
+def _unlike(app: Application) -> str:
     """The field that makes an application's queries differ."""
     stated = (name for name in ("streams", "series", "mix") if getattr(app.demand, name) is not None)
     return "candidates" if app.candidates else f"demand.{next(stated)}"

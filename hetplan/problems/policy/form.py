@@ -275,7 +275,7 @@ def read_asked(
     """Read the files; raises `InputError` with every fault found."""
     faults = Faults.of(inputs)
     request = read_request(inputs)
-    apps, workers = read_apps(inputs, request, faults), read_workers(inputs, request, faults)
+    apps, workers = read_apps(inputs, request, faults), read_workers(request, faults)
     if options.size == "auto" and options.simulate and can_simulate:
         apps = tuple(_keeping_percentile(wish) for wish in apps)
     if not workers and not faults.found:

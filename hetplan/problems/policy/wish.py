@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.planner.request import Application, Request
-from hetplan.problems.faults import Faults, refuse, refused
+from hetplan.problems.faults import Faults, refused
 from hetplan.problems.metrics import higher_is_better
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.profiles.inputs import Inputs
@@ -268,14 +268,12 @@ def repair(batches: Floats, measured: Floats, *, queue_max: int, monotone: str) 
     return np.append(values, beyond), done
 
 
-def read_workers(inputs: Inputs, request: Request, faults: Faults) -> tuple[Workers, ...]:
+def read_workers(request: Request, faults: Faults) -> tuple[Workers, ...]:
     """The workers that the SLO gives."""
     found = []
     for hardware, (least, most) in request.instances.items():
         path = f"$.limits.instances.{hardware}"
-        if hardware not in inputs.profile.hardware:
-            faults.in_slo(path, "no hardware of the profile", f"Name one of {', '.join(inputs.profile.hardware)}.")
-        elif most == 0 or (most is not None and most > 10_000):
+        if most == 0 or (most is not None and most > 10_000):
             faults.in_slo(path, "between 1 and 10000 workers", "Write how many there are.", value=most)
         else:
             found.append(Workers(hardware, least, most))
@@ -306,7 +304,7 @@ def bought(
 
 def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish, ...]:
     """Every application that is asked for."""
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     higher_is_better(inputs.profile, request, faults)
     wishes = (_read_app(inputs, app, faults) for app in request.apps.values())
     return tuple(wish for wish in wishes if wish is not None)

@@ -59,7 +59,7 @@ def draft(pool: Pool, chosen: Chosen, reported: Sequence[Reported], *, threshold
         tables={name: _needed(pool.inputs.profile.tables[name], pool) for name in tables}
         if dispatch.rule == "matching/1" or dispatch.rule == "earliest/1"
         else {},
-        actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
+        actions=transition(pool.request.running, workers, offers=pool.inputs.profile.offers),
         promises=(rate, fluid, cost_promise(pool, counts)),
         reported=tuple(reported),
         warnings=(*notices, *chosen.warnings),
@@ -100,7 +100,7 @@ def _missed(pool: Pool, planned: float) -> dict[str, Any]:
 
 def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     """(offer, worker group) of every offer in use."""
-    names, weights = Names(pool.running), pool.inputs.profile.variants[pool.wish.variant].weights
+    names, weights = Names(pool.request.running), pool.inputs.profile.variants[pool.wish.variant].weights
     groups: list[tuple[int, Worker]] = []
     for o in np.flatnonzero(counts):
         offer, t = pool.offers[int(o)], int(pool.of[o])

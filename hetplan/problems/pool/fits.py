@@ -7,32 +7,29 @@ from typing import TYPE_CHECKING
 
 from hetplan.planner.terms import Obstacle
 from hetplan.profiles.slo import RateRange
-from hetplan.serving.runs import variants_of
 
 if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
+    from hetplan.planner.request import Application, Request
     from hetplan.profiles.profile import Profile
-    from hetplan.profiles.slo import App
 
 __all__ = ["obstacles"]
 
 
-def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What keeps these files from asking for a pool."""
-    slo = inputs.slo
-    if len(slo.apps) != 1:
-        text = f"a pool serves one application; the SLO has {len(slo.apps)}"
+    if len(request.apps) != 1:
+        text = f"a pool serves one application; the SLO has {len(request.apps)}"
         yield Obstacle(text, "$.apps", "Give one app per file.", essential=True)
-    if foreign := sorted({"quality", "moves"} & set(slo.goals)):
+    if foreign := sorted({"quality", "moves"} & set(request.goals)):
         text = f"a pool gives the most rate for a budget, or the least cost for a rate, and knows no {foreign[0]}"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.')
-    for name, app in slo.apps.items():
+    for name, app in request.apps.items():
         at, demand = f"$.apps.{name}", app.demand
-        if slo.limits.cost_per_hour is not None and isinstance(demand.rate_qps, int | float):
-            text = f"a budget and a rate ({demand.rate_qps:g} qps) are both given, and a pool is chosen for one of them"
+        if request.budget is not None and app.rate_qps is not None:
+            text = f"a budget and a rate ({app.rate_qps:g} qps) are both given, and a pool is chosen for one of them"
             remedy = 'Remove it for the least cost of that rate, or set rate_qps to "max" for the most rate it buys.'
             yield Obstacle(text, "$.limits.cost_per_hour", remedy)
-        if app.runs is not None and app.runs.pipeline is not None:
+        if app.pipeline is not None:
             text = "a pool runs one model, not a pipeline"
             yield Obstacle(text, f"{at}.runs.pipeline", 'Write "variants": ["..."] in its place.', essential=True)
             continue
@@ -42,33 +39,32 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
                 text, f"{at}.candidates", "Take it out, or name another question with --question.", essential=True
             )
             continue
-        names = variants_of(inputs.profile, app.runs)
+        names = app.variants
         if len(names) != 1:
             text = f"a pool runs one variant; {len(names)} may be run here"
             yield Obstacle(text, f"{at}.runs", 'Name one: "variants": ["..."].', essential=True)
         if isinstance(demand.rate_qps, RateRange):
             text = "a pool is sized for one rate, not for a range"
             yield Obstacle(text, f"{at}.demand.rate_qps", 'Write a number, or "max".')
-        if (field := _over_time(inputs, name, app)) is not None:
+        if (field := _over_time(request, app)) is not None:
             text = "a pool is sized for one period with a rate in queries per second"
             yield Obstacle(text, field, 'Write "rate_qps" in its place.')
-        if demand.mix is None and any(_varies(inputs.profile, one) for one in names[:1]):
+        if demand.mix is None and any(_varies(profile, one) for one in names[:1]):
             text = "a pool needs demand.mix, the sizes of queries and their shares"
             remedy = 'Write {"axes": ["batch"], "bins": [[16], [64]], "share": [0.7, 0.3]}.'
             yield Obstacle(text, f"{at}.demand.mix", remedy)
 
 
-def _over_time(inputs: Inputs, name: str, app: App) -> str | None:
+def _over_time(request: Request, app: Application) -> str | None:
     """The field that asks for more than one rate."""
     if app.demand.streams is not None:
-        return f"$.apps.{name}.demand.streams"
+        return f"$.apps.{app.id}.demand.streams"
     if app.demand.series is not None:
-        return f"$.apps.{name}.demand.series"
-    return "$.horizon.periods" if inputs.slo.horizon.periods > 1 else None
+        return f"$.apps.{app.id}.demand.series"
+    return "$.horizon.periods" if request.horizon.periods > 1 else None
 
 
 def _varies(profile: Profile, variant: str) -> bool:
     """Whether any table of the variant has an axis that its run leaves open."""
-    runs = profile.variants[variant].runs if variant in profile.variants else ()
-    tables = [(run, profile.tables.get(run.latency or run.rate or "")) for run in runs]
+    tables = [(run, profile.tables.get(run.latency or run.rate or "")) for run in profile.variants[variant].runs]
     return any(table is not None and not run.at.keys() >= table.axes.keys() for run, table in tables)

@@ -445,7 +445,7 @@ def waiting(pool: Pool, counts: Counts, reported: Sequence[Reported] = ()) -> Dr
     ]
     return Draft(
         workers=workers,
-        actions=transition(pool.running, workers, offers=pool.inputs.profile.offers),
+        actions=transition(pool.request.running, workers, offers=pool.inputs.profile.offers),
         promises=(*rates, cost_promise(pool, counts)),
         reported=tuple(reported),
         unserved=(Unserved(app=app, rate_qps=0.0, why="nothing is asked for, so no query has a route"),),

@@ -51,7 +51,6 @@ from hetplan.problems.pool.options import PoolOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.profile import Run
-from hetplan.profiles.workers import Worker
 
 __all__ = ["Counts", "Matrix", "Pool", "Times", "Type", "Vector", "Wish"]
 
@@ -260,11 +259,6 @@ class Pool:
         """C_j = L(base, largest class) / L(j, largest class), per type; C of the base is 1."""
         largest = max(range(len(self.wish.points)), key=lambda s: tuple(self.wish.points[s].values()))
         return np.asarray(self.L[largest, self.base] / self.L[largest], dtype=np.float64)
-
-    @property
-    def running(self) -> tuple[Worker, ...]:
-        """The workers that run now, as the state says."""
-        return self.inputs.state.workers if self.inputs.state is not None else ()
 
     def class_label(self, s: int) -> str:
         """A class in the user's words: ``batch=8``."""

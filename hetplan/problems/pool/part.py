@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.answer import Answer, Status
+from hetplan.planner.bridge import AtCapacities, Cone
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.parts import Asked, AtCapacities, Cone
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import fluid_at
@@ -32,21 +32,15 @@ OPEN = (0.75, 1.6)
 """What a first look shows of what may be late, where more queries may still tell otherwise."""
 
 
-def cone(
-    asked: type[Cone], at_capacities: AtCapacities, *, simulate: Callable[..., Any] | None = None, **what: Any
-) -> Asked:
-    """The part; `what` is as `Cone` has it. With `simulate` its machines are looked at in simulation, too.
+def cone(part: Cone, at_capacities: AtCapacities, *, simulate: Callable[..., Any] | None = None) -> Cone:
+    """The part, with its rate. With `simulate` its machines are looked at in simulation, too.
 
     Rates are found from where the last were. What queries have room to wait depends on the point, of several that are
     best: it is found anew, as a plan has it.
     """
-    part = asked(**what)
     options = validate(FluidOptions, {**part.options, "size": "planned"}, file="options")
-    inputs = part.files(1.0, {}, None).with_limits(only_listed=False)
-    pool = PoolQuestion.from_inputs(inputs, options, formulation="fluid-milp", tools=Tools())
-    part.hardware = tuple(kind.hardware for kind in pool.types)
-    part.needs = {kind.hardware: kind.run.needs for kind in pool.types}
-    part.alone = {kind.hardware: kind.per_machine for kind in pool.types}
+    pool = PoolQuestion.from_inputs(part.any_number(), options, formulation="fluid-milp", tools=Tools())
+    part.run_on((kind.hardware, kind.run.needs, kind.per_machine) for kind in pool.types)
     none = np.zeros(len(pool.types))
     # Where nothing is left free, no dispatcher carries more: one may let as many be late as percentiles allow. A fleet
     # is also searched by it, so that dropped queries are answered there; one who drops them may do with less.
@@ -85,13 +79,11 @@ def cone(
             return math.inf
         if not is_playable(pool, found):
             return 0.0
-        at_rate = part.files(rate, {}, None).with_limits(only_listed=False)
-        playing = replace(pool, inputs=at_rate, tools=Tools(extra={"simulate_plan": simulate}))
+        playing = replace(pool, inputs=part.any_number(rate), tools=Tools(extra={"simulate_plan": simulate}))
         return looked_at(playing, found, rate, SEED, open_yet=OPEN).worst
 
     if loose.may_drop:
-        part.dropping = asked(most=most_of(loose), **what)
-        part.dropping.hardware = part.hardware
+        part.dropping = Cone.of(part, most=most_of(loose))
     part.most, part.kept = most_of(replace(loose, may_drop=False)), kept
     part.late = late if simulate is not None else None
     return part

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetplan.errors import Fault, InputError
 from hetplan.planner.request import PLENTY, Application, Request
-from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse_not_provided, refused
 from hetplan.problems.pool.letters import Matrix, Times, Type, Vector, Wish
 from hetplan.problems.pool.options import LatencyStat, PoolOptions
 from hetplan.profiles.fields import money_text
@@ -64,7 +64,7 @@ def read_wish(inputs: Inputs, request: Request, faults: Faults) -> Wish:
         faults.in_slo(f"$.apps.{app.id}.runs", why, remedy, value=found)
         faults.settle()
     p = np.array(app.classes.shares, dtype=float)
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     refuse_not_provided(inputs.profile, request, faults)
     rate, then_cheapest = _objective(request, app, faults)
     faults.refuse_all_network(app)
@@ -141,8 +141,7 @@ def read_types(
             notices.append(Notice(code="W-no-offer", at=f"hardware.{kind.hardware}", text="it has no offer"))
     types = [kind for kind in types if kind.hardware in offered]
     free = min((offer.nanos for offer in request.offers), default=0) * PLENTY <= (request.budget or 0)
-    odd = any(offer.currency != request.currency for offer in profile.offers.values())
-    if request.instances or free or odd:
+    if request.instances or free:
         check_types(inputs, wish, request, without, faults, notices)
     return types, request
 
@@ -372,11 +371,6 @@ def check_types(
     notices: Sequence[Notice],
 ) -> None:
     """What is demanded and is not there (`without` says why), what nothing limits; and whether anything is there."""
-    for name, sold in inputs.profile.offers.items():
-        if sold.currency != request.currency:
-            why = f"the SLO counts in {request.currency}"
-            remedy = "Convert one of them; hetplan knows no exchange rates."
-            faults.in_profile(f"$.offers.{name}.currency", why, remedy, value=sold.currency)
     for hardware, why in without.items():
         _absent(request, hardware, why, faults)
     variant: Variant = inputs.profile.variants[wish.variant]

@@ -65,7 +65,7 @@ class _Scene:
         self.places: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.up: Counter[str | None] = Counter()
         """Machines of each offer."""
-        running = {w.id: w for w in (v.inputs.state.workers if v.inputs.state is not None else ())}
+        running = {w.id: w for w in v.wanted.running}
         planned = {worker.id: worker for worker in placed.workers}
         self.machines = {
             name: max(running[name].count if name in running else 0, planned[name].count if name in planned else 0)

@@ -8,33 +8,32 @@ from typing import TYPE_CHECKING
 from hetplan.planner.terms import Obstacle
 from hetplan.problems.fitting import ANOTHER, amount_field, no_application
 from hetplan.profiles.slo import RateRange
-from hetplan.serving.runs import variants_of
 
 if TYPE_CHECKING:
-    from hetplan.profiles.inputs import Inputs
+    from hetplan.planner.request import Request
+    from hetplan.profiles.profile import Profile
 
 __all__ = ["obstacles"]
 
 
-def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
+def obstacles(request: Request, profile: Profile) -> Iterator[Obstacle]:
     """What keeps these files from asking for variants."""
-    slo = inputs.slo
-    if not slo.apps:
+    if not request.apps:
         yield no_application()
-    if slo.goals not in ((), ("cost",)):
+    if request.goals not in ((), ("cost",)):
         text = "variants are scaled at least cost, and the objective says otherwise"
         yield Obstacle(text, "$.objective", 'Write [{"min": "cost"}], or leave it out.', essential=True)
-    runs = [run for variant in inputs.profile.variants.values() for run in variant.runs]
-    if not (any(run.saturation_qps is not None for run in runs) or _batched(inputs)):
+    runs = [run for variant in profile.variants.values() for run in variant.runs]
+    if not (any(run.saturation_qps is not None for run in runs) or _batched(request, profile)):
         text = "no run states its saturation_qps"
         remedy = "Measure the highest rate of each run; or name the question, and batch / latency is taken."
         yield Obstacle(text, "$.variants", remedy, essential=True, ambiguous=True, file="profile")
-    for name, app in slo.apps.items():
+    for name, app in request.apps.items():
         at, rate = f"$.apps.{name}", app.demand.rate_qps
-        if app.candidates or app.runs is None:
+        if app.candidates:
             text = f"{name} has candidate plans, which are for packing"
             yield Obstacle(text, f"{at}.candidates", ANOTHER, essential=True)
-        elif app.runs.pipeline is not None:
+        elif app.pipeline is not None:
             yield Obstacle(f"{name} runs a pipeline", f"{at}.runs.pipeline", ANOTHER, essential=True)
         if rate is None or rate == "max" or isinstance(rate, RateRange):
             text = f"{name} states no load: demand.rate_qps as a number"
@@ -44,12 +43,12 @@ def obstacles(inputs: Inputs) -> Iterator[Obstacle]:
             yield Obstacle(f"{name} comes in streams, or under a balancing policy", f"{at}.{field}", ANOTHER)
 
 
-def _batched(inputs: Inputs) -> bool:
+def _batched(request: Request, profile: Profile) -> bool:
     """Whether batches are put together by the server: every application's models were measured over batches."""
-    apps, variants = inputs.slo.apps.values(), inputs.profile.variants
-    names = [name for app in apps for name in variants_of(inputs.profile, app.runs)]
+    apps, variants = request.apps.values(), profile.variants
+    names = [name for app in apps for name in app.variants]
     tables = [
-        (run, inputs.profile.tables.get(run.latency or "")) for name in names if name in variants
+        (run, profile.tables.get(run.latency or "")) for name in names
         for run in variants[name].runs
     ]  # fmt: skip
     return (

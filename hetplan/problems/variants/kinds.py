@@ -297,17 +297,19 @@ def _fits(reading: _Reading, needs: Mapping[str, float], number: int, at: str) -
 
 
 def read_slots(
-    inputs: Inputs, types: tuple[MachineType, ...], kinds: tuple[Kind, ...], notices: list[Notice]
+    profile: Profile,
+    request: Request,
+    types: tuple[MachineType, ...],
+    kinds: tuple[Kind, ...],
+    notices: list[Notice],
 ) -> tuple[Slot, ...]:
     """What runs now, each load with its kind."""
-    if inputs.state is None:
-        return ()
     by_place: dict[tuple[str, str], list[int]] = {}
     for number, kind in enumerate(kinds):
         by_place.setdefault((kind.variant, kind.hardware), []).append(number)
     found: list[Slot] = []
-    for worker in inputs.state.workers:
-        offer = offer_of(inputs.profile, worker)
+    for worker in request.running:
+        offer = offer_of(profile, worker)
         for load in worker.loads:
             settings = {**load.knobs, "batch": load.serve.max_batch}
             exact = [
@@ -319,7 +321,7 @@ def read_slots(
             if not exact:
                 text = f"{load.variant or load.node or 'it'} matches no run of these applications: it is stopped"
                 notices.append(Notice(code="W-unknown-running", at=f"state.workers.{worker.id}.{load.id}", text=text))
-            price = kinds[exact[0]].price if exact else _price_of_unknown(inputs.profile, types, worker, load)
+            price = kinds[exact[0]].price if exact else _price_of_unknown(profile, types, worker, load)
             found.append(Slot(worker, load, exact[0] if exact else None, price))
     return tuple(found)
 

@@ -423,8 +423,7 @@ class _Names:
     """Ids that nothing that runs has."""
 
     def __init__(self, v: Snapshot) -> None:
-        state = v.inputs.state
-        running = state.workers if state is not None else ()
+        running = v.wanted.running
         self.taken = {worker.id for worker in running} | {load.id for worker in running for load in worker.loads}
         self.next = 0
 
@@ -503,10 +502,10 @@ def placed_by_counts(v: Snapshot, x: Integers) -> Placed:
 
 def _name_as_running(v: Snapshot, placed: Placed) -> None:
     """Where moves are limited, new loads are called after the application of what no longer runs: then none is new."""
-    state = v.inputs.state
-    if v.wanted.moves is None or state is None:
+    running = v.wanted.running
+    if v.wanted.moves is None or not running:
         return
-    left, known = _placed(state.workers), {load.id for worker in state.workers for load in worker.loads}
+    left, known = _placed(running), {load.id for worker in running for load in worker.loads}
     left.subtract(_placed(placed.workers))
     for n, worker in enumerate(placed.workers):
         loads = []
@@ -563,7 +562,7 @@ def placed_on_machines(v: Snapshot, machines: list[Machine]) -> Placed:
     """A worker per machine; machines without a limit that are alike, or that ran as one group, are one group."""
     placed, names = Placed(), _Names(v)
     going_on = _going_on_as(v, machines)
-    of_host = {w.host: w.id for w in (v.inputs.state.workers if v.inputs.state is not None else ()) if w.host}
+    of_host = {w.host: w.id for w in v.wanted.running if w.host}
     for place, machine in enumerate(machines):
         if not machine.holds:
             continue
@@ -594,8 +593,7 @@ def _add_idle(v: Snapshot, placed: Placed, names: _Names) -> None:
         of_type = (v.kinds[v.items[placed.item_of[load.id]].kind].type for load in worker.loads)
         used[next(of_type)] += worker.count
     there = {worker.id for worker in placed.workers}
-    state = v.inputs.state.workers if v.inputs.state is not None else ()
-    on_host = {worker.host: worker.id for worker in state if worker.host is not None}
+    on_host = {worker.host: worker.id for worker in v.wanted.running if worker.host is not None}
     for t, missing in v.idle_counts(used).items():
         kind = v.types[t]
         placed.idle_nanos += missing * kind.offers[0].nanos

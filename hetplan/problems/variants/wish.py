@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetplan.errors import Fault, InputError
 from hetplan.planner.placing import Sharing
 from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
-from hetplan.problems.faults import Faults, refuse, refuse_not_provided, refused
+from hetplan.problems.faults import Faults, refuse_not_provided, refused
 from hetplan.problems.variants.kinds import (
     WHOLE,
     Kind,
@@ -128,8 +128,7 @@ class Snapshot:
         """lambda, 1/s: one part of the horizon, or the paper's weight; 0 where all must be loaded in any case."""
         if self.weighted:
             return self.wanted.change.load_weight_per_s
-        state = self.inputs.state
-        fresh = state is None or not any(worker.loads for worker in state.workers)
+        fresh = not any(worker.loads for worker in self.wanted.running)
         return 0.0 if fresh else 1.0 / self.wanted.horizon.period_s
 
     def change_s(self, kind: Kind) -> float:
@@ -168,10 +167,9 @@ class Snapshot:
     @cached_property
     def unnamed(self) -> tuple[tuple[Worker, int], ...]:
         """Running workers without a host, each with its type of machine."""
-        state = self.inputs.state
         of_load = {slot.load.id: self.kinds[slot.kind].type for slot in self.slots if slot.kind is not None}
         found = []
-        for worker in state.workers if state is not None else ():
+        for worker in self.wanted.running:
             fitting = [of_load[load.id] for load in worker.loads if load.id in of_load] + [
                 t for t, kind in enumerate(self.types)
                 if kind.hardware == worker.hardware and worker.offer in (None, kind.offers[0].id)
@@ -411,9 +409,8 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     request = read_request(inputs)
     asked = _read_asked(inputs, request, options, faults)
     types = read_types(inputs.profile, request)
-    workers = inputs.state.workers if inputs.state is not None else ()
-    running = {load.variant or "" for worker in workers for load in worker.loads}
-    for number, worker in enumerate(workers):
+    running = {load.variant or "" for worker in request.running for load in worker.loads}
+    for number, worker in enumerate(request.running):
         if worker.standby:
             why, at = "here all machines that run serve", f"$.workers[{number}].standby"
             file = inputs.files.get("state", "state.json")
@@ -421,7 +418,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     names = sorted({name for one in asked for name in one.variants} | (running & inputs.profile.variants.keys()))
     shared = options.machines == "shared" and options.level != "aggregate"
     kinds = read_kinds(inputs, request, types, names, faults, notices, shared=shared)
-    slots = read_slots(inputs, types, kinds, notices)
+    slots = read_slots(inputs.profile, request, types, kinds, notices)
     known = _known_machines(types) or any(kind.part is not None for kind in kinds)
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
@@ -442,7 +439,7 @@ def _known_machines(types: tuple[MachineType, ...]) -> bool:
 def _read_asked(inputs: Inputs, request: Request, options: VariantsOptions, faults: Faults) -> tuple[Asked, ...]:
     """Every application, in the order of their ids."""
     change = request.change
-    refuse(inputs.slo, REFUSED, faults)
+    faults.refuse(REFUSED)
     if options.sharing == "pooled" and len(request.apps) != 1:
         faults.in_options(
             "sharing", f"pooled is the paper's one row, of one application; here are {len(request.apps)}",

@@ -12,6 +12,7 @@ import pytest
 import hetplan as hp
 from hetplan import registry
 from hetplan.planner.ask import Asking
+from hetplan.planner.bridge import Cone
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.listed import LONGEST
 from hetplan.problems.fleet.menus import LOOK, STEP, Menus
@@ -19,7 +20,6 @@ from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.ways import parts_of
 from hetplan.problems.fleet.wish import Wish, read_wish
 from hetplan.problems.fleet.zones import Places
-from hetplan.problems.parts import Cone
 
 
 def files(rng: random.Random, *, alike: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,13 +16,12 @@ import hetplan as hp
 from hetplan import registry
 from hetplan.api.solve import plan_for
 from hetplan.planner.ask import Asking
-from hetplan.planner.part import Settled
+from hetplan.planner.bridge import Cone, Settled, Table
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.room import _has_room
 from hetplan.problems.fleet.ways import ESTIMATED, parts_of
 from hetplan.problems.fleet.wish import read_wish
-from hetplan.problems.parts import Cone, Table
 from hetplan.profiles.load import load_inputs
 from hetplan.testing.part_checks import checks
 
@@ -208,7 +207,7 @@ def test_what_machines_carry_is_no_matter_of_prices_and_stock_and_is_asked_with_
         asked.append(dict(files.profile.offers))
         return plan_for(files, **how)
 
-    seen = replace(part, solve=solve, answers={}, least={})
+    seen = part.asked_anew(solve=solve)
     assert seen.carries([40] * len(part.hardware), rate)
     assert {one.hardware for one in asked[0].values()} == set(part.hardware)
     assert len(asked[0]) == len(part.hardware)

@@ -12,13 +12,12 @@ import pytest
 
 import hetplan as hp
 from hetplan.api.solve import plan_for
-from hetplan.planner.part import Settled
+from hetplan.planner.bridge import Cone, Looks, Settled
 from hetplan.problems.faults import Faults
 from hetplan.problems.fleet import pool_room, room
 from hetplan.problems.fleet.descent import Descent
 from hetplan.problems.fleet.options import FleetOptions
 from hetplan.problems.fleet.wish import read_wish
-from hetplan.problems.parts import Cone, Looks
 from hetplan.problems.pool import sizing as pool_kept
 from hetplan.problems.pool.part import OPEN, cone
 from hetplan.problems.simulated import Played
@@ -80,10 +79,8 @@ def test_a_look_says_what_the_question_says_of_the_same_machines() -> None:
     case = kept.QUESTIONS["pool"].make(4)
     inputs = load_inputs(case.profile, case.slo)
     hardware = tuple(case.profile["hardware"])
-    part: Any = cone(
-        Cone, at_capacities, simulate=simulate, app="a", question="pool", hardware=hardware, inputs=inputs,
-        options={"size": "planned", "derate": 1.0}, solve=plan_for,
-    )  # fmt: skip
+    options = {"size": "planned", "derate": 1.0}
+    part: Any = cone(Cone("a", "pool", hardware, inputs, options, plan_for), at_capacities, simulate=simulate)
     rate = inputs.slo.apps["a"].demand.rate_qps
     one = tuple(int(name == part.hardware[0]) for name in part.hardware)
     few = next(n for n in range(1, 60) if part.carried([n * count for count in one]) >= rate)
@@ -149,10 +146,8 @@ def test_parts_that_were_settled_or_played_are_not_asked_again() -> None:
     inputs = load_inputs(case.profile, case.slo)
     wish = read_wish(inputs, FleetOptions(size="auto"), Faults.of(inputs))
     (app,) = wish.apps
-    part: Any = cone(
-        Cone, at_capacities, app=app.name, question="pool", hardware=tuple(case.profile["hardware"]), inputs=inputs,
-        options={"size": "planned", "derate": 1.0}, solve=solve,
-    )  # fmt: skip
+    options, hardware = {"size": "planned", "derate": 1.0}, tuple(case.profile["hardware"])
+    part: Any = cone(Cone(app.name, "pool", hardware, inputs, options, solve), at_capacities)
     answers: Any = {}
     rate, offers = app.rates[0], {wish.offers[0].name: 40}
     for _ in range(2):

@@ -58,11 +58,6 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "$.limits.instances.aux",
         "costs nothing",
     ),
-    "currencies": (
-        lambda p, s: p["offers"]["aux-od"].update(currency="EUR"),
-        "$.offers.aux-od.currency",
-        "counts in USD",
-    ),
     "price per resource": (
         lambda p, s: p["offers"]["aux-od"].update(per="gpu"),
         "$.hardware.aux.provides",
@@ -114,7 +109,7 @@ def test_several_slips_are_reported_at_once() -> None:
     profile, slo = g1(budget=5)
     demand(slo).update(rate_qps=5)
     slo["limits"]["instances"] = {"tpu": [1, 1]}
-    profile["offers"]["aux-od"]["currency"] = "EUR"
+    slo["limits"]["moves"] = 3
     with pytest.raises(InputError) as caught:
         pose((profile, slo))
     assert len(caught.value.faults) == 3

@@ -1,18 +1,19 @@
-"""Questions as parts of a fleet, in two shapes: cones of machines, and tables of the fewest machines.
+"""What a fleet asks of a question: questions as parts of it, as cones of machines or tables of the fewest machines.
 
 Where the rate that machines carry is that of a linear program with the machines as its capacities (`Cone`), its prices
 are rows: ``sum of w_h m_h >= rate`` for all machines that carry a rate. Few such rows say everything; they are found
 one by one, where machines do not carry what they should. Where a question is no such program (`Table`), it is asked
 itself: which are the least machines for a rate? More machines are never worse, so few are asked.
 
-Either settles in the same way: the question is asked for a plan on exactly these machines.
+Either settles in the same way: the question is asked for a plan on exactly these machines. A question whose rate is a
+linear program has it in its own room (`part.py`). `hetplan.testing.part_checks` holds parts to what is said here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import product
@@ -25,7 +26,6 @@ from hetplan.errors import InputError
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.part import Cheapest, Settled
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
@@ -38,7 +38,18 @@ from hetplan.profiles.state import State
 from hetplan.profiles.workers import Worker
 from hetplan.serving.strictest import strictest
 
-__all__ = ["COSTS", "Asked", "AtCapacities", "Cone", "Looks", "Table", "named_apart", "short_name"]
+__all__ = [
+    "COSTS",
+    "AtCapacities",
+    "Cheapest",
+    "Cone",
+    "Looks",
+    "Part",
+    "Settled",
+    "Table",
+    "named_apart",
+    "short_name",
+]
 
 Solve = Callable[..., Any]
 """`hetplan.api.solve.plan_for`, handed in."""
@@ -60,20 +71,37 @@ COSTS = ("cost_per_hour", "gross_cost_per_hour", "net_cost_per_hour")
 """What a part says of its price: nothing runs before it, so all three are that of its machines."""
 
 
+@dataclass(frozen=True)
+class Cheapest:
+    """The least cost at which machines carry a rate (infinite where none do), and those machines per hardware."""
+
+    cost: float
+    machines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The part of a plan that these machines run, or why they cannot."""
+
+    part: PlanPart | None
+    why: str = ""
+
+
 @dataclass
-class Asked(ABC):
-    """What both shapes have: the files of one application, and the way to ask its question."""
+class Part(ABC):
+    """One application of one question, as machines for a rate. More machines, or a lower rate, are never worse."""
 
     app: str
     question: str
     hardware: tuple[str, ...]
+    """The hardware that it may run on; machines are counted in this order."""
     inputs: Inputs
     options: Mapping[str, Any]
     solve: Solve
     settled: dict[tuple[float, tuple[tuple[str, int], ...]], Settled] = field(default_factory=dict)
     members: Mapping[str, float] = field(default_factory=dict)
     """Applications that share these machines, each with its rate where the rate of all is 1; none: `app` alone."""
-    otherwise: Asked | None = None
+    otherwise: Part | None = None
     """Who settles what this one does not."""
     holding: dict[object, Settled] = field(default_factory=dict)
     """What was settled on machines that hold what they hold."""
@@ -86,14 +114,17 @@ class Asked(ABC):
 
     @abstractmethod
     def rows(self, m: Builder, machines: Sequence[NDArray[np.int64]], rate: float, about: str) -> None:
-        """See `hetplan.planner.part`."""
+        """Rows that hold for all machines that carry the rate: `machines` are the columns to sum, per hardware.
+
+        They may allow machines that do not: `carries` then says so, and rows asked for afterwards exclude them.
+        """
 
     @abstractmethod
     def carries(self, machines: Sequence[float], rate: float) -> bool:
-        """See `hetplan.planner.part`."""
+        """Whether so many machines per hardware carry the rate."""
 
     def cheapest(self, prices: Sequence[float], rate: float, ask: Ask) -> Cheapest:
-        """Whole machines at least cost: the rows known, until what they allow carries the rate."""
+        """The least cost at these prices per machine: the rows known, until whole machines that they allow carry it."""
         while True:
             m = Builder("min", name=f"fewest machines of {self.app}")
             count = m.columns("machines", list(self.hardware), upper=MOST, cost=list(prices), whole=True)
@@ -118,6 +149,10 @@ class Asked(ABC):
         if stock is not None:
             offers = {name: offers[name].model_copy(update={"stock": count}) for name, count in stock.items() if count}
         return replace(own, profile=own.profile.model_copy(update={"offers": offers, "hosts": {}}))
+
+    def any_number(self, rate: float = 1.0) -> Inputs:
+        """The files of the question for any number of machines."""
+        return self.files(rate, {}, None).with_limits(only_listed=False, instances={})
 
     def rates(self, rate: float) -> dict[str, float]:
         """The rate of each application that is served."""
@@ -213,7 +248,7 @@ class Looks:
 
 
 @dataclass
-class Cone(Asked):
+class Cone(Part):
     """Machines whose rate is that of a linear program: no more than ``w @ machines`` for each of its prices w.
 
     `most` gives the most that machines carry, and prices that hold for all machines.
@@ -235,6 +270,20 @@ class Cone(Asked):
     """The same with margins, where `most` leaves none."""
     dropping: Cone | None = None
     """The same of one who drops late queries, where the application does: no machines carry more."""
+
+    @classmethod
+    def of(cls, part: Part, **what: Any) -> Cone:
+        """The application of a part, asked as that is or otherwise; nothing is known of it yet."""
+        same = {name: getattr(part, name) for name in ("app", "question", "hardware", "inputs", "options", "solve")}
+        return cls(**{**same, **what})
+
+    def run_on(self, runs: Iterable[tuple[str, Mapping[str, float], int]]) -> None:
+        """Let it run on this hardware: what an instance needs, and how many a machine holds, where all are alike."""
+        each = tuple(runs)
+        of_hardware = Counter(hardware for hardware, _, _ in each)
+        self.hardware = tuple(of_hardware)
+        self.needs = {hardware: needs for hardware, needs, _ in each if of_hardware[hardware] == 1}
+        self.alone = {hardware: count for hardware, _, count in each if of_hardware[hardware] == 1}
 
     def carried(self, machines: Sequence[float]) -> float:
         """The most that these machines carry; its prices are kept as a row."""
@@ -283,11 +332,11 @@ class Cone(Asked):
 
 
 @dataclass
-class Table(Asked):
+class Table(Part):
     """Machines whose rate only the question itself can say: the least machines for each rate, found by asking it."""
 
     recipes: int = 400
-    answers: dict[float, dict[tuple[int, ...], bool]] = field(default_factory=dict)
+    answers: Looks = field(default_factory=Looks)
     least: dict[float, list[tuple[int, ...]]] = field(default_factory=dict)
     asks: int = 0
     each: Mapping[str, int] = field(default_factory=dict)
@@ -295,7 +344,7 @@ class Table(Asked):
 
     def asked_anew(self, **what: Any) -> Table:
         """The same, which is asked otherwise: what it answered before says nothing of that."""
-        return replace(self, **what, settled={}, holding={}, going_on={}, answers={}, least={}, asks=0)
+        return replace(self, **what, settled={}, holding={}, going_on={}, answers=Looks(), least={}, asks=0)
 
     def carries(self, machines: Sequence[float], rate: float) -> bool:
         """Whether the question has a plan on at most these machines."""
@@ -304,18 +353,14 @@ class Table(Asked):
         wanted = tuple(int(count) for count in machines)
         if not any(wanted):
             return False
-        for other, answers in self.answers.items():
-            for there, is_enough in answers.items():
-                if is_enough and other >= rate and all(a <= b for a, b in zip(there, wanted, strict=True)):
-                    return True
-                if not is_enough and other <= rate and all(a >= b for a, b in zip(there, wanted, strict=True)):
-                    return False
+        if (known := self.answers.known(wanted, rate)) is not None:
+            return known
         self.asks += 1
         limits = {
             h: (n if self.question == "policy" else 0, n) for h, n in zip(self.hardware, wanted, strict=True) if n
         }
         found = not isinstance(self.asked(self._bare(self.files(rate, limits, None))), str)
-        self.answers.setdefault(rate, {})[wanted] = found
+        self.answers.add(wanted, rate, is_kept=found)
         return found
 
     def _bare(self, files: Inputs) -> Inputs:
@@ -335,7 +380,7 @@ class Table(Asked):
             found: list[tuple[int, ...]] = []
             before = self.asks
             for some in product(*(range(most + 1) for most in alone[:-1])):
-                if any(all(a <= b for a, b in zip(one[:-1], some, strict=True)) and one[-1] == 0 for one in found):
+                if any(_below(one, (*some, 0)) for one in found):
                     continue
                 count = min([alone[-1], *(one[-1] for one in found if _below(one[:-1], some))])
                 if not self.carries((*some, count), rate):
