@@ -1,4 +1,4 @@
-"""Runs that put a plan to the test: how long they are."""
+"""Looks at plans: how they go on, and are counted; and runs that put a plan to the test: how long they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from build import app, files, machine, model
 from cases.simulated import app_saying, report_of
 
-from hetplan.problems.simulated import LEAST_SPANS, MOST_LONGER, PlanRuns
+from hetplan.errors import InputError
+from hetplan.planner.answer import Limits
+from hetplan.problems.simulated import LEAST_SPANS, MOST_LONGER, PlanRuns, Simulations
 from hetplan.profiles.load import load_inputs
 
 
@@ -31,3 +33,67 @@ def test_runs_near_full_use_are_longer_and_always_busy_machines_are_no_error(spa
     runs.add(2, 7)
     assert asked[-1] == pytest.approx(100.0 * longer)
     assert len(runs.reports) == 2
+
+
+class Asked:
+    """A search's time, what it was told, and a simulator that keeps how it was asked."""
+
+    def __init__(self, *shares: float, seconds: float = 1e9, too_long_s: float = 1e9) -> None:
+        self.shares, self.remaining, self.too_long_s = list(shares), seconds, too_long_s
+        self.runs, self.seeds, self.told = list[Any](), list[int](), list[Any]()
+        self.limits, self.note = Limits(seed=5), self.told.append
+
+    def simulate(self, _plan: Any, _inputs: Any, *, seeds: int, seed: int, duration_s: float) -> Any:
+        if duration_s > self.too_long_s:
+            raise InputError.one(path="duration_s", value=duration_s, why="too long", remedy="Ask for less.")
+        self.remaining -= duration_s
+        self.runs.append((seeds, duration_s))
+        self.seeds.append(seed)
+        return report_of({"ask": app_saying(self.shares.pop(0), seeds)}, {}, seeds=seeds, duration_s=duration_s)
+
+
+LOOKED = ((1, 10.0), (2, 30.0))
+
+
+def looks(asked: Asked, **how: Any) -> Simulations:
+    wish = files(
+        machines={"m0": machine(1.0)}, models={"net": model({"m0": {1: 10.0}})}, apps={"ask": app("net", rate=50.0)}
+    )
+    inputs: Any = load_inputs(wish.profile, wish.slo)
+    return Simulations(asked.simulate, inputs, asked, 2, asked.limits.seed, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("how", "runs", "late"),
+    [
+        ({}, [*LOOKED], ()),
+        ({"first": 0.026}, [LOOKED[0]], ("ask",)),  # 2.5 times what may be late is hopeless
+        ({"seconds": 10.0}, [LOOKED[0]], ("ask",)),  # the time is over after the first
+        ({"too_long_s": 20.0}, [LOOKED[0]], ("ask",)),
+    ],
+)
+def test_a_look_goes_on_where_it_is_open_and_there_is_time(how: dict[str, float], runs: Any, late: Any) -> None:
+    asked = Asked(how.pop("first", 0.012), 0.005, **how)
+    shown, report = looks(asked).look(None, ["ask"], *LOOKED, about="two machines")  # type: ignore[arg-type]
+    assert asked.runs == runs
+    assert report.duration_s == runs[-1][1]
+    assert shown.late == late
+    assert shown.worst == shown.each["ask"]
+    assert (shown.worst > 1.0) == bool(late)
+    assert [(one.what, one.done) for one in asked.told] == [("simulated", 0.5)]
+    assert asked.told[0].detail.startswith("two machines: ")
+
+
+@pytest.mark.parametrize(("own", "seeds"), [(False, [5, 5]), (True, [6, 7])])
+def test_looks_are_counted_on_common_seeds_or_each_on_its_own(own: bool, seeds: list[int]) -> None:
+    asked = Asked(0.005, 0.005)
+    made = looks(asked, own_seeds=own)
+    assert made.may_go_on
+    for _ in seeds:
+        made.look(None, ["ask"], (1, 10.0))  # type: ignore[arg-type]
+    assert asked.seeds == seeds
+    assert not made.may_go_on, "two were allowed"
+    made.most = 3
+    assert made.may_go_on
+    asked.remaining = 0.0
+    assert not made.may_go_on

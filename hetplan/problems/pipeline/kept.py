@@ -20,10 +20,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal
 
-from hetplan.errors import InputError
-from hetplan.planner.contract import Ask, Event
+from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.sizing import ErrorBudget
 from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import among_used
@@ -32,15 +30,16 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import (
+    HOPELESS,
     Played,
+    Simulations,
+    check_simulator,
     plan_to_simulate,
-    play_until_clear,
-    shown_of,
-    together,
     where_late,
     with_shown,
 )
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Plan
 from hetplan.serving.times import law_of_table
 
 __all__ = ["better_apart", "estimated", "kept", "without_room"]
@@ -68,8 +67,6 @@ CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
 SAFE = 0.4
 """A plan that uses no more than this is sure enough to be confirmed that no worse one is looked at."""
-HOPELESS = 2.5
-"""What a first look finds so many times over what may be late is looked at no more."""
 FAR = 10.0
 """What loses so many times over what may be late is followed by twice as much room."""
 LATE = 100
@@ -87,6 +84,7 @@ DEALT_DIVISORS = (2.2, 1.8, 1.4, 1.15)
 """What paths of servers that are dealt anew take of the deadline, in turn, where it is not stated."""
 MOST_DEALT = 24
 """So many deals are played at most; never more than `evaluations` leaves."""
+DEALT = "servers dealt anew"
 NEAREST_DEALS, MOST_KNOWN = "nearest servers of pipelines", 2
 """The name under which a refused question leaves what came nearest, and of how many questions."""
 MOST_NEAR = 3
@@ -165,7 +163,7 @@ class _Seen:
     """Whether its servers were dealt anew: the room is where that began."""
 
     def __str__(self) -> str:
-        return "servers dealt anew" if self.is_dealt else str(self.room)
+        return DEALT if self.is_dealt else str(self.room)
 
     @property
     def good(self) -> bool:
@@ -192,11 +190,7 @@ def estimated(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
 
 def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
     """The best plan seen that simulation shows to keep the wish; without one, why there is none."""
-    if p.tools.simulate is None:
-        raise InputError.one(
-            file="options", path="size", value=p.options.size, why="no simulator was handed in",
-            remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
-        )  # fmt: skip
+    check_simulator(p.tools, p.options.size)
     ask.keep(lambda: _found_soon(p, ask, way))
     return _Search(p, ask, way).found()
 
@@ -277,7 +271,6 @@ class _Search:
     beyond: dict[Kind, float] = field(default_factory=lambda: {"spare": inf, "headroom": 1.0})
     before: dict[Kind, float] = field(default_factory=dict)
     """The most room that there was a plan for where paths had to be shorter."""
-    turns: int = 0
     only_betters: bool = False
     """Whether what is tried is of use only where it is better than the best."""
     refused: list[_Seen] = field(default_factory=list)
@@ -288,7 +281,12 @@ class _Search:
         options = self.p.options
         self.effort = EFFORTS["simulated" if options.size == "simulated" else "auto"]
         self.least = _Room.stated(self.p)
-        self.budget = ErrorBudget(self.ask.limits.seed)
+        assert self.p.tools.simulate is not None
+        self.simulations = Simulations(
+            self.p.tools.simulate, self.p.inputs, self.ask, options.evaluations, self.ask.limits.seed
+        )
+        self.apps = [tree.app for tree in self.p.asked_for]
+        self.floors = {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
 
     def found(self) -> Draft | Infeasible:
         """What is stated, where something is; else up until a plan is good, and back by halves.
@@ -339,7 +337,7 @@ class _Search:
     @property
     def may_go_on(self) -> bool:
         """Whether another plan may be tried."""
-        return self.turns < self.p.options.evaluations and self.ask.remaining > 0
+        return self.simulations.may_go_on
 
     @property
     def best(self) -> _Seen | None:
@@ -434,23 +432,29 @@ class _Search:
         return self._played(room, made) if isinstance(made, Draft) and not beaten else None
 
     def _played(self, room: _Room, made: Draft, *, is_dealt: bool = False) -> _Seen:
-        made, seed = replace(made, searched=True), self.ask.limits.seed
+        made = replace(made, searched=True)
         if not self.seen:
             self.ask.keep(lambda: _bounded(self.p, self.ask, made), rank=(0, -inf))
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
-        self.turns += alike is None
-        if alike is not None:
-            played, waiting = alike.played, alike.waiting
-        else:
-            played, waiting = _play(self.p, made, self.effort.first, seed=seed)
-            if played.worst <= HOPELESS:
-                played, waiting = _play(self.p, made, self.effort.chosen, seed=seed)
+        played, waiting = (alike.played, alike.waiting) if alike is not None else self._looked_at(made, room, is_dealt)
         one = _Seen(room, made, _worth(self.p, made), played, waiting, is_dealt)
         self.seen.append(one)
         self._keep(one)
-        share = self.turns / self.p.options.evaluations
-        self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one
+
+    def _looked_at(self, made: Draft, room: _Room, is_dealt: bool) -> tuple[Played, Mapping[tuple[str, str], float]]:
+        """What a look shows, and how many queries wait where."""
+        runs = [(count, _length_s(self.p, queries)) for count, queries in (self.effort.first, self.effort.chosen)]
+        about = DEALT if is_dealt else str(room)
+        shown, report = self.simulations.look(self._plan(made), self.apps, *runs, about=about, floors=self.floors)
+        waiting = Counter[tuple[str, str]]()
+        for worker in made.workers:
+            for load in worker.loads:
+                waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
+        return shown, waiting
+
+    def _plan(self, made: Draft) -> Plan:
+        return plan_to_simulate("pipeline", self.p.formulation, made, made.chosen)
 
     def _keep(self, one: _Seen) -> None:
         """Keep a plan that was played: those that meet the SLO by their objective, the others by how near they come."""
@@ -555,15 +559,9 @@ class _Search:
 
     def _shown_again(self, one: _Seen) -> Draft | None:
         """The plan, if fresh seeds show that it keeps the wish."""
-        p, floors = self.p, {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
-        length_s = _length_s(p, self.effort.confirmed, LONGEST_CONFIRMED)
-        assert p.tools.simulate is not None
-        self.last = play_until_clear(
-            p.tools.simulate, plan_to_simulate("pipeline", p.formulation, one.draft, one.draft.chosen), p.inputs,
-            self.budget, apps=[tree.app for tree in p.asked_for], length_s=length_s, floors=floors,
-            bases={tree.app: CONSTANT for tree in p.asked_for if _has_constant_times(p, tree)},
-            may_go_on=lambda: self.ask.remaining > 0,
-        )  # fmt: skip
+        p, length_s = self.p, _length_s(self.p, self.effort.confirmed, LONGEST_CONFIRMED)
+        bases = {tree.app: CONSTANT for tree in p.asked_for if _has_constant_times(p, tree)}
+        self.last = self.simulations.test(self._plan(one.draft), self.apps, length_s, floors=self.floors, bases=bases)
         if not self.last.late:
             return self._with_promises(one.draft, self.last)
         if self.ask.remaining > 0:
@@ -661,22 +659,6 @@ def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
         **{name: of_plan.get(name, 0.0) for name in ("servers", "moves")},
     }
     return tuple(found[goal] for goal in p.levels if goal in found)
-
-
-def _play(
-    p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int
-) -> tuple[Played, Mapping[tuple[str, str], float]]:
-    """A counted number of queries: what the applications' wishes say of them, and how many wait where."""
-    assert p.tools.simulate is not None
-    seeds, queries = how
-    plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
-    report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=_length_s(p, queries))
-    shown = together(shown_of(p.inputs, tree.app, report.apps[tree.app], tree.floor) for tree in p.asked_for)
-    waiting = Counter[tuple[str, str]]()
-    for worker in made.workers:
-        for load in worker.loads:
-            waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
-    return shown, waiting
 
 
 def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> float:

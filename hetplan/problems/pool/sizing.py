@@ -37,7 +37,7 @@ from hetplan.problems.pool.program import fluid, rates_of, read_counts
 from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at, start
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.simulated import (
-    CONFIRMED,
+    QUERIES,
     SEARCHED,
     Played,
     check_simulator,
@@ -313,7 +313,7 @@ class _Trial:
         """What runs show of a pool at this rate, until it is clear."""
         pool, app = self.pool, self.pool.wish.app.id
         simulate = pool.tools.extra["simulate_plan"]
-        length_s = play_length_s(pool.inputs, {app: rate}, CONFIRMED[1])
+        length_s = play_length_s(pool.inputs, {app: rate}, QUERIES)
         return play_until_clear(
             simulate, _playable(pool, rated, rate), pool.inputs, self.budget, apps=(app,), length_s=length_s,
             may_go_on=lambda: self.ask.remaining > 0,

@@ -28,30 +28,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled, InputError
-from hetplan.planner.contract import Ask, Event, Tools
+from hetplan.errors import Cancelled
+from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
-from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.simulated import (
     FRESH,
     SEEDS,
     Played,
+    Simulations,
     check_simulator,
-    looked_at,
+    look,
     plan_to_simulate,
-    play_until_clear,
-    shown_of,
     where_late,
     with_shown,
 )
@@ -285,7 +281,7 @@ def _said(v: Snapshot, best: tuple[Draft, Played], turns: int) -> Draft:
         named = ", ".join(sorted(shown.late)[:MOST_NAMED])
         text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
         if shown.worst <= 1.0:
-            text = f"in time in a few runs, and fresh seeds do not confirm it in any of {turns} plans: {named}"
+            text = f"in time in a few runs, and more runs do not confirm it in any of {turns} plans: {named}"
         late = [one for one in v.asked if one.id in shown.late][:MOST_HELPED]
         repairs = [fix for one in late for fix in where_late(one, one.rate_qps)]
         return replace(tried, target_missed=text, repairs=tuple(repairs))
@@ -303,7 +299,6 @@ class _Tries:
     formulation: str
     every: tuple[Serves, ...]
     """What bounds are of: pairs too that no plan is made with, as they are late alone."""
-    turn: int = 0
     seen: dict[str, Played] = field(default_factory=dict)
     """By workers and routing: no plan is played twice."""
     bounding: Draft | None = None
@@ -314,10 +309,18 @@ class _Tries:
     """Plans that looked so: fresh seeds may say otherwise."""
     refused: list[Draft] = field(default_factory=list)
     """Those of which fresh seeds did."""
-    budget: ErrorBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        self.budget = ErrorBudget(self.ask.limits.seed)
+        options, seed = self.v.options, self.ask.limits.seed
+        assert self.tools.simulate is not None
+        most = min(options.evaluations, MOST_OF_TRIAL) if self.tools.trial else options.evaluations
+        is_auto = options.size == "auto"
+        self.simulations = Simulations(self.tools.simulate, self.v.inputs, self.ask, most, seed, own_seeds=is_auto)
+
+    @property
+    def turn(self) -> int:
+        """How many plans were looked at."""
+        return self.simulations.made
 
     def first(self) -> Draft | Infeasible:
         """The plan of the formula; where it finds none, one that asks more of its instances, up to saturation."""
@@ -359,25 +362,23 @@ class _Tries:
         alike = plan.model_dump_json(include={"workers", "routing"})
         if alike in self.seen:
             return self.seen[alike]
-        self.turn += 1
-        if self.v.options.size != "auto":
-            shown = looked_at(self.tools, self.v.inputs, plan, seed=self.ask.limits.seed, duration_s=None)
-        else:
-            look = partial(looked_at, self.tools, self.v.inputs, plan, seed=self.ask.limits.seed + self.turn)
-            length_s = _length_s(self.v)
-            shown = look(duration_s=length_s)
-            if length_s is not None and shown.late and shown.late == shown.unsure:
-                with suppress(InputError):
-                    shown = look(duration_s=None if settled else LONGER * length_s)
-            judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
-            shown = replace(shown, late=tuple(name for name in shown.late if name in judged))
-        done = self.turn / self.v.options.evaluations
-        self.ask.note(Event("simulated", f"applications late: {len(shown.late)}", done=done))
+        judged = self._asked_of(made)
+        runs: list[tuple[int, float | None]] = [(SEEDS, None)]
+        if self.v.options.size == "auto" and (length_s := _length_s(self.v)) is not None:
+            runs = [(SEEDS, length_s), (SEEDS, None if settled else LONGER * length_s)]
+        shown, _ = self.simulations.look(plan, judged, *runs, goes_on=lambda one: bool(one.unsure) and not one.late)
+        if self.v.options.size == "auto":
+            judged = [one.id for one in self.v.asked if _is_judged(self.v, one)]
+        shown = replace(shown, late=tuple(name for name in (*shown.late, *shown.unsure) if name in judged))
         self.seen[alike] = shown
         if not shown.late:
             self.in_time.append((made, shown))
             self._keep(made)
         return shown
+
+    def _asked_of(self, made: Draft) -> list[str]:
+        """The applications of a plan that have queries."""
+        return [one.id for one in self.v.asked if one.id in made.routing and one.load_qps > 0]
 
     def confirmed(self, made: Draft, shown: Played) -> tuple[Draft, Played]:
         """The plan, if fresh seeds confirm it; else one that asks less, or the next dearer one that looked in time.
@@ -408,17 +409,13 @@ class _Tries:
 
     def _tested(self, made: Draft) -> Played:
         """What runs show of a plan, until it is clear."""
-        assert self.tools.simulate is not None
-        v, apps = self.v, [one.id for one in self.v.asked if one.id in made.routing and one.load_qps > 0]
-        length_s = None
+        v, length_s = self.v, None
         if v.options.size == "auto":
             asked, load_qps = [one for one in v.asked if one.load_qps > 0], sum(one.load_qps for one in v.asked)
             length_s = _length_s(v) or _look_s(asked, load_qps, CONFIRMED_CYCLES)
             length_s = max(length_s, min(TESTED * length_s, MOST_PLAYED / load_qps))
-        return play_until_clear(
-            self.tools.simulate, plan_to_simulate("variants", self.formulation, made), v.inputs, self.budget,
-            apps=apps, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
-        )  # fmt: skip
+        plan = plan_to_simulate("variants", self.formulation, made)
+        return self.simulations.test(plan, self._asked_of(made), length_s)
 
     def busier(self, made: Draft, shown: Played, late: frozenset[str]) -> tuple[Draft, Played]:
         """A plan that costs less, asks more of its instances and is in time as well; else the same again.
@@ -501,10 +498,9 @@ class _Tries:
             if found is None or self.ask.remaining <= 0:
                 return dict.fromkeys(mine, math.inf)
             plan = plan_to_simulate("variants", self.formulation, _alone(asked, found, set(names.values())))
-            seed = self.ask.limits.seed + FRESH + looks
-            assert self.tools.simulate is not None
-            report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=length_s(apps))
-            return {b: shown_of(asked.inputs, names[b], report.apps[names[b]], None).worst for b in mine}
+            seed, runs = self.ask.limits.seed + FRESH + looks, [(1, length_s(apps))]
+            shown, _ = look(self.simulations.simulate, plan, asked.inputs, [names[b] for b in mine], runs, seed=seed)
+            return {b: shown.each[names[b]] for b in mine}
 
         def queries(apps: Apps) -> float:
             return sum(asked.asked[b].load_qps for b in apps) * length_s(apps)
@@ -528,8 +524,7 @@ class _Tries:
 
     def may_go_on(self) -> bool:
         """Whether there is time, and another plan may be played."""
-        most = min(self.v.options.evaluations, MOST_OF_TRIAL) if self.tools.trial else self.v.options.evaluations
-        return self.ask.remaining > 0 and self.turn < most
+        return self.simulations.may_go_on
 
     def saturated(self, asked: Snapshot) -> Draft | Infeasible:
         """The plan of instances that may be full, in bursts too: it rules out none that is in time."""
