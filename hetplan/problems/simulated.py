@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import InputError
-from hetplan.planner.confidence import LEAST_LONG_QUEUES, student
+from hetplan.planner.confidence import LEAST_LONG_QUEUES, LEAST_RUNS, sequence
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Repair
 from hetplan.planner.request import Application
-from hetplan.planner.sizing import Confirmation, ErrorBudget, LimitShares, confirm
+from hetplan.planner.sizing import ALPHA, Confirmation, ErrorBudget, LimitShares, confirm
+from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
@@ -286,11 +287,16 @@ class PlanRuns:
             yield LimitShares(name, 0.0, (1.0,) * len(rates), **seen)
 
     def _is_surely_below(self, floor: float, accuracies: Sequence[float]) -> bool:
-        """Whether the mean accuracy is below a floor, by Student's interval: floors are planned for by arithmetic."""
-        if len(accuracies) < 2:
+        """Whether the mean accuracy is below a floor, by a confidence sequence.
+
+        The accuracy of a mix of models is known by arithmetic, which is what its promise rests on. Runs only refute
+        it, where queries are sent elsewhere than was planned. They cannot confirm it: a program whose floor is tight
+        puts plans exactly there, and no number of runs shows one of these to be above.
+        """
+        if len(accuracies) < LEAST_RUNS:
             return False
         spread = float(np.std(accuracies, ddof=1))
-        return float(np.mean(accuracies)) + student(len(accuracies)) * spread < floor
+        return float(np.mean(accuracies)) + sequence(len(accuracies), ALPHA / 2.0) * spread < floor - SLIP
 
     def _reports_of(self, name: str) -> list[Any]:
         return [report.apps[name] for report in self.reports]

@@ -13,9 +13,9 @@ other ways in each. Tried are the best fleets of the corners and those that grow
 corner gets what that corner needs on top. Where `solve` sizes plans beyond their program, its own plans of the files as
 they are and of the dearest corner are tried, too, and the first fleet is taken with which it finds a plan in every
 corner: without errors that is what `solve` says. Each such plan is confirmed as `solve` confirms it, within an error
-budget of its own (`planner.sizing`): nothing is simulated here. The certified bound of the dearest corner is a bound for every fleet
-that holds, so it is said how far from the best the found one may be. With errors of prices too, fleets are compared by
-their bills with the `gamma` worst of these errors.
+budget of its own (`planner.sizing`): nothing is simulated here. The certified bound of the dearest corner is a bound
+for every fleet that holds, so it is said how far from the best the found one may be. With errors of prices too, fleets
+are compared by their bills with the `gamma` worst of these errors.
 """
 
 from __future__ import annotations

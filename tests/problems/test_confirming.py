@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from build import app, files, machine, model
 from cases.simulated import app_saying, report_of
 
 from hetplan.errors import InputError
 from hetplan.planner.answer import Limits
+from hetplan.planner.sizing import LOOKS
 from hetplan.problems.simulated import LEAST_SPANS, MOST_LONGER, PlanRuns, Simulations
 from hetplan.profiles.load import load_inputs
+
+FILES = files(
+    machines={"m0": machine(1.0)}, models={"net": model({"m0": {1: 10.0}})}, apps={"ask": app("net", rate=50.0)}
+)
+WISH: Any = load_inputs(FILES.profile, FILES.slo)
 
 
 @pytest.mark.parametrize(("spans", "longer"), [(0.0, MOST_LONGER), (LEAST_SPANS / 2, 2.0), (2 * LEAST_SPANS, 1.0)])
 def test_runs_near_full_use_are_longer_and_always_busy_machines_are_no_error(spans: float, longer: float) -> None:
     """A queue that never forgets, of machines that are always busy, is spanned 0 times."""
-    wish = files(
-        machines={"m0": machine(1.0)}, models={"net": model({"m0": {1: 10.0}})}, apps={"ask": app("net", rate=50.0)}
-    )
     asked = list[float]()
 
     def simulate(_plan: Any, _inputs: Any, *, seeds: int, seed: int, duration_s: float) -> Any:
@@ -28,7 +34,7 @@ def test_runs_near_full_use_are_longer_and_always_busy_machines_are_no_error(spa
         one.spans = spans * seeds
         return report_of({"ask": one}, {}, seeds=seeds, duration_s=duration_s)
 
-    runs = PlanRuns(simulate, None, load_inputs(wish.profile, wish.slo), ("ask",), 100.0)  # type: ignore[arg-type]
+    runs = PlanRuns(simulate, None, WISH, ("ask",), 100.0)  # type: ignore[arg-type]
     runs.add(6, 1)
     runs.add(2, 7)
     assert asked[-1] == pytest.approx(100.0 * longer)
@@ -52,15 +58,35 @@ class Asked:
         return report_of({"ask": app_saying(self.shares.pop(0), seeds)}, {}, seeds=seeds, duration_s=duration_s)
 
 
+def refused(mean: float, seed: int) -> bool:
+    """Whether a plan whose accuracy has this mean and a spread of .001 is refused for a floor of .9, at any look."""
+    rng = np.random.default_rng(seed)
+
+    def simulate(_plan: Any, _inputs: Any, *, seeds: int, seed: int) -> Any:
+        by_run = tuple({"violations": 0.0, "accuracy": float(one)} for one in rng.normal(mean, 0.001, seeds))
+        one = SimpleNamespace(by_run=by_run, queries_per_seed=1e5, spans=1e9)
+        return report_of({"ask": one}, {}, seeds=seeds, duration_s=1e3)
+
+    runs = PlanRuns(simulate, None, WISH, ("ask",), None, {"ask": 0.9})  # type: ignore[arg-type]
+    for made, count in pairwise((0, *LOOKS)):
+        runs.add(count - made, made)
+        if any(one.mean > one.allowed for one in runs.limits()):
+            return True
+    return False
+
+
+def test_runs_refute_a_floor_and_refuse_no_plan_that_arithmetic_puts_there() -> None:
+    """By Student's interval, looked at eight times, a tenth of them were refused."""
+    assert sum(refused(0.9, seed) for seed in range(200)) <= 5
+    assert all(refused(0.898, seed) for seed in range(20))
+    assert not any(refused(0.901, seed) for seed in range(20))
+
+
 LOOKED = ((1, 10.0), (2, 30.0))
 
 
 def looks(asked: Asked, **how: Any) -> Simulations:
-    wish = files(
-        machines={"m0": machine(1.0)}, models={"net": model({"m0": {1: 10.0}})}, apps={"ask": app("net", rate=50.0)}
-    )
-    inputs: Any = load_inputs(wish.profile, wish.slo)
-    return Simulations(asked.simulate, inputs, asked, 2, asked.limits.seed, **how)  # type: ignore[arg-type]
+    return Simulations(asked.simulate, WISH, asked, 2, asked.limits.seed, **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
