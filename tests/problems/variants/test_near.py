@@ -309,8 +309,8 @@ def lacks(v, units, b, part):
 
 def test_of_machines_that_are_shared_the_cheapest_in_time_are_nearly_always_found():
     """Two applications on parts of fast machines or on slow ones, from dear ones, against all that there may be."""
-    dearer = [found - least for found, least in map(_found_and_least, range(30))]
-    assert sum(one > 0 for one in dearer) <= 3
+    dearer = [found - least for found, least in map(_found_and_least, range(12))]
+    assert sum(one > 0 for one in dearer) <= 1
     assert max(dearer) <= 1.0, "by a slow machine"
 
 
