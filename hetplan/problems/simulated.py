@@ -41,7 +41,6 @@ __all__ = [
     "check_simulator",
     "look",
     "plan_to_simulate",
-    "play",
     "play_length_s",
     "play_until_clear",
     "shown_of",
@@ -78,7 +77,6 @@ CYCLES = 40.0
 MOST_QUERIES = 4
 """Nor longer than so many times what was asked for."""
 
-
 Run = tuple[int, float | None]
 """How many runs, and how long each of them is; without a length as long as the strictest percentile needs."""
 
@@ -97,7 +95,7 @@ def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simul
 
 @dataclass(frozen=True)
 class Played:
-    """What a counted number of queries showed: violation rate / what may be, the worst first; and what that backs.
+    """What runs showed: violation rate / what may be, the worst first; and what that backs.
 
     `late` are the applications that violate a limit; once a plan was put to the test, those that are not confirmed.
     """
@@ -155,23 +153,6 @@ def look(
         found = together(shown_of(inputs, app, report.apps[app], (floors or {}).get(app)) for app in apps), report
     assert found is not None
     return found
-
-
-def play(
-    simulate: Callable[..., Any],
-    plan: Plan,
-    inputs: Inputs,
-    how: tuple[int, int],
-    *,
-    rates_qps: Mapping[str, float],
-    seed: int,
-) -> Played:
-    """One look of so many runs, of a counted number of queries each."""
-    runs, queries = how
-    asked = {app: rate for app, rate in rates_qps.items() if rate > 0}
-    if not asked:
-        return Played(0.0, ())
-    return look(simulate, plan, inputs, list(asked), [(runs, play_length_s(inputs, asked, queries))], seed=seed)[0]
 
 
 @dataclass

@@ -118,7 +118,7 @@ class _Rounds:
     def found(self, made: Draft) -> Draft | Infeasible:
         """The cheapest plan seen that is in time, confirmed; else the best seen, which misses its target."""
         best: tuple[Draft, Played] | None = None
-        while self.may_go_on:
+        while self.simulations.may_go_on:
             played = self._look(made)
             late = [name for name, share in played.each.items() if share > self._chosen_at(name)]
             self.over = {name: played.over.get(name, 1.0) for name in late} or self.over
@@ -159,11 +159,6 @@ class _Rounds:
     def stays(self) -> bool:
         """Whether none is tried that is cheaper: not where latency is sought, nor with less than the load takes."""
         return self.timed or self.fluid
-
-    @property
-    def may_go_on(self) -> bool:
-        """Whether another plan may be played."""
-        return self.simulations.may_go_on
 
     def _rates(self, made: Draft) -> dict[str, float]:
         return {one.app_id: one.rate_qps for one in self.asked.sought if one.rate_qps and one.app_id in made.dispatch}
@@ -248,7 +243,7 @@ class _Rounds:
             plays = f"each of {many} plays, although each had more replicas" if many > 1 else "its only play"
             repairs = (*self._plays_more, *self.helps)
             text = f"late in simulation in {plays}; more evaluations may help"
-            if not self.may_go_on and self.ask.remaining <= 0:
+            if self.ask.remaining <= 0:
                 text, repairs = "time ended before a simulation could confirm the response times", ()
             missed = Notice(code="W-queueing", at="promises", text=text)
             return replace(made, target_missed=text, repairs=repairs, warnings=(*made.warnings, missed))

@@ -335,11 +335,6 @@ class _Search:
         self.only_betters = False
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether another plan may be tried."""
-        return self.simulations.may_go_on
-
-    @property
     def best(self) -> _Seen | None:
         """Of the plans that are good, the best by the objective, then the one with most to spare."""
         return min(self._good, key=lambda one: one.rank, default=None)
@@ -360,14 +355,16 @@ class _Search:
             left = [step for step in steps if step > least]
         else:
             left = [HALF] if self.best is not None and least < HALF < self.beyond[kind] else []
-        while left and self.may_go_on and left[0] < self.beyond[kind] and not any(one.good for one in of_kind):
+        while (
+            left and self.simulations.may_go_on and left[0] < self.beyond[kind] and not any(one.good for one in of_kind)
+        ):
             of_kind += self._of_kind(kind, left[0])
             # Far from enough, every other step is passed over: halves come back to it.
             far = bool(of_kind) and of_kind[-1].played.worst > FAR
             left = left[2:] if far and len(left) > 2 else left[1:]
-        if self.best is None and self.may_go_on:
+        if self.best is None and self.simulations.may_go_on:
             of_kind += self._roomiest(kind)
-        while self.may_go_on and not self.p.tools.trial:
+        while self.simulations.may_go_on and not self.p.tools.trial:
             good = [one for one in of_kind if one.good]
             if (self.best is None) or (good and self.effort.enough < min(good, key=lambda one: one.rank).played.worst):
                 return
@@ -525,7 +522,7 @@ class _Search:
     def _deals_played(self, deals: Iterable[tuple[_Room, Deal]], better_than: _Seen | None = None) -> Iterator[_Seen]:
         """Those that make a plan, where it is not one that was played, nor one that is too dear to be looked at."""
         for room, deal in deals:
-            if not self.may_go_on:
+            if not self.simulations.may_go_on:
                 return
             made = deal.planned(self.ask)
             if made is None or (better_than is not None and _worth(self.p, made) >= better_than.worth):
@@ -592,7 +589,7 @@ class _Search:
         above = max(same, default=self.least.of(kind))
         steps = (step for step in (SPARES if kind == "spare" else HEADROOMS) if above < step < self.beyond[kind])
         more = next(steps, None)
-        if more is None or not self.may_go_on:
+        if more is None or not self.simulations.may_go_on:
             return None
         return next(iter(self._of_kind(kind, more)), None)
 
@@ -607,7 +604,11 @@ class _Search:
         if self.ask.remaining <= 0:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:
-            ended = "more room was not tried" if not self.may_go_on else "more room leaves no plan, or does not help"
+            ended = (
+                "more room was not tried"
+                if not self.simulations.may_go_on
+                else "more room leaves no plan, or does not help"
+            )
             unsure = ", and fresh seeds do not confirm that" if nearest.played.worst <= 1.0 else ""
             why = (
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what is "

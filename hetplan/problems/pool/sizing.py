@@ -41,8 +41,8 @@ from hetplan.problems.simulated import (
     SEARCHED,
     Played,
     check_simulator,
+    look,
     plan_to_simulate,
-    play,
     play_length_s,
     play_until_clear,
     where_late,
@@ -210,8 +210,11 @@ def looked_at(
 
 
 def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
-    rates, plan = {pool.wish.app.id: rate}, _playable(pool, rated, rate)
-    return play(pool.tools.extra["simulate_plan"], plan, pool.inputs, how, rates_qps=rates, seed=seed)
+    if rate <= 0:
+        return Played(0.0, ())
+    app, plan, simulate = pool.wish.app.id, _playable(pool, rated, rate), pool.tools.extra["simulate_plan"]
+    runs = [(how[0], play_length_s(pool.inputs, {app: rate}, how[1]))]
+    return look(simulate, plan, pool.inputs, [app], runs, seed=seed)[0]
 
 
 def _playable(pool: Pool, rated: Rated, rate: float) -> Plan:

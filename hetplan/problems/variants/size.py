@@ -230,7 +230,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     tries.bounding = first
     ask.keep(lambda: _so_far(v, first), value=_cost(first))
     best: tuple[Draft, Played] | None = None
-    while tries.may_go_on():
+    while tries.simulations.may_go_on:
         shown = tries.shown(made)
         if best is None or len(shown.late) < len(best[1].late):
             best = made, shown
@@ -252,8 +252,8 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         full = tries.saturated(asked)
         if isinstance(full, Draft) and (corrected or _least(full) < _cost(best[0]) * (1.0 - CLOSE)):
-            return _bounded_by(full, _said(v, best, tries.turn), AT_SATURATION)
-    found = _said(v, best, 1 if best[0] is first and not best[1].late else tries.turn)
+            return _bounded_by(full, _said(v, best, tries.simulations.made), AT_SATURATION)
+    found = _said(v, best, 1 if best[0] is first and not best[1].late else tries.simulations.made)
     return _bounded_by(first, found) if corrected else found
 
 
@@ -317,11 +317,6 @@ class _Tries:
         is_auto = options.size == "auto"
         self.simulations = Simulations(self.tools.simulate, self.v.inputs, self.ask, most, seed, own_seeds=is_auto)
 
-    @property
-    def turn(self) -> int:
-        """How many plans were looked at."""
-        return self.simulations.made
-
     def first(self) -> Draft | Infeasible:
         """The plan of the formula; where it finds none, one that asks more of its instances, up to saturation."""
         made = self.way(self.v, self.ask)
@@ -337,7 +332,7 @@ class _Tries:
 
     def _keep(self, made: Draft, confirmed: Played | None = None) -> None:
         """Keep a plan that looked in time, where none did that is cheaper; or one that fresh seeds confirmed."""
-        v, first, turns = self.v, self.bounding, self.turn
+        v, first, turns = self.v, self.bounding, self.simulations.made
         if first is None or (confirmed is None and _cost(made) >= self.cheapest):
             return
         self.cheapest = min(self.cheapest, _cost(made))
@@ -393,7 +388,7 @@ class _Tries:
                 return made, tested
             if self.ask.remaining > 0:
                 self.refused.append(made)
-            if not self.may_go_on():
+            if not self.simulations.may_go_on:
                 return made, tested
             following = self.less_busy(made, tested.late)
             if dearer and (following is None or _cost(following) >= _cost(dearer[0][0])):
@@ -401,7 +396,7 @@ class _Tries:
                 continue
             while following is not None:
                 made, shown = following, self.shown(following)
-                if not shown.late or not self.may_go_on():
+                if not shown.late or not self.simulations.may_go_on:
                     break
                 following = self.less_busy(made, shown.late)
             if shown.late or following is None:
@@ -442,7 +437,7 @@ class _Tries:
 
         following = at(high)
         for _ in range(HALVINGS if following is not None else 0):
-            if played == BUSIER - 1 or not self.may_go_on():
+            if played == BUSIER - 1 or not self.simulations.may_go_on:
                 break
             parts = {name: (low[name][-1] + high[name]) / 2.0 for name in low}
             following = at(parts)
@@ -456,7 +451,7 @@ class _Tries:
                     low[name].append(part)
         # All together, each at the last part at which it was in time; who is late now goes back to the one before.
         for _ in range(BACK if missed else 0):
-            following = at({name: parts[-1] for name, parts in low.items()}) if self.may_go_on() else None
+            following = at({name: parts[-1] for name, parts in low.items()}) if self.simulations.may_go_on else None
             seen = tried(following) if following is not None else None
             back = [name for name in seen.late if len(low.get(name, ())) > 1] if seen is not None else []
             if not back:
@@ -508,7 +503,7 @@ class _Tries:
         hopeful = {b: 0.0 for b in range(len(asked.asked)) if b not in judged}
         search = Near(asked, plays, queries, self.ask, hopeful)
         for _ in range(MOST_CONFIRMED):
-            found = search.cheaper(made) if self.may_go_on() else []
+            found = search.cheaper(made) if self.simulations.may_go_on else []
             following = drafted(found[0]) if found else None
             if following is None:
                 break
@@ -521,10 +516,6 @@ class _Tries:
                 return following, seen
             search.was_late(found[0], seen.late)
         return None
-
-    def may_go_on(self) -> bool:
-        """Whether there is time, and another plan may be played."""
-        return self.simulations.may_go_on
 
     def saturated(self, asked: Snapshot) -> Draft | Infeasible:
         """The plan of instances that may be full, in bursts too: it rules out none that is in time."""
@@ -540,10 +531,12 @@ class _Tries:
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
         """The next plan that is another one (None: there is none), the late ones asking less of their instances."""
         for _ in range(MOST_SHRINKINGS):
-            less = LESS if self.turn < PATIENT else LESS**2
+            less = LESS if self.simulations.made < PATIENT else LESS**2
             pairs = tuple(_less_busy(self.v, made, pair, late, less) for pair in self.v.serves)
             self.v = replace(self.v, serves=pairs)
-            following = self.way(self.v, self.ask.untested() if self.turn < PATIENT else self.ask.untested(gap=ROUGH))
+            following = self.way(
+                self.v, self.ask.untested() if self.simulations.made < PATIENT else self.ask.untested(gap=ROUGH)
+            )
             if isinstance(following, Infeasible):
                 return None
             if (following.workers, following.routing) != (made.workers, made.routing):
