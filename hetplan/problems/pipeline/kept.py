@@ -85,6 +85,7 @@ DEALT_DIVISORS = (2.2, 1.8, 1.4, 1.15)
 MOST_DEALT = 24
 """So many deals are played at most; never more than `evaluations` leaves."""
 DEALT = "servers dealt anew"
+"""How a plan is named whose servers were dealt so."""
 NEAREST_DEALS, MOST_KNOWN = "nearest servers of pipelines", 2
 """The name under which a refused question leaves what came nearest, and of how many questions."""
 MOST_NEAR = 3
