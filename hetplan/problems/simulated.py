@@ -194,8 +194,13 @@ class Simulations:
         self.ask.note(Event("simulated", text, done=min(self.made / self.most, 1.0)))
         return shown, report
 
-    def test(self, plan: Plan, apps: Iterable[str], length_s: float | None, **how: Any) -> Played:
-        """Put a plan to the test on seeds that no look has: `play_until_clear`, within the error budget."""
+    def test(self, plan: Plan, apps: Sequence[str], length_s: float | None, **how: Any) -> Played:
+        """Put a plan to the test on seeds that no look has: `play_until_clear`, within the error budget.
+
+        Once the time is over nothing is begun: then none of its applications is confirmed.
+        """
+        if self.ask.remaining <= 0:
+            return Played(0.0, tuple(apps))
         return play_until_clear(
             self.simulate, plan, self.inputs, self.budget, apps=apps, length_s=length_s,
             may_go_on=lambda: self.ask.remaining > 0, **how,

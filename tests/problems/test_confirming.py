@@ -123,3 +123,6 @@ def test_looks_are_counted_on_common_seeds_or_each_on_its_own(own: bool, seeds: 
     assert made.may_go_on
     asked.remaining = 0.0
     assert not made.may_go_on
+    shown = made.test(None, ["ask"], 10.0)  # type: ignore[arg-type]
+    assert shown.late == ("ask",)
+    assert asked.seeds == seeds, "no run is begun once the time is over"
