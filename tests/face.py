@@ -407,7 +407,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A promise or a limit of the SLO beside what simulation shows ("kept", "broken", "undecided", ...)."""
+    """A promise or a limit of the SLO beside what simulation shows ("met", "broken", "undecided", ...)."""
 
     app: str | None
     quantity: str

@@ -100,15 +100,15 @@ class Planner:
     ) -> str:
         """How a plan violates the SLO in a quick simulation; empty where it meets it."""
         from hetplan.planner.promised import Verdict
-        from hetplan.problems.simulated import CONFIRMED, play_length_s
+        from hetplan.problems.simulated import QUERIES, play_length_s
         from hetplan.simulator.simulate import demands_of, simulate
 
         plan, inputs = read_plan(plan), self._inputs(slo, demand)
         try:
             batches = [one for one in demands_of(plan, inputs) if one.text is None]
             rates = {one.app: one.rate_qps for one in batches if one.rate_qps > 0}
-            length_s = play_length_s(inputs, rates, CONFIRMED[1]) if rates else None
-            report = simulate(plan, inputs, seeds=CONFIRMED[0], duration_s=length_s, cancel=cancel)
+            length_s = play_length_s(inputs, rates, QUERIES) if rates else None
+            report = simulate(plan, inputs, duration_s=length_s, cancel=cancel)
         except InputError as error:
             return f"it cannot be simulated: {str(error).splitlines()[0]}"
         if report.broken:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hetplan.errors import Cancelled, InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.promised import RATES, service_times_of
-from hetplan.problems.simulated import CONFIRMED, play_length_s
+from hetplan.problems.simulated import QUERIES, play_length_s
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
 from hetplan.profiles.plan_file import plan_digest
@@ -211,7 +211,7 @@ def _played(
     for number in range(BRIEF + MOST_RUNS):
         if cancel is not None and cancel.is_set():
             raise Cancelled("the verification was cancelled")
-        queries = CONFIRMED[1] // 3 if number < BRIEF else CONFIRMED[1]
+        queries = QUERIES // 3 if number < BRIEF else QUERIES
         length_s = play_length_s(unit.inputs, rates, queries) if rates else None
         how: dict[str, Any] = {"seeds": 1, "seed": next(seeds), "duration_s": length_s, "noise": times}
         try:

@@ -142,13 +142,13 @@ class Judged:
     verdict: str
 
 
-_MARKS = {"kept": "good", "broken": "bad", "undecided": "maybe"}
+_MARKS = {"met": "good", "broken": "bad", "undecided": "maybe"}
 
 
 def judged(rows: Sequence[Judged], *, title: str) -> Picture:
     """Each row's own scale has the promise at one place, so that what was simulated is seen to be above or below it.
 
-    >>> row = Judged("response p99", "<=", 60.0, 48.0, 47.0, 49.5, "kept")
+    >>> row = Judged("response p99", "<=", 60.0, 48.0, 47.0, 49.5, "met")
     >>> "&lt;= 60" in judged([row], title="promises").svg()
     True
     """

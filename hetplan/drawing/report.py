@@ -196,7 +196,7 @@ def _judged(page: Html, report: Document) -> None:
     if rows:
         page.picture(
             judged(rows[:MOST_ROWS], title="promises beside simulation"),
-            "Each row has its own scale: the promise is the line in the middle, the kept side is shaded.",
+            "Each row has its own scale: the promise is the line in the middle, the side that meets it is shaded.",
         )
 
 

@@ -254,7 +254,7 @@ class LoadLine:
         """Whether simulated and measured intervals are further apart than this share, or than a point of violations.
 
         >>> measured = Estimate(130, 120, 140)
-        >>> line = LoadLine("a", "response_ms", 99.0, "", None, "", (100, 95, 105), measured, Verdict.KEPT)
+        >>> line = LoadLine("a", "response_ms", 99.0, "", None, "", (100, 95, 105), measured, Verdict.MET)
         >>> line.disagrees(0.1), line.disagrees(0.2)
         (True, False)
         """
@@ -404,7 +404,7 @@ def _wishes(app: AppMeasured, slo: Slo | None, beside: Simulated) -> Iterable[Lo
     for target in wanted.latency:
         found = app.percentiles_ms.get(target.percentile) if target.of == "response" else None
         verdict = judge(found, "<=", target.max_ms) if found is not None else Verdict.NOT_MEASURED
-        if verdict is Verdict.KEPT and target.percentile in app.short_of:
+        if verdict is Verdict.MET and target.percentile in app.short_of:
             # Too few requests lie beyond the percentile to say that it is kept.
             verdict = Verdict.UNDECIDED
         yield line(f"{target.of}_ms", target.percentile, "<=", target.max_ms, found, verdict)
@@ -431,7 +431,7 @@ def _promise(
     elif promise.quantity in RATES:
         # A rate is carried when what was wished of its queries holds at it.
         mine = [line.verdict for line in wishes if line.app == app.app]
-        verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.KEPT)
+        verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.MET)
         if verdict is not Verdict.BROKEN and promise.value > app.offered_qps * 1.1:
             verdict = Verdict.NOT_MEASURED
     else:

@@ -56,16 +56,16 @@ class Estimate:
 
 
 class Verdict(StrEnum):
-    """What became of a promise.
+    """What runs say of a limit, or of a promise.
 
-    Only `BROKEN` fails a plan: the interval of what was simulated or measured lies wholly on the wrong side. `KEPT` is
-    an interval wholly on the right one. `UNDECIDED` is an interval that holds the promised value, or a run too short
-    for its percentile: more seeds, or a longer run, would tell. `REPORTED` is for a promise by a model that knows no
-    queueing, or of something nobody wished to be judged. `NOT_SIMULATED` was not played, `NOT_MEASURED` not measured: a
-    promised rate above the one that was, for instance.
+    Only `BROKEN` fails a plan: the interval of what was simulated or measured lies wholly on the wrong side. (A search
+    gives a plan up where the mean does: `planner.sizing`.) `MET` is an interval wholly on the right one. `UNDECIDED` is
+    an interval that holds the value, or a run too short for its percentile: more seeds, or a longer run, would tell.
+    `REPORTED` is for a promise by a model that knows no queueing, or of something nobody wished to be judged.
+    `NOT_SIMULATED` was not played, `NOT_MEASURED` not measured: a promised rate above the one that was, for instance.
     """
 
-    KEPT = "kept"
+    MET = "met"
     BROKEN = "broken"
     UNDECIDED = "undecided"
     REPORTED = "reported"
@@ -74,10 +74,10 @@ class Verdict(StrEnum):
 
 
 def judge(found: Estimate, relation: str, promised: float, *, unknown: Verdict = Verdict.NOT_SIMULATED) -> Verdict:
-    """Kept where the whole interval is, broken where all of it is not, else undecided; `unknown` without a figure.
+    """Met where the whole interval is, broken where all of it is not, else undecided; `unknown` without a figure.
 
     >>> judge(Estimate(90.0, 88.0, 92.0), "<=", 100.0), judge(Estimate(103.0, 101.0, 105.0), "<=", 100.0)
-    (<Verdict.KEPT: 'kept'>, <Verdict.BROKEN: 'broken'>)
+    (<Verdict.MET: 'met'>, <Verdict.BROKEN: 'broken'>)
     >>> judge(Estimate(99.0, 97.0, 101.0), "<=", 100.0), judge(Estimate(99.0, math.nan, math.nan), "<=", 100.0)
     (<Verdict.UNDECIDED: 'undecided'>, <Verdict.UNDECIDED: 'undecided'>)
     """
@@ -86,13 +86,13 @@ def judge(found: Estimate, relation: str, promised: float, *, unknown: Verdict =
         return unknown
     if relation == "=":
         if math.isnan(found.low):
-            return Verdict.KEPT if abs(found.value - promised) <= slack else Verdict.UNDECIDED
+            return Verdict.MET if abs(found.value - promised) <= slack else Verdict.UNDECIDED
         inside = found.low - slack <= promised <= found.high + slack
-        return Verdict.KEPT if inside else Verdict.BROKEN
+        return Verdict.MET if inside else Verdict.BROKEN
     least, most = (found.low - promised, found.high - promised)
     if relation == ">=":
         least, most = -most, -least
-    return Verdict.KEPT if most <= slack else Verdict.BROKEN if least > slack else Verdict.UNDECIDED
+    return Verdict.MET if most <= slack else Verdict.BROKEN if least > slack else Verdict.UNDECIDED
 
 
 _SAID = re.compile(r"service times of the (\w+) of their tables")

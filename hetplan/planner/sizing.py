@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
 from math import inf, log
 from typing import Protocol
 
 from hetplan.planner.confidence import LEAST_RUNS, sequence, share_interval
+from hetplan.planner.promised import Verdict
 
 __all__ = ["ALPHA", "LOOKS", "Confirmation", "ErrorBudget", "LimitShares", "Runs", "Verdict", "confirm"]
 
@@ -38,14 +38,6 @@ LEAST_CYCLES = 5.0
 """So often at least arrivals go through their states in all runs together: else no run need have seen a burst."""
 FRESH = 2_000_003
 """Between the seeds that choose a plan and those that confirm it."""
-
-
-class Verdict(Enum):
-    """What runs say of a plan."""
-
-    MET = "met"
-    VIOLATED = "violated"
-    OPEN = "open"
 
 
 @dataclass(frozen=True)
@@ -155,13 +147,13 @@ def confirm(runs: Runs, budget: ErrorBudget, *, may_go_on: Callable[[], bool] = 
         violated = _apps(one for one in limits if one.mean > one.allowed)
         if violated:
             unsure = tuple(app for app in (unclear if runs.is_settled else _apps(limits)) if app not in violated)
-            return Confirmation(Verdict.VIOLATED, made, alpha, violated, unsure, unjudged)
+            return Confirmation(Verdict.BROKEN, made, alpha, violated, unsure, unjudged)
         if not unclear and (runs.is_settled or count == LOOKS[-1]):
             unjudged = unjudged if runs.is_settled else _apps(limits)
             return Confirmation(Verdict.MET, made, alpha, unjudged=unjudged)
         if not all(one.is_met(alpha, HOPELESS) for one in judged):
             break
-    return Confirmation(Verdict.OPEN, made, alpha, unclear or _apps(runs.limits()), unjudged=unjudged)
+    return Confirmation(Verdict.UNDECIDED, made, alpha, unclear or _apps(runs.limits()), unjudged=unjudged)
 
 
 def _apps(limits: Iterable[LimitShares]) -> tuple[str, ...]:

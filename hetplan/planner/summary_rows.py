@@ -23,7 +23,7 @@ __all__ = ["machine_name", "machine_rows", "policy_rows", "slo_rows_of", "verdic
 
 _METRICS = {"response": ("response_ms", "p"), "ttft": ("ttft_ms", "TTFT p"), "tpot": ("tpot_ms", "TPOT p")}
 _QUANTITIES = dict(_METRICS.values())
-_WORDS = {Verdict.KEPT: "met", Verdict.BROKEN: "violated", Verdict.UNDECIDED: "undecided"}
+_WORDS = {Verdict.MET: "met", Verdict.BROKEN: "violated", Verdict.UNDECIDED: "undecided"}
 _SHARES = {"violations": "violation rate", "goodput": "attainment", "quality": "quality"}
 
 

@@ -1,8 +1,9 @@
 """Tries a draft in simulation: makes a plan that a simulator can read, and reads its response times.
 
-`play` looks at a plan with a few runs, by which plans are chosen. `play_until_clear` puts the one that was chosen to
-the test (`planner.sizing.confirm`), and says what is promised of it. The simulator is handed in (`Tools.simulate`):
-nothing here imports it.
+`look` runs a plan a few times, and for longer where that leaves it open: by looks plans are chosen. `play_until_clear`
+puts the one that was chosen to the test (`planner.sizing.confirm`), and says what is promised of it. `Simulations` does
+both for one search, counts the looks and keeps the time limit. The simulator is handed in (`Tools.simulate`): nothing
+here imports it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from hetplan.errors import InputError
-from hetplan.planner.confidence import LEAST_LONG_QUEUES, student
-from hetplan.planner.contract import Tools
+from hetplan.planner.confidence import LEAST_LONG_QUEUES, LEAST_RUNS, sequence
+from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Repair
 from hetplan.planner.request import Application
-from hetplan.planner.sizing import Confirmation, ErrorBudget, LimitShares, confirm
+from hetplan.planner.sizing import ALPHA, Confirmation, ErrorBudget, LimitShares, confirm
+from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
@@ -28,16 +30,17 @@ from hetplan.serving.strictest import late_share, strictest
 
 __all__ = [
     "CHOSEN_AT",
-    "CONFIRMED",
     "FRESH",
+    "HOPELESS",
+    "QUERIES",
     "SEARCHED",
     "SEEDS",
     "PlanRuns",
     "Played",
+    "Simulations",
     "check_simulator",
-    "looked_at",
+    "look",
     "plan_to_simulate",
-    "play",
     "play_length_s",
     "play_until_clear",
     "shown_of",
@@ -50,8 +53,10 @@ SEEDS = 5
 """Runs by which a plan of several applications is looked at."""
 SEARCHED = (2, 30_000)
 """Runs, and queries in each, by which plans are chosen."""
-CONFIRMED = (5, 30_000)
-"""The same for a plan that is simulated as it is, and the queries of a run by which one is confirmed."""
+QUERIES = 30_000
+"""Queries of a run by which a plan is confirmed, or simulated as it is."""
+HOPELESS = 2.5
+"""What a first look finds so many times over what may be late is looked at no more."""
 CHOSEN_AT = 0.7
 """Of the share that may be late, the part that a chosen plan may use up: a choice is biased towards luck."""
 LESS, MORE = 0.75, 1.4
@@ -72,6 +77,9 @@ CYCLES = 40.0
 MOST_QUERIES = 4
 """Nor longer than so many times what was asked for."""
 
+Run = tuple[int, float | None]
+"""How many runs, and how long each of them is; without a length as long as the strictest percentile needs."""
+
 
 def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simulate") -> None:
     """Raise where option `size` asks for a simulation and nothing was handed in to simulate with."""
@@ -85,26 +93,9 @@ def check_simulator(tools: Tools, size: str = "simulated", *, name: str = "simul
         )
 
 
-def looked_at(
-    tools: Tools, inputs: Inputs, plan: Plan, *, seed: int, duration_s: float | None, seeds: int = SEEDS
-) -> Played:
-    """What some runs say of every limit on response times: late is whose interval is not within; `unsure` only that."""
-    assert tools.simulate is not None
-    how = {} if duration_s is None else {"duration_s": duration_s}
-    report: Any = tools.simulate(plan, inputs, seeds=seeds, seed=seed, **how)
-    late, unsure = list[str](), list[str]()
-    for name, app in inputs.slo.apps.items():
-        targets = response_targets(app) if name in report.apps else ()
-        shown = [(report.apps[name].percentiles_ms[target.percentile], target.max_ms) for target in targets]
-        if not all(one.high <= max_ms for one, max_ms in shown):
-            late.append(name)
-            unsure += [name] if all(one.value <= max_ms for one, max_ms in shown) else []
-    return Played(inf if late else 0.0, tuple(late), unsure=tuple(unsure))
-
-
 @dataclass(frozen=True)
 class Played:
-    """What a counted number of queries showed: violation rate / what may be, the worst first; and what that backs.
+    """What runs showed: violation rate / what may be, the worst first; and what that backs.
 
     `late` are the applications that violate a limit; once a plan was put to the test, those that are not confirmed.
     """
@@ -115,9 +106,11 @@ class Played:
     over: Mapping[str, float] = field(default_factory=dict)
     """By application, how many times its strictest limit that percentile is; infinite where too many are lost."""
     unsure: tuple[str, ...] = ()
-    """Those of which the runs leave it open: of a plan that was given up because of others, or that was looked at."""
+    """Further ones, of which the runs leave it open: the mean is within the limit, and its interval is not."""
     unjudged: tuple[str, ...] = ()
     """Those of which no number of runs could say it: nothing is promised of them."""
+    each: Mapping[str, float] = field(default_factory=dict)
+    """By application what `worst` is of all."""
 
     @property
     def good(self) -> bool:
@@ -125,27 +118,93 @@ class Played:
         return self.worst <= CHOSEN_AT
 
 
-def play(
+def is_hopeful(shown: Played) -> bool:
+    """Whether longer runs may still show that a plan meets its SLO."""
+    return shown.worst <= HOPELESS
+
+
+def look(
     simulate: Callable[..., Any],
     plan: Plan,
     inputs: Inputs,
-    how: tuple[int, int],
+    apps: Sequence[str],
+    runs: Iterable[Run],
     *,
-    rates_qps: Mapping[str, float],
     seed: int,
     floors: Mapping[str, float] | None = None,
-) -> Played:
-    """So many runs of a counted number of queries, and what every application's wish says of them.
+    goes_on: Callable[[Played], bool] = is_hopeful,
+) -> tuple[Played, Any]:
+    """What the last of these runs says of every limit of these `apps`, and its report.
 
-    `floors` are the least accuracies asked for.
+    After the first runs, which are short, the next are made only where what was shown `goes_on`. Those may be too long
+    for the simulator: then it stays open. `floors` are the least accuracies asked for.
     """
-    seeds, queries = how
-    asked = {app: rate for app, rate in rates_qps.items() if rate > 0}
-    if not asked:
-        return Played(0.0, ())
-    length_s = play_length_s(inputs, asked, queries)
-    report = simulate(plan, inputs, seeds=seeds, seed=seed, duration_s=length_s)
-    return together(shown_of(inputs, app, report.apps[app], (floors or {}).get(app)) for app in asked)
+    found: tuple[Played, Any] | None = None
+    for count, length_s in runs:
+        if found is not None and not goes_on(found[0]):
+            break
+        how = {} if length_s is None else {"duration_s": length_s}
+        try:
+            report = simulate(plan, inputs, seeds=count, seed=seed, **how)
+        except InputError:
+            if found is None:
+                raise
+            break
+        found = together(shown_of(inputs, app, report.apps[app], (floors or {}).get(app)) for app in apps), report
+    assert found is not None
+    return found
+
+
+@dataclass
+class Simulations:
+    """The simulations of one search: looks at plans, by which it chooses, and tests of what it chose.
+
+    Looks are counted, up to `most`. Plans are compared on common seeds, or each on its own.
+    """
+
+    simulate: Callable[..., Any]
+    inputs: Inputs
+    ask: Ask
+    most: int
+    seed: int
+    own_seeds: bool = False
+    """Whether each look has seeds of its own, so that no plan is chosen for its luck on those of all."""
+    made: int = 0
+    budget: ErrorBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.budget = ErrorBudget(self.ask.limits.seed)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether there is time, and another plan may be looked at."""
+        return self.made < self.most and self.ask.remaining > 0
+
+    def look(
+        self, plan: Plan, apps: Sequence[str], *runs: Run, about: str | None = None,
+        floors: Mapping[str, float] | None = None, goes_on: Callable[[Played], bool] = is_hopeful,
+    ) -> tuple[Played, Any]:  # fmt: skip
+        """`look` at a plan, and note it; no longer runs are begun once the time is over."""
+        self.made += 1
+        shown, report = look(
+            self.simulate, plan, self.inputs, apps, runs, seed=self.seed + (self.made if self.own_seeds else 0),
+            floors=floors, goes_on=lambda one: self.ask.remaining > 0 and goes_on(one),
+        )  # fmt: skip
+        text = f"{about or f'plan {self.made}'}: {shown.worst:.2g} of what may be late"
+        self.ask.note(Event("simulated", text, done=min(self.made / self.most, 1.0)))
+        return shown, report
+
+    def test(self, plan: Plan, apps: Sequence[str], length_s: float | None, **how: Any) -> Played:
+        """Put a plan to the test on seeds that no look has: `play_until_clear`, within the error budget.
+
+        Once the time is over nothing is begun: then none of its applications is confirmed.
+        """
+        if self.ask.remaining <= 0:
+            return Played(0.0, tuple(apps))
+        return play_until_clear(
+            self.simulate, plan, self.inputs, self.budget, apps=apps, length_s=length_s,
+            may_go_on=lambda: self.ask.remaining > 0, **how,
+        )  # fmt: skip
 
 
 def play_until_clear(
@@ -214,11 +273,16 @@ class PlanRuns:
             yield LimitShares(name, 0.0, (1.0,) * len(rates), **seen)
 
     def _is_surely_below(self, floor: float, accuracies: Sequence[float]) -> bool:
-        """Whether the mean accuracy is below a floor, by Student's interval: floors are planned for by arithmetic."""
-        if len(accuracies) < 2:
+        """Whether the mean accuracy is below a floor, by a confidence sequence.
+
+        The accuracy of a mix of models is known by arithmetic, which is what its promise rests on. Runs only refute
+        it, where queries are sent elsewhere than was planned. They cannot confirm it: a program whose floor is tight
+        puts plans exactly there, and no number of runs shows one of these to be above.
+        """
+        if len(accuracies) < LEAST_RUNS:
             return False
         spread = float(np.std(accuracies, ddof=1))
-        return float(np.mean(accuracies)) + student(len(accuracies)) * spread < floor
+        return float(np.mean(accuracies)) + sequence(len(accuracies), ALPHA / 2.0) * spread < floor - SLIP
 
     def _reports_of(self, name: str) -> list[Any]:
         return [report.apps[name] for report in self.reports]
@@ -308,6 +372,8 @@ def together(played: Iterable[Played]) -> Played:
         tuple(app for one in every for app in one.late),
         tuple(promise for one in every for promise in one.promises),
         {name: times for one in every for name, times in one.over.items()},
+        tuple(app for one in every for app in one.unsure),
+        each={name: worst for one in every for name, worst in one.each.items()},
     )
 
 
@@ -316,17 +382,19 @@ def shown_of(inputs: Inputs, name: str, found: Any, floor: float | None) -> Play
     app = inputs.slo.apps[name]
     lost, allowed = found.figures["violations"].value, round(late_share(app), 12)
     if isnan(lost):
-        return Played(0.0, ())  # none of its queries came: that shows nothing
+        return Played(0.0, (), each={name: 0.0})  # none of its queries came: that shows nothing
     worst = _times_over(lost, allowed)
     # How far a percentile is off says more than that it is. One without end is lost queries, and those were counted.
-    shown = [(target, found.percentiles_ms[target.percentile].value) for target in response_targets(app)]
-    over = [value / target.max_ms for target, value in shown if not value <= target.max_ms]
-    off = [min(MOST_OFF, 1.0 + log10(max(times, 1.0))) for times in over if worst <= 1.0 or times < inf]
+    times = {target: found.percentiles_ms[target.percentile] for target in response_targets(app)}
+    over = [time.value / target.max_ms for target, time in times.items() if not time.value <= target.max_ms]
+    off = [min(MOST_OFF, 1.0 + log10(max(by, 1.0))) for by in over if worst <= 1.0 or by < inf]
     below = floor is not None and found.figures["accuracy"].high < floor
     worst = inf if below else max([worst, *off])
     tightest = strictest(app)
-    times = next((value / target.max_ms for target, value in shown if target == tightest), 1.0)
-    return Played(worst, (name,) if worst > 1.0 else (), (), {name: times})
+    strict = times[tightest].value / tightest.max_ms if tightest in times else 1.0
+    is_open = worst <= 1.0 and not all(time.high <= target.max_ms for target, time in times.items())
+    late, unsure = (name,) if worst > 1.0 else (), (name,) if is_open else ()
+    return Played(worst, late, (), {name: strict}, unsure, each={name: worst})
 
 
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:

@@ -361,7 +361,7 @@ def _unless_short(verdict: Verdict, app: str, report: SimulationReport, of: Esti
     """
     codes = [code for code, at, _ in report.warnings if code in _TOO_FEW and at == f"apps.{app}"]
     short = bool(codes) and not (of is not None and codes == ["W-percentile-open"] and math.isfinite(of.high))
-    return Verdict.UNDECIDED if short and verdict is Verdict.KEPT else verdict
+    return Verdict.UNDECIDED if short and verdict is Verdict.MET else verdict
 
 
 def _played_qps(promise: Promise, inputs: Inputs, report: SimulationReport) -> float:
@@ -380,7 +380,7 @@ def _promise(promise: Promise, inputs: Inputs, report: SimulationReport, wishes:
     elif promise.quantity in RATES:
         # A rate is carried when what was wished of its queries holds at it.
         mine = [line.verdict for line in wishes if line.app == promise.app]
-        verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.KEPT)
+        verdict = next((worst for worst in (Verdict.BROKEN, Verdict.UNDECIDED) if worst in mine), Verdict.MET)
         if verdict is not Verdict.BROKEN and promise.value > _played_qps(promise, inputs, report) * (1.0 + 1e-6):
             # What holds at a lower rate says nothing of this one.
             verdict, simulated = Verdict.NOT_SIMULATED, None

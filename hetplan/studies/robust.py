@@ -12,9 +12,10 @@ at their worst are all that matters. A fleet holds in the box if it carries the 
 other ways in each. Tried are the best fleets of the corners and those that grow from them: a fleet that fails in a
 corner gets what that corner needs on top. Where `solve` sizes plans beyond their program, its own plans of the files as
 they are and of the dearest corner are tried, too, and the first fleet is taken with which it finds a plan in every
-corner: without errors that is what `solve` says. The certified bound of the dearest corner is a bound for every fleet
-that holds, so it is said how far from the best the found one may be. With errors of prices too, fleets are compared by
-their bills with the `gamma` worst of these errors.
+corner: without errors that is what `solve` says. Each such plan is confirmed as `solve` confirms it, within an error
+budget of its own (`planner.sizing`): nothing is simulated here. The certified bound of the dearest corner is a bound
+for every fleet that holds, so it is said how far from the best the found one may be. With errors of prices too, fleets
+are compared by their bills with the `gamma` worst of these errors.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 from hetplan.api.solve import Source, options_again
 from hetplan.errors import InputError
 from hetplan.planner.spread import Spread
+from hetplan.planner.status import PlanStatus
 from hetplan.profiles.canonical import rounded
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -228,6 +230,8 @@ class _Study:
         if own is not None:
             (as_given,) = self._tried([{"edits": held(self.inputs, own)}])
             if as_given["ok"] and as_given["value"] is not None:
+                if as_given["about"] == "cost_per_hour":
+                    as_given["value"] = self._bill(own)  # the program alone may leave some of them out
                 self.base, self.machines, self.fleet = as_given, own, fleet
                 if plan is None and free["value"]:
                     self.sizing = float(as_given["value"]) / float(free["value"])
@@ -409,7 +413,8 @@ class _Study:
     def _confirmed(self, fleet: Machines, corners: Sequence[list[list[Any]]]) -> bool:
         edits = held(self.inputs, fleet)
         tasks = [{"factors": corner, "edits": edits, "sized": True} for corner in corners]
-        return all(one["ok"] for one in self._tried(tasks, about="corners confirmed"))
+        answers = self._tried(tasks, about="corners confirmed")
+        return all(one["ok"] and one["status"] != PlanStatus.NOT_SIMULATED for one in answers)
 
 
 def _refuse_own_prices(inputs: Inputs) -> None:

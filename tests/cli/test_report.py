@@ -56,7 +56,7 @@ def test_a_report_takes_what_simulate_and_whatif_wrote(run: Callable[..., Any], 
     line = {"app": "ranking", "quantity": "response_ms", "percentile": 99.0, "relation": "<=", "promised": 60.0}
     report = {
         "format": "hetplan/simulation/1.0",
-        "lines": [line | {"by": "slo", "simulated": found, "verdict": "kept"}],
+        "lines": [line | {"by": "slo", "simulated": found, "verdict": "met"}],
         "apps": {"ranking": {"distribution_ms": [[50.0, 20.0], [99.0, 55.0]], "figures": {}}},
     }
     played = tmp_path / "played.json"

@@ -37,7 +37,7 @@ def test_a_plan_that_keeps_its_promises(plan: str, tmp_path: Path) -> None:
     result = run("simulate", plan, PROFILE, SLO, "--seeds", "2", "--duration", "120", "--svg", str(svg))
     assert result.exit_code == 0, result.output
     assert "response_ms p99" in result.output
-    assert "kept" in result.output
+    assert "met" in result.output
     assert svg.read_text().startswith("<svg ")
 
 

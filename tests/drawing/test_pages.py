@@ -147,7 +147,7 @@ def test_a_fleet_of_hundreds_is_cut_and_says_so() -> None:
 def test_odd_figures_stay_in_the_frame(value: float) -> None:
     in_frame(bars([Bar("a", value, "x"), Bar("b", 2.0, "y")], title="t"))
     in_frame(curves([Curve("c", [0.0, 1.0, value], [1.0, None, value])], title="t", x="x", y="y", limits={"l": value}))
-    in_frame(judged([Judged("p", "<=", value, value, value, value, "kept")], title="t"))
+    in_frame(judged([Judged("p", "<=", value, value, value, value, "met")], title="t"))
     in_frame(courses([Course("w", [0.0, value, 2.0])], seconds=10.0, title="t"))
 
 

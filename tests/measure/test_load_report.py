@@ -89,7 +89,7 @@ def test_judging() -> None:
     assert judge(Estimate(1, 0.9, 1.1), ">=", 1.2) is Verdict.BROKEN
     assert judge(Estimate(1.15, 1.1, 1.3), ">=", 1.2) is Verdict.UNDECIDED
     assert judge(Estimate(1.2, 1.1, 1.3), ">=", 1.2) is Verdict.UNDECIDED
-    assert judge(Estimate(1.25, 1.2, 1.3), ">=", 1.2) is Verdict.KEPT
+    assert judge(Estimate(1.25, 1.2, 1.3), ">=", 1.2) is Verdict.MET
     assert judge(Estimate(math.inf, 40.0, math.inf), "<=", 50) is Verdict.UNDECIDED
     assert judge(Estimate(math.inf, 60.0, math.inf), "<=", 50) is Verdict.BROKEN
     assert judge(Estimate(math.nan, math.nan, math.nan), "<=", 50) is Verdict.NOT_MEASURED
@@ -128,10 +128,10 @@ def test_wishes_and_simulated_promises_are_judged_others_reported() -> None:
     report = load_report(plan(*promises), [slow], duration_s=10.0, slo=SLO, simulated=beside)
     verdicts = {(line.by, line.quantity): line.verdict for line in report.lines}
     assert verdicts["slo", "response_ms"] is Verdict.BROKEN
-    assert verdicts["slo", "accuracy"] is Verdict.KEPT
+    assert verdicts["slo", "accuracy"] is Verdict.MET
     assert verdicts["simulation/1", "violations"] is Verdict.BROKEN
     # Better than a promised estimate is not broken.
-    assert verdicts["simulation/1", "quality"] is Verdict.KEPT
+    assert verdicts["simulation/1", "quality"] is Verdict.MET
     assert verdicts["simulation/1", "rate_qps"] is Verdict.BROKEN
     assert verdicts["fluid", "rate_qps"] is Verdict.REPORTED
     assert verdicts["no-queueing", "service_ms"] is Verdict.REPORTED

@@ -85,7 +85,7 @@ def test_what_is_well_within_is_confirmed_soon_and_what_is_near_later() -> None:
 
 def test_what_is_late_or_hopelessly_near_is_given_up_early() -> None:
     late = confirm(Drawn(normal(1.5 * ALLOWED), np.random.default_rng(1)), ErrorBudget(0))
-    assert (late.verdict, late.runs, late.violated) == (Verdict.VIOLATED, LEAST_RUNS, ("a",))
+    assert (late.verdict, late.runs, late.violated) == (Verdict.BROKEN, LEAST_RUNS, ("a",))
     near = confirm(Drawn(lambda rng, n: rng.normal(0.0098, 0.002, n), np.random.default_rng(3)), ErrorBudget(0))
     assert near.verdict is not Verdict.MET
     assert near.runs < LOOKS[-1]
@@ -124,7 +124,7 @@ def test_bursts_that_hardly_a_run_sees_confirm_nothing() -> None:
     assert (found.verdict, found.runs, found.unjudged) == (Verdict.MET, 20, ())
     assert confirm(never, ErrorBudget(0)).unjudged == ("a",)
     late = Drawn(normal(2.0 * ALLOWED), np.random.default_rng(0), cycles=0.05)
-    assert confirm(late, ErrorBudget(0)).verdict is Verdict.VIOLATED
+    assert confirm(late, ErrorBudget(0)).verdict is Verdict.BROKEN
 
 
 def test_queues_that_are_remembered_for_long_confirm_nothing() -> None:
@@ -136,7 +136,7 @@ def test_queues_that_are_remembered_for_long_confirm_nothing() -> None:
 def test_a_limit_ends_it_after_a_look() -> None:
     runs = Drawn(normal(0.85 * ALLOWED, 0.3), np.random.default_rng(0))
     found = confirm(runs, ErrorBudget(0), may_go_on=lambda: False)
-    assert (found.verdict, found.runs) == (Verdict.OPEN, LEAST_RUNS)
+    assert (found.verdict, found.runs) == (Verdict.UNDECIDED, LEAST_RUNS)
 
 
 def test_the_sequence_is_wider_than_students_interval_and_shrinks() -> None:

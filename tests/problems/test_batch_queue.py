@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 from hetplan.problems.batch_queue import LEVELS, line_of
+from hetplan.problems.batch_queue_kernels import waiting_when_a_batch_ends
 from hetplan.problems.waiting import all_busy, all_busy_with
 
 
@@ -39,6 +41,26 @@ def test_waits_and_batches_are_those_of_a_queue_that_is_played(use: float):
         assert np.mean(size == count) == pytest.approx(np.mean(sizes[late] == count), abs=0.04)
     assert (np.diff(line.wait) >= 0).all()
     assert line.wait.size == LEVELS.size
+
+
+@pytest.mark.parametrize("batch", [1, 3, 5])
+@pytest.mark.parametrize("rate", [0.02, 1.0])
+def test_the_law_when_a_batch_ends_is_the_one_that_its_equations_give(batch: int, rate: float):
+    """n' = max(n - m, 0) + A with m = min(n, b), or 1 where none wait; who is beyond the last state counts there."""
+    size = 9
+    came = poisson.pmf(np.arange(size), rate * (1.0 + 0.4 * np.arange(batch))[:, None])
+    moves = np.zeros((size, size))
+    for waiting in range(size):
+        served = max(min(waiting, batch), 1)
+        for more in range(size):
+            moves[waiting, min(max(waiting - served, 0) + more, size - 1)] += came[served - 1, more]
+        moves[waiting, -1] += 1.0 - came[served - 1].sum()
+    balance = np.vstack([moves.T - np.eye(size), np.ones(size)])
+    law = np.linalg.lstsq(balance, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    assert waiting_when_a_batch_ends(came, size) == pytest.approx(law, rel=1e-9, abs=1e-15)
+    if batch == 1:  # Of M/D/1 the law is known; here its end is cut off.
+        found = waiting_when_a_batch_ends(poisson.pmf(np.arange(80), 0.6)[None, :], 80)
+        assert found[:3] == pytest.approx(0.4 * np.array([1.0, np.exp(0.6) - 1.0, np.exp(1.2) - 1.6 * np.exp(0.6)]))
 
 
 def test_one_at_a_time_all_are_busy_as_erlang_says():

@@ -235,7 +235,7 @@ def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
     plan, inputs = plans.pool(rate=5.0)
     report = simulate(plan, inputs, seeds=2, duration_s=5000.0)
     (kept,) = report.lines
-    assert kept.verdict is Verdict.KEPT
+    assert kept.verdict is Verdict.MET
     warned = replace(report, warnings=(("W-percentile-open", "apps.rank", "few long queues"),))
     assert lines_of(plan, inputs, warned) == report.lines  # of a stricter percentile: this one's interval has an end
     mine = report.apps["rank"]
@@ -249,7 +249,7 @@ def test_what_too_few_long_queues_seem_to_keep_is_undecided(plans: Any) -> None:
         model="simulation/1", seeds=5,
     )  # fmt: skip
     promising = plan.model_copy(update={"promises": (promise,)})
-    assert lines_of(promising, inputs, report)[-1].verdict is Verdict.KEPT
+    assert lines_of(promising, inputs, report)[-1].verdict is Verdict.MET
     assert lines_of(promising, inputs, warned)[-1].verdict is Verdict.UNDECIDED
 
 
@@ -263,11 +263,11 @@ def test_too_much_load_is_reported(queues: Any) -> None:
 
 
 def test_verdicts() -> None:
-    assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.4) is Verdict.KEPT
+    assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.4) is Verdict.MET
     assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.45) is Verdict.UNDECIDED
     assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.55) is Verdict.UNDECIDED
     assert judge(Estimate(0.5, 0.4, 0.6), ">=", 0.65) is Verdict.BROKEN
-    assert judge(Estimate(0.5, 0.4, 0.6), "=", 0.55) is Verdict.KEPT
+    assert judge(Estimate(0.5, 0.4, 0.6), "=", 0.55) is Verdict.MET
     assert judge(Estimate(0.5, 0.4, 0.6), "=", 0.65) is Verdict.BROKEN
     assert judge(Estimate(0.5, float("nan"), float("nan")), "=", 0.65) is Verdict.UNDECIDED
     assert judge(Estimate(float("inf"), float("inf"), float("inf")), "<=", 100.0) is Verdict.BROKEN

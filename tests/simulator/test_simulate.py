@@ -32,8 +32,8 @@ def test_a_plan_that_keeps_its_promises(plans: Any) -> None:
     ]
     report = simulate(*plans.pool(promises=promises), seeds=3)
     assert report.ok
-    assert line(report, "response_ms").verdict is Verdict.KEPT
-    assert line(report, "rate_qps").verdict is Verdict.KEPT
+    assert line(report, "response_ms").verdict is Verdict.MET
+    assert line(report, "rate_qps").verdict is Verdict.MET
     assert line(report, "fluid_rate_qps").simulated is None
     cost = line(report, "cost_per_hour")
     assert cost.verdict is Verdict.REPORTED
@@ -58,9 +58,9 @@ def test_a_broken_percentile_fails_the_plan_though_its_promise_was_fluid(plans: 
     [
         ({"quantity": "rate_qps", "relation": ">=", "value": 90.0}, Verdict.BROKEN),
         ({"quantity": "response_ms", "percentile": 95, "relation": "<=", "value": 30.0}, Verdict.BROKEN),
-        ({"quantity": "response_ms", "relation": "<=", "value": 1e6}, Verdict.KEPT),
+        ({"quantity": "response_ms", "relation": "<=", "value": 1e6}, Verdict.MET),
         ({"quantity": "violations", "relation": "<=", "value": 0.01}, Verdict.BROKEN),
-        ({"quantity": "violations", "relation": "<=", "value": 1.0}, Verdict.KEPT),
+        ({"quantity": "violations", "relation": "<=", "value": 1.0}, Verdict.MET),
         ({"quantity": "goodput_qps", "relation": ">=", "value": 89.5}, Verdict.BROKEN),
         ({"quantity": "colour", "relation": ">=", "value": 80.0}, Verdict.NOT_SIMULATED),
     ],
@@ -85,7 +85,7 @@ def test_violations_of_the_wish_are_judged(plans: Any) -> None:
         *plans.pool(app={"latency": [{"of": "response", "percentile": 50, "max_ms": 100}], "violations": {"max": 0.5}}),
         seeds=3,
     )
-    assert line(calm, "violations").verdict is Verdict.KEPT
+    assert line(calm, "violations").verdict is Verdict.MET
     tight = simulate(
         *plans.pool(
             rate=95.0,
@@ -401,7 +401,7 @@ def test_a_rate_above_the_one_played_is_not_called_kept(plans: Any, promised: fl
     assert report.lines[-1] in report.undecided
     assert "W-rate-not-played" in [code for code, _, _ in report.warnings]
     played = simulate(*plans.pool(rate="max", promises=[said | {"value": 15.0}]), seeds=2)
-    assert played.lines[-1].verdict is Verdict.KEPT
+    assert played.lines[-1].verdict is Verdict.MET
     assert not played.warnings
 
 
@@ -413,7 +413,7 @@ def test_an_interval_wholly_over_the_limit_is_broken_and_one_wholly_within_is_ke
     for limit in (0.999 * found.low, 0.5 * (found.low + found.value), found.value, 1.001 * found.high):
         plan, inputs = plans.pool(rate=60.0, max_ms=limit)
         verdicts[limit] = lines_of(plan, inputs, report)[0].verdict
-    assert list(verdicts.values()) == [Verdict.BROKEN, Verdict.UNDECIDED, Verdict.UNDECIDED, Verdict.KEPT]
+    assert list(verdicts.values()) == [Verdict.BROKEN, Verdict.UNDECIDED, Verdict.UNDECIDED, Verdict.MET]
 
 
 def test_other_inputs_than_the_plans_are_reported(plans: Any) -> None:

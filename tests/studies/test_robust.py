@@ -9,6 +9,7 @@ import pytest
 
 import hetplan as hp
 from hetplan.errors import InputError
+from hetplan.planner.spread import Spread
 from hetplan.studies.axes import Files as Documents
 from hetplan.studies.axes import factor
 from hetplan.studies.robust import Box, Robustness
@@ -91,6 +92,33 @@ def test_a_fleet_for_one_error_at_a_time_holds_in_each(small: Files) -> None:
     assert found.box.corners == len(corners)
     assert all(least_cost(small, corner, found.box.fleet) is not None for corner in corners)
     assert any(least_cost(small, corner, found.fleet) is None for corner in corners)
+
+
+class Ended(Spread):
+    """Work in which a limit ends each plan that would be simulated in the corners."""
+
+    def all(self, *given: Any, about: str, **how: Any) -> list[dict[str, Any]]:
+        found = super().all(*given, about=about, **how)
+        return [one | {"status": "not-simulated"} for one in found] if about == "corners confirmed" else found
+
+
+@pytest.mark.slow
+def test_without_errors_it_says_what_solve_says(small: Files) -> None:
+    """Simulation asks for machines that the program alone would leave out."""
+    profile, slo = small
+    slo["apps"]["web"]["demand"] |= {"rate_qps": 60, "arrivals": {"process": "gamma", "shape": 0.3}}
+    cost = hp.solve(profile, slo).claims[0].value
+    alone = least_cost(small, {})
+    assert cost is not None
+    assert alone is not None
+    assert cost > 1.4 * alone
+    found = hp.robust(profile, slo, numbers=(), box=Box())
+    assert found.box is not None
+    assert (found.value, found.box.value, found.box.price) == pytest.approx((cost, cost, 0.0))
+    assert found.box.confirmed
+    ended = hp.robust(profile, slo, numbers=(), box=Box(), spread=Ended()).box
+    assert ended is not None
+    assert not ended.confirmed
 
 
 def test_errors_of_prices_choose_machines_by_their_worst_bill(small: Files) -> None:

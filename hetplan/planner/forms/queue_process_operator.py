@@ -74,10 +74,6 @@ class Operator:
             place[service.model, service.batch] = i
         return np.where(actions.partial, -1, place[actions.model, actions.batch])
 
-    def scores(self, values: Floats, gain: float = 0.0) -> Floats:
-        """What each action is worth when the future is worth `values` and a unit of weight costs `gain`."""
-        return self._apply(values, gain)[0]
-
     def bellman(self, values: Floats, gain: float = 0.0) -> tuple[Floats, Integers]:
         """One application: the new values, and the first best action of each state (n, T_j)."""
         first = self.form.actions.first

@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hetplan.planner.contract import Ask, Event, Tools
+from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasible, Repair
 from hetplan.planner.forms.black_box import Measured
 from hetplan.planner.request import Application
-from hetplan.planner.sizing import Confirmation, ErrorBudget, confirm
+from hetplan.planner.sizing import Confirmation, confirm
 from hetplan.problems.compound.draft import MEAN_LATENCY, mean_latency_ms
 from hetplan.problems.compound.form import Asked, Sought
 from hetplan.problems.compound.search import Stage, sized_anew
@@ -31,10 +31,10 @@ from hetplan.problems.repairs import change
 from hetplan.problems.simulated import (
     PlanRuns,
     Played,
+    Simulations,
     check_simulator,
     plan_to_simulate,
     play_length_s,
-    shown_of,
     together,
     where_late,
 )
@@ -105,28 +105,29 @@ class _Rounds:
     again: Again
     timed: bool
     slack: dict[str, float] = field(default_factory=dict)
-    turn: int = 0
     over: dict[str, float] = field(default_factory=dict)
     """How many times its limit the percentile is of each application that was late, or nearly, when last any was."""
 
     def __post_init__(self) -> None:
-        self.budget = ErrorBudget(self.ask.limits.seed)
+        inputs, options = _with_measured(self.asked, self.stages), self.asked.options
+        assert self.tools.simulate is not None
+        self.simulations = Simulations(
+            self.tools.simulate, inputs, self.ask, options.evaluations, self.ask.limits.seed, own_seeds=True
+        )
 
     def found(self, made: Draft) -> Draft | Infeasible:
         """The cheapest plan seen that is in time, confirmed; else the best seen, which misses its target."""
-        inputs = _with_measured(self.asked, self.stages)
         best: tuple[Draft, Played] | None = None
-        while self.may_go_on:
-            played = self._play(inputs, made)
-            late = [name for name, one in played.items() if one.worst > self._chosen_at(name)]
-            worst = max((one.worst for one in played.values()), default=0.0)
-            self.over = {name: played[name].over.get(name, 1.0) for name in late} or self.over
-            if not late and (sure := self._confirmed(inputs, made)) is not None:
+        while self.simulations.may_go_on:
+            played = self._look(made)
+            late = [name for name, share in played.each.items() if share > self._chosen_at(name)]
+            self.over = {name: played.over.get(name, 1.0) for name in late} or self.over
+            if not late and (sure := self._confirmed(made)) is not None:
                 best = made, sure
                 self._keep(made, sure)
                 roomier = (
                     self._roomier(made)
-                    if worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 and not self.stays
+                    if played.worst < ROOMY and max(self.slack.values(), default=1.0) >= 1.0 and not self.stays
                     else None
                 )
                 if roomier is None:
@@ -135,7 +136,7 @@ class _Rounds:
                 continue
             if best is not None:
                 break
-            following = self._tighter(made, {name: played[name].worst for name in late or played})
+            following = self._tighter(made, {name: played.each[name] for name in late or played.each})
             if isinstance(following, Infeasible):
                 return replace(following, proved=False, repairs=(*following.repairs, *self.helps))
             made = following
@@ -159,11 +160,6 @@ class _Rounds:
         """Whether none is tried that is cheaper: not where latency is sought, nor with less than the load takes."""
         return self.timed or self.fluid
 
-    @property
-    def may_go_on(self) -> bool:
-        """Whether another plan may be played."""
-        return self.turn < self.asked.options.evaluations and self.ask.remaining > 0
-
     def _rates(self, made: Draft) -> dict[str, float]:
         return {one.app_id: one.rate_qps for one in self.asked.sought if one.rate_qps and one.app_id in made.dispatch}
 
@@ -172,40 +168,26 @@ class _Rounds:
         allowed = min(max(self.asked.request.apps[name].late_share, 1e-6), 0.5)
         return max(0.5, 1.0 - RARE * math.sqrt(0.01 * (1.0 - allowed) / (0.99 * allowed)))
 
-    def _length_s(self, inputs: Inputs, made: Draft) -> float:
+    def _length_s(self, made: Draft) -> float:
         """How long a run is: `LATE` queries of the application of which fewest may be late."""
         rates, apps = self._rates(made), self.asked.request.apps
         rarest = min(apps[name].late_share for name in rates)
         promised = [one.percentile for one in made.promises if one.percentile is not None]
         rarest = min([rarest, *(1.0 - percentile / 100.0 for percentile in promised)])
-        return play_length_s(inputs, rates, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST)))
+        return play_length_s(self.simulations.inputs, rates, int(min(max(LATE / max(rarest, 1e-6), FEWEST), MOST)))
 
-    def _play(self, inputs: Inputs, made: Draft) -> dict[str, Played]:
+    def _look(self, made: Draft) -> Played:
         """What a few runs show of every application that has a rate."""
-        self.turn += 1
-        assert self.tools.simulate is not None
-        report: Any = self.tools.simulate(
-            plan_to_simulate("compound", "two-stage", made), inputs, seeds=RUNS,
-            seed=self.ask.limits.seed + self.turn - 1, duration_s=self._length_s(inputs, made),
-        )  # fmt: skip
-        shown = {name: shown_of(inputs, name, report.apps[name], None) for name in self._rates(made)}
-        self._note(shown)
-        return shown
+        plan, length_s = plan_to_simulate("compound", "two-stage", made), self._length_s(made)
+        return self.simulations.look(plan, list(self._rates(made)), (RUNS, length_s))[0]
 
-    def _note(self, shown: Mapping[str, Played]) -> None:
-        late = sum(one.worst > 1.0 for one in shown.values())
-        done = self.turn / self.asked.options.evaluations
-        self.ask.note(Event("simulated", f"applications late: {late}", done=min(done, 1.0)))
-
-    def _confirmed(self, inputs: Inputs, made: Draft) -> Played | None:
+    def _confirmed(self, made: Draft) -> Played | None:
         """The promises of a plan that fresh seeds show in time."""
-        self.turn += 1
-        apps, plan = self.asked.request.apps, plan_to_simulate("compound", "two-stage", made)
-        assert self.tools.simulate is not None
-        runs = PlanRuns(self.tools.simulate, plan, inputs, tuple(self._rates(made)), self._length_s(inputs, made))
-        found = confirm(runs, self.budget, may_go_on=lambda: self.ask.remaining > 0)
+        one, apps, plan = self.simulations, self.asked.request.apps, plan_to_simulate("compound", "two-stage", made)
+        one.made += 1
+        runs = PlanRuns(one.simulate, plan, one.inputs, tuple(self._rates(made)), self._length_s(made))
+        found = confirm(runs, one.budget, may_go_on=lambda: self.ask.remaining > 0)
         shown = {name: runs.shown(name, found, None) for name in runs.apps}
-        self._note(shown)
         if found.violated:
             self.over = {name: shown[name].over.get(name, 1.0) for name in found.violated}
             return None
@@ -257,10 +239,11 @@ class _Rounds:
     def _said(self, made: Draft, best: tuple[Draft, Played] | None) -> Draft:
         """The plan with what simulation showed of it, instead of what the formula said."""
         if best is None:
-            plays = f"each of {self.turn} plays, although each had more replicas" if self.turn > 1 else "its only play"
+            many = self.simulations.made
+            plays = f"each of {many} plays, although each had more replicas" if many > 1 else "its only play"
             repairs = (*self._plays_more, *self.helps)
             text = f"late in simulation in {plays}; more evaluations may help"
-            if not self.may_go_on and self.ask.remaining <= 0:
+            if self.ask.remaining <= 0:
                 text, repairs = "time ended before a simulation could confirm the response times", ()
             missed = Notice(code="W-queueing", at="promises", text=text)
             return replace(made, target_missed=text, repairs=repairs, warnings=(*made.warnings, missed))

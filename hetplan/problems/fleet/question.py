@@ -167,7 +167,7 @@ class FleetQuestion:
     def _play(self, ask: Ask) -> Play | None:
         """Who plays a part on machines that it shares; nobody without a simulator."""
         from hetplan.planner.sizing import ErrorBudget
-        from hetplan.problems.simulated import CONFIRMED, Played, play_length_s, play_until_clear
+        from hetplan.problems.simulated import QUERIES, Played, play_length_s, play_until_clear
         from hetplan.profiles.plan import InputHashes, Plan
         from hetplan.profiles.plan_periods import inputs_of_part
 
@@ -185,7 +185,7 @@ class FleetQuestion:
             rates = {app: rate for app, rate in part.rate_qps.items() if rate > 0}
             if not rates:
                 return Played(0.0, ())
-            length_s = play_length_s(inputs, rates, CONFIRMED[1])
+            length_s = play_length_s(inputs, rates, QUERIES)
             return play_until_clear(
                 simulate, plan, inputs, budget, apps=tuple(rates), length_s=length_s,
                 may_go_on=lambda: ask.remaining > 0,

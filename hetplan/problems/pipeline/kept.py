@@ -20,10 +20,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal
 
-from hetplan.errors import InputError
-from hetplan.planner.contract import Ask, Event
+from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible
-from hetplan.planner.sizing import ErrorBudget
 from hetplan.problems.pipeline.dealt import Deal, deal_of, may_deal, of_most
 from hetplan.problems.pipeline.draft import draft
 from hetplan.problems.pipeline.exact import among_used
@@ -32,15 +30,16 @@ from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.tree import Tree
 from hetplan.problems.pipeline.wish import read_wish
 from hetplan.problems.simulated import (
+    HOPELESS,
     Played,
+    Simulations,
+    check_simulator,
     plan_to_simulate,
-    play_until_clear,
-    shown_of,
-    together,
     where_late,
     with_shown,
 )
 from hetplan.profiles.fields import NANO
+from hetplan.profiles.plan import Plan
 from hetplan.serving.times import law_of_table
 
 __all__ = ["better_apart", "estimated", "kept", "without_room"]
@@ -68,8 +67,6 @@ CHOSEN_AT = 0.75
 """Of the share that may be late, the part that a chosen plan may use up."""
 SAFE = 0.4
 """A plan that uses no more than this is sure enough to be confirmed that no worse one is looked at."""
-HOPELESS = 2.5
-"""What a first look finds so many times over what may be late is looked at no more."""
 FAR = 10.0
 """What loses so many times over what may be late is followed by twice as much room."""
 LATE = 100
@@ -87,6 +84,8 @@ DEALT_DIVISORS = (2.2, 1.8, 1.4, 1.15)
 """What paths of servers that are dealt anew take of the deadline, in turn, where it is not stated."""
 MOST_DEALT = 24
 """So many deals are played at most; never more than `evaluations` leaves."""
+DEALT = "servers dealt anew"
+"""How a plan is named whose servers were dealt so."""
 NEAREST_DEALS, MOST_KNOWN = "nearest servers of pipelines", 2
 """The name under which a refused question leaves what came nearest, and of how many questions."""
 MOST_NEAR = 3
@@ -165,7 +164,7 @@ class _Seen:
     """Whether its servers were dealt anew: the room is where that began."""
 
     def __str__(self) -> str:
-        return "servers dealt anew" if self.is_dealt else str(self.room)
+        return DEALT if self.is_dealt else str(self.room)
 
     @property
     def good(self) -> bool:
@@ -192,11 +191,7 @@ def estimated(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
 
 def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
     """The best plan seen that simulation shows to keep the wish; without one, why there is none."""
-    if p.tools.simulate is None:
-        raise InputError.one(
-            file="options", path="size", value=p.options.size, why="no simulator was handed in",
-            remedy='Hand in Tools(simulate=...), or set size to "planned" or "estimated".',
-        )  # fmt: skip
+    check_simulator(p.tools, p.options.size)
     ask.keep(lambda: _found_soon(p, ask, way))
     return _Search(p, ask, way).found()
 
@@ -277,7 +272,6 @@ class _Search:
     beyond: dict[Kind, float] = field(default_factory=lambda: {"spare": inf, "headroom": 1.0})
     before: dict[Kind, float] = field(default_factory=dict)
     """The most room that there was a plan for where paths had to be shorter."""
-    turns: int = 0
     only_betters: bool = False
     """Whether what is tried is of use only where it is better than the best."""
     refused: list[_Seen] = field(default_factory=list)
@@ -288,7 +282,12 @@ class _Search:
         options = self.p.options
         self.effort = EFFORTS["simulated" if options.size == "simulated" else "auto"]
         self.least = _Room.stated(self.p)
-        self.budget = ErrorBudget(self.ask.limits.seed)
+        assert self.p.tools.simulate is not None
+        self.simulations = Simulations(
+            self.p.tools.simulate, self.p.inputs, self.ask, options.evaluations, self.ask.limits.seed
+        )
+        self.apps = [tree.app for tree in self.p.asked_for]
+        self.floors = {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
 
     def found(self) -> Draft | Infeasible:
         """What is stated, where something is; else up until a plan is good, and back by halves.
@@ -337,11 +336,6 @@ class _Search:
         self.only_betters = False
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether another plan may be tried."""
-        return self.turns < self.p.options.evaluations and self.ask.remaining > 0
-
-    @property
     def best(self) -> _Seen | None:
         """Of the plans that are good, the best by the objective, then the one with most to spare."""
         return min(self._good, key=lambda one: one.rank, default=None)
@@ -362,14 +356,16 @@ class _Search:
             left = [step for step in steps if step > least]
         else:
             left = [HALF] if self.best is not None and least < HALF < self.beyond[kind] else []
-        while left and self.may_go_on and left[0] < self.beyond[kind] and not any(one.good for one in of_kind):
+        while (
+            left and self.simulations.may_go_on and left[0] < self.beyond[kind] and not any(one.good for one in of_kind)
+        ):
             of_kind += self._of_kind(kind, left[0])
             # Far from enough, every other step is passed over: halves come back to it.
             far = bool(of_kind) and of_kind[-1].played.worst > FAR
             left = left[2:] if far and len(left) > 2 else left[1:]
-        if self.best is None and self.may_go_on:
+        if self.best is None and self.simulations.may_go_on:
             of_kind += self._roomiest(kind)
-        while self.may_go_on and not self.p.tools.trial:
+        while self.simulations.may_go_on and not self.p.tools.trial:
             good = [one for one in of_kind if one.good]
             if (self.best is None) or (good and self.effort.enough < min(good, key=lambda one: one.rank).played.worst):
                 return
@@ -434,23 +430,29 @@ class _Search:
         return self._played(room, made) if isinstance(made, Draft) and not beaten else None
 
     def _played(self, room: _Room, made: Draft, *, is_dealt: bool = False) -> _Seen:
-        made, seed = replace(made, searched=True), self.ask.limits.seed
+        made = replace(made, searched=True)
         if not self.seen:
             self.ask.keep(lambda: _bounded(self.p, self.ask, made), rank=(0, -inf))
         alike = next((one for one in self.seen if _runs_alike(one.draft, made)), None)
-        self.turns += alike is None
-        if alike is not None:
-            played, waiting = alike.played, alike.waiting
-        else:
-            played, waiting = _play(self.p, made, self.effort.first, seed=seed)
-            if played.worst <= HOPELESS:
-                played, waiting = _play(self.p, made, self.effort.chosen, seed=seed)
+        played, waiting = (alike.played, alike.waiting) if alike is not None else self._looked_at(made, room, is_dealt)
         one = _Seen(room, made, _worth(self.p, made), played, waiting, is_dealt)
         self.seen.append(one)
         self._keep(one)
-        share = self.turns / self.p.options.evaluations
-        self.ask.note(Event("simulated", f"{one}: {played.worst:.2g} of what may be late", done=min(share, 1.0)))
         return one
+
+    def _looked_at(self, made: Draft, room: _Room, is_dealt: bool) -> tuple[Played, Mapping[tuple[str, str], float]]:
+        """What a look shows, and how many queries wait where."""
+        runs = [(count, _length_s(self.p, queries)) for count, queries in (self.effort.first, self.effort.chosen)]
+        about = DEALT if is_dealt else str(room)
+        shown, report = self.simulations.look(self._plan(made), self.apps, *runs, about=about, floors=self.floors)
+        waiting = Counter[tuple[str, str]]()
+        for worker in made.workers:
+            for load in worker.loads:
+                waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
+        return shown, waiting
+
+    def _plan(self, made: Draft) -> Plan:
+        return plan_to_simulate("pipeline", self.p.formulation, made, made.chosen)
 
     def _keep(self, one: _Seen) -> None:
         """Keep a plan that was played: those that meet the SLO by their objective, the others by how near they come."""
@@ -521,7 +523,7 @@ class _Search:
     def _deals_played(self, deals: Iterable[tuple[_Room, Deal]], better_than: _Seen | None = None) -> Iterator[_Seen]:
         """Those that make a plan, where it is not one that was played, nor one that is too dear to be looked at."""
         for room, deal in deals:
-            if not self.may_go_on:
+            if not self.simulations.may_go_on:
                 return
             made = deal.planned(self.ask)
             if made is None or (better_than is not None and _worth(self.p, made) >= better_than.worth):
@@ -555,15 +557,9 @@ class _Search:
 
     def _shown_again(self, one: _Seen) -> Draft | None:
         """The plan, if fresh seeds show that it keeps the wish."""
-        p, floors = self.p, {tree.app: tree.floor for tree in self.p.asked_for if tree.floor is not None}
-        length_s = _length_s(p, self.effort.confirmed, LONGEST_CONFIRMED)
-        assert p.tools.simulate is not None
-        self.last = play_until_clear(
-            p.tools.simulate, plan_to_simulate("pipeline", p.formulation, one.draft, one.draft.chosen), p.inputs,
-            self.budget, apps=[tree.app for tree in p.asked_for], length_s=length_s, floors=floors,
-            bases={tree.app: CONSTANT for tree in p.asked_for if _has_constant_times(p, tree)},
-            may_go_on=lambda: self.ask.remaining > 0,
-        )  # fmt: skip
+        p, length_s = self.p, _length_s(self.p, self.effort.confirmed, LONGEST_CONFIRMED)
+        bases = {tree.app: CONSTANT for tree in p.asked_for if _has_constant_times(p, tree)}
+        self.last = self.simulations.test(self._plan(one.draft), self.apps, length_s, floors=self.floors, bases=bases)
         if not self.last.late:
             return self._with_promises(one.draft, self.last)
         if self.ask.remaining > 0:
@@ -594,7 +590,7 @@ class _Search:
         above = max(same, default=self.least.of(kind))
         steps = (step for step in (SPARES if kind == "spare" else HEADROOMS) if above < step < self.beyond[kind])
         more = next(steps, None)
-        if more is None or not self.may_go_on:
+        if more is None or not self.simulations.may_go_on:
             return None
         return next(iter(self._of_kind(kind, more)), None)
 
@@ -609,7 +605,11 @@ class _Search:
         if self.ask.remaining <= 0:
             why = "not confirmed: time ended before fresh seeds could say whether the plan keeps the wish"
         else:
-            ended = "more room was not tried" if not self.may_go_on else "more room leaves no plan, or does not help"
+            ended = (
+                "more room was not tried"
+                if not self.simulations.may_go_on
+                else "more room leaves no plan, or does not help"
+            )
             unsure = ", and fresh seeds do not confirm that" if nearest.played.worst <= 1.0 else ""
             why = (
                 f"not kept: in simulation {', '.join(late[:5])} lose {nearest.played.worst:.2g} times what is "
@@ -661,22 +661,6 @@ def _worth(p: Pipelines, made: Draft) -> tuple[float, ...]:
         **{name: of_plan.get(name, 0.0) for name in ("servers", "moves")},
     }
     return tuple(found[goal] for goal in p.levels if goal in found)
-
-
-def _play(
-    p: Pipelines, made: Draft, how: tuple[int, int], *, seed: int
-) -> tuple[Played, Mapping[tuple[str, str], float]]:
-    """A counted number of queries: what the applications' wishes say of them, and how many wait where."""
-    assert p.tools.simulate is not None
-    seeds, queries = how
-    plan = plan_to_simulate("pipeline", p.formulation, made, made.chosen)
-    report = p.tools.simulate(plan, p.inputs, seeds=seeds, seed=seed, duration_s=_length_s(p, queries))
-    shown = together(shown_of(p.inputs, tree.app, report.apps[tree.app], tree.floor) for tree in p.asked_for)
-    waiting = Counter[tuple[str, str]]()
-    for worker in made.workers:
-        for load in worker.loads:
-            waiting[load.app or "", load.node or ""] += report.groups[worker.id].waiting.value
-    return shown, waiting
 
 
 def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> float:

@@ -37,12 +37,12 @@ from hetplan.problems.pool.program import fluid, rates_of, read_counts
 from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at, start
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.simulated import (
-    CONFIRMED,
+    QUERIES,
     SEARCHED,
     Played,
     check_simulator,
+    look,
     plan_to_simulate,
-    play,
     play_length_s,
     play_until_clear,
     where_late,
@@ -210,8 +210,11 @@ def looked_at(
 
 
 def _played(pool: Pool, rated: Rated, rate: float, how: tuple[int, int], seed: int) -> Played:
-    rates, plan = {pool.wish.app.id: rate}, _playable(pool, rated, rate)
-    return play(pool.tools.extra["simulate_plan"], plan, pool.inputs, how, rates_qps=rates, seed=seed)
+    if rate <= 0:
+        return Played(0.0, ())
+    app, plan, simulate = pool.wish.app.id, _playable(pool, rated, rate), pool.tools.extra["simulate_plan"]
+    runs = [(how[0], play_length_s(pool.inputs, {app: rate}, how[1]))]
+    return look(simulate, plan, pool.inputs, [app], runs, seed=seed)[0]
 
 
 def _playable(pool: Pool, rated: Rated, rate: float) -> Plan:
@@ -313,7 +316,7 @@ class _Trial:
         """What runs show of a pool at this rate, until it is clear."""
         pool, app = self.pool, self.pool.wish.app.id
         simulate = pool.tools.extra["simulate_plan"]
-        length_s = play_length_s(pool.inputs, {app: rate}, CONFIRMED[1])
+        length_s = play_length_s(pool.inputs, {app: rate}, QUERIES)
         return play_until_clear(
             simulate, _playable(pool, rated, rate), pool.inputs, self.budget, apps=(app,), length_s=length_s,
             may_go_on=lambda: self.ask.remaining > 0,

@@ -28,30 +28,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import Cancelled, InputError
-from hetplan.planner.contract import Ask, Event, Tools
+from hetplan.errors import Cancelled
+from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
-from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.simulated import (
     FRESH,
     SEEDS,
     Played,
+    Simulations,
     check_simulator,
-    looked_at,
+    look,
     plan_to_simulate,
-    play_until_clear,
-    shown_of,
     where_late,
     with_shown,
 )
@@ -234,7 +230,7 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     tries.bounding = first
     ask.keep(lambda: _so_far(v, first), value=_cost(first))
     best: tuple[Draft, Played] | None = None
-    while tries.may_go_on():
+    while tries.simulations.may_go_on:
         shown = tries.shown(made)
         if best is None or len(shown.late) < len(best[1].late):
             best = made, shown
@@ -256,8 +252,8 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     if v.options.size == "auto" and not best[1].late and not tools.trial:
         full = tries.saturated(asked)
         if isinstance(full, Draft) and (corrected or _least(full) < _cost(best[0]) * (1.0 - CLOSE)):
-            return _bounded_by(full, _said(v, best, tries.turn), AT_SATURATION)
-    found = _said(v, best, 1 if best[0] is first and not best[1].late else tries.turn)
+            return _bounded_by(full, _said(v, best, tries.simulations.made), AT_SATURATION)
+    found = _said(v, best, 1 if best[0] is first and not best[1].late else tries.simulations.made)
     return _bounded_by(first, found) if corrected else found
 
 
@@ -285,7 +281,7 @@ def _said(v: Snapshot, best: tuple[Draft, Played], turns: int) -> Draft:
         named = ", ".join(sorted(shown.late)[:MOST_NAMED])
         text = f"late in simulation in each of {turns} plans, although each asked less of its instances: {named}"
         if shown.worst <= 1.0:
-            text = f"in time in a few runs, and fresh seeds do not confirm it in any of {turns} plans: {named}"
+            text = f"in time in a few runs, and more runs do not confirm it in any of {turns} plans: {named}"
         late = [one for one in v.asked if one.id in shown.late][:MOST_HELPED]
         repairs = [fix for one in late for fix in where_late(one, one.rate_qps)]
         return replace(tried, target_missed=text, repairs=tuple(repairs))
@@ -303,7 +299,6 @@ class _Tries:
     formulation: str
     every: tuple[Serves, ...]
     """What bounds are of: pairs too that no plan is made with, as they are late alone."""
-    turn: int = 0
     seen: dict[str, Played] = field(default_factory=dict)
     """By workers and routing: no plan is played twice."""
     bounding: Draft | None = None
@@ -314,10 +309,13 @@ class _Tries:
     """Plans that looked so: fresh seeds may say otherwise."""
     refused: list[Draft] = field(default_factory=list)
     """Those of which fresh seeds did."""
-    budget: ErrorBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        self.budget = ErrorBudget(self.ask.limits.seed)
+        options, seed = self.v.options, self.ask.limits.seed
+        assert self.tools.simulate is not None
+        most = min(options.evaluations, MOST_OF_TRIAL) if self.tools.trial else options.evaluations
+        is_auto = options.size == "auto"
+        self.simulations = Simulations(self.tools.simulate, self.v.inputs, self.ask, most, seed, own_seeds=is_auto)
 
     def first(self) -> Draft | Infeasible:
         """The plan of the formula; where it finds none, one that asks more of its instances, up to saturation."""
@@ -334,7 +332,7 @@ class _Tries:
 
     def _keep(self, made: Draft, confirmed: Played | None = None) -> None:
         """Keep a plan that looked in time, where none did that is cheaper; or one that fresh seeds confirmed."""
-        v, first, turns = self.v, self.bounding, self.turn
+        v, first, turns = self.v, self.bounding, self.simulations.made
         if first is None or (confirmed is None and _cost(made) >= self.cheapest):
             return
         self.cheapest = min(self.cheapest, _cost(made))
@@ -359,25 +357,23 @@ class _Tries:
         alike = plan.model_dump_json(include={"workers", "routing"})
         if alike in self.seen:
             return self.seen[alike]
-        self.turn += 1
-        if self.v.options.size != "auto":
-            shown = looked_at(self.tools, self.v.inputs, plan, seed=self.ask.limits.seed, duration_s=None)
-        else:
-            look = partial(looked_at, self.tools, self.v.inputs, plan, seed=self.ask.limits.seed + self.turn)
-            length_s = _length_s(self.v)
-            shown = look(duration_s=length_s)
-            if length_s is not None and shown.late and shown.late == shown.unsure:
-                with suppress(InputError):
-                    shown = look(duration_s=None if settled else LONGER * length_s)
-            judged = {one.id for one in self.v.asked if _is_judged(self.v, one)}
-            shown = replace(shown, late=tuple(name for name in shown.late if name in judged))
-        done = self.turn / self.v.options.evaluations
-        self.ask.note(Event("simulated", f"applications late: {len(shown.late)}", done=done))
+        judged = self._asked_of(made)
+        runs: list[tuple[int, float | None]] = [(SEEDS, None)]
+        if self.v.options.size == "auto" and (length_s := _length_s(self.v)) is not None:
+            runs = [(SEEDS, length_s), (SEEDS, None if settled else LONGER * length_s)]
+        shown, _ = self.simulations.look(plan, judged, *runs, goes_on=lambda one: bool(one.unsure) and not one.late)
+        if self.v.options.size == "auto":
+            judged = [one.id for one in self.v.asked if _is_judged(self.v, one)]
+        shown = replace(shown, late=tuple(name for name in (*shown.late, *shown.unsure) if name in judged))
         self.seen[alike] = shown
         if not shown.late:
             self.in_time.append((made, shown))
             self._keep(made)
         return shown
+
+    def _asked_of(self, made: Draft) -> list[str]:
+        """The applications of a plan that have queries."""
+        return [one.id for one in self.v.asked if one.id in made.routing and one.load_qps > 0]
 
     def confirmed(self, made: Draft, shown: Played) -> tuple[Draft, Played]:
         """The plan, if fresh seeds confirm it; else one that asks less, or the next dearer one that looked in time.
@@ -392,7 +388,7 @@ class _Tries:
                 return made, tested
             if self.ask.remaining > 0:
                 self.refused.append(made)
-            if not self.may_go_on():
+            if not self.simulations.may_go_on:
                 return made, tested
             following = self.less_busy(made, tested.late)
             if dearer and (following is None or _cost(following) >= _cost(dearer[0][0])):
@@ -400,7 +396,7 @@ class _Tries:
                 continue
             while following is not None:
                 made, shown = following, self.shown(following)
-                if not shown.late or not self.may_go_on():
+                if not shown.late or not self.simulations.may_go_on:
                     break
                 following = self.less_busy(made, shown.late)
             if shown.late or following is None:
@@ -408,17 +404,13 @@ class _Tries:
 
     def _tested(self, made: Draft) -> Played:
         """What runs show of a plan, until it is clear."""
-        assert self.tools.simulate is not None
-        v, apps = self.v, [one.id for one in self.v.asked if one.id in made.routing and one.load_qps > 0]
-        length_s = None
+        v, length_s = self.v, None
         if v.options.size == "auto":
             asked, load_qps = [one for one in v.asked if one.load_qps > 0], sum(one.load_qps for one in v.asked)
             length_s = _length_s(v) or _look_s(asked, load_qps, CONFIRMED_CYCLES)
             length_s = max(length_s, min(TESTED * length_s, MOST_PLAYED / load_qps))
-        return play_until_clear(
-            self.tools.simulate, plan_to_simulate("variants", self.formulation, made), v.inputs, self.budget,
-            apps=apps, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
-        )  # fmt: skip
+        plan = plan_to_simulate("variants", self.formulation, made)
+        return self.simulations.test(plan, self._asked_of(made), length_s)
 
     def busier(self, made: Draft, shown: Played, late: frozenset[str]) -> tuple[Draft, Played]:
         """A plan that costs less, asks more of its instances and is in time as well; else the same again.
@@ -445,7 +437,7 @@ class _Tries:
 
         following = at(high)
         for _ in range(HALVINGS if following is not None else 0):
-            if played == BUSIER - 1 or not self.may_go_on():
+            if played == BUSIER - 1 or not self.simulations.may_go_on:
                 break
             parts = {name: (low[name][-1] + high[name]) / 2.0 for name in low}
             following = at(parts)
@@ -459,7 +451,7 @@ class _Tries:
                     low[name].append(part)
         # All together, each at the last part at which it was in time; who is late now goes back to the one before.
         for _ in range(BACK if missed else 0):
-            following = at({name: parts[-1] for name, parts in low.items()}) if self.may_go_on() else None
+            following = at({name: parts[-1] for name, parts in low.items()}) if self.simulations.may_go_on else None
             seen = tried(following) if following is not None else None
             back = [name for name in seen.late if len(low.get(name, ())) > 1] if seen is not None else []
             if not back:
@@ -501,10 +493,9 @@ class _Tries:
             if found is None or self.ask.remaining <= 0:
                 return dict.fromkeys(mine, math.inf)
             plan = plan_to_simulate("variants", self.formulation, _alone(asked, found, set(names.values())))
-            seed = self.ask.limits.seed + FRESH + looks
-            assert self.tools.simulate is not None
-            report: Any = self.tools.simulate(plan, asked.inputs, seeds=1, seed=seed, duration_s=length_s(apps))
-            return {b: shown_of(asked.inputs, names[b], report.apps[names[b]], None).worst for b in mine}
+            seed, runs = self.ask.limits.seed + FRESH + looks, [(1, length_s(apps))]
+            shown, _ = look(self.simulations.simulate, plan, asked.inputs, [names[b] for b in mine], runs, seed=seed)
+            return {b: shown.each[names[b]] for b in mine}
 
         def queries(apps: Apps) -> float:
             return sum(asked.asked[b].load_qps for b in apps) * length_s(apps)
@@ -512,7 +503,7 @@ class _Tries:
         hopeful = {b: 0.0 for b in range(len(asked.asked)) if b not in judged}
         search = Near(asked, plays, queries, self.ask, hopeful)
         for _ in range(MOST_CONFIRMED):
-            found = search.cheaper(made) if self.may_go_on() else []
+            found = search.cheaper(made) if self.simulations.may_go_on else []
             following = drafted(found[0]) if found else None
             if following is None:
                 break
@@ -525,11 +516,6 @@ class _Tries:
                 return following, seen
             search.was_late(found[0], seen.late)
         return None
-
-    def may_go_on(self) -> bool:
-        """Whether there is time, and another plan may be played."""
-        most = min(self.v.options.evaluations, MOST_OF_TRIAL) if self.tools.trial else self.v.options.evaluations
-        return self.ask.remaining > 0 and self.turn < most
 
     def saturated(self, asked: Snapshot) -> Draft | Infeasible:
         """The plan of instances that may be full, in bursts too: it rules out none that is in time."""
@@ -545,10 +531,12 @@ class _Tries:
     def less_busy(self, made: Draft, late: tuple[str, ...]) -> Draft | None:
         """The next plan that is another one (None: there is none), the late ones asking less of their instances."""
         for _ in range(MOST_SHRINKINGS):
-            less = LESS if self.turn < PATIENT else LESS**2
+            less = LESS if self.simulations.made < PATIENT else LESS**2
             pairs = tuple(_less_busy(self.v, made, pair, late, less) for pair in self.v.serves)
             self.v = replace(self.v, serves=pairs)
-            following = self.way(self.v, self.ask.untested() if self.turn < PATIENT else self.ask.untested(gap=ROUGH))
+            following = self.way(
+                self.v, self.ask.untested() if self.simulations.made < PATIENT else self.ask.untested(gap=ROUGH)
+            )
             if isinstance(following, Infeasible):
                 return None
             if (following.workers, following.routing) != (made.workers, made.routing):

@@ -54,8 +54,11 @@ class Simulator:
             return late_report(plan)
         value = self.values[min(len(self.asked), len(self.values) - 1)]
         self.asked.append((plan, seed, how))
-        held = SimpleNamespace(value=value, low=value - 1, high=value + 1)
-        return SimpleNamespace(apps={app: SimpleNamespace(percentiles_ms={99.0: held}) for app in plan.routing})
+        held, apps = SimpleNamespace(value=value, low=value - 1, high=value + 1), {}
+        for app in plan.routing:
+            late = SimpleNamespace(value=float(value > inputs.slo.apps[app].latency[0].max_ms))
+            apps[app] = SimpleNamespace(percentiles_ms={99.0: held}, figures={"violations": late})
+        return SimpleNamespace(apps=apps)
 
     def test(self, plan, inputs, seeds, how):
         self.tested += [plan.workers] if plan.workers not in self.tested else []

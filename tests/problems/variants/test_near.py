@@ -1,5 +1,9 @@
 """Cheaper plans near by, on machines that are shared and paid whole."""
 
+import math
+import random
+from collections import Counter
+
 import pytest
 
 import hetplan as hp
@@ -289,6 +293,91 @@ def test_of_few_plans_the_cheapest_in_time_is_found(max_ms, in_time):
     least = min(near.cost(one) for one in every if one and use(near, one, in_time) <= 1.0)
     assert near.cost(found[0]) == pytest.approx(least)
     assert set(looked) == {tuple(range(len(max_ms)))}
+
+
+def carried(v, units, b, part):
+    """The queries per second that units carry of an application, each instance asked for so much of its saturation."""
+    best = [
+        max((s.saturation_qps * s.busy ** (1 - part) for s in one.serves if s.app == b), default=0) for one in v.items
+    ]
+    return sum(n * count * best[i] for (_, holds), n in units for i, count in holds)
+
+
+def lacks(v, units, b, part):
+    return carried(v, units, b, part) < v.asked[b].need_qps * (1 - 1e-9)
+
+
+def test_of_machines_that_are_shared_the_cheapest_in_time_are_nearly_always_found():
+    """Two applications on parts of fast machines or on slow ones, from dear ones, against all that there may be."""
+    dearer = [found - least for found, least in map(_found_and_least, range(12))]
+    assert sum(one > 0 for one in dearer) <= 1
+    assert max(dearer) <= 1.0, "by a slow machine"
+
+
+def _found_and_least(seed):
+    chance = random.Random(seed)
+    rates, in_time = {name: chance.uniform(40, 700) for name in RATES}, chance.choice([0.3, 0.6, 0.9])
+    part, were_late = chance.choice([0.5, 1]), []
+    v = snapshot(rates=rates, part=part)
+
+    def plays(units, b):
+        mine = near._own(units, (b,))
+        assert not any(_is_less(mine, other) for other in were_late), "late with more of the same"
+        if not lacks(v, units, b, in_time):
+            return 0.5
+        were_late.append(mine)
+        return 1.4
+
+    near = search(v, plays)
+    found = near.cheaper(plan(*(("gpu-dear", 20, [(name, round(1 / part), 1)]) for name in RATES)))
+
+    def enough(b):
+        """So many fast instances and slow ones of an application carry it, none of them in vain."""
+        qps = {"gpu": 0.0, "slow": 0.0}
+        for i, item in enumerate(v.items):
+            t = v.kinds[item.kind].type
+            qps[v.types[t].hardware] = max(qps[v.types[t].hardware], carried(v, [((t, ((i, 1),)), 1)], b, in_time))
+        need = v.asked[b].need_qps * (1 - 1e-9)
+        return [(fast, max(0, math.ceil((need - fast * qps["gpu"]) / qps["slow"]))) for fast in range(20)]
+
+    bills = [2 * math.ceil((f + g) * part) + s + t for f, s in enough(0) for g, t in enough(1)]
+    return near.cost(found[0]), min(bills)
+
+
+def _is_less(one, other):
+    """Whether there are no more of the same units."""
+    one, other = dict(one), dict(other)
+    return one.keys() == other.keys() and all(n <= other[unit] for unit, n in one.items())
+
+
+@pytest.mark.parametrize("hope", [0.0, 0.4, 0.9])
+def test_changes_that_are_left_out_would_carry_too_little(hope):
+    near = search(snapshot(part=0.25), lambda units, app: 9.0)
+    near.cheaper(plan(("gpu", 1, [("a", 2, 4), ("b", 2, 1)]), ("slow", 3, [("a", 1, 1)])))
+    start = plan(("gpu", 1, [("a", 2, 4), ("b", 2, 1)]), ("slow", 3, [("a", 1, 1)]))
+    now, near.hopeful = near._units_of(start), {0: hope, 1: hope / 2}
+    left_out = []
+    for change in near._changes(Counter(dict(now))):
+        after = (Counter(dict(now)) - Counter(dict(change.gone)) + Counter(dict(change.more))).items()
+        left_out.append(near._is_hopeless(now, change))
+        assert left_out[-1] == any(lacks(near.v, after, b, near.hopeful[b]) for b in change.apps)
+    assert set(left_out) == {False, True}
+
+
+@pytest.mark.parametrize(
+    ("limits", "slow", "may_be"),
+    [
+        ({"instances": {"slow": [0, 3]}}, 3, True),
+        ({"instances": {"slow": [0, 3]}}, 4, False),
+        ({"cost_per_hour": "3"}, 3, True),
+        ({"cost_per_hour": "3"}, 4, False),
+    ],
+)
+def test_stock_and_budget_say_what_may_be(limits, slow, may_be):
+    near = search(snapshot(rates={"a": 60.0}, **limits), lambda units, app: 0.5)
+    types = [near.v.kinds[item.kind].type for item in near.v.items]
+    (i,) = [i for i, t in enumerate(types) if near.v.types[t].hardware == "slow"]
+    assert near._may_be((((types[i], ((i, 1),)), slow),), {0: 1.0}) == may_be
 
 
 def test_who_shares_nothing_of_a_plan_is_looked_at_alone():

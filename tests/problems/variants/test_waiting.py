@@ -108,7 +108,8 @@ class Shown:
     def __call__(self, plan, inputs, *, seeds, seed):
         self.asked += 1
         one = SimpleNamespace(
-            percentiles_ms={99.0: self.held}, by_run=({"violations": 0.002},) * seeds, spans=1e9, queries_per_seed=1e5,
+            percentiles_ms={99.0: self.held}, figures={"violations": SimpleNamespace(value=0.002)}, spans=1e9,
+            by_run=({"violations": 0.002},) * seeds, queries_per_seed=1e5,
             responses={"response": Together([responses_of([self.held.value] * 100)] * seeds)},
         )  # fmt: skip
         return SimpleNamespace(apps=dict.fromkeys(plan.routing, one), duration_s=1e3, seeds=range(seeds))
