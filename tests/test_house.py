@@ -134,7 +134,6 @@ READS_WISHES = {
     "planner/summary_hours.py": "shows a plan beside its files, whoever made it",
     "planner/summary_rows.py": "shows a plan beside its files, whoever made it",
     "problems/faults.py": "walks every field that is written, to refuse by name those that a question does not keep",
-    "problems/simulated.py": "holds what runs show against the files that were simulated",
     "problems/variants/baselines/rules.py": "a baseline keeps counters in the state: what was observed, not what runs",
 }
 """Files of the planner and of questions that read SLO or state from their inputs, and why not from `Request`."""

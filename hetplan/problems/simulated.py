@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf, isnan, log10
 from typing import Any
 
@@ -19,14 +20,13 @@ from hetplan.errors import InputError
 from hetplan.planner.confidence import LEAST_LONG_QUEUES, LEAST_RUNS, sequence
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Repair
-from hetplan.planner.request import Application
+from hetplan.planner.request import Application, read_request
 from hetplan.planner.sizing import ALPHA, Confirmation, ErrorBudget, LimitShares, confirm
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
-from hetplan.serving.demand import Target, response_targets
-from hetplan.serving.strictest import late_share, strictest
+from hetplan.serving.demand import Target
 
 __all__ = [
     "CHOSEN_AT",
@@ -139,6 +139,7 @@ def look(
     After the first runs, which are short, the next are made only where what was shown `goes_on`. Those may be too long
     for the simulator: then it stays open. `floors` are the least accuracies asked for.
     """
+    asked = read_request(inputs).apps
     found: tuple[Played, Any] | None = None
     for count, length_s in runs:
         if found is not None and not goes_on(found[0]):
@@ -150,7 +151,7 @@ def look(
             if found is None:
                 raise
             break
-        found = together(shown_of(inputs, app, report.apps[app], (floors or {}).get(app)) for app in apps), report
+        found = together(shown_of(asked[app], report.apps[app], (floors or {}).get(app)) for app in apps), report
     assert found is not None
     return found
 
@@ -240,6 +241,10 @@ class PlanRuns:
     floors: Mapping[str, float] = field(default_factory=dict)
     reports: list[Any] = field(default_factory=list)
 
+    @cached_property
+    def _asked(self) -> Mapping[str, Application]:
+        return read_request(self.inputs).apps
+
     def add(self, count: int, seed: int) -> None:
         """Run the plan so many times more; near full use in longer runs, since each begins with empty queues."""
         is_first, how = not self.reports, {} if self.length_s is None else {"duration_s": self.length_s}
@@ -256,15 +261,15 @@ class PlanRuns:
         return [one for app in self.apps for one in self._limits_of(app)]
 
     def _limits_of(self, name: str) -> Iterator[LimitShares]:
-        app, found = self.inputs.slo.apps[name], self._reports_of(name)
+        app, found = self._asked[name], self._reports_of(name)
         rates = tuple(run["violations"] for one in found for run in one.by_run) or (0.0,)
         queries = sum(one.queries_per_seed * len(one.by_run) for one in found)
         cycle_s = sum(app.demand.arrivals.stay_s or ())
         length_s = sum(report.duration_s * len(report.seeds) for report in self.reports)
         seen = {"queries": queries, "cycles": length_s / cycle_s if cycle_s > 0 else inf}
-        yield LimitShares(name, round(late_share(app), 12), rates, **seen)
-        for target in response_targets(app):
-            if target != strictest(app) or app.violations is not None:
+        yield LimitShares(name, round(app.late_share, 12), rates, **seen)
+        for target in app.targets:
+            if target != app.strictest or app.max_violation_rate is not None:
                 runs = (run for one in found for run in one.responses["response"].runs)
                 beyond = tuple(float(run.share_beyond(target.max_ms)) for run in runs) or (0.0,)
                 yield LimitShares(name, target.left, beyond, **seen)
@@ -314,13 +319,13 @@ class PlanRuns:
 
     def shown(self, name: str, found: Confirmation, basis: str | None) -> Played:
         """What the runs show of one application, and what that backs."""
-        app, limits = self.inputs.slo.apps[name], list(self._limits_of(name))
+        app, limits = self._asked[name], list(self._limits_of(name))
         if name in found.unjudged:
             return Played(_worst_of(limits), ())
         backing: dict[str, Any] = {"app": name, "relation": "<=", "model": "simulation/1", "seeds": found.runs}
         backing |= {"confidence": 1.0 - found.alpha, "basis": basis}
         times, promises = dict[Target, float](), list[Promise]()
-        for target in response_targets(app):
+        for target in app.targets:
             times[target], low, high = self.percentile(name, target.percentile, found.width)
             if low <= target.max_ms:
                 # So many in time, at the upper end of the interval of the share, is what the percentile says.
@@ -334,7 +339,7 @@ class PlanRuns:
         lost = limits[0]
         ends = lost.interval(found.alpha)
         promises.append(Promise(quantity="violations", value=lost.allowed, interval=ends, **backing))
-        tightest = strictest(app)
+        tightest = app.strictest
         over = times[tightest] / tightest.max_ms if tightest is not None else 1.0
         return Played(_worst_of(limits), (), tuple(promises), {name: over})
 
@@ -357,9 +362,10 @@ def _times_over(share: float, allowed: float) -> float:
 
 def play_length_s(inputs: Inputs, rates_qps: Mapping[str, float], queries: int) -> float:
     """How long a run of so many queries of each application is; these have rates above 0."""
-    targets = (target for app in rates_qps for target in response_targets(inputs.slo.apps[app]))
+    apps = read_request(inputs).apps
+    targets = (target for app in rates_qps for target in apps[app].targets)
     longest = max((target.max_ms for target in targets), default=0.0)
-    cycle_s = max(sum(inputs.slo.apps[app].demand.arrivals.stay_s or ()) for app in rates_qps)
+    cycle_s = max(sum(apps[app].demand.arrivals.stay_s or ()) for app in rates_qps)
     length_s = max(queries / min(rates_qps.values()), SPANS * longest / 1000.0, CYCLES * cycle_s)
     return min(length_s, MOST_QUERIES * queries / sum(rates_qps.values()))
 
@@ -377,24 +383,23 @@ def together(played: Iterable[Played]) -> Played:
     )
 
 
-def shown_of(inputs: Inputs, name: str, found: Any, floor: float | None) -> Played:
+def shown_of(app: Application, found: Any, floor: float | None) -> Played:
     """What a few runs showed of one application."""
-    app = inputs.slo.apps[name]
-    lost, allowed = found.figures["violations"].value, round(late_share(app), 12)
+    lost, allowed = found.figures["violations"].value, round(app.late_share, 12)
     if isnan(lost):
-        return Played(0.0, (), each={name: 0.0})  # none of its queries came: that shows nothing
+        return Played(0.0, (), each={app.id: 0.0})  # none of its queries came: that shows nothing
     worst = _times_over(lost, allowed)
     # How far a percentile is off says more than that it is. One without end is lost queries, and those were counted.
-    times = {target: found.percentiles_ms[target.percentile] for target in response_targets(app)}
+    times = {target: found.percentiles_ms[target.percentile] for target in app.targets}
     over = [time.value / target.max_ms for target, time in times.items() if not time.value <= target.max_ms]
     off = [min(MOST_OFF, 1.0 + log10(max(by, 1.0))) for by in over if worst <= 1.0 or by < inf]
     below = floor is not None and found.figures["accuracy"].high < floor
     worst = inf if below else max([worst, *off])
-    tightest = strictest(app)
+    tightest = app.strictest
     strict = times[tightest].value / tightest.max_ms if tightest in times else 1.0
     is_open = worst <= 1.0 and not all(time.high <= target.max_ms for target, time in times.items())
-    late, unsure = (name,) if worst > 1.0 else (), (name,) if is_open else ()
-    return Played(worst, late, (), {name: strict}, unsure, each={name: worst})
+    late, unsure = (app.id,) if worst > 1.0 else (), (app.id,) if is_open else ()
+    return Played(worst, late, (), {app.id: strict}, unsure, each={app.id: worst})
 
 
 def plan_to_simulate(question: str, formulation: str, made: Draft, options: Mapping[str, Any] | None = None) -> Plan:
