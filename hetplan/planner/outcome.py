@@ -109,7 +109,7 @@ class Outcome:
         repairs = [one.text for one in self.repairs]
         if self.summary is None or self.plan is None:
             return outcome_fragment([f"{self.status}: {self.reason}", *self.why], repairs)
-        from hetplan.planner.summary_words import summary_text
+        from hetplan.profiles.summary_words import summary_text
 
         told, said = summary_text(self.summary, self.checked), [*self.why, *self.violations]
         return outcome_fragment(said, repairs, told, self.plan.model_dump(mode="json", exclude_none=True))

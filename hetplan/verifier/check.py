@@ -30,6 +30,7 @@ from hetplan.verifier.references import check_header, check_inputs, check_refere
 from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_cost, check_resources, not_provided
 from hetplan.verifier.service import Service, service_of
+from hetplan.verifier.summary import check_summary
 from hetplan.verifier.wanted import (
     asked,
     check_capacity,
@@ -46,7 +47,7 @@ __all__ = ["QuestionCheck", "Report", "Violation", "follow", "verify_plan"]
 
 QuestionCheck = Callable[[Plan, Inputs], list[Violation]]
 
-CHECKS = "inputs references options resources cost tables serving promises claims actions"
+CHECKS = "inputs references options resources cost tables serving promises claims actions summary"
 """What is checked of every plan, in order."""
 
 _NOTHING = Computed({"rate_qps": 0.0, "fluid_rate_qps": 0.0})
@@ -80,6 +81,7 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
     found += check_claims(facts, whole.values)
     found += check_actions(facts)
     skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
+    found += check_summary(facts)
     checked = list[str](CHECKS.split())
     if question_check is not None:
         found += question_check(plan, inputs)

@@ -31,6 +31,7 @@ from hetplan.verifier.fleet_parts import (
     uncommitted,
 )
 from hetplan.verifier.fleet_shared import named_twice, shared_machines
+from hetplan.verifier.fleet_summary import check_fleet_summary
 from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import Report, Violation
@@ -40,7 +41,7 @@ __all__ = ["check", "check_parts", "verify_fleet"]
 CHECKS = {name: f"hetplan.verifier.{name}" for name in ("llm", "pool", "pipeline", "policy", "variants")}
 """Where the check of each question that may be a part is."""
 
-CHECKED = "inputs references parts demand resources cost failures promises actions fleet"
+CHECKED = "inputs references parts demand resources cost failures promises actions summary fleet"
 """What is checked of every fleet, in order."""
 SLIP = 1e-6
 MONTH_HOURS = 730.0
@@ -75,6 +76,7 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
     found += _promises(fleet)
     found += _valid(fleet)
     found += _changes(fleet)
+    found += check_fleet_summary(fleet)
     return Report(tuple(dict.fromkeys(found)), tuple(CHECKED.split()))
 
 

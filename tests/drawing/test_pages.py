@@ -19,7 +19,7 @@ from hetplan.drawing.report import Documents, plan_fragment, report_page
 from hetplan.drawing.summary import SummaryText, Table, draw_costs, write_summary
 from hetplan.drawing.svg import Picture, ticks
 from hetplan.planner.summary import summarize
-from hetplan.planner.summary_words import summary_text
+from hetplan.profiles.summary_words import summary_text
 from hetplan.simulator.figures import Together, responses_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
