@@ -109,7 +109,8 @@ def _share_rows(app: str, promises: Sequence[Promise], wanted: App | None, quali
         if quantity not in limits:
             continue
         relation, limit = limits[quantity]
-        row = SloRow(app, name, "" if quantity == "quality" else "share", relation, limit)
+        unit = "" if quantity == "quality" else "share"
+        row = SloRow(app, name, unit, relation, limit, verdict="not simulated")
         found = _best_promise([one for one in promises if one.quantity == quantity])
         if found is None and quantity == "quality" and quality is not None:
             row = replace(row, value=quality, basis="formula", verdict="by formula", note="or more, of each model")

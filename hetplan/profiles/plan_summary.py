@@ -56,7 +56,7 @@ class SloRow:
     interval: tuple[Real, Real] | None = None
     value: Real | None = None
     basis: str = ""
-    verdict: str = "not simulated"
+    verdict: str = ""
     seeds: Count | None = None
     confidence: Real | None = None
     note: str = ""

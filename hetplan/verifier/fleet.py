@@ -41,7 +41,7 @@ __all__ = ["check", "check_parts", "verify_fleet"]
 CHECKS = {name: f"hetplan.verifier.{name}" for name in ("llm", "pool", "pipeline", "policy", "variants")}
 """Where the check of each question that may be a part is."""
 
-CHECKED = "inputs references parts demand resources cost failures promises actions summary fleet"
+CHECKED = "inputs references parts demand resources cost failures promises actions fleet"
 """What is checked of every fleet, in order."""
 SLIP = 1e-6
 MONTH_HOURS = 730.0
@@ -77,7 +77,8 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
     found += _valid(fleet)
     found += _changes(fleet)
     found += check_fleet_summary(fleet)
-    return Report(tuple(dict.fromkeys(found)), tuple(CHECKED.split()))
+    checked = CHECKED.split() + ["summary"] * (plan.summary is not None)
+    return Report(tuple(dict.fromkeys(found)), tuple(checked))
 
 
 def _references(fleet: Fleet) -> Iterator[Violation]:

@@ -41,8 +41,8 @@ def check_fleet_summary(fleet: Fleet) -> Iterator[Violation]:
     yield from slo_faults(stated, fleet.inputs, _results(fleet))
     ahead = Counter[tuple[str, float]]()
     for one in plan.commitments or ():
-        ahead[fleet.inputs.profile.offers[one.offer].hardware, one.term_s / 86_400.0] += one.count
-    said = Counter({(one.machine, one.days): one.count for one in stated.reserved})
+        ahead[fleet.inputs.profile.offers[one.offer].hardware, round(one.term_s / 86_400.0, 6)] += one.count
+    said = Counter({(one.machine, round(one.days, 6)): one.count for one in stated.reserved})
     for key in ahead.keys() | said.keys():
         yield from differences(f"reserved ({key[0]} for {key[1]:g} days)", said[key], ahead[key])
     yield from differences("survivors", stated.survivors, _survivors(fleet))
@@ -158,7 +158,7 @@ def _hours(fleet: Fleet, stated: PlanSummary) -> Iterator[Violation]:
         yield from _spot(fleet, mine[0], row.spot, at)
     for period, rows in places.items():
         if len(rows) != 1:
-            yield Violation("summary", "summary.hours", f"{period} is in {len(rows)} rows")
+            yield Violation("summary", "summary.hours", f"says that {period} is in {len(rows)} rows")
 
 
 def _spot(fleet: Fleet, period: Period, stated: float | None, at: str) -> Iterator[Violation]:

@@ -49,8 +49,7 @@ Key = tuple[Any, ...]
 def check_summary(facts: Facts) -> list[Violation]:
     """What a plan of one set of machines says of itself at its beginning, and what it is."""
     plan, stated = facts.plan, facts.plan.summary
-    if stated is None:
-        return []
+    assert stated is not None
     found = list(header_faults(plan, facts.inputs, stated, _cost(facts)))
     found += differences("machine_count", stated.machine_count, sum(map(machines, plan.workers)))
     found += differences("hours", len(stated.hours), 0)
