@@ -64,7 +64,15 @@ def _results(fleet: Fleet) -> Results:
             for part in (fleet.parts[name] for name in names):
                 for app in part.rate_qps:
                     found[app].append((failure, [one for one in part.promises if one.app == app]))
-    return Results(found, {}, {}, several=True)
+    quality: dict[str, float] = {}
+    for part in fleet.parts.values():
+        for load in (load for worker in part.workers for load in worker.loads if load.variant is not None):
+            known = fleet.inputs.profile.variants[load.variant or ""].quality
+            for app in part.rate_qps:
+                if load.app in (app, None):
+                    value = known.value if known is not None else math.nan
+                    quality[app] = min(quality.get(app, math.inf), value)
+    return Results(found, {}, quality, several=True)
 
 
 def _survivors(fleet: Fleet) -> float | None:

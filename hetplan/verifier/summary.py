@@ -400,12 +400,12 @@ def _worst_faults(row: SloRow, at: str, run: Iterable[tuple[str, Promise]]) -> I
     worse = max if row.relation == "<=" else min
     said = {bool(one.failure): one for one in row.worst}
     for after in (False, True):
-        known = {one.interval: failure for failure, one in run if bool(failure) == after and one.interval is not None}
-        own = worse(known, key=lambda one: one[place], default=None)
+        known = [(one.interval, name) for name, one in run if bool(name) == after and one.interval is not None]
+        own = worse((one for one, _ in known), key=lambda one: one[place], default=None)
         stated = said[after].interval if after in said else None
         if (stated is None) != (own is None) or (stated and own and not _same(stated[place], own[place])):
             yield from differences(f"{at}.worst", stated, own)
-        elif stated and not any(_same(stated, one) and said[after].failure == name for one, name in known.items()):
+        elif stated and not any(_same(stated, one) and said[after].failure == name for one, name in known):
             text = f"says {_text(stated)} ({said[after].failure or 'no failure'}), which nothing is promised of"
             yield Violation("summary", f"summary.{at}.worst", text)
     if row.worst:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from pathlib import Path
@@ -180,7 +181,7 @@ def test_the_report_begins_with_the_summary_and_says_what_the_plan_says(
     )
     for table in told.tables:
         for row in table.rows:
-            assert "".join(f">{cell}</td>" for cell in row) in re.sub("<td[^>]*|<tr>|</tr>", "", page)
+            assert "".join(f">{html.escape(cell)}</td>" for cell in row) in re.sub("<td[^>]*|<tr>|</tr>", "", page)
     assert "<li>Checked: nothing</li>" in page
     assert "This page was made from the plan file alone" in page
     assert f">{document['digest'].removeprefix('sha256:')[:8]}<" in page
