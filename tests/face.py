@@ -64,6 +64,7 @@ __all__ = [
     "SummaryPage",
     "Verdict",
     "about",
+    "as_sure",
     "begin",
     "bounded",
     "carried",
@@ -991,6 +992,17 @@ def simulated_worse(plan: Json, factor: float) -> Json:
         for one in document["promises"]:
             if one["quantity"] == "response_ms" and "interval" in one:
                 one["interval"] = [factor * end for end in one["interval"]]
+
+    return forged(plan, change)
+
+
+def as_sure(plan: Json, *levels: float) -> Json:
+    """A plan whose intervals are of so many percent of both ends, in turn."""
+
+    def change(document: Json) -> None:
+        shown = [one for one in document["promises"] if "confidence" in one]
+        for number, one in enumerate(shown):
+            one["confidence"] = 0.5 + levels[number % len(levels)] / 200
 
     return forged(plan, change)
 

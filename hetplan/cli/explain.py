@@ -90,13 +90,13 @@ def _of_plan(out: Output, plan: Plan) -> None:
 
 
 def _show(out: Output, found: Explanation, summary: Summary) -> None:
+    from hetplan.cli.summary_page import opening_lines
     from hetplan.profiles.summary_words import money, summary_text
     from hetplan.studies.points import fleet_change, fleet_text
 
     page, told = out.people, summary_text(summary)
-    page.line(f"{told.head}  {told.status}")
-    for bound in told.bounds:
-        page.line(f"Bound: {bound}")
+    for line in opening_lines(summary, told):
+        page.line(line)
     per = {"million queries": found.cost_per_million_queries, "million output tokens": found.cost_per_million_tokens}
     for what, cost in per.items():
         if cost is not None:

@@ -62,9 +62,9 @@ def show(
 ) -> None:
     """Show a plan file: its summary, or by --view one of its tables.
 
-    With the files that it was made from, the summary also has the limits of the SLO, and money and utilization of each
-    machine. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the steps
-    to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
+    With the files that it was made from, limits, money and utilization are those of the files; without them, those that
+    the plan states. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the
+    steps to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
         from hetplan.planner.summary import summarize

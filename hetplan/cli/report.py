@@ -54,8 +54,7 @@ def report(
 ) -> None:
     """Write a plan as one page of HTML: no network, no script, light and dark, for screen, phone and paper.
 
-    It begins with the summary. With the files that the plan was made from it also has the limits of the SLO, money and
-    utilization of each machine, a verification and a simulation.
+    It begins with the summary. With the files that the plan was made from it also has a verification and a simulation.
     """
     with Output("report", as_json=as_json) as out:
         from hetplan.drawing.report import Documents, report_page

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hetplan.drawing.summary import SummaryText, Table
     from hetplan.profiles.plan_summary import Summary
 
-__all__ = ["Closing", "show_summary", "summary_lines"]
+__all__ = ["Closing", "opening_lines", "show_summary", "summary_lines"]
 
 WIDTH = 120
 """Letters of a line; tables of more columns than fit drop what a plan's other views have."""
@@ -77,7 +77,7 @@ def _lines_of_at_most(summary: Summary, told: SummaryText, closing: Closing, mos
 
     Machines that change by the hour are named with their money: a table of them is in a view.
     """
-    blocks = [[*_head_lines(summary, told), *_bound_lines(told)]]
+    blocks = [opening_lines(summary, told)]
     for table in told.tables:
         if summary.hours and table.title == "Machines":
             continue
@@ -88,6 +88,11 @@ def _lines_of_at_most(summary: Summary, told: SummaryText, closing: Closing, mos
     for block in blocks:
         lines += ["", *block] if lines else block
     return lines
+
+
+def opening_lines(summary: Summary, told: SummaryText) -> list[str]:
+    """Money, what is served, status, bounds."""
+    return [*_head_lines(summary, told), *_bound_lines(told)]
 
 
 def _clip(line: str, width: int = WIDTH) -> str:

@@ -318,4 +318,7 @@ def _worst_row(seen: Sequence[_Seen], total: int) -> SloRow:
     if len(shown) < total and word == "met":
         word = f"met in {len(shown)} of {total}"
     left = next((one.row.verdict for one in seen if one.row.interval is None), "")
-    return replace(first, interval=worst[0].interval, basis="simulation", verdict=word, note=left, worst=tuple(worst))
+    return replace(
+        first, interval=worst[0].interval, basis="simulation", verdict=word, note=left, worst=tuple(worst),
+        seeds=None, confidence=None,
+    )  # fmt: skip

@@ -249,7 +249,7 @@ def _slo_table(summary: Summary) -> Table:
 
 def _interval_words(rows: Sequence[SloRow]) -> str:
     """How sure the intervals are, of both ends: a plan that was confirmed late in a search had to be surer of each."""
-    known = [row.confidence for row in rows if row.interval is not None]
+    known = [row.confidence for row in rows if row.interval is not None and row.limit is not None]
     levels = {0.95 if one is None else 2.0 * one - 1.0 for one in known} or {0.95}
     low, high = (f"{100 * one:.3g}" for one in (min(levels), max(levels)))
     return f"{low}% interval" if low == high else f"{low} to {high}% intervals"

@@ -365,6 +365,7 @@ def _result_faults(
         yield from differences(f"{at}.seeds", row.seeds, promise.seeds)
     elif run:
         yield from _worst_faults(row, at, run)
+        yield from differences(f"{at}.confidence", row.confidence, None)
     else:
         yield from differences(f"{at}.interval", row.interval, None)
         values = [one.value for _, one in found if one is not None]

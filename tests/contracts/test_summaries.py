@@ -17,6 +17,7 @@ from face import (
     Answer,
     SloLine,
     SummaryPage,
+    as_sure,
     command,
     page_of_solve,
     read_summary,
@@ -137,6 +138,16 @@ def test_the_word_for_a_limit_follows_from_the_simulated_interval(word: str, tmp
     assert found.word == word
     assert interval(found) == pytest.approx((factor * low, factor * high), rel=0.01)
     assert "every SLO is met" not in head or word == "met"
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [((95.0,), "(95% interval)"), ((97.5,), "(97.5% interval)"), ((95.0, 97.5), "(95 to 97.5% intervals)")],
+)
+def test_the_column_of_intervals_says_how_sure_they_are(levels: tuple[float, ...], said: str, tmp_path: Path) -> None:
+    wish, answer = example("variants"), solved_example("variants")
+    assert answer.plan is not None
+    assert f"simulated {said}" in summary_of_plan(as_sure(answer.plan, *levels), wish, tmp_path)
 
 
 def test_a_plan_whose_making_was_ended_early_is_called_not_simulated(tmp_path: Path) -> None:
