@@ -14,8 +14,8 @@ from hetplan.profiles.plan import Claim, Notice, Plan, Solve
 
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
-    from hetplan.planner.summary import Summary
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan_summary import Summary
 
 __all__ = ["Outcome"]
 

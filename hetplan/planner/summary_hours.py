@@ -112,14 +112,15 @@ def _rows_of_all_hours(plan: Plan, inputs: Inputs | None) -> Iterator[MachineRow
 
     What a bill line says of an offer and an application is shared out over the models that these machines run.
     """
-    counts: dict[tuple[str, ...], list[float]] = {}
-    costs: dict[tuple[str, ...], float] = {}
+    counts: dict[tuple[str, str, str, str], list[float]] = {}
+    costs: dict[tuple[str, str, str, str], float] = {}
     for place, period in enumerate(plan.periods):
         lines = [one for one in plan.bill.lines if one.period == period.id] if plan.bill is not None else []
-        by_line: dict[tuple[str, str], dict[tuple[str, ...], float]] = {}
+        by_line: dict[tuple[str, str], dict[tuple[str, str, str, str], float]] = {}
         for worker, users in machines_with_users(_parts(plan, period.parts)):
             for app in users:
-                key = (app, _models_on(worker, app), *machine_name(worker, inputs)[:2])
+                machine, purchase, _ = machine_name(worker, inputs)
+                key = (app, _models_on(worker, app), machine, purchase)
                 counts.setdefault(key, [0] * len(plan.periods))[place] += worker.count + worker.standby
                 mine = by_line.setdefault((app, worker.offer or ""), {})
                 mine[key] = mine.get(key, 0.0) + (worker.count + worker.standby) / len(users)

@@ -164,9 +164,9 @@ def _hours(fleet: Fleet, stated: PlanSummary) -> Iterator[Violation]:
         if row.cost_per_hour is None or not math.isclose(row.cost_per_hour, cost, rel_tol=VALUE, abs_tol=VALUE):
             yield from differences(f"{at}.cost_per_hour", row.cost_per_hour, cost)
         yield from _spot(fleet, mine[0], row.spot, at)
-    for period, rows in places.items():
+    for name, rows in places.items():
         if len(rows) != 1:
-            yield Violation("summary", "summary.hours", f"says that {period} is in {len(rows)} rows")
+            yield Violation("summary", "summary.hours", f"says that {name} is in {len(rows)} rows")
 
 
 def _spot(fleet: Fleet, period: Period, stated: float | None, at: str) -> Iterator[Violation]:

@@ -220,7 +220,7 @@ def machine_rows(facts: Facts) -> dict[Key, Amounts]:
     for promise in plan.promises if _is_priced(facts.inputs) else ():
         wanted = facts.inputs.slo.apps.get(promise.app or "")
         if promise.quantity == "calls_per_query" and wanted and isinstance(wanted.demand.rate_qps, int | float):
-            app = frozenset({promise.app})
+            app = frozenset({promise.app or ""})
             key = ("calls", "", "", "", app, frozenset(), frozenset(), 1, 1, None, None)
             cost = 3600.0 * wanted.demand.rate_qps * promise.value * MONTH_HOURS
             found.setdefault(key, Amounts()).add(1, 0, cost)
