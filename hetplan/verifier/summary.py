@@ -377,7 +377,7 @@ def _result_faults(
     intervals = [one.interval for _, one in run if one.interval is not None]
     if late := (results.late.get(row.app) if not run and row.metric.startswith("p") else None):
         allowed = 1.0 - float(row.metric[1:]) / 100.0
-        ends = [one.interval[1] for _, one in results_of(results, row.app, "violations") if one.interval is not None]
+        ends = [one.interval[1] for _, one in _promises_of(results, row.app, "violations") if one.interval is not None]
         words = {_verdict("<=", allowed, (min([*late, *ends]), max([*late, *ends])))}
     elif run:
         each = [_verdict(row.relation, row.limit, one) for one in intervals]
@@ -389,7 +389,7 @@ def _result_faults(
         yield from differences(f"{at}.verdict", row.verdict, " or ".join(sorted(words)))
 
 
-def results_of(results: Results, app: str, quantity: str) -> Iterator[tuple[str, Promise]]:
+def _promises_of(results: Results, app: str, quantity: str) -> Iterator[tuple[str, Promise]]:
     """The promises of a quantity of an application."""
     for failure, promises in results.by_app.get(app, ()):
         yield from ((failure, one) for one in promises if one.quantity == quantity)

@@ -262,6 +262,27 @@ def test_hours_are_those_of_the_plan_and_their_money_is_its_mean(tmp_path: Path)
     assert page.month == pytest.approx((answer.cost or 0.0) * HOURS_A_MONTH, abs=0.51)
 
 
+def test_money_of_a_day_is_named_by_machine_model_and_application(tmp_path: Path) -> None:
+    """The parts of an application add up to its money, and all of them to the month."""
+    wish, answer = planned("fleet")
+    page = shown(wish, answer, tmp_path)
+    told = page.text.partition("\nMoney ")[2].partition("\nSaved ")[0].splitlines()
+    assert len(told) == len(wish.apps)
+    total = 0.0
+    for name, line in zip(sorted(wish.apps), told, strict=True):
+        head, _, rest = line.strip().partition(" a month: ")
+        assert head.startswith(f"{name} $")
+        parts = [float(one.replace(",", "")) for one in re.findall(r"\$([\d,]+)", rest)]
+        total += float(head.partition("$")[2].replace(",", ""))
+        assert sum(parts) == pytest.approx(float(head.partition("$")[2].replace(",", "")), abs=len(parts))
+        for group in answer.machines:
+            for replica in group.replicas:
+                if replica.app == name:
+                    assert f"{replica.model} on " in rest
+                    assert f"{group.machine} " in rest
+    assert total == pytest.approx(page.month, abs=len(told))
+
+
 @pytest.mark.slow
 def test_many_applications_leave_room_for_the_money_of_each_hour(tmp_path: Path) -> None:
     wish = many_applications(9)
