@@ -183,8 +183,10 @@ def _leaf(way: Way) -> str:
 
 
 def _changed(document: dict[str, Any], way: Way, new: Any) -> dict[str, Any]:
-    """A copy of a document with another value at one place, or with nothing there."""
+    """A copy of a document with another value at one place, or with nothing there; it says no more what it was."""
     forged: Any = copy.deepcopy(document)
+    if way[0] != "summary":
+        forged.pop("summary", None)
     *before, last = way
     inside = forged
     for step in before:

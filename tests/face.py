@@ -35,6 +35,7 @@ __all__ = [
     "FLUID",
     "PROVED",
     "READING",
+    "RESTATED",
     "RULES",
     "SECTIONS",
     "WORDS",
@@ -63,6 +64,7 @@ __all__ = [
     "SummaryPage",
     "Verdict",
     "about",
+    "as_sure",
     "begin",
     "bounded",
     "carried",
@@ -97,6 +99,7 @@ __all__ = [
     "record_of_solve",
     "rendered",
     "report",
+    "restated",
     "retold",
     "robust",
     "sent_by",
@@ -993,6 +996,17 @@ def simulated_worse(plan: Json, factor: float) -> Json:
     return forged(plan, change)
 
 
+def as_sure(plan: Json, *levels: float) -> Json:
+    """A plan whose intervals are of so many percent of both ends, in turn."""
+
+    def change(document: Json) -> None:
+        shown = [one for one in document["promises"] if "confidence" in one]
+        for number, one in enumerate(shown):
+            one["confidence"] = 0.5 + levels[number % len(levels)] / 200
+
+    return forged(plan, change)
+
+
 def read_range(ran: Ran, part: str = "") -> list[tuple[float, float, str]]:
     """Of a range that was planned along: from where, to where, what one hour costs there; or where that "changes"."""
     found = []
@@ -1112,13 +1126,54 @@ def written_programs(wish: Files, kind: str, formulation: str) -> list[str]:
 
 
 def forged(plan: Json, change: Callable[[Json], None]) -> Json:
-    """A copy of a plan with one thing changed and its digest renewed, as a forger would."""
+    """A copy of a plan with one thing changed and its digest renewed, as a forger would, who has no summary made."""
     import hetplan as hp
     from hetplan.profiles.plan_file import plan_dict, with_digest
 
     changed = deepcopy(plan)
     change(changed)
+    if changed.get("summary") == plan.get("summary"):
+        changed.pop("summary", None)
     return plan_dict(with_digest(hp.read_plan(changed, trust_digest=True)))
+
+
+def _scaled(row: Json, key: str, factor: float) -> None:
+    old = row[key]
+    row[key] = [factor * end for end in old] if isinstance(old, list) else type(old)(factor * old)
+
+
+RESTATED: Mapping[str, Callable[[Json], Any]] = {
+    "model": lambda told: told["machines"][0].update(model="another"),
+    "machine": lambda told: told["machines"][0].update(machine="another"),
+    "application": lambda told: told["machines"][0].update(app="another"),
+    "count": lambda told: _scaled(told["machines"][0], "count", 3.0),
+    "fewest": lambda told: told["machines"][0].update(least=told["machines"][0]["least"] + 1),
+    "money of a row": lambda told: _scaled(told["machines"][0], "cost_per_month", 0.99),
+    "no row of machines": lambda told: told["machines"].pop(),
+    "money a month": lambda told: _scaled(told, "cost_per_month", 0.99),
+    "money an hour": lambda told: _scaled(told, "cost_per_hour", 0.99),
+    "all machines": lambda told: _scaled(told, "machine_count", 2.0),
+    "rate": lambda told: _scaled(told["rates_qps"], min(told["rates_qps"]), 1.1),
+    "limit": lambda told: _scaled(told["slo"][0], "limit", 1.01),
+    "interval": lambda told: _scaled(told["slo"][0], "interval", 0.9),
+    "worst": lambda told: _scaled(told["slo"][0]["worst"][0], "interval", 0.9),
+    "surer": lambda told: told["slo"][0].update(confidence=0.999),
+    "verdict": lambda told: told["slo"][0].update(verdict="undecided" if told["slo"][0]["verdict"] == "met" else "met"),
+    "no limit": lambda told: told["slo"].pop(0),
+    "bound": lambda told: _scaled(told["bounds"][0], "bound", 1.01),
+    "gap": lambda told: told["bounds"][0].update(gap=told["bounds"][0]["gap"] / 2 + 0.001),
+    "status": lambda told: told.update(status="optimal" if told["status"] == "feasible" else "feasible"),
+    "hours": lambda told: told["hours"][0].update(hours="00-24"),
+    "money of hours": lambda told: _scaled(told["hours"][0], "cost_per_hour", 0.99),
+    "machines of hours": lambda told: _scaled(next(iter(told["hours"][0]["apps"].values()))[0], "count", 2.0),
+    "spot of hours": lambda told: _scaled(told["hours"][0], "spot", 0.5),
+}
+"""What a summary may say that its plan does not."""
+
+
+def restated(plan: Json, what: str) -> Json:
+    """The plan with one figure of its summary changed, by `RESTATED`."""
+    return forged(plan, lambda document: RESTATED[what](document["summary"]))
 
 
 def called_simulated(plan: Json) -> Json:

@@ -101,7 +101,7 @@ class PaidAhead:
         own = tuple(
             one.model_copy(update={"offer": self.rented.get(one.offer or "", one.offer)}) for one in plan.workers
         )
-        back = plan.model_copy(update={"workers": own, "digest": None})
+        back = plan.model_copy(update={"workers": own, "summary": None, "digest": None})
         for worker, old in zip(own, plan.workers, strict=True):
             if old.offer is not None and old.offer in self.rented:
                 name = worker.id.replace(old.offer, self.rented[old.offer])

@@ -263,7 +263,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _show(found: Comparison, page: Page) -> None:
-    from hetplan.planner.summary_records import per_month
+    from hetplan.profiles.plan_summary import per_month
 
     asked = ", ".join(f"{app} {share:.4g}" for app, share in found.attain.items())
     page.line(f"{number(found.hours)} h under the same queries; in time at least: {asked}")

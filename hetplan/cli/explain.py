@@ -18,6 +18,7 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.profiles.plan import Plan
+    from hetplan.profiles.plan_summary import Summary
     from hetplan.studies.explain import Absent, Explanation
 
 __all__ = ["explain"]
@@ -61,6 +62,7 @@ def explain(
             raise InputError.one(file=str(files[0]), why="a profile and an SLO file, or neither", remedy=remedy)
         from hetplan.cli.long_work import interruptible, progress, quiet_engines
         from hetplan.planner.spread import Spread
+        from hetplan.planner.summary import summarize
         from hetplan.profiles.load import load_inputs
         from hetplan.studies.explain import explain_for
 
@@ -72,42 +74,37 @@ def explain(
                 return explain_for(given, inputs, spread=spread, thorough=thorough or None)
 
             found = interruptible(work, say=out.note, hurry=True)
-        _show(out, found)
+        _show(out, found, summarize(given, inputs))
         out.end(Exit.OK, "explained", **found.as_dict())
 
 
 def _of_plan(out: Output, plan: Plan) -> None:
-    """What a plan says of itself."""
-    from hetplan.cli.plan_page import show_plan
+    """What a plan says of itself: its summary."""
+    from hetplan.cli.summary_page import Closing, show_summary
     from hetplan.planner.summary import summarize
-    from hetplan.studies.comparison import per_million
 
-    summary = summarize(plan)
-    show_plan(plan, summary, out.people)
-    if summary.per_hour is not None:
-        per_query = per_million(plan, summary.per_hour, None)
-        _bill(out, summary.per_hour, summary.per_month, per_query, None)
+    show_summary(summarize(plan), out.people, Closing())
     out.people.line()
     out.people.line("With the plan's PROFILE and SLO, other machines are tried.")
     out.end(Exit.OK, "what the plan says itself")
 
 
-def _bill(out: Output, hour: float | None, month: float | None, queries: float | None, tokens: float | None) -> None:
-    rows = [("per hour", hour), ("per month of 730 hours", month), ("per million queries", queries)]
-    rows += [("per million output tokens", tokens)]
-    out.people.heading("What it costs")
-    out.people.table(("cost", ""), [(name, number(value)) for name, value in rows if value is not None])
-
-
-def _show(out: Output, found: Explanation) -> None:
+def _show(out: Output, found: Explanation, summary: Summary) -> None:
+    from hetplan.cli.summary_page import opening_lines
+    from hetplan.profiles.summary_words import money, summary_text
     from hetplan.studies.points import fleet_change, fleet_text
 
-    page = out.people
+    page, told = out.people, summary_text(summary)
+    for line in opening_lines(summary, told):
+        page.line(line)
+    per = {"million queries": found.cost_per_million_queries, "million output tokens": found.cost_per_million_tokens}
+    for what, cost in per.items():
+        if cost is not None:
+            page.line(f"{money(cost, summary.currency)} per {what}")
     own = found.value if found.plan_value is None else found.plan_value
     page.line(f"{fleet_text(found.fleet)} ({found.sense} {found.about}: {number(own)})")
     if found.plan_value is not None:
         page.line(f"  Others are compared without simulation. This plan comes to {number(found.value)} there.")
-    _bill(out, found.cost_per_hour, found.cost_per_month, found.cost_per_million_queries, found.cost_per_million_tokens)
     others = [
         (one.without_one_of, "cannot be done without" if one.worse_by is None else _worse(found, one.worse_by),
          fleet_change(one.fleet, found.fleet) if one.fleet is not None else one.why)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from hetplan.cli.output import WRITES_A_PLAN, Page, number
 
 if TYPE_CHECKING:
+    from hetplan.drawing.summary import Table
     from hetplan.planner.outcome import Outcome
-    from hetplan.planner.summary import Summary
     from hetplan.profiles.plan import Notice, Plan, Solve
+    from hetplan.profiles.plan_summary import Summary
 
 __all__ = ["VIEWS", "show_notices", "show_outcome", "show_plan", "show_view"]
 
@@ -39,12 +40,13 @@ def show_view(view: str, plan: Plan, summary: Summary, page: Page) -> None:
     Bounds of a plan that was not made here are shown as not proved here, also where the plan calls them certified.
     """
     from hetplan.cli.fleet_page import show_bill, show_offers
+    from hetplan.profiles.summary_words import runs_tables
 
     if view == "machines":
-        _machines(summary, page)
+        _machines(runs_tables(summary), page)
     elif view == "hours" and plan.parts is not None:
         if summary.hours:
-            _machines(summary, page)
+            _machines(runs_tables(summary)[:1], page)
         show_offers(plan, page)
     elif view == "routes":
         _routing(plan, page)
@@ -65,15 +67,13 @@ def show_view(view: str, plan: Plan, summary: Summary, page: Page) -> None:
         show_notices(plan.warnings, page)
 
 
-def _machines(summary: Summary, page: Page) -> None:
+def _machines(tables: Iterable[Table], page: Page) -> None:
     """All rows of what runs where: the summary prints the first of them."""
-    from hetplan.planner.summary_words import runs_table
-
-    table = runs_table(summary)
-    page.heading(table.title)
-    if not table.rows:
-        page.line("  none")
-    page.table(table.columns, table.rows, right=[table.columns[place] for place in table.right])
+    for table in tables:
+        page.heading(table.title)
+        if not table.rows:
+            page.line("  none")
+        page.table(table.columns, table.rows, right=[table.columns[place] for place in table.right])
 
 
 def _routing(plan: Plan, page: Page) -> None:
@@ -214,8 +214,8 @@ def show_outcome(outcome: Outcome, page: Page, *, written: str | None = None, de
         show_summary(summary, page, closing)
         page.line()
         if written is not None:
-            others = "or: verify, report, simulate"
-            page.line(f"Written to {written}.   Next: hetplan explain {closing.plan} PROFILE SLO   ({others})")
+            more = summary.next.replace("PLAN", closing.plan)
+            page.line(f"Written to {written}.   Next: {more}   (or: verify, report, simulate)")
         elif outcome.exit_code in WRITES_A_PLAN:
             page.line("Nothing was written.   Next: the same with -o plan.json")
         else:

@@ -14,7 +14,7 @@ from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
-from hetplan.cli.summary_page import NOTHING_CHECKED, Closing, show_summary
+from hetplan.cli.summary_page import Closing, show_summary
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def show(
 ) -> None:
     """Show a plan file: its summary, or by --view one of its tables.
 
-    With the files that it was made from, the summary also has the limits of the SLO, and money and utilization of each
-    machine. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the steps
-    to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
+    With the files that it was made from, limits, money and utilization are those of the files; without them, those that
+    the plan states. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the
+    steps to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
         from hetplan.planner.summary import summarize
@@ -79,7 +79,7 @@ def show(
         document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
         out.end(Exit.OK, "done", summary=asdict(summary), plan=document)
         if view == "summary":
-            closing = Closing(NOTHING_CHECKED, "PLAN" if str(plan) == "-" else str(plan))
+            closing = Closing(plan="PLAN" if str(plan) == "-" else str(plan))
             show_summary(summary, out.people, closing)
         elif view == "all":
             show_plan(found, summary, out.people)

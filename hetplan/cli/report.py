@@ -15,7 +15,6 @@ from hetplan.cli.arguments import AsJson, Measured, PlanFile, StateFile, option
 from hetplan.cli.given_files import plan_from
 from hetplan.cli.output import Exit, Output
 from hetplan.cli.plans import has_unproved_bound
-from hetplan.cli.summary_page import NOTHING_CHECKED
 from hetplan.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,17 +54,16 @@ def report(
 ) -> None:
     """Write a plan as one page of HTML: no network, no script, light and dark, for screen, phone and paper.
 
-    It begins with the summary. With the files that the plan was made from it also has the limits of the SLO, money and
-    utilization of each machine, a verification and a simulation.
+    It begins with the summary. With the files that the plan was made from it also has a verification and a simulation.
     """
     with Output("report", as_json=as_json) as out:
         from hetplan.drawing.report import Documents, report_page
         from hetplan.planner.summary import summarize
-        from hetplan.planner.summary_words import summary_text
+        from hetplan.profiles.summary_words import summary_text
 
         found = plan_from(plan, warn=out.warn)
         document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
-        told = summary_text(summarize(found), NOTHING_CHECKED)
+        told = summary_text(summarize(found))
         given = Documents(document, told, pictures=_policies(found))
         if simulation is not None:
             ways = _simulated(simulation)
@@ -102,8 +100,8 @@ def _with_files(
         )
     from hetplan.api.judge import verify
     from hetplan.planner.summary import summarize
-    from hetplan.planner.summary_words import summary_text
     from hetplan.profiles.load import load_inputs
+    from hetplan.profiles.summary_words import summary_text
 
     *profiles, slo = files
     inputs = load_inputs(profiles, slo, state=state, measured=measured)

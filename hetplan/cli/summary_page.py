@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hetplan.cli.output import Page
     from hetplan.drawing.summary import SummaryText, Table
-    from hetplan.planner.summary_records import Summary
+    from hetplan.profiles.plan_summary import Summary
 
-__all__ = ["NOTHING_CHECKED", "Closing", "show_summary", "summary_lines"]
+__all__ = ["Closing", "opening_lines", "show_summary", "summary_lines"]
 
 WIDTH = 120
 """Letters of a line; tables of more columns than fit drop what a plan's other views have."""
 MOST_ROWS = {"SLO": 10, "Machines": 8, "Hours": 6, "Policies": 5}
 """The most rows of each table; fewer where there would be more lines."""
-MOST_SENTENCES = {"Routing": 2, "Warnings": 2, "Unserved": 2}
-"""The most lines with the same label."""
+MOST_SENTENCES = {"Money": 4, "Routing": 2, "Warnings": 2, "Unserved": 2}
+"""The most lines with the same label; fewer warnings where there would be more lines."""
 VIEWS = {"SLO": "proof", "Machines": "machines", "Policies": "policies", "Hours": "hours"}
 """What has the rest of a table."""
+REST = {"Money": "machines", "Routing": "routes"}
+"""What has the rest of the lines with a label."""
 MOST_LINES = 28
 """With the line on what to do next, and an empty one, a summary has at most 30."""
 LABEL = 11
@@ -30,15 +32,15 @@ UNNAMED = ("metric", "verdict")
 """Columns whose cells say what they are."""
 LONGEST_NAME = 20
 """A plan with a longer name is called PLAN in the commands that are advised."""
-NOTHING_CHECKED = ("Checked", "nothing here: hetplan verify PLAN PROFILE SLO recomputes all, and simulates again")
-"""Of a plan that is only shown."""
 
 
 class Closing:
     """What stands below a summary: what was checked, in words, and where the plan's other views are."""
 
-    def __init__(self, checked: tuple[str, str], plan: str = "PLAN") -> None:
-        self.checked = checked
+    def __init__(self, checked: tuple[str, str] | None = None, plan: str = "PLAN") -> None:
+        from hetplan.profiles.summary_words import NOTHING_CHECKED
+
+        self.checked = checked or NOTHING_CHECKED
         self.plan = plan if len(plan) <= LONGEST_NAME else "PLAN"
 
     def more(self, count: int | str, view: str) -> str:
@@ -57,27 +59,40 @@ def show_summary(summary: Summary, page: Page, closing: Closing) -> None:
 
 def summary_lines(summary: Summary, closing: Closing) -> list[str]:
     """The summary, line by line; empty lines part its tables."""
-    from hetplan.planner.summary_words import summary_text
+    from hetplan.profiles.summary_words import summary_text
 
-    told, most = summary_text(summary, closing.checked), dict(MOST_ROWS)
+    told, most = summary_text(summary, closing.checked), MOST_ROWS | MOST_SENTENCES
     lines = _lines_of_at_most(summary, told, closing, most)
-    while len(lines) > MOST_LINES and (longest := max(most, key=lambda part: most[part])) and most[longest] > 2:
+    while len(lines) > MOST_LINES and most["Warnings"] > 1:
+        most["Warnings"] -= 1
+        lines = _lines_of_at_most(summary, told, closing, most)
+    while len(lines) > MOST_LINES and (longest := max(MOST_ROWS, key=lambda part: most[part])) and most[longest] > 2:
         most[longest] -= 1
         lines = _lines_of_at_most(summary, told, closing, most)
     return lines
 
 
 def _lines_of_at_most(summary: Summary, told: SummaryText, closing: Closing, most: Mapping[str, int]) -> list[str]:
-    """The summary with at most so many rows of each table."""
-    blocks = [[*_head_lines(summary, told), *_bound_lines(told)]]
+    """The summary with at most so many rows of each table, and lines with a label.
+
+    Machines that change by the hour are named with their money: a table of them is in a view.
+    """
+    blocks = [opening_lines(summary, told)]
     for table in told.tables:
+        if summary.hours and table.title == "Machines":
+            continue
         before = [_clip(line) for line in told.reserved] if table.title in ("Machines", "Hours") else []
         blocks.append([*before, *_table_lines(table, closing, most[table.title])])
-    blocks.append([_clip(f"{label:<{LABEL}}{text}") for label, text in _labeled_lines(summary, told, closing)])
+    blocks.append([_clip(f"{label:<{LABEL}}{text}") for label, text in _labeled_lines(summary, told, closing, most)])
     lines: list[str] = []
     for block in blocks:
         lines += ["", *block] if lines else block
     return lines
+
+
+def opening_lines(summary: Summary, told: SummaryText) -> list[str]:
+    """Money, what is served, status, bounds."""
+    return [*_head_lines(summary, told), *_bound_lines(told)]
 
 
 def _clip(line: str, width: int = WIDTH) -> str:
@@ -86,7 +101,7 @@ def _clip(line: str, width: int = WIDTH) -> str:
 
 def _head_lines(summary: Summary, told: SummaryText) -> list[str]:
     """Money, what is served, status; two lines where one does not hold them."""
-    from hetplan.planner.summary_words import head_text
+    from hetplan.profiles.summary_words import head_text
 
     what = told.head if len(told.head) <= WIDTH else head_text(summary, names=False)
     whole = f"{what}  {told.status}"
@@ -166,17 +181,21 @@ def _fit_columns(rows: Sequence[list[str]], tail: int) -> tuple[int, list[list[s
 # Lines with a label
 
 
-def _labeled_lines(summary: Summary, told: SummaryText, closing: Closing) -> Iterator[tuple[str, str]]:
+def _labeled_lines(
+    summary: Summary, told: SummaryText, closing: Closing, most: Mapping[str, int]
+) -> Iterator[tuple[str, str]]:
     """Each label once, before the first of its lines; what was checked, and what is missing, are the last."""
     for label, sentences in told.lines:
+        if summary.hours and label == "Routing":
+            continue  # a day's page has no line to spare for it: --view routes
         lines = list(sentences)
         joined = "; ".join(lines)
         if label == "Routing" and len(joined) <= WIDTH - LABEL:
             lines = [joined]
-        rest = lines[MOST_SENTENCES.get(label, len(lines)) :]
+        rest = lines[most.get(label, len(lines)) :]
         shown = lines[: len(lines) - len(rest)]
-        if label == "Routing" and rest:
-            shown.append(closing.more(len(rest), "routes"))
+        if label in REST and rest:
+            shown.append(closing.more(len(rest), REST[label]))
         elif label == "Warnings":
             left = sum(count for _, count, _ in summary.warnings[len(shown) :])
             tail = f"   ({closing.more(left, 'warnings')})" if left else ""

@@ -26,11 +26,11 @@ from hetplan.planner.contract import Event, OnEvent
 from hetplan.planner.outcome import Outcome
 from hetplan.planner.repairs import value_at
 from hetplan.planner.status import Found
-from hetplan.planner.summary_words import summary_text
 from hetplan.profiles.canonical import digest
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plain_data import finite
+from hetplan.profiles.summary_words import summary_text
 
 __all__ = ["Answers"]
 

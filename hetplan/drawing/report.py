@@ -74,12 +74,18 @@ def report_page(given: Documents) -> str:
     return page.html()
 
 
-def plan_fragment(plan: Document) -> str:
-    """A plan without the files that it was made from, as a notebook shows it: what runs."""
+def plan_fragment(plan: Document, summary: SummaryText | None = None) -> str:
+    """A plan as a notebook shows it: its summary, and what runs."""
     page = Html("")
-    page.text(f"{plan.get('question')} plan by {_method(plan)}: {plan.get('status')}")
-    draw_fleet(page, plan)
+    _plan(page, plan, summary)
     return page.fragment()
+
+
+def _plan(page: Html, plan: Document, summary: SummaryText | None) -> None:
+    if summary is not None:
+        write_summary(page, summary, level=2)
+    page.text(f"A {plan.get('question')} plan, made by {_method(plan)}.", "faint")
+    draw_fleet(page, plan)
 
 
 def simulation_fragment(report: Document) -> str:
@@ -100,9 +106,8 @@ def outcome_fragment(
     if repairs:
         page.text("What would make it possible:")
         page.items(repairs)
-    if summary is not None and plan is not None:
-        write_summary(page, summary, level=2)
-        draw_fleet(page, plan)
+    if plan is not None:
+        _plan(page, plan, summary)
     return page.fragment()
 
 

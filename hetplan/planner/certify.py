@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from hetplan.planner.answer import Deadline, Limits, Status, relative_gap
 from hetplan.planner.claims_again import ClaimAgain, Word, compared, unproved
 from hetplan.planner.forms.program import Program
 from hetplan.planner.safe_bound import BoundTree, bound_of_tree, dual_bound
+from hetplan.planner.summary import bounds_of
 from hetplan.planner.tolerances import NO_GAP, PROOF_NUMBERS, VALUE
 from hetplan.profiles.plan_file import with_digest
 
@@ -135,7 +136,9 @@ def vouched(plan: Plan, bounds: Bounds, ask: Asking) -> Plan:
             update={"bound": least, "gap": relative_gap(claim.value, least), "vouched": "certified"}
         )
 
-    return with_digest(plan.model_copy(update={"claims": tuple(said(claim) for claim in plan.claims)}))
+    claims = tuple(said(claim) for claim in plan.claims)
+    summary = None if plan.summary is None else replace(plan.summary, bounds=bounds_of(claims))
+    return with_digest(plan.model_copy(update={"claims": claims, "summary": summary}))
 
 
 @dataclass(frozen=True)

@@ -156,30 +156,31 @@ def assembled(
     question, method = named
     has_outcomes = any(load.outcomes for worker in draft.workers for load in worker.loads)
     requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values()), *[OUTCOMES] * has_outcomes}
-    return with_digest(
-        Plan(
-            requires=tuple(sorted(requires)),
-            question=question,
-            method=method.model_copy(update={"options": {**method.options, **draft.chosen}}),
-            status=status.value,
-            inputs=InputHashes.model_validate({"traces": dict(inputs.trace_digests), **inputs.digests}),
-            valid=draft.valid,
-            workers=draft.workers,
-            routing=dict(draft.routing),
-            dispatch=dict(draft.dispatch),
-            policies=dict(draft.policies),
-            tables=dict(draft.tables),
-            actions=draft.actions,
-            promises=draft.promises,
-            claims=claims,
-            solves=solves,
-            unserved=draft.unserved,
-            alternatives=tuple(dict(one) for one in draft.alternatives),
-            warnings=(*notices, *_taken_back(inputs, draft.workers), *_idle(inputs, draft.workers), *draft.warnings),
-            extensions=dict(draft.extensions),
-            **draft.sections,
-        )
+    from hetplan.planner.summary import plan_summary
+
+    plan = Plan(
+        requires=tuple(sorted(requires)),
+        question=question,
+        method=method.model_copy(update={"options": {**method.options, **draft.chosen}}),
+        status=status.value,
+        inputs=InputHashes.model_validate({"traces": dict(inputs.trace_digests), **inputs.digests}),
+        valid=draft.valid,
+        workers=draft.workers,
+        routing=dict(draft.routing),
+        dispatch=dict(draft.dispatch),
+        policies=dict(draft.policies),
+        tables=dict(draft.tables),
+        actions=draft.actions,
+        promises=draft.promises,
+        claims=claims,
+        solves=solves,
+        unserved=draft.unserved,
+        alternatives=tuple(dict(one) for one in draft.alternatives),
+        warnings=(*notices, *_taken_back(inputs, draft.workers), *_idle(inputs, draft.workers), *draft.warnings),
+        extensions=dict(draft.extensions),
+        **draft.sections,
     )
+    return with_digest(plan.model_copy(update={"summary": plan_summary(plan, inputs)}))
 
 
 def all_proved(claims: tuple[Claim, ...]) -> bool:

@@ -14,8 +14,8 @@ from hetplan.profiles.plan import Claim, Notice, Plan, Solve
 
 if TYPE_CHECKING:
     from hetplan.planner.front import FrontOf
-    from hetplan.planner.summary import Summary
     from hetplan.profiles.inputs import Inputs
+    from hetplan.profiles.plan_summary import Summary
 
 __all__ = ["Outcome"]
 
@@ -109,7 +109,7 @@ class Outcome:
         repairs = [one.text for one in self.repairs]
         if self.summary is None or self.plan is None:
             return outcome_fragment([f"{self.status}: {self.reason}", *self.why], repairs)
-        from hetplan.planner.summary_words import summary_text
+        from hetplan.profiles.summary_words import summary_text
 
         told, said = summary_text(self.summary, self.checked), [*self.why, *self.violations]
         return outcome_fragment(said, repairs, told, self.plan.model_dump(mode="json", exclude_none=True))

@@ -94,7 +94,9 @@ class Schedule:
                 elif known is None and not loads & {load.id for load in worker.loads}:
                     workers[worker.id] = worker.model_copy(update={"period": now.periods[0].id})
                 # Else the name is taken by other loads: these machines go over at the hour.
-            self._made[key] = with_digest(now.model_copy(update={"workers": tuple(workers.values()), "digest": None}))
+            self._made[key] = with_digest(
+                now.model_copy(update={"workers": tuple(workers.values()), "summary": None, "digest": None})
+            )
         return self._made[key]
 
 

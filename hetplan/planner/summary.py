@@ -1,8 +1,8 @@
 """What a person checks of a plan, made once: money, bound, SLO, which model on which machine for which application.
 
-`summarize` reads the plan, and the files that it was made from where they are at hand. From the plan alone it leaves
-out what only files say (`missing`): money and utilization of each machine, the currency, limits that were not
-simulated. Nothing is made up for them. Whoever prints a summary adds words and never a figure.
+`plan_summary` is made where the plan is, with the files that it is made from, and stored in it. `summarize` reads it,
+or makes it anew where the files are at hand. Of a plan that has none, it leaves out what only files say (`missing`).
+Whoever prints a summary adds words and never a figure.
 """
 
 from __future__ import annotations
@@ -10,59 +10,72 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hetplan.planner.summary_hours import check_parts, hours_of, slo_rows_of_periods
-from hetplan.planner.summary_records import Bound, Summary
+from hetplan.planner.summary_hours import check_parts, derived_of_periods, stated_of_periods
 from hetplan.planner.summary_rows import machine_name, machine_rows, policy_rows, slo_rows_of
 from hetplan.planner.tolerances import LARGEST_GAP
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Notice, Plan
+from hetplan.profiles.plan_summary import Bound, PlanSummary, Summary, per_month
 
-__all__ = ["Summary", "summarize"]
+__all__ = ["bounds_of", "plan_summary", "summarize"]
 
 _NOT_ITS_OWN = "W-interruptions"
 """What is said in the line about failures, and not among the warnings."""
 
 
 def summarize(plan: Plan, inputs: Inputs | None = None, *, made_here: bool = False) -> Summary:
-    """The summary of a plan; with the files that it was made from it is whole.
+    """The whole summary of a plan: what the plan states, or with its files what they say; and what follows from it.
 
-    Bounds of a plan that was not made here are "not proved here", also where the plan calls them certified.
+    Bounds of a plan that was not made here are shown as "not proved here", also where the plan calls them certified.
     """
+    if plan.parts is not None:
+        check_parts(plan)
+    stated = plan.summary if inputs is None else None
+    missing = () if inputs is not None or stated else ("money and utilization of each machine", "limits of the SLO")
+    derived: dict[str, Any] = {
+        "question": plan.question,
+        "formulation": plan.method.formulation,
+        "made_here": made_here,
+        "is_fluid": plan.method.options.get("size") == "planned",
+        "policies": tuple(policy_rows(plan)),
+        "served": _served_words(plan),
+        "routing": {app: _routing_of(plan, app, inputs) for app in plan.dispatch or plan.routing},
+        "interruptions": tuple(one.text for one in plan.warnings if one.code == _NOT_ITS_OWN),
+        "marginal": tuple(_marginal(plan)),
+        "changes": _changes(plan),
+        "unserved": tuple(f"{one.rate_qps:.4g} queries/s of {one.app}: {one.why}" for one in plan.unserved),
+        "missing": missing,
+    }
+    if plan.parts is not None:
+        derived |= derived_of_periods(plan)
+    return Summary(**vars(stated or plan_summary(plan, inputs)), **derived)
+
+
+def plan_summary(plan: Plan, inputs: Inputs | None) -> PlanSummary:
+    """What a plan states of itself at its beginning."""
     from hetplan.serving.bill import prices_of
 
     periods = plan.parts is not None
-    if periods:
-        check_parts(plan)
     shown = _one_period(plan) if periods else plan
     rates = _rates(plan, inputs)
     prices = prices_of(shown, inputs) if shown is not None and inputs is not None else {}
-    rows = slo_rows_of_periods(plan, inputs) if periods else slo_rows_of(plan, plan.promises, inputs)
-    found = Summary(
-        question=plan.question,
-        formulation=plan.method.formulation,
-        status=_status(plan),
-        made_here=made_here,
-        is_fluid=plan.method.options.get("size") == "planned",
-        currency=_currency(plan, inputs),
-        per_hour=_per_hour(plan, inputs, prices),
-        budget_per_hour=_budget(inputs),
-        machine_count=sum(worker.count + worker.standby for worker in shown.workers) if shown is not None else 0,
-        rates_qps=rates,
-        bounds=tuple(_bound(claim, made_here) for claim in _main_claims(plan.claims)),
-        slo=tuple(rows),
-        machines=tuple(machine_rows(shown, inputs, prices, rates)) if shown is not None else (),
-        policies=tuple(policy_rows(plan)),
-        served=_served_words(plan),
-        routing={app: _routing_of(plan, app, inputs) for app in plan.dispatch or plan.routing},
-        interruptions=tuple(one.text for one in plan.warnings if one.code == _NOT_ITS_OWN),
-        limits=tuple(_limits(shown, inputs)),
-        marginal=tuple(_marginal(plan)),
-        changes=_changes(plan),
-        unserved=tuple(f"{one.rate_qps:.4g} queries/s of {one.app}: {one.why}" for one in plan.unserved),
-        warnings=tuple(_warnings(plan.warnings)),
-        missing=() if inputs is not None else ("money and utilization of each machine", "limits of the SLO"),
-    )
-    return hours_of(found, plan, inputs) if periods else found
+    cost, status = _per_hour(plan, inputs, prices), _status(plan)
+    stated: dict[str, Any] = {
+        "status": status,
+        "cost_per_month": None if cost is None else per_month(cost),
+        "cost_per_hour": cost,
+        "currency": _currency(plan, inputs),
+        "budget_per_hour": _budget(inputs),
+        "machine_count": sum(one.count + one.standby for one in shown.workers) if shown is not None else 0,
+        "rates_qps": rates,
+        "bounds": bounds_of(plan.claims),
+        "slo": () if periods else tuple(slo_rows_of(plan, plan.promises, inputs)),
+        "machines": tuple(machine_rows(shown, inputs, prices, rates)) if shown is not None else (),
+        "limits": tuple(_limits(shown, inputs)),
+        "warnings": tuple(_warnings(plan.warnings)),
+        "next": f"hetplan {'simulate' if status == 'not simulated' else 'explain'} PLAN PROFILE SLO",
+    }
+    return PlanSummary(**stated | (stated_of_periods(plan, inputs) if periods else {}))
 
 
 def _one_period(plan: Plan) -> Plan | None:
@@ -157,9 +170,12 @@ def _main_claims(claims: Sequence[Claim]) -> list[Claim]:
     return [one for one in claims if one.about != "fluid_rate_qps"] or list(claims)
 
 
-def _bound(claim: Claim, made_here: bool) -> Bound:
-    vouched = claim.vouched if made_here or claim.vouched == "none" else "not proved here"
-    return Bound(claim.about, claim.sense, claim.value, claim.bound, claim.gap, claim.scope, vouched)
+def bounds_of(claims: Sequence[Claim]) -> tuple[Bound, ...]:
+    """What is claimed of the objective, and how far a better plan may be away."""
+    return tuple(
+        Bound(one.about, one.sense, one.value, one.scope, one.vouched, one.bound, one.gap)
+        for one in _main_claims(claims)
+    )
 
 
 # Routing, limits, warnings

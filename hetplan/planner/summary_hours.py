@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.planner.summary_records import Group, HoursRow, Reserved, SloRow, Summary, Worst
 from hetplan.planner.summary_rows import machine_name, slo_rows_of, verdict_of
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Period, Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import machines_with_users, of_part
+from hetplan.profiles.plan_summary import Group, HoursRow, MachineRow, Reserved, SloRow, Worst, per_month
+from hetplan.profiles.workers import Worker
 
-__all__ = ["check_parts", "hour_rows", "hours_of", "models_of", "slo_rows_of_periods"]
+__all__ = ["check_parts", "derived_of_periods", "stated_of_periods"]
 
 
 def check_parts(plan: Plan) -> None:
@@ -36,34 +37,41 @@ def check_parts(plan: Plan) -> None:
                 )  # fmt: skip
 
 
-def hours_of(found: Summary, plan: Plan, inputs: Inputs | None) -> Summary:
-    """The summary with what a plan of several periods has."""
-    rows = hour_rows(plan, inputs)
-    end = plan.periods[-1].end_s
-    bill = plan.bill
+def stated_of_periods(plan: Plan, inputs: Inputs | None) -> dict[str, Any]:
+    """What the summary of a plan of several periods states otherwise than that of one."""
+    found = {
+        "slo": tuple(_slo_rows(plan, inputs)),
+        "hours": (),
+        "machine_count": max(_machine_count(plan, one) for one in plan.periods),
+        "reserved": _reserved_machines(plan, inputs),
+        "failures": _failures(plan, inputs),
+        "survivors": _survivors(plan, inputs),
+    }
+    if len(plan.periods) > 1:
+        found |= {"hours": _hour_rows(plan, inputs), "machines": tuple(_rows_of_all_hours(plan, inputs))}
+    return found
+
+
+def derived_of_periods(plan: Plan) -> dict[str, Any]:
+    """What follows from a plan of several periods."""
+    end, bill = plan.periods[-1].end_s, plan.bill
     levers = bill.levers if bill is not None else ()
-    return replace(
-        found,
-        hours=rows if len(plan.periods) > 1 else (),
-        length_h=None if end is None else end / 3600.0,
-        machine_count=max(_machine_count(plan, one) for one in plan.periods),
-        models=models_of(plan),
-        reserved=_reserved_machines(plan, inputs),
-        cost_of_apps=dict(bill.apps) if bill is not None else {},
-        cost_of_idle=bill.idle_per_hour if bill is not None else 0.0,
-        cost_of_starts=bill.starts_per_hour if bill is not None else 0.0,
-        savings=tuple((one.name, one.cost_per_hour) for one in levers if one.cost_per_hour is not None),
-        failures=_failures(plan, inputs),
-        survivors=_survivors(plan, inputs),
-        routing=_rules(plan),
-    )
+    return {
+        "length_h": None if end is None else end / 3600.0,
+        "models": _models_of(plan),
+        "cost_of_apps": dict(bill.apps) if bill is not None else {},
+        "cost_of_idle": bill.idle_per_hour if bill is not None else 0.0,
+        "cost_of_starts": bill.starts_per_hour if bill is not None else 0.0,
+        "savings": tuple((one.name, one.cost_per_hour) for one in levers if one.cost_per_hour is not None),
+        "routing": _rules(plan),
+    }
 
 
 def _parts(plan: Plan, names: Sequence[str] | None) -> list[Part]:
     return [(plan.parts or {})[name] for name in names or ()]
 
 
-def hour_rows(plan: Plan, inputs: Inputs | None) -> tuple[HoursRow, ...]:
+def _hour_rows(plan: Plan, inputs: Inputs | None) -> tuple[HoursRow, ...]:
     """A row for each set of machines, in the order of the day."""
     signs = [(_machines(plan, one, inputs), one) for one in plan.periods]
     cost = _cost_by_period(plan)
@@ -87,10 +95,8 @@ def _machines(plan: Plan, period: Period, inputs: Inputs | None) -> dict[str, tu
     for worker, users in machines_with_users(_parts(plan, period.parts)):
         machine, purchase, _ = machine_name(worker, inputs)
         for app in users:
-            mine = [load for load in worker.loads if load.app in (app, None)]
-            model = ", ".join(dict.fromkeys(load.variant or load.node or "" for load in mine))
             counts = found.setdefault(app, {})
-            key = (machine, purchase if inputs is not None else "", model, len(users) > 1)
+            key = (machine, purchase, _models_on(worker, app), len(users) > 1)
             counts[key] = counts.get(key, 0) + worker.count + worker.standby
     return {
         app: tuple(
@@ -99,6 +105,45 @@ def _machines(plan: Plan, period: Period, inputs: Inputs | None) -> dict[str, tu
         )
         for app in sorted(found)
     }
+
+
+def _rows_of_all_hours(plan: Plan, inputs: Inputs | None) -> Iterator[MachineRow]:
+    """Machines of each application and model over all hours: the fewest and the most of them, and the mean of money.
+
+    What a bill line says of an offer and an application is shared out over the models that these machines run.
+    """
+    counts: dict[tuple[str, str, str, str], list[float]] = {}
+    costs: dict[tuple[str, str, str, str], float] = {}
+    for place, period in enumerate(plan.periods):
+        lines = [one for one in plan.bill.lines if one.period == period.id] if plan.bill is not None else []
+        by_line: dict[tuple[str, str], dict[tuple[str, str, str, str], float]] = {}
+        for worker, users in machines_with_users(_parts(plan, period.parts)):
+            for app in users:
+                machine, purchase, _ = machine_name(worker, inputs)
+                key = (app, _models_on(worker, app), machine, purchase)
+                counts.setdefault(key, [0] * len(plan.periods))[place] += worker.count + worker.standby
+                mine = by_line.setdefault((app, worker.offer or ""), {})
+                mine[key] = mine.get(key, 0.0) + (worker.count + worker.standby) / len(users)
+        for line in lines:
+            name = inputs.profile.offers[line.offer].hardware if inputs is not None else line.offer
+            keys = by_line.get((line.app or "", line.offer)) or {("", "", name, ""): line.committed + line.rented}
+            if line.app is None:
+                unused = counts.setdefault(("", "", name, ""), [0] * len(plan.periods))
+                unused[place] += line.committed + line.rented
+            total = sum(keys.values())
+            for key, part in keys.items():
+                share = part / total if total else 1.0 / len(keys)
+                costs[key] = costs.get(key, 0.0) + line.cost_per_hour * share / len(plan.periods)
+    for key in sorted(counts, key=lambda one: (not one[0], one)):
+        app, model, machine, purchase = key
+        most, least = max(counts[key]), min(counts[key])
+        cost = per_month(costs[key]) if key in costs else None
+        yield MachineRow(machine, round(most), model, app, purchase, least=round(least), cost_per_month=cost)
+
+
+def _models_on(worker: Worker, app: str) -> str:
+    mine = [load for load in worker.loads if load.app in (app, None)]
+    return ", ".join(dict.fromkeys(load.variant or load.node or "" for load in mine))
 
 
 def _merge_periods(signs: Sequence[tuple[dict[str, tuple[Group, ...]], Period]]) -> list[list[str]]:
@@ -162,7 +207,7 @@ def _cost_by_period(plan: Plan) -> dict[str, float]:
     return found
 
 
-def models_of(plan: Plan) -> dict[str, tuple[str, ...]]:
+def _models_of(plan: Plan) -> dict[str, tuple[str, ...]]:
     """The models of each application, over all periods and failures."""
     found: dict[str, dict[str, None]] = {}
     for part in (plan.parts or {}).values():
@@ -217,7 +262,7 @@ def _rules(plan: Plan) -> dict[str, str]:
 # SLO
 
 
-def slo_rows_of_periods(plan: Plan, inputs: Inputs | None) -> Iterator[SloRow]:
+def _slo_rows(plan: Plan, inputs: Inputs | None) -> Iterator[SloRow]:
     """Each limit once, with the worst hour without a failure, and the worst after one.
 
     Beside an SLO, what only some of an application's parts promise is left out: nobody asked for it.
@@ -273,5 +318,8 @@ def _worst_row(seen: Sequence[_Seen], total: int) -> SloRow:
     word = next((one for one in ("violated", "undecided") if one in words), "met")
     if len(shown) < total and word == "met":
         word = f"met in {len(shown)} of {total}"
-    left = next((one.row.word for one in seen if one.row.interval is None), "")
-    return replace(first, interval=worst[0].interval, basis="simulation", word=word, note=left, worst=tuple(worst))
+    left = next((one.row.verdict for one in seen if one.row.interval is None), "")
+    return replace(
+        first, interval=worst[0].interval, basis="simulation", verdict=word, note=left, worst=tuple(worst),
+        seeds=None, confidence=None,
+    )  # fmt: skip

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.planner.promised import Estimate, Verdict, judge
-from hetplan.planner.summary_records import MachineRow, PolicyRow, SloRow, per_month
 from hetplan.planner.tolerances import SLIP
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan, Promise
+from hetplan.profiles.plan_summary import MachineRow, PolicyRow, SloRow, per_month
 from hetplan.profiles.workers import Load, Worker
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _rows_of_app(
             for one in listed
         ]  # fmt: skip
     for quantity, prefix, percentile, limit in targets:
-        row = SloRow(app, f"{prefix}{percentile:g}", "ms", "" if limit is None else "<=", limit, word=word)
+        row = SloRow(app, f"{prefix}{percentile:g}", "ms", "" if limit is None else "<=", limit, verdict=word)
         found = _best_promise(
             [one for one in promises if one.quantity == quantity and _same_percentile(one.percentile, percentile)]
         )
@@ -109,10 +109,11 @@ def _share_rows(app: str, promises: Sequence[Promise], wanted: App | None, quali
         if quantity not in limits:
             continue
         relation, limit = limits[quantity]
-        row = SloRow(app, name, "" if quantity == "quality" else "share", relation, limit)
+        unit = "" if quantity == "quality" else "share"
+        row = SloRow(app, name, unit, relation, limit, verdict="not simulated")
         found = _best_promise([one for one in promises if one.quantity == quantity])
         if found is None and quantity == "quality" and quality is not None:
-            row = replace(row, value=quality, basis="formula", word="by formula", note="or more, of each model")
+            row = replace(row, value=quality, basis="formula", verdict="by formula", note="or more, of each model")
         yield row if found is None else _row_with_result(row, found)
 
 
@@ -134,27 +135,28 @@ def _sought_rows(app: str, promises: Sequence[Promise], wanted: App | None, plan
     if "rate_qps" in sought and (wanted is None or wanted.demand.rate_qps == "max"):
         found = _best_promise([one for one in promises if one.quantity == "rate_qps"])
         if found is not None:
-            yield replace(_row_with_result(SloRow(app, "rate", "queries/s", "maximal"), found), word="")
+            yield replace(_row_with_result(SloRow(app, "rate", "queries/s", "maximal"), found), verdict="")
     if "goodput" in sought and plan.policies.get(app):
         found = _best_promise([one for one in promises if one.quantity == "goodput"])
         if found is not None:
             at = re.match(r"at (\S+) qps", found.basis or "")
             note = f"at {at[1]} queries/s" if at else ""
-            yield replace(_row_with_result(SloRow(app, "goodput", "", "maximal", note=note), found), word="")
+            yield replace(_row_with_result(SloRow(app, "goodput", "", "maximal", note=note), found), verdict="")
     stated = wanted is not None and wanted.quality is not None
     if "quality" in sought and wanted is not None and not stated:
         found = _best_promise([one for one in promises if one.quantity == "quality"])
         if found is not None:
-            yield replace(_row_with_result(SloRow(app, "quality", "", "maximal"), found), word="")
+            yield replace(_row_with_result(SloRow(app, "quality", "", "maximal"), found), verdict="")
 
 
 def _row_with_result(row: SloRow, promise: Promise) -> SloRow:
     """The row with what was found."""
     basis = _basis(promise)
     if basis == "formula" or promise.interval is None:
-        return replace(row, value=promise.value, basis="formula", word="by formula")
+        return replace(row, value=promise.value, basis="formula", verdict="by formula")
     word = verdict_of(row.relation, row.limit, promise.interval)
-    return replace(row, interval=promise.interval, basis=basis, word=word, seeds=promise.seeds)
+    return replace(row, interval=promise.interval, basis=basis, verdict=word, seeds=promise.seeds,
+        confidence=promise.confidence)  # fmt: skip
 
 
 def verdict_of(relation: str, limit: float | None, interval: tuple[float, float]) -> str:
@@ -186,18 +188,18 @@ def _row_by_violations(row: SloRow, late: Sequence[float], allowed: float, polic
     interval = (min(late), max(late))
     word = verdict_of("<=", allowed, interval)
     note = f"violation rate at most {100 * max(late):.2f}%" + (f", at {policies} rates" if policies > 1 else "")
-    return replace(row, note=note, basis="simulation", word=word)
+    return replace(row, note=note, basis="simulation", verdict=word)
 
 
 # Machines
 
 
 def machine_name(worker: Worker, inputs: Inputs | None) -> tuple[str, str, str]:
-    """Machine type, how it is bought ("": on demand), and its zone; without the profile the offer says both."""
+    """Machine type, how it is bought ("": on demand), and its zone; without the profile only the type is known."""
     from hetplan.serving.loads import offer_of
 
     if inputs is None:
-        return worker.hardware, (worker.offer or "").removeprefix(worker.hardware).strip("-_"), ""
+        return worker.hardware, "", ""
     offer = inputs.profile.offers.get(offer_of(inputs.profile, worker) or "")
     if offer is None:
         return worker.hardware, "", ""
@@ -217,9 +219,9 @@ def machine_rows(
     for worker in plan.workers:
         first, *others = _rows_of_worker(plan, worker, inputs, busy, shares)
         if worker.id in prices:
-            first = replace(first, per_month=per_month(prices[worker.id] * (worker.count + worker.standby)))
+            first = replace(first, cost_per_month=per_month(prices[worker.id] * (worker.count + worker.standby)))
         rows = [first, *(replace(row, on_same_machines=True) for row in others)]
-        key = tuple(replace(row, count=0, standby=0, share=None, per_month=None) for row in rows)
+        key = tuple(replace(row, count=0, standby=0, share=None, cost_per_month=None) for row in rows)
         before = found.get(key)
         found[key] = rows if before is None else list(map(_sum_of_rows, before, rows))
     for rows in found.values():
@@ -227,7 +229,7 @@ def machine_rows(
     for name, each in prices.items():
         app = name.removeprefix("calls of ")
         if app != name:
-            yield MachineRow("calls", "", 1, "", app, per_month=per_month(each))
+            yield MachineRow("calls", 1, app=app, cost_per_month=per_month(each))
 
 
 def _sum_of_rows(one: MachineRow, other: MachineRow) -> MachineRow:
@@ -236,7 +238,7 @@ def _sum_of_rows(one: MachineRow, other: MachineRow) -> MachineRow:
 
     return replace(
         one, count=one.count + other.count, standby=one.standby + other.standby, share=of_both(one.share, other.share),
-        per_month=of_both(one.per_month, other.per_month),
+        cost_per_month=of_both(one.cost_per_month, other.cost_per_month),
     )  # fmt: skip
 
 
@@ -245,7 +247,7 @@ def _rows_of_worker(
 ) -> Iterator[MachineRow]:
     machine, purchase, zone = machine_name(worker, inputs)
     base = MachineRow(
-        machine, purchase, worker.count, "", "", host=worker.host or "", zone=zone, standby=worker.standby
+        machine, worker.count, purchase=purchase, host=worker.host or "", zone=zone, standby=worker.standby
     )
     groups: dict[tuple[Any, ...], list[Load]] = {}
     for load in worker.loads:

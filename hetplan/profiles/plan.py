@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_serializer
 
 from hetplan.profiles.fields import Count, Id, Later, Model, NonNegative, PositiveCount, Real
 from hetplan.profiles.plan_sections import (
@@ -23,6 +23,7 @@ from hetplan.profiles.plan_sections import (
     SharesDispatch,
     Valid,
 )
+from hetplan.profiles.plan_summary import PlanSummary, Summary, plain_summary
 from hetplan.profiles.tables import Table
 from hetplan.profiles.workers import Worker
 
@@ -136,7 +137,8 @@ class Unserved(Remark):
 class Plan(Model):
     """The whole plan."""
 
-    format: str = "hetplan/plan/1.2"
+    format: str = "hetplan/plan/1.3"
+    summary: PlanSummary | None = Field(default=None, description="what a person checks; verify recomputes it")
     requires: tuple[str, ...] = ()
     question: str
     method: Method
@@ -153,21 +155,31 @@ class Plan(Model):
     policies: dict[Id, tuple[PolicyTable, ...]] = Field(default_factory=dict)
     tables: dict[Id, Table] = Field(default_factory=dict)
     actions: tuple[Action, ...] = ()
-    promises: tuple[Promise, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    solves: tuple[Solve, ...] = ()
     unserved: tuple[Unserved, ...] = ()
     alternatives: tuple[dict[str, Any], ...] = ()
     warnings: tuple[Notice, ...] = ()
     attachments: dict[str, str] = Field(default_factory=dict)
     extensions: dict[str, Any] = Field(default_factory=dict)
+    promises: tuple[Promise, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    solves: tuple[Solve, ...] = ()
     digest: str | None = None
 
+    @field_serializer("summary")
+    def _plain(self, value: PlanSummary | None) -> Any:
+        return None if value is None else plain_summary(value)
+
     def _repr_html_(self) -> str:
-        """The plan as a notebook shows it: what runs. An `Outcome` shows its summary, too."""
+        """The plan as a notebook shows it: its summary, and what runs."""
         from hetplan.drawing.report import plan_fragment
 
-        return plan_fragment(self.model_dump(mode="json", by_alias=True, exclude_none=True))
+        document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if self.summary is None:
+            return plan_fragment(document)
+        from hetplan.profiles.summary_words import summary_text
+
+        whole = Summary(**vars(self.summary), question=self.question, formulation=self.method.formulation)
+        return plan_fragment(document, summary_text(whole))
 
     def to_pandas(self) -> DataFrame:
         """A row per load of a worker group; pandas is needed, and no part of hetplan."""

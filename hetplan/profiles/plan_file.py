@@ -64,7 +64,24 @@ def with_digest(plan: Plan) -> Plan:
 
 def plan_bytes(plan: Plan) -> bytes:
     """The file's bytes: the same plan gives the same bytes."""
-    return (json.dumps(plan_dict(plan), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    texts = {
+        key: _by_record(value) if key == "summary" else _text(value, 1).replace("\n", "\n ")
+        for key, value in plan_dict(plan).items()
+    }
+    return ("{\n" + ",\n".join(f' "{key}": {text}' for key, text in texts.items()) + "\n}\n").encode()
+
+
+def _by_record(summary: dict[str, Any]) -> str:
+    """The summary with a record a line: it is what people read."""
+    lines = []
+    for key, value in summary.items():
+        rows = [f"\n   {_text(one)}" for one in value] if isinstance(value, list) else ()
+        lines.append(f'  "{key}": ' + (f"[{','.join(rows)}\n  ]" if rows else _text(value)))
+    return "{\n" + ",\n".join(lines) + "\n }"
+
+
+def _text(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def write_plan(plan: Plan, path: str | os.PathLike[str]) -> None:

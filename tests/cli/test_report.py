@@ -35,7 +35,8 @@ def test_a_report_with_the_files_has_limits_money_and_verification(
     alone = tmp_path / "alone.html"
     assert run("report", plan, "-o", alone).code == 0
     assert "(exact, not proved here)" in alone.read_text()
-    assert "Missing: money and utilization of each machine" in alone.read_text()
+    assert "$2,102 a month ($2.88/h of at most $3.00/h)" in alone.read_text()
+    assert "60 ms" in alone.read_text()
 
 
 def test_a_report_of_a_plan_that_is_wrong_says_so_at_its_head(

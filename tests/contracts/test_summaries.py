@@ -10,21 +10,26 @@ from pathlib import Path
 import pytest
 from build import Files, app, example, files, machine, many_applications, model, tiny
 from face import (
+    EXIT,
     FLUID,
+    RESTATED,
     WORDS,
     Answer,
     SloLine,
     SummaryPage,
+    as_sure,
     command,
     page_of_solve,
     read_summary,
     record_of_solve,
+    restated,
     simulated_worse,
     solve,
     solved_example,
     stopped,
     summary_of_plan,
     summary_record,
+    verify,
 )
 
 HOURS_A_MONTH = 730.0
@@ -135,6 +140,16 @@ def test_the_word_for_a_limit_follows_from_the_simulated_interval(word: str, tmp
     assert "every SLO is met" not in head or word == "met"
 
 
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [((95.0,), "(95% interval)"), ((97.5,), "(97.5% interval)"), ((95.0, 97.5), "(95 to 97.5% intervals)")],
+)
+def test_the_column_of_intervals_says_how_sure_they_are(levels: tuple[float, ...], said: str, tmp_path: Path) -> None:
+    wish, answer = example("variants"), solved_example("variants")
+    assert answer.plan is not None
+    assert f"simulated {said}" in summary_of_plan(as_sure(answer.plan, *levels), wish, tmp_path)
+
+
 def test_a_plan_whose_making_was_ended_early_is_called_not_simulated(tmp_path: Path) -> None:
     wish = example("variants")
     found = [stopped(wish, after=after).answer for after in (1, 2)]
@@ -167,14 +182,48 @@ def test_what_solve_and_show_print_is_one_summary(tmp_path: Path) -> None:
     }
 
 
-def test_a_plan_without_its_files_says_what_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("problem", ["pool", "variants", "fleet"])
+def test_a_plan_says_the_same_with_its_files_and_without(problem: str, tmp_path: Path) -> None:
+    wish, answer = planned(problem)
+    assert answer.plan is not None
+    alone, beside = read_summary(summary_of_plan(answer.plan, None, tmp_path)), shown(wish, answer, tmp_path)
+    assert (alone.limits, alone.machines, alone.hours, alone.month) == (
+        beside.limits, beside.machines, beside.hours, beside.month
+    )  # fmt: skip
+    assert alone.month is not None
+    other = {"Routing", "Checked"}
+    assert alone.labels.items() - beside.labels.items() <= {(name, alone.labels.get(name)) for name in other}
+
+
+def forgeries(of: str) -> list[str]:
+    """What of a summary can be forged: hours and the fewest machines are of fleets, times of what was simulated."""
+    of_fleets = {one for one in RESTATED if "hours" in one} | {"fewest", "worst"}
+    simulated = {"interval", "worst", "surer"}
+    return [
+        one
+        for one in RESTATED
+        if (of == "fleet" or one not in of_fleets) and (of == "variants" or one not in simulated)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "what"), [(of, what) for of in ("pool", "variants", "fleet") for what in forgeries(of)])
+def test_a_summary_that_says_something_else_is_refused(of: str, what: str) -> None:
+    wish, answer = (example(of), solved_example(of)) if of == "variants" else planned(of)
+    assert answer.plan is not None
+    found = verify(restated(answer.plan, what), wish, simulate=False)
+    named = [one for one in found.findings if one.startswith("summary.")]
+    assert named
+    assert all(" says " in one or " no row " in one for one in named)
+
+
+def test_an_honest_summary_is_not_refused_and_a_forged_one_ends_the_command(tmp_path: Path) -> None:
     wish, answer = planned("pool")
     assert answer.plan is not None
-    page = read_summary(summary_of_plan(answer.plan, None, tmp_path))
-    assert "utilization" in page.labels["Missing"]
-    assert all("utilization" not in row and "$/month" not in row for row in page.machines)
-    assert "Missing" not in shown(wish, answer, tmp_path).labels
-    assert sum(int(row["count"]) for row in page.machines) == answer.count()
+    for plan, code in ((answer.plan, EXIT["ok"]), (restated(answer.plan, "count"), EXIT["broken"])):
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        ran = command("verify", tmp_path / "plan.json", *wish.write(tmp_path))
+        assert ran.code == code
+        assert ("recomputed it is" in ran.out + ran.err) == (code != EXIT["ok"])
 
 
 def test_python_and_commands_hand_out_one_record(tmp_path: Path) -> None:
@@ -182,7 +231,7 @@ def test_python_and_commands_hand_out_one_record(tmp_path: Path) -> None:
     assert answer.plan is not None
     made, again = record_of_solve(wish), summary_record(answer.plan, wish, tmp_path)
     differ = {key for key in made if made[key] != again[key]}
-    assert differ == {"made_here", "bounds"}, "what was proved where the plan was made"
+    assert differ == {"made_here"}
 
 
 def test_files_that_the_plan_was_not_made_from_are_said_to_be_others(tmp_path: Path) -> None:
@@ -211,6 +260,27 @@ def test_hours_are_those_of_the_plan_and_their_money_is_its_mean(tmp_path: Path)
     assert total / hours == pytest.approx(answer.cost, abs=0.006)
     assert sorted(counts) == sorted(answer.count(period=f"p{number}") for number in range(3))
     assert page.month == pytest.approx((answer.cost or 0.0) * HOURS_A_MONTH, abs=0.51)
+
+
+def test_money_of_a_day_is_named_by_machine_model_and_application(tmp_path: Path) -> None:
+    """The parts of an application add up to its money, and all of them to the month."""
+    wish, answer = planned("fleet")
+    page = shown(wish, answer, tmp_path)
+    told = page.text.partition("\nMoney ")[2].partition("\nSaved ")[0].splitlines()
+    assert len(told) == len(wish.apps)
+    total = 0.0
+    for name, line in zip(sorted(wish.apps), told, strict=True):
+        head, _, rest = line.strip().partition(" a month: ")
+        assert head.startswith(f"{name} $")
+        parts = [float(one.replace(",", "")) for one in re.findall(r"\$([\d,]+)", rest)]
+        total += float(head.partition("$")[2].replace(",", ""))
+        assert sum(parts) == pytest.approx(float(head.partition("$")[2].replace(",", "")), abs=len(parts))
+        for group in answer.machines:
+            for replica in group.replicas:
+                if replica.app == name:
+                    assert f"{replica.model} on " in rest
+                    assert f"{group.machine} " in rest
+    assert total == pytest.approx(page.month, abs=len(told))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from pathlib import Path
@@ -19,7 +20,7 @@ from hetplan.drawing.report import Documents, plan_fragment, report_page
 from hetplan.drawing.summary import SummaryText, Table, draw_costs, write_summary
 from hetplan.drawing.svg import Picture, ticks
 from hetplan.planner.summary import summarize
-from hetplan.planner.summary_words import summary_text
+from hetplan.profiles.summary_words import summary_text
 from hetplan.simulator.figures import Together, responses_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -180,7 +181,7 @@ def test_the_report_begins_with_the_summary_and_says_what_the_plan_says(
     )
     for table in told.tables:
         for row in table.rows:
-            assert "".join(f">{cell}</td>" for cell in row) in re.sub("<td[^>]*|<tr>|</tr>", "", page)
+            assert "".join(f">{html.escape(cell)}</td>" for cell in row) in re.sub("<td[^>]*|<tr>|</tr>", "", page)
     assert "<li>Checked: nothing</li>" in page
     assert "This page was made from the plan file alone" in page
     assert f">{document['digest'].removeprefix('sha256:')[:8]}<" in page

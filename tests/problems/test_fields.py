@@ -90,13 +90,13 @@ def put(document: Any, path: str, value: object) -> None:
 
 
 def seen(files: Files) -> tuple[str, Plan | None]:
-    """What comes of the files, as text: the plan without its digests, or why there is none."""
+    """What comes of the files, as text: the plan without its digests and its summary, or why there is none."""
     inputs = load_inputs(files.profile, files.slo, state=files.state, measured=files.measured)
     outcome = plan_for(inputs, question=files.question, options=files.options, try_repairs=False)
     if outcome.plan is None:
         return f"{outcome.status}: {outcome.why}", None
     document = json.loads(plan_bytes(outcome.plan))
-    del document["inputs"], document["digest"]
+    del document["inputs"], document["digest"], document["summary"]
     return f"{outcome.status}: {json.dumps(document, sort_keys=True)}", outcome.plan
 
 

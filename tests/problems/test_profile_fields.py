@@ -64,7 +64,7 @@ def _read(files: Files) -> Any:
 
 
 def said(files: Files) -> tuple[str, Plan | None]:
-    """What comes of the files, without the tables that a plan repeats: what they say of themselves moves no query."""
+    """What comes of the files, without the tables and the summary that a plan repeats: what they say moves no query."""
     try:
         inputs = _read(files)
         outcome = plan_for(inputs, question=files.question, options=files.options, try_repairs=False)
@@ -74,7 +74,7 @@ def said(files: Files) -> tuple[str, Plan | None]:
     if outcome.plan is None:
         return f"{outcome.status}: {outcome.why}", None
     document = json.loads(plan_bytes(outcome.plan))
-    for aside in ("tables", "inputs", "digest"):
+    for aside in ("tables", "inputs", "digest", "summary"):
         document.pop(aside, None)
     return f"{outcome.status}: {json.dumps(document)}", outcome.plan
 

@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING
 from hetplan.drawing.charts import Bar
 from hetplan.drawing.summary import SummaryText, Table
 from hetplan.drawing.svg import colour_class
-from hetplan.planner.summary_records import per_month
+from hetplan.profiles.plan_summary import per_month
 
 if TYPE_CHECKING:
-    from hetplan.planner.summary_records import Bound, Group, MachineRow, SloRow, Summary
+    from hetplan.profiles.plan_summary import Bound, Group, MachineRow, SloRow, Summary
 
-__all__ = ["figure", "head_text", "runs_table", "summary_text"]
+__all__ = ["NOTHING_CHECKED", "figure", "head_text", "runs_tables", "summary_text"]
 
+NOTHING_CHECKED = ("Checked", "nothing here: hetplan verify PLAN PROFILE SLO recomputes all, and simulates again")
+"""Of a plan that is only shown."""
 SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 
 
-def summary_text(summary: Summary, checked: tuple[str, str]) -> SummaryText:
+def summary_text(summary: Summary, checked: tuple[str, str] = NOTHING_CHECKED) -> SummaryText:
     """The whole summary in words; `checked` is what was checked, under its label."""
-    runs = runs_table(summary)
-    tables = [_slo_table(summary), runs, _policy_table(summary)]
+    runs = runs_tables(summary)
+    tables = [_slo_table(summary), *runs, _policy_table(summary)]
     lines = [*_labeled_lines(summary), (checked[0], (checked[1],))]
     lines += [("Missing", (", ".join(summary.missing),))] if summary.missing else []
     return SummaryText(
@@ -34,9 +36,9 @@ def summary_text(summary: Summary, checked: tuple[str, str]) -> SummaryText:
         status=_status_sentence(summary),
         bounds=tuple(_bound_sentences(summary)),
         reserved=tuple(_reserved_sentences(summary)),
-        tables=tuple(one for one in tables if one.rows or one is runs),
+        tables=tuple(one for one in tables if one.rows or one in runs),
         lines=tuple((label, sentences) for label, sentences in lines if sentences),
-        is_wrong=summary.status not in ("optimal", "feasible") or any(row.word == "violated" for row in summary.slo),
+        is_wrong=summary.status not in ("optimal", "feasible") or any(row.verdict == "violated" for row in summary.slo),
         costs=tuple(_costs(summary)),
     )
 
@@ -100,16 +102,16 @@ def head_text(summary: Summary, *, names: bool = True) -> str:
 
 def _money_words(summary: Summary) -> str:
     machines = f"{summary.machine_count} machine{'' if summary.machine_count == 1 else 's'}"
-    if summary.per_hour is None or summary.per_month is None:
+    if summary.cost_per_hour is None or summary.cost_per_month is None:
         if not summary.machine_count:
             return "The plan"  # stated candidates take shares of machines that are not counted
         return machines if summary.missing else f"{machines} (no prices given)"
-    hour = f"{money(summary.per_hour, summary.currency)}/h"
+    hour = f"{money(summary.cost_per_hour, summary.currency)}/h"
     if summary.budget_per_hour is not None:
         hour += f" of at most {money(summary.budget_per_hour, summary.currency)}/h"
     if summary.hours:
         hour += " on average"
-    return f"{money(summary.per_month, summary.currency)} a month ({hour})"
+    return f"{money(summary.cost_per_month, summary.currency)} a month ({hour})"
 
 
 def _serving_words(summary: Summary, *, names: bool) -> str:
@@ -119,9 +121,9 @@ def _serving_words(summary: Summary, *, names: bool) -> str:
         count = len(summary.policies)
         low, high = min(low for low, _ in rates.values()), max(high for _, high in rates.values())
         verb = "policy serves" if count == 1 else "policies serve"
-        head = "with" if summary.per_hour is None else f"for {summary.machine_count} machines;"
+        head = "with" if summary.cost_per_hour is None else f"for {summary.machine_count} machines;"
         return f"{head} {count} {verb} {_rate_text((low, high))} queries/s"
-    verb = "serve" if summary.per_hour is None and summary.machine_count > 1 else "serves"
+    verb = "serve" if summary.cost_per_hour is None and summary.machine_count > 1 else "serves"
     if not rates:
         apps = {row.app for row in summary.slo} | {row.app for row in summary.machines}
         return f"{verb} {summary.served or f'{len(apps)} applications'}"
@@ -146,7 +148,7 @@ def _status_sentence(summary: Summary) -> str:
 def _status_words(summary: Summary) -> str:
     """The status, and what is known of the SLO: only what was run is said to be met."""
     limits = [row for row in summary.slo if row.limit is not None and row.metric != "quality"]
-    words = [row.word for row in summary.slo if row.limit is not None]
+    words = [row.verdict for row in summary.slo if row.limit is not None]
     if summary.status not in ("optimal", "feasible"):
         return summary.status.upper()
     name = summary.status.capitalize()
@@ -154,13 +156,13 @@ def _status_words(summary: Summary) -> str:
         if count := words.count(word):
             head = "" if word == "violated" else f"{name}; "
             return f"{head}{count} of {len(words)} SLO limits {'is' if count == 1 else 'are'} {word}"
-    left = sum(row.word != "met" for row in limits)
+    left = sum(row.verdict != "met" for row in limits)
     if limits and not left:
         measured = all(row.basis == "measurement" for row in limits)
         return f"{name}: every SLO is met {'as measured' if measured else 'in simulation'}"
     if summary.is_fluid and left == len(limits):
         return f"{name} at fluid rates; no SLO was simulated"
-    how = "simulated in part" if any(row.word.startswith("met in") for row in limits) else "not simulated"
+    how = "simulated in part" if any(row.verdict.startswith("met in") for row in limits) else "not simulated"
     return f"{name}; {left} of {len(limits)} SLO limits {'was' if left == 1 else 'were'} {how}" if left else name
 
 
@@ -168,7 +170,7 @@ def _bound_sentences(summary: Summary) -> Iterator[str]:
     told = [one for one in summary.bounds if one.bound is not None]
     if summary.policies and len(told) == len(summary.policies) > 1:
         gaps = [one.gap for one in told if one.gap is not None]
-        vouched = {one.vouched for one in told}
+        vouched = {_vouched_words(summary, one) for one in told}
         how = vouched.pop() if len(vouched) == 1 else "not all certified"
         within = _gap_text(max(gaps, default=0.0))
         yield f"the goodput of every policy is within {within} of the best in its queue model ({how})."
@@ -191,9 +193,16 @@ def _bound_sentence(summary: Summary, one: Bound) -> str:
         "restriction": "only of the configurations that were measured",
         "model": "in the queue model",
     }.get(one.scope, one.scope)
-    vouched = {"none": "not certified", "claimed": "claimed by the solver"}.get(one.vouched, one.vouched)
+    vouched = _vouched_words(summary, one)
     gap = "" if one.gap is None else f"  Gap {_gap_text(one.gap)}."
     return f"{_limit_words(summary, one)} ({scope}, {vouched}).{gap}"
+
+
+def _vouched_words(summary: Summary, one: Bound) -> str:
+    """Who proved a bound; of a plan that was not made here nobody did here."""
+    if one.vouched != "none" and not summary.made_here:
+        return "not proved here"
+    return {"none": "not certified", "claimed": "claimed by the solver"}.get(one.vouched, one.vouched)
 
 
 def _limit_words(summary: Summary, one: Bound) -> str:
@@ -232,10 +241,18 @@ def _slo_table(summary: Summary) -> Table:
         columns = ("application", "metric", "limit", "no failure (worst hour)", "worst failure", "verdict")
         return Table("SLO", columns, tuple(map(_slo_cells_of_hours, rows)), (2,))
     seen = {row.basis for row in rows} & {"simulation", "measurement"}
-    heads = {"simulation": "simulated (95% interval)", "measurement": "measured (interval)"}
+    heads = {"simulation": f"simulated ({_interval_words(rows)})", "measurement": "measured (interval)"}
     head = heads[seen.pop()] if len(seen) == 1 else "simulated or measured (interval)" if seen else "simulated"
-    cells = tuple((row.app, row.metric, _limit_text(row), _result_text(row), row.word) for row in rows)
+    cells = tuple((row.app, row.metric, _limit_text(row), _result_text(row), row.verdict) for row in rows)
     return Table("SLO", ("application", "metric", "limit", head, "verdict"), cells, (2,))
+
+
+def _interval_words(rows: Sequence[SloRow]) -> str:
+    """How sure the intervals are, of both ends: a plan that was confirmed late in a search had to be surer of each."""
+    known = [row.confidence for row in rows if row.interval is not None and row.limit is not None]
+    levels = {0.95 if one is None else 2.0 * one - 1.0 for one in known} or {0.95}
+    low, high = (f"{100 * one:.3g}" for one in (min(levels), max(levels)))
+    return f"{low}% interval" if low == high else f"{low} to {high}% intervals"
 
 
 def _limit_text(row: SloRow) -> str:
@@ -261,7 +278,7 @@ def _slo_cells_of_hours(row: SloRow) -> tuple[str, ...]:
         for one in row.worst
     }
     told = (cells.get(False, row.note if row.worst else _result_text(row)), cells.get(True, ""))
-    return (row.app, row.metric, _limit_text(row), *told, row.word)
+    return (row.app, row.metric, _limit_text(row), *told, row.verdict)
 
 
 def _worst_text(row: SloRow, interval: tuple[float, float]) -> str:
@@ -269,9 +286,9 @@ def _worst_text(row: SloRow, interval: tuple[float, float]) -> str:
     return _value_text(interval[1] if row.relation == "<=" else interval[0], row.unit)
 
 
-def runs_table(summary: Summary) -> Table:
-    """Which model runs on which machine for which application; by the hour where that changes."""
-    return _hours_table(summary) if summary.hours else _machine_table(summary)
+def runs_tables(summary: Summary) -> list[Table]:
+    """Which model runs on which machine for which application; where that changes, by the hour and in all."""
+    return [*[_hours_table(summary)] * bool(summary.hours), _machine_table(summary)]
 
 
 def _machine_table(summary: Summary) -> Table:
@@ -285,7 +302,7 @@ def _machine_table(summary: Summary) -> Table:
         columns.append(("host", False, ["" if row.on_same_machines else row.host for row in rows]))
     standby = any(row.standby for row in rows)
     if not hosts or any(row.count > 1 for row in rows):
-        counts = [f"{row.count} + {row.standby}" if row.standby else str(row.count) for row in rows]
+        counts = [_count_text(row) for row in rows]
         counts = ["" if again else count for count, again in zip(counts, same, strict=True)]
         columns.append(("count + standby" if standby else "count", True, counts))
     if hosts or any(row.replicas > 1 for row in rows):
@@ -293,7 +310,9 @@ def _machine_table(summary: Summary) -> Table:
     if any(row.stage for row in rows):
         columns.append(("stage", False, [row.stage for row in rows]))
     columns.append(("model", False, [row.model or "-" for row in rows]))
-    columns.append(("application", False, [row.app for row in rows]))
+    columns.append(
+        ("application", False, [row.app or "(nobody)" if row.least is not None else row.app for row in rows])
+    )
     if any(row.chunk is not None for row in rows):
         columns.append(("chunk", True, ["" if row.chunk is None else str(row.chunk) for row in rows]))
     elif any(row.batch > 1 for row in rows):
@@ -304,13 +323,20 @@ def _machine_table(summary: Summary) -> Table:
         columns.append(("share", True, [_whole_percent(row.share) for row in rows]))
     if any(row.utilization is not None for row in rows):
         columns.append(("utilization", True, [_whole_percent(row.utilization) for row in rows]))
-    if any(row.per_month is not None for row in rows):
+    if any(row.cost_per_month is not None for row in rows):
         sign = SIGNS.get(summary.currency or "", summary.currency or "money")
-        cells = ["" if row.per_month is None else f"{row.per_month:,.0f}" for row in rows]
+        cells = ["" if row.cost_per_month is None else f"{row.cost_per_month:,.0f}" for row in rows]
         columns.append((f"{sign}/month", True, cells))
     right = tuple(place for place, (_, is_right, _) in enumerate(columns) if is_right)
     of_rows = tuple(zip(*(cells for _, _, cells in columns), strict=True))
     return Table("Machines", tuple(head for head, _, _ in columns), of_rows, right)
+
+
+def _count_text(row: MachineRow) -> str:
+    """The machines of a row: the fewest and the most of them, or those that serve and those that stand by."""
+    if row.least is not None and row.least != row.count:
+        return f"{row.least}-{row.count}"
+    return f"{row.count} + {row.standby}" if row.standby else str(row.count)
 
 
 def _machine_text(row: MachineRow, *, zones: bool) -> str:
@@ -330,7 +356,7 @@ def _hours_table(summary: Summary) -> Table:
     one_model = {app: len(summary.models.get(app, ())) == 1 for app in apps}
     heads = [f"{app} ({summary.models[app][0]})" if one_model[app] else app for app in apps]
     spot = any(row.spot for row in summary.hours)
-    cost = any(row.per_hour is not None for row in summary.hours)
+    cost = any(row.cost_per_hour is not None for row in summary.hours)
     sign = SIGNS.get(summary.currency or "", summary.currency or "money")
     columns = ("hours", *heads, *["spot"] * spot, *[f"{sign}/h"] * cost)
     cells = tuple(
@@ -338,7 +364,7 @@ def _hours_table(summary: Summary) -> Table:
             row.hours,
             *(_groups_text(row.apps.get(app, ()), models=not one_model[app]) for app in apps),
             *[_whole_percent(row.spot)] * spot,
-            *[f"{row.per_hour or 0.0:.2f}"] * cost,
+            *[f"{row.cost_per_hour or 0.0:.2f}"] * cost,
         )
         for row in summary.hours
     )
@@ -371,13 +397,14 @@ def _policy_table(summary: Summary) -> Table:
 
 def _costs(summary: Summary) -> Iterator[Bar]:
     """Of machines in the order and colours of their types, else of applications."""
-    types = list(dict.fromkeys(row.machine for row in summary.machines))
-    for row in summary.machines:
-        if row.per_month:
+    rows = () if summary.hours else summary.machines
+    types = list(dict.fromkeys(row.machine for row in rows))
+    for row in rows:
+        if row.cost_per_month:
             of = _machine_text(row, zones=True)
             colour = colour_class(types.index(row.machine))
-            yield _bar(f"{row.count + row.standby} x {of}", row.per_month, summary, colour)
-    if not summary.machines:
+            yield _bar(f"{row.count + row.standby} x {of}", row.cost_per_month, summary, colour)
+    if summary.hours:
         parts = [*summary.cost_of_apps.items(), ("idle reserved machines", summary.cost_of_idle)]
         for place, (name, cost) in enumerate([*parts, ("starting", summary.cost_of_starts)]):
             if cost:
@@ -393,7 +420,7 @@ def _bar(label: str, month: float, summary: Summary, colour: str) -> Bar:
 
 def _labeled_lines(summary: Summary) -> Iterator[tuple[str, tuple[str, ...]]]:
     if summary.cost_of_apps:
-        yield "Money", (_money_of_apps(summary),)
+        yield "Money", tuple(_money_of_apps(summary))
     if len(summary.savings) > 1:
         yield "Saved", (_savings_words(summary),)
     yield "Routing", tuple(_routing_sentences(summary))
@@ -413,13 +440,28 @@ def _labeled_lines(summary: Summary) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "Warnings", tuple(warnings) or ("none",)
 
 
-def _money_of_apps(summary: Summary) -> str:
+def _money_of_apps(summary: Summary) -> Iterator[str]:
+    """Of each application its money a month, by models and machines where they change by the hour."""
+
     def month(cost: float) -> str:
         return whole_money(per_month(cost), summary.currency)
 
-    apps = ", ".join(f"{app} {month(cost)}" for app, cost in summary.cost_of_apps.items())
-    idle, starts = month(summary.cost_of_idle), month(summary.cost_of_starts)
-    return f"{apps} a month; idle reserved machines {idle}; starting {starts}"
+    alone: list[str] = []
+    for app, cost in summary.cost_of_apps.items():
+        by_model: dict[str, list[str]] = {}
+        for row in summary.machines if summary.hours else ():
+            if row.app == app and row.cost_per_month is not None:
+                part = f"{_machine_text(row, zones=False)} {whole_money(row.cost_per_month, summary.currency)}"
+                by_model.setdefault(row.model, []).append(part)
+        listed = "; ".join(f"{model} on {', '.join(parts)}" for model, parts in by_model.items())
+        if listed:
+            yield f"{app} {month(cost)} a month: {listed}"
+        else:
+            alone.append(f"{app} {month(cost)}")
+    if summary.cost_of_idle or not summary.hours:
+        alone.append(f"idle reserved machines {month(summary.cost_of_idle)}")
+    if alone:
+        yield f"{', '.join(alone)} a month"
 
 
 def _savings_words(summary: Summary) -> str:
