@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,16 +116,17 @@ def watch(
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         how = {"question": question, "formulation": formulation, "options": options}
         trigger = Replanning(
-            period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
-        )
+            every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
+            floor_qps=floor, com=com,
+        )  # fmt: skip
         measuring = Measuring(measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
             kept = _schedule(out, plan, begins)
             planner = Planner(profiles, limits=Limits(seconds=time_limit))
             make = _making(out, planner, slo, kept, how, known)
             ended = _run(
-                out, hosts, (make, _violation(planner, slo)), trigger, known, kept,
-                every_s=every, dry_run=dry_run, once=once, wait_s=wait,
+                out, hosts, (make, _violation(planner, slo), _lead_and_limits(planner, slo)), trigger, known, kept,
+                dry_run=dry_run, once=once, wait_s=wait,
             )  # fmt: skip
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
@@ -147,6 +148,25 @@ def _violation(planner: Planner, slo: Path) -> Callable[..., str]:
         return planner.violation(plan, slo, demand=demand, cancel=cancel)
 
     return violation
+
+
+def _lead_and_limits(planner: Planner, slo: Path) -> Callable[[Plan], Mapping[str, Any]]:
+    """What reads off a plan how long its machines take to start, and off the SLO how long queries may be under way."""
+    from hetplan.profiles.load import load_inputs
+    from hetplan.serving.planned_system import planned_systems
+    from hetplan.simulator.following import lead_and_limits
+    from hetplan.simulator.simulate import demands_of
+
+    inputs = load_inputs(planner.loaded, slo)
+
+    def read(plan: Plan) -> Mapping[str, Any]:
+        try:
+            return lead_and_limits(planned_systems(plan, inputs)[0].system, demands_of(plan, inputs))
+        except InputError:
+            # A plan of other files, or of queries that come as streams: their rates are not followed.
+            return {"lead_s": 0.0, "limits_s": {}}
+
+    return read
 
 
 def _maker(
@@ -228,12 +248,11 @@ def _at_one_moment(
 def _run(
     out: Output,
     hosts: Path,
-    ways: tuple[Callable[..., Outcome], Callable[..., str]],
+    ways: tuple[Callable[..., Outcome], Callable[..., str], Callable[[Plan], Mapping[str, Any]]],
     trigger: Any,
     known: Known,
     schedule: Schedule | None,
     *,
-    every_s: float,
     dry_run: bool,
     once: bool,
     wait_s: float,
@@ -244,18 +263,18 @@ def _run(
     from hetplan.executor.hosts_file import read_hosts
     from hetplan.registry import target
 
-    make, simulate = ways
+    make, simulate, lead_and_limits = ways
     with Deployment(read_hosts(hosts), targets=target) as deployment:
         watching = Watching(
             make,
             _Deployed(deployment, wait_s, known.streams),
             trigger,
-            every_s=every_s,
             dry_run=dry_run,
             on_event=lambda event: _show(out, event),
             service=known,
             schedule=schedule,
             simulate=simulate,
+            lead_and_limits=lead_and_limits,
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 
@@ -276,6 +295,7 @@ class _Deployed:
     wait_s: float
     streams: frozenset[str] = frozenset()
     """Applications whose queries come as streams: no rate of theirs is followed."""
+    _under_way: int | None = field(default=None, init=False)
 
     @property
     def _kept(self) -> Path:
@@ -286,6 +306,7 @@ class _Deployed:
         from hetplan.executor.secrets import token_of
         from hetplan.executor.tls import client_context, tls_folder
 
+        self._under_way = None
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
@@ -298,7 +319,13 @@ class _Deployed:
         metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
-        return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items() if app not in self.streams}
+        followed = {app: counters for app, counters in metrics["apps"].items() if app not in self.streams}
+        self._under_way = sum(int(counters["under_way"]) for counters in followed.values())
+        return {app: int(counters["arrived"]) for app, counters in followed.items()}
+
+    def under_way(self) -> int | None:
+        # A Prometheus is asked for one counter per application, and knows of none that wait.
+        return self._under_way
 
     def state(self) -> State | None:
         return self.deployment.state() if self.deployment.observe() else None

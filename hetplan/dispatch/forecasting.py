@@ -26,9 +26,9 @@ __all__ = ["FORECASTS", "Forecast", "ForecastName"]
 ForecastName = Literal["last", "ewma", "seasonal"]
 FORECASTS: tuple[ForecastName, ...] = ("last", "ewma", "seasonal")
 
-_UNKNOWN = 1.1
-"""The ratio that is kept while too few forecasts were held against what came."""
-_ENOUGH, _MOST = 20, 5000
+_ENOUGH, _MOST = 40, 5000
+"""How often a rise may have been missed before the errors count: of 40, one alone decides no quantile up to 0.97. Errors
+beyond the most are forgotten."""
 _LEAST_QPS = 1e-9
 
 
@@ -37,12 +37,13 @@ class Forecast:
     """A forecast of one rate, fed one value per `step_s`.
 
     `lead_s` is how far ahead must be looked: until the next decision, and until what is asked for then would serve.
+    `least` is the ratio that is kept while too few errors are known, and the least later.
 
     >>> rising = Forecast("last", quantile=1.0, step_s=10.0, lead_s=20.0)
-    >>> for rate in range(100, 140):
+    >>> for rate in range(100, 400):
     ...     rising.observe(float(rate))
     >>> round(rising.ahead(), 1)
-    141.8
+    407.0
     >>> daily = Forecast("seasonal", quantile=0.5, step_s=3600.0, lead_s=3600.0)
     >>> for hour in range(48):
     ...     daily.observe(10.0 if hour % 24 < 12 else 50.0)
@@ -56,11 +57,11 @@ class Forecast:
     lead_s: float = 60.0
     com: float = 1.6
     season_s: float = 86_400.0
+    least: float = 1.0
     _past: list[float] = field(default_factory=list, repr=False)
     _average: DemandMonitor = field(init=False, repr=False)
     _levels: list[float] = field(default_factory=list, repr=False)
     _open: deque[tuple[int, float]] = field(default_factory=deque, repr=False)
-    _recent: deque[float] = field(default_factory=deque, repr=False)
     _ratios: list[float] = field(default_factory=list, repr=False)
     _order: deque[float] = field(default_factory=deque, repr=False)
 
@@ -107,10 +108,11 @@ class Forecast:
 
     def ahead(self) -> float:
         """The rate to be ready for: the forecast, times the ratio that so many of the past ones stayed within."""
-        if len(self._ratios) < _ENOUGH:
-            return self.point() * _UNKNOWN
+        # One rise is missed by all forecasts of a lead time, and again until the average has forgotten what was before.
+        if len(self._ratios) < _ENOUGH * (self._lead + round(2.0 * self.com)):
+            return self.point() * self.least
         place = min(int(self.quantile * len(self._ratios)), len(self._ratios) - 1)
-        return self.point() * self._ratios[place]
+        return self.point() * max(self.least, self._ratios[place])
 
     def _learn(self, ratio: float) -> None:
         insort(self._ratios, ratio)

@@ -51,6 +51,7 @@ class World:
     broken_apply: Callable[[float], bool] = lambda _now: False
     unreadable: Callable[[float], bool] = lambda _now: False
     last: Plan | None = None
+    waiting: int | None = None
 
     def now_s(self) -> float:
         return self.at_s
@@ -65,6 +66,9 @@ class World:
         if self.unreadable(self.at_s):
             raise ConnectionRefusedError("no router answers")
         return {"a": round(self.count)} if self.servers else {}
+
+    def under_way(self) -> int | None:
+        return self.waiting
 
     def state(self) -> State | None:
         return State(workers=(Worker(id="w1", hardware="gpu", count=self.servers),)) if self.servers else None
@@ -94,9 +98,9 @@ class World:
         return made(plan_of(int(servers), rate) if servers <= self.most else None)
 
     def watching(self, **how: Any) -> Watching:
-        replanning = how.pop("replanning", None) or Replanning(period_s=300, hold_s=60, headroom=0.0, change=0.1)
+        replanning = how.pop("replanning", None) or Replanning(every_s=10, period_s=300, hold_s=60, headroom=0.0)
         make = how.pop("make", self.make)
-        return Watching(make, self, replanning, clock=self, on_event=self.faults.append, every_s=10, **how)
+        return Watching(make, self, replanning, clock=self, on_event=self.faults.append, **how)
 
     def run(self, **how: Any) -> Ended:
         once = how.pop("once", False)

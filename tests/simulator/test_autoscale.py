@@ -4,12 +4,15 @@ import pytest
 from cases.variants import machines
 
 import hetplan as hp
+from hetplan.dispatch.replanning import Replanning
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.autoscale import OfflineWork, autoscale
 
 FORMULA = {"size": "estimated"}
 """Plans are sized by their formula for queues: they are asked for every second, and few tests are about their size."""
+
+EVERY_S = Replanning(every_s=1.0, hold_s=2.0)
 
 
 def documents(load_s):
@@ -51,7 +54,7 @@ def played(load_s, series, *, said=None, options=FORMULA, **how):
             said.append(dict(rates))
         return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=options).plan
 
-    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2, **how)
+    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S, **how)
 
 
 def late(report, app):
@@ -116,7 +119,7 @@ def on_one_machine(series, *, load_s=1.0, follows=True):
             return None
         return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=FORMULA).plan
 
-    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2)
+    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S)
 
 
 def test_a_machine_that_runs_only_loads_what_it_has_not():
