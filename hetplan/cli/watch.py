@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +48,7 @@ Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan again af
 Change = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Ignore a demand that moved by less.")]
 Hold = Annotated[float, typer.Option(min=0.0, metavar="S", help="Capacity goes down after demand was low so long.")]
 Settle = Annotated[float, typer.Option(min=0.0, metavar="S", help="The least time between two plans.")]
-Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Plan for so much more than the forecast.")]
+Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="The least to plan for beyond the forecast.")]
 Memory = Annotated[float, typer.Option("--com", min=0.01, help="Centre of mass of the moving average, in looks.")]
 Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help="Never plan for less than this.")]
 Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, decide, act and end.")]
@@ -125,7 +126,7 @@ def watch(
             planner = Planner(profiles, limits=Limits(seconds=time_limit))
             make = _making(out, planner, slo, kept, how, known)
             ended = _run(
-                out, hosts, (make, _violation(planner, slo), _lead_and_limits(planner, slo)), trigger, known, kept,
+                out, hosts, make, planner, slo, trigger, known, kept,
                 dry_run=dry_run, once=once, wait_s=wait,
             )  # fmt: skip
         out.people.line(ended.reason)
@@ -139,34 +140,6 @@ def _making(
     if kept is None:
         return _maker(out, planner, slo, how, known)
     return _at_one_moment(out, planner, slo, kept.plan, how, known)
-
-
-def _violation(planner: Planner, slo: Path) -> Callable[..., str]:
-    """What simulates a plan of this wish before it is applied."""
-
-    def violation(plan: Plan, *, demand: Mapping[str, float] | None, cancel: threading.Event) -> str:
-        return planner.violation(plan, slo, demand=demand, cancel=cancel)
-
-    return violation
-
-
-def _lead_and_limits(planner: Planner, slo: Path) -> Callable[[Plan], Mapping[str, Any]]:
-    """What reads off a plan how long its machines take to start, and off the SLO how long queries may be under way."""
-    from hetplan.profiles.load import load_inputs
-    from hetplan.serving.planned_system import planned_systems
-    from hetplan.simulator.following import lead_and_limits
-    from hetplan.simulator.simulate import demands_of
-
-    inputs = load_inputs(planner.loaded, slo)
-
-    def read(plan: Plan) -> Mapping[str, Any]:
-        try:
-            return lead_and_limits(planned_systems(plan, inputs)[0].system, demands_of(plan, inputs))
-        except InputError:
-            # A plan of other files, or of queries that come as streams: their rates are not followed.
-            return {"lead_s": 0.0, "limits_s": {}}
-
-    return read
 
 
 def _maker(
@@ -248,7 +221,9 @@ def _at_one_moment(
 def _run(
     out: Output,
     hosts: Path,
-    ways: tuple[Callable[..., Outcome], Callable[..., str], Callable[[Plan], Mapping[str, Any]]],
+    make: Callable[..., Outcome],
+    planner: Planner,
+    slo: Path,
     trigger: Any,
     known: Known,
     schedule: Schedule | None,
@@ -263,7 +238,6 @@ def _run(
     from hetplan.executor.hosts_file import read_hosts
     from hetplan.registry import target
 
-    make, simulate, lead_and_limits = ways
     with Deployment(read_hosts(hosts), targets=target) as deployment:
         watching = Watching(
             make,
@@ -273,8 +247,8 @@ def _run(
             on_event=lambda event: _show(out, event),
             service=known,
             schedule=schedule,
-            simulate=simulate,
-            lead_and_limits=lead_and_limits,
+            simulate=partial(planner.violation, slo=slo),
+            lead_and_limits=partial(planner.lead_and_limits, slo=slo),
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 

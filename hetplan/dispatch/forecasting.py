@@ -5,7 +5,6 @@ highest rate until a lead time is over (what starts now serves only then), and i
 the point times the quantile of these ratios.
 
 =============  ==========================================================================
-``last``       as now
 ``ewma``       the moving average of the rates seen
 ``seasonal``   as a season ago (a day), times how much higher demand is now than then
 =============  ==========================================================================
@@ -21,13 +20,12 @@ from typing import Literal
 
 from hetplan.dispatch.monitors import DemandMonitor
 
-__all__ = ["FORECASTS", "Forecast", "ForecastName"]
+__all__ = ["Forecast", "ForecastName"]
 
-ForecastName = Literal["last", "ewma", "seasonal"]
-FORECASTS: tuple[ForecastName, ...] = ("last", "ewma", "seasonal")
+ForecastName = Literal["ewma", "seasonal"]
 
 _ENOUGH, _MOST = 40, 5000
-"""How often a rise may have been missed before the errors count: of 40, one alone decides no quantile up to 0.97. Errors
+"""How many rises could have been missed before errors count: of 40, one alone decides no quantile up to 0.97. Errors
 beyond the most are forgotten."""
 _LEAST_QPS = 1e-9
 
@@ -39,11 +37,10 @@ class Forecast:
     `lead_s` is how far ahead must be looked: until the next decision, and until what is asked for then would serve.
     `least` is the ratio that is kept while too few errors are known, and the least later.
 
-    >>> rising = Forecast("last", quantile=1.0, step_s=10.0, lead_s=20.0)
-    >>> for rate in range(100, 400):
-    ...     rising.observe(float(rate))
-    >>> round(rising.ahead(), 1)
-    407.0
+    >>> rising = Forecast("ewma", quantile=1.0, step_s=10.0, lead_s=20.0)
+    >>> rising.before(float(rate) for rate in range(100, 400))
+    >>> round(rising.point(), 1), round(rising.ahead(), 1)
+    (397.4, 410.8)
     >>> daily = Forecast("seasonal", quantile=0.5, step_s=3600.0, lead_s=3600.0)
     >>> for hour in range(48):
     ...     daily.observe(10.0 if hour % 24 < 12 else 50.0)
@@ -66,8 +63,6 @@ class Forecast:
     _order: deque[float] = field(default_factory=deque, repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in FORECASTS:
-            raise ValueError(f"a forecast is one of {', '.join(FORECASTS)}, not {self.kind}")
         if not (0 < self.quantile <= 1 and self.step_s > 0 and self.lead_s >= 0 and self.com > 0 and self.season_s > 0):
             raise ValueError("a quantile is above 0 and at most 1, times are above 0")
         self._average = DemandMonitor(self.com)
@@ -95,8 +90,6 @@ class Forecast:
         """The forecast itself: the highest rate of the lead time, as far as is known."""
         if not self._past:
             return 0.0
-        if self.kind == "last":
-            return self._past[-1]
         season, now = round(self.season_s / self.step_s), len(self._past) - 1
         if self.kind == "ewma" or now + 1 - season < 0:
             return self._levels[-1]

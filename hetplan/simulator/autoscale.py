@@ -41,8 +41,6 @@ __all__ = ["OfflineWork", "PlanFor", "autoscale", "following_plans", "system_of"
 
 PlanFor = Callable[[Mapping[str, float], Plan], "Plan | None"]
 
-REPLANNING = Replanning(every_s=1.0, hold_s=10.0)
-"""Variants load within seconds: what they need is looked at, and let go, more often than machines are."""
 _OFFLINE = "offline-work"
 _What = tuple[str | None, str | None, int]
 """A variant at a batch, and whose where it is one application's."""
@@ -68,8 +66,8 @@ def autoscale(
     plan_for: PlanFor,
     *,
     series: Mapping[str, Sequence[float]],
+    replanning: Replanning,
     period_s: float = 10.0,
-    replanning: Replanning = REPLANNING,
     seeds: int = 1,
     seed: int = 0,
     noise: NoiseName = "table",

@@ -20,14 +20,15 @@ from hetplan.serving.tokens import usual_s
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulation import Simulation, content_of
 
-__all__ = ["Followed", "Names", "Plans", "Watched", "follow", "lead_and_limits", "look_every", "scheduled"]
+__all__ = ["Followed", "Names", "Plans", "follow", "lead_and_limits", "look_every", "scheduled"]
 
 Held = TypeVar("Held")
 
 
-class Watched(Protocol):
-    """What can be looked at while it is played."""
+class Followed(Protocol[Held]):
+    """A run that is looked at, and goes over from one system to another."""
 
+    system: Held
     horizon_ms: float
 
     @property
@@ -47,12 +48,6 @@ class Watched(Protocol):
     def at(self, when_ms: float, change: Callable[[], None], /) -> None:
         """Make a change at a time."""
         ...
-
-
-class Followed(Watched, Protocol[Held]):
-    """A run that goes over from one system to another."""
-
-    system: Held
 
     def change(self, system: Held, /) -> None:
         """Go over to another system."""
@@ -116,7 +111,7 @@ def lead_and_limits(system: System, demands: Sequence[AppDemand]) -> dict[str, A
 
 
 def look_every(
-    run: Watched, how: Replanning, apps: Sequence[str], act: Callable[[Look], Mapping[str, float] | None]
+    run: Followed[Any], how: Replanning, apps: Sequence[str], act: Callable[[Look], Mapping[str, float] | None]
 ) -> None:
     """Let a decider with these settings look at a run from its begin on, and `act` where a plan is due.
 

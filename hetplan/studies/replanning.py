@@ -61,7 +61,7 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
 def replanned_fleet(
     plan: Plan, inputs: Inputs, *, every_s: float, beside: Callable[..., Any] | None = None, **how: Any
 ) -> dict[str, SimulationReport]:
-    """Fleets planned anew every so often for the rates foreseen, with what they start and end; loads are the series'.
+    """Fleets planned anew as `hetplan watch --every` does it, with what they start and end; loads are the series'.
 
     They rent by the hour, on demand and spot, and survive what the plan does; what it paid for ahead is not used.
     `beside` plays the baselines, of machines on demand.
@@ -83,7 +83,7 @@ def _noted(report: SimulationReport, recipes: Recipes) -> SimulationReport:
     """The report, with a warning where no plan carried what was seen."""
     if not recipes.missing:
         return report
-    text = f"at {recipes.missing} of {recipes.asked} looks there was no plan for the rates seen, so the last one stayed"
+    text = f"{recipes.missing} of {recipes.asked} times no plan carried the rates that were wanted: the last one stayed"
     return replace(report, warnings=(*report.warnings, ("W-no-plan", "slo.apps", text)))
 
 

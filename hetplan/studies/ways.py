@@ -79,7 +79,6 @@ MARGINS = (
     (0.5, 1.0), (0.5, 0.95), (0.5, 0.9), (0.5, 0.85), (0.5, 0.8), (0.5, 0.75),
 )  # fmt: skip
 """(quantile of the forecast's errors, times)."""
-_LEAST_QPS = 1e-3
 SHARES = tuple(round(1.3 - 0.05 * step, 2) for step in range(14))
 TYPES_TRIED = 3
 
@@ -338,7 +337,7 @@ def _looks(what: Compared) -> Replanning:
         app: [rate for rate in rates for _ in range(round(what.period_s / what.every_s))]
         for app, rates in what.history.items()
     }
-    return Replanning(every_s=what.every_s, history=history, change=GRID, headroom=0.0, floor_qps=_LEAST_QPS)
+    return Replanning(every_s=what.every_s, history=history, change=GRID, headroom=0.0, floor_qps=1e-3)
 
 
 def _no_rates(app: str) -> NoReturn:
@@ -409,9 +408,7 @@ class _Bench:
         return recipes.system_of(plan)
 
     def _rates(self, turn: int, factor: float = 1.0) -> dict[str, float]:
-        return {
-            app: max(factor * rates[min(turn, len(rates) - 1)], _LEAST_QPS) for app, rates in self.what.series.items()
-        }
+        return {app: max(factor * rates[min(turn, len(rates) - 1)], 1e-3) for app, rates in self.what.series.items()}
 
     @property
     def _peak(self) -> dict[str, float]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from api.test_watching import World, made, plan_of
 
 import hetplan as hp
-from api.test_watching import World, made, plan_of
 from hetplan.api.watching import Watching
 from hetplan.dispatch.replanning import Replanning
 from hetplan.planner.outcome import Outcome

@@ -258,6 +258,32 @@ def test_noise_does_not_move_a_server() -> None:
     assert len(world.applied) == 1
 
 
+def test_what_has_piled_up_is_planned_for() -> None:
+    """40 a second come, and 600 wait where 20 are usual: ten a second more for a minute."""
+    world = World(rate=lambda _now: 40.0, until_s=200.0)
+    world.waiting = 620
+    world.run(lead_and_limits=lambda _plan: {"lead_s": 0.0, "limits_s": {"a": 0.5}})
+    assert world.applied == [(0.0, 4), (10.0, 5)]
+
+
+def test_each_plan_that_runs_says_how_far_ahead_to_look() -> None:
+    leads, settings = [], Replanning(every_s=10, period_s=1e9, headroom=0.0)
+    world = World(rate=lambda _now: 40.0, until_s=200.0)
+
+    def read(plan: Plan) -> dict[str, Any]:
+        leads.append(plan.workers[0].count)
+        return {"lead_s": 30.0 * plan.workers[0].count, "limits_s": {}}
+
+    world.run(replanning=settings, lead_and_limits=read)
+    assert leads == [4]
+    assert settings.lead_s == 120.0
+    known = World(rate=lambda _now: 40.0, servers=4)
+    known.last = plan_of(4, 40.0)
+    leads.clear()
+    known.run(lead_and_limits=read, once=True)
+    assert leads == [4], "what ran before it began is known too"
+
+
 @dataclass
 class Drifting:
     """A service in which something drifts at a moment, until another plan runs."""

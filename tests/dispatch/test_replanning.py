@@ -181,16 +181,21 @@ def test_what_has_piled_up_is_caught_up_where_it_is_known_what_is_usual(limits_s
     assert watch.look(30, {"a": 3000}).demand_qps["a"] == pytest.approx(100), "nobody knows how many are under way"
 
 
-def test_a_day_that_is_known_is_seen_coming_as_far_as_machines_take_to_start() -> None:
+@pytest.mark.parametrize("told_at", [0, 3])
+@pytest.mark.parametrize(("lead_s", "asked_s"), [(0.0, 100.0), (30.0, 70.0)])
+def test_a_day_that_is_known_is_seen_coming_as_far_as_machines_take_to_start(
+    lead_s: float, asked_s: float, told_at: int
+) -> None:
     """At 100 s of its day demand trebles: machines that start for 30 s are asked for at 70 s, others at 100 s."""
     day = [100.0] * 10 + [300.0] * 10
-    asked = {}
-    for lead_s in (0.0, 30.0):
-        how = {"season_s": 200.0, "history": {"a": day * 20}, "lead_s": lead_s}
-        watch = Replanning(every_s=10.0, period_s=1e9, headroom=0.0, quantile=0.5, kind="seasonal", **how)
-        looks = watched(watch, day)
-        asked[lead_s] = next(10.0 * number for number, look in enumerate(looks) if look.demand_qps.get("a", 0.0) > 250)
-    assert asked == {0.0: 100.0, 30.0: 70.0}
+    how: dict[str, Any] = {"season_s": 200.0, "history": {"a": day * 20}, "quantile": 0.5, "kind": "seasonal"}
+    watch = trigger(**how)
+    wanted = {}
+    for number, count in enumerate([0, *accumulate(round(rate * 10) for rate in day)]):
+        if number == told_at:
+            watch.runs(lead_s, {})
+        wanted[10.0 * number] = watch.look(10.0 * number, {"a": count}).demand_qps.get("a", 0.0)
+    assert next(at for at, rate in wanted.items() if rate > 250) == asked_s
 
 
 def test_a_look_that_comes_late_counts_for_those_that_were_left_out() -> None:
@@ -204,7 +209,18 @@ def test_a_look_that_comes_late_counts_for_those_that_were_left_out() -> None:
     assert 250 < found[0] < 300
 
 
-@pytest.mark.parametrize("wrong", [{"period_s": 0}, {"change": -1}, {"floor_qps": 0}, {"headroom": -0.1}, {"margin": 0}, {"quantile": 0}, {"lead_s": -9}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"period_s": 0},
+        {"change": -1},
+        {"floor_qps": 0},
+        {"headroom": -0.1},
+        {"margin": 0},
+        {"quantile": 0},
+        {"lead_s": -9},
+    ],
+)
 def test_settings_without_meaning_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"above 0|0 or more|longer than 0"):
         Replanning(**wrong)

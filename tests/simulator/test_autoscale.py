@@ -54,7 +54,9 @@ def played(load_s, series, *, said=None, options=FORMULA, **how):
             said.append(dict(rates))
         return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=options).plan
 
-    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S, **how)
+    return autoscale(
+        first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S, **how
+    )
 
 
 def late(report, app):
@@ -96,7 +98,9 @@ def test_a_load_that_stays_changes_nothing():
 def test_what_has_no_plan_stays_as_it_is():
     profile, slo = documents({"a": 1.0})
     first = hp.solve(profile, slo, question="variants").require()
-    report = autoscale(first, load_inputs(profile, slo), lambda rates, now: None, series={"a": [40.0] * 2})
+    report = autoscale(
+        first, load_inputs(profile, slo), lambda rates, now: None, series={"a": [40.0] * 2}, replanning=EVERY_S
+    )
     assert report.cost_per_hour.value == pytest.approx(1.0)
 
 
