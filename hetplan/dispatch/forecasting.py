@@ -5,7 +5,7 @@ highest rate until a lead time is over (what starts now serves only then), and i
 the point times the quantile of these ratios.
 
 =============  ==========================================================================
-``ewma``       the moving average of the rates seen
+``ewma``       the moving average of the rates seen, or what is sure of the last one where that is more
 ``seasonal``   as a season ago (a day), times how much higher demand is now than then
 =============  ==========================================================================
 """
@@ -16,6 +16,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import log1p, sqrt
 from typing import Literal
 
 from hetplan.dispatch.monitors import DemandMonitor
@@ -24,9 +25,10 @@ __all__ = ["Forecast", "ForecastName"]
 
 ForecastName = Literal["ewma", "seasonal"]
 
-_ENOUGH, _MOST = 40, 5000
-"""How many rises could have been missed before errors count: of 40, one alone decides no quantile up to 0.97. Errors
-beyond the most are forgotten."""
+_ENOUGH, _MOST = 20, 5000
+"""So many errors say something of a quantile of 0.95; those beyond the most are forgotten."""
+_NO_CHANCE = 3.0
+"""So many deviations above its mean a count is once in 700 looks."""
 _LEAST_QPS = 1e-9
 
 
@@ -38,9 +40,9 @@ class Forecast:
     `least` is the ratio that is kept while too few errors are known, and the least later.
 
     >>> rising = Forecast("ewma", quantile=1.0, step_s=10.0, lead_s=20.0)
-    >>> rising.before(float(rate) for rate in range(100, 400))
+    >>> rising.before(range(1000, 4000, 100))
     >>> round(rising.point(), 1), round(rising.ahead(), 1)
-    (397.4, 410.8)
+    (3840.0, 4100.0)
     >>> daily = Forecast("seasonal", quantile=0.5, step_s=3600.0, lead_s=3600.0)
     >>> for hour in range(48):
     ...     daily.observe(10.0 if hour % 24 < 12 else 50.0)
@@ -75,10 +77,12 @@ class Forecast:
     def observe(self, rate_qps: float) -> None:
         """Take in the rate of one step."""
         self._past.append(rate_qps)
-        self._levels.append(self._average.observe(rate_qps))
+        # What chance does not explain is believed at once, the rest as far as it lasts.
+        sure_qps = rate_qps - _NO_CHANCE * sqrt(rate_qps / self.step_s)
+        self._levels.append(max(self._average.observe(rate_qps), sure_qps))
         while self._open and self._open[0][0] + self._lead < len(self._past):
             at, point = self._open.popleft()
-            self._learn(max(self._past[at + 1 : at + 1 + self._lead]) / max(point, _LEAST_QPS))
+            self._learn(self._came(max(self._past[at + 1 : at + 1 + self._lead])) / max(point, _LEAST_QPS))
         self._open.append((len(self._past) - 1, self.point()))
 
     def before(self, rates_qps: Iterable[float]) -> None:
@@ -101,11 +105,21 @@ class Forecast:
 
     def ahead(self) -> float:
         """The rate to be ready for: the forecast, times the ratio that so many of the past ones stayed within."""
-        # One rise is missed by all forecasts of a lead time, and again until the average has forgotten what was before.
-        if len(self._ratios) < _ENOUGH * (self._lead + round(2.0 * self.com)):
+        known, last = len(self._ratios), len(self._ratios) - 1
+        if self.quantile < 1.0:
+            # One rise is missed by all forecasts of a lead time, and on until the average forgets what was before: alone
+            # it decides nothing but the quantile 1.
+            last -= self._lead + round(3.0 * self.com)
+        if known < _ENOUGH or last < 0:
             return self.point() * self.least
-        place = min(int(self.quantile * len(self._ratios)), len(self._ratios) - 1)
-        return self.point() * max(self.least, self._ratios[place])
+        return self.point() * max(self.least, self._ratios[min(int(self.quantile * known), last)])
+
+    def _came(self, highest_qps: float) -> float:
+        """The highest rate of a lead time, less what chance adds to the highest of so many counts.
+
+        Plans leave room for chance: kept here too, it would be paid twice, and is half of the rate where few come.
+        """
+        return max(0.0, highest_qps - sqrt(2.0 * log1p(self._lead) * highest_qps / self.step_s))
 
     def _learn(self, ratio: float) -> None:
         insort(self._ratios, ratio)

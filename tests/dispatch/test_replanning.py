@@ -163,10 +163,10 @@ def test_the_headroom_is_the_least_that_is_kept() -> None:
 def test_a_tenfold_rise_is_answered_at_the_first_look_and_let_go_when_it_has_gone() -> None:
     looks = watched(trigger(hold_s=60.0), [100.0] * 5 + [1000.0] * 10 + [100.0] * 40)
     assert looks[6].due
-    assert looks[6].demand_qps["a"] > 400
+    assert looks[6].demand_qps["a"] > 950
     assert looks[10].demand_qps["a"] > 900
     assert all(look.demand_qps["a"] > 900 for look in looks[15:21])
-    assert looks[-1].demand_qps["a"] == pytest.approx(100, rel=0.01)
+    assert looks[-1].demand_qps["a"] == pytest.approx(100, rel=0.05)
 
 
 @pytest.mark.parametrize("limits_s", [{"a": 0.5}, {}])
@@ -203,10 +203,10 @@ def test_a_look_that_comes_late_counts_for_those_that_were_left_out() -> None:
     found = []
     for times in ([0, 10, 20, 80], range(0, 90, 10)):
         watch = trigger(com=3.0)
-        looks = [watch.look(now, {"a": 100 * min(now, 20) + 300 * max(now - 20, 0)}) for now in times]
+        looks = [watch.look(now, {"a": 100 * min(now, 20) + 110 * max(now - 20, 0)}) for now in times]
         found.append(looks[-1].forecast_qps["a"])
     assert found[0] == pytest.approx(found[1])
-    assert 250 < found[0] < 300
+    assert 107 < found[0] < 110
 
 
 @pytest.mark.parametrize(
