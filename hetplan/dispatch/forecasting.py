@@ -42,7 +42,7 @@ class Forecast:
     >>> rising = Forecast("ewma", quantile=1.0, step_s=10.0, lead_s=20.0)
     >>> rising.before(range(1000, 4000, 100))
     >>> round(rising.point(), 1), round(rising.ahead(), 1)
-    (3840.0, 4100.0)
+    (3840.8, 4612.0)
     >>> daily = Forecast("seasonal", quantile=0.5, step_s=3600.0, lead_s=3600.0)
     >>> for hour in range(48):
     ...     daily.observe(10.0 if hour % 24 < 12 else 50.0)

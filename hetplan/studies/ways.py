@@ -75,10 +75,10 @@ UNDER_WAY = tuple(round(0.2 * 1.25**step, 3) for step in range(16))
 TEXT_SCALERS = {"HPA": UNDER_WAY, "concurrency": UNDER_WAY}
 """Of what each machine has under way at the peak."""
 MARGINS = (
-    (1.0, 1.4), (1.0, 1.2), (1.0, 1.1), (1.0, 1.0), (0.99, 1.0), (0.97, 1.0), (0.93, 1.0), (0.85, 1.0), (0.7, 1.0),
-    (0.5, 1.0), (0.5, 0.95), (0.5, 0.9), (0.5, 0.85), (0.5, 0.8), (0.5, 0.75),
+    (1.0, 1.2), (1.0, 1.0), *((0.95, margin) for margin in (1.4, 1.25, 1.15, 1.1, 1.05)),
+    *((0.95, margin) for margin in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.65, 0.55)),
 )  # fmt: skip
-"""(quantile of the forecast's errors, times)."""
+"""(quantile of the forecast's errors, times): ready for the worst rise that was seen, or for more or less than most."""
 SHARES = tuple(round(1.3 - 0.05 * step, 2) for step in range(14))
 TYPES_TRIED = 3
 
