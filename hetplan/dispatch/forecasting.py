@@ -5,7 +5,7 @@ highest rate until a lead time is over (what starts now serves only then), and i
 the point times the quantile of these ratios.
 
 =============  ==========================================================================
-``ewma``       the moving average of the rates seen, or what is sure of the last one where that is more
+``ewma``       the moving average of the rates seen; at least what chance does not explain
 ``seasonal``   as a season ago (a day), times how much higher demand is now than then
 =============  ==========================================================================
 """
@@ -107,8 +107,8 @@ class Forecast:
         """The rate to be ready for: the forecast, times the ratio that so many of the past ones stayed within."""
         known, last = len(self._ratios), len(self._ratios) - 1
         if self.quantile < 1.0:
-            # One rise is missed by all forecasts of a lead time, and on until the average forgets what was before: alone
-            # it decides nothing but the quantile 1.
+            # A rise is missed by all forecasts of a lead time, and on until the average forgets what was before. One
+            # alone decides nothing but the quantile 1.
             last -= self._lead + round(3.0 * self.com)
         if known < _ENOUGH or last < 0:
             return self.point() * self.least
