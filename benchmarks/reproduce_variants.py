@@ -23,6 +23,7 @@ import hetplan as hp
 from benchmarks.datasets import infaas_generator
 from benchmarks.variants import choosing
 from hetplan.api.planner import Planner
+from hetplan.dispatch.replanning import Replanning
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
@@ -32,7 +33,7 @@ from hetplan.simulator.autoscale import OfflineWork, autoscale
 __all__ = ["FIGURES", "run"]
 
 PERIOD_S = 10.0
-EVERY_S, HOLD = 2.0, 8
+REPLANNING = Replanning(every_s=2.0, hold_s=16.0, headroom=0.0, change=0.0)
 """How often scaling is decided (the paper's monitor: 2 s), and over how many looks the highest load counts."""
 SLACK = 1.3
 PLANNED = {"size": "planned"}
@@ -139,7 +140,7 @@ class Played:
         series = {name: [rate * value for value in shape] for name, rate in base.items()}
         first = self.planner.plan(self.slo, **{**self.how, "formulation": "columns"}).require()
         report = autoscale(
-            first, self.inputs, self.plan, series=series, period_s=PERIOD_S, every_s=EVERY_S, hold=HOLD,
+            first, self.inputs, self.plan, series=series, period_s=PERIOD_S, replanning=REPLANNING,
             offline=offline, threads=scale.threads,
         )  # fmt: skip
         queries = {name: report.apps[name].queries_per_seed for name in series if name in report.apps}

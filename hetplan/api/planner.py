@@ -116,6 +116,19 @@ class Planner:
         judged = (one for one in report.lines if one.by == "slo" and one.verdict is not Verdict.NOT_SIMULATED)
         return "" if any(judged) else "no limit of the SLO could be simulated"
 
+    def lead_and_limits(self, plan: Plan, slo: Source | Slo) -> dict[str, Any]:
+        """How long a plan's machines take to start, and its queries where limits are just kept (`Replanning.runs`)."""
+        from hetplan.serving.planned_system import planned_systems
+        from hetplan.simulator.following import lead_and_limits
+        from hetplan.simulator.simulate import demands_of
+
+        inputs = self._inputs(slo, None)
+        try:
+            return lead_and_limits(planned_systems(plan, inputs)[0].system, demands_of(plan, inputs))
+        except InputError:
+            # Queries that come as streams, or candidates that say no times: nothing is known to wait for.
+            return {"lead_s": 0.0, "limits_s": {}}
+
     def _inputs(self, slo: Source | Slo, demand: Mapping[str, float] | None, **files: Any) -> Inputs:
         """The files, with these rates in place of those of the SLO."""
         profile = self.loaded

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hetplan.serving.service import NoiseName
     from hetplan.serving.system import System
 
-__all__ = ["STATEFUL", "Recipes", "at_any_moment"]
+__all__ = ["GRID", "STATEFUL", "Recipes", "at_any_moment"]
 
 STATEFUL = "variants"
 """The question in which a change costs something."""
@@ -53,6 +53,8 @@ class Recipes:
     asked: int = 0
     missing: int = 0
     """How often a plan was wanted, and how often no plan carried the rates."""
+    short: bool = field(default=False, init=False)
+    """Whether the last plan is for less than the rates that it was wanted for."""
     _outcomes: dict[Any, Outcome] = field(default_factory=dict, repr=False)
     _systems: dict[str, System] = field(default_factory=dict, repr=False)
     _plans: dict[int, Plan] = field(default_factory=dict, repr=False)
@@ -116,6 +118,7 @@ class Recipes:
         for step in range(_STEPS_DOWN):
             tried = {app: rate / (1.0 + self.grid) ** step for app, rate in rates.items()}
             plan = self._kept(self.rounded(tried), None)
+            self.short = step > 0
             if plan is not None:
                 return plan
             if step == 0:
@@ -132,6 +135,7 @@ class Recipes:
         for part in _ON_THE_WAY if self.limited else (1.0,):
             had = {app: min(rate, before.get(app, rate)) for app, rate in rates.items()}
             plan = self._kept({app: had[app] + part * (rate - had[app]) for app, rate in rates.items()}, now)
+            self.short = part < 1.0
             if plan is not None:
                 return plan
             self.missing += part == 1.0

@@ -1,9 +1,9 @@
 """The loop of `hetplan watch`: look at what arrives, decide whether to plan anew, plan, apply, look again.
 
 Everything it touches is handed in: a clock, what runs (`Running`), what plans (`Make`) and what simulates. When to plan
-is decided by `dispatch/replanning.py` alone. Whatever fails, what runs is kept: no plan, a plan that breaks its own
-promises and an apply that did not reach its end are reported, and tried again later. A plan that a limit ended before
-it was simulated is simulated first, and applied only if it meets the SLO.
+is decided by `dispatch/replanning.py` alone, as it is in simulations. Whatever fails, what runs is kept: no plan, a
+plan that breaks its own promises and an apply that did not reach its end are reported, and tried again later. A plan
+that a limit ended before it was simulated is simulated first, and applied only if it meets the SLO.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class Running(Protocol):
 
     def arrived(self) -> Mapping[str, int]:
         """Queries counted so far per application; empty where nothing runs yet."""
+        ...
+
+    def under_way(self) -> int | None:
+        """How many of these wait or are served, as of when they were counted; None where nobody knows."""
         ...
 
     def state(self) -> State | None:
@@ -159,12 +163,13 @@ class Watching:
     replanning: Replanning = field(default_factory=Replanning)
     clock: Clock = field(default_factory=SystemClock)
     on_event: Callable[[Happened], None] = field(default=lambda _event: None)
-    every_s: float = 5.0
     dry_run: bool = False
     service: Service | None = None
     schedule: Schedule | None = None
     simulate: Simulate | None = None
     """Without it no plan is applied that planning did not simulate."""
+    lead_and_limits: Callable[[Plan], Mapping[str, Any]] | None = None
+    """What `Replanning.runs` is to know of a plan that runs."""
     wall_s: Callable[[], float] = time.time
     """The clock by which the schedule's periods begin."""
     _plan: Plan | None = field(default=None, init=False)
@@ -173,12 +178,11 @@ class Watching:
     _not_before_s: float = field(default=float("-inf"), init=False)
 
     def run(self, cancel: threading.Event, *, once: bool = False) -> Ended:
-        """Look every `every_s` seconds; with `once`, look twice (rates need two), decide and return."""
+        """Look as often as `replanning` says; with `once`, look twice (rates need two), decide and return."""
         self._plan = self.running.plan()
         if self._plan is not None:
             self.replanning.planned(self.clock.now_s() - self.replanning.settle_s, planned_for(self._plan))
-            if self.service is not None:
-                self.service.runs(self._plan)
+            self._runs(self._plan)
         # Where nothing runs there is nothing to measure: the demand that the wish states is the best that is known.
         blank = self._plan is None and self.running.state() is None
         looks = 0
@@ -195,7 +199,7 @@ class Watching:
             if once and (looks >= 2 or ended.code != Exit.OK):
                 return ended
             if not cancel.is_set():
-                self.clock.wait(self.every_s, cancel)
+                self.clock.wait(self.replanning.every_s, cancel)
         return _INTERRUPTED
 
     def _by_schedule(self, schedule: Schedule, look: Look, cancel: threading.Event) -> tuple[Look | None, Ended | None]:
@@ -221,17 +225,17 @@ class Watching:
         if ended.code == Exit.OK:
             self._step, self._not_before_s = step.label, now_s
         else:
-            self._not_before_s = now_s + max(self.every_s, self.replanning.period_s / 16)
+            self._not_before_s = now_s + max(self.replanning.every_s, self.replanning.period_s / 16)
         return None, ended
 
     def _look(self) -> Look | None:
         try:
-            arrived = self.running.arrived()
+            arrived, under_way = self.running.arrived(), self.running.under_way()
             drifted = self.service.drifted() if self.service is not None else ""
         except (HetplanError, OSError) as error:
             self._say("blind", f"what arrives cannot be read: {error}; what runs stays", error=str(error))
             return None
-        look = self.replanning.look(self.clock.now_s(), arrived)
+        look = self.replanning.look(self.clock.now_s(), arrived, under_way)
         if drifted and self.replanning.ready(self.clock.now_s()):
             look = replace(look, due=True, why=drifted, drifted=True)
         rates = ", ".join(f"{app} {rate:.4g}" for app, rate in look.forecast_qps.items())
@@ -304,9 +308,14 @@ class Watching:
 
     def _accept(self, plan: Plan, look: Look) -> None:
         self._plan = plan
+        self._runs(plan)
+        self.replanning.planned(self.clock.now_s(), look.demand_qps or planned_for(plan))
+
+    def _runs(self, plan: Plan) -> None:
         if self.service is not None:
             self.service.runs(plan)
-        self.replanning.planned(self.clock.now_s(), look.demand_qps or planned_for(plan))
+        if self.lead_and_limits is not None:
+            self.replanning.runs(**self.lead_and_limits(plan))
 
     def _kept(self, code: int, why: str) -> Ended:
         wait_s = self.replanning.failed(self.clock.now_s())

@@ -51,7 +51,7 @@ Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Plan again every S seconds for the rates seen, under demand.series of the SLO file.",
+        help="Look every S seconds whether to plan again, as `watch` does, under demand.series of the SLO file.",
     ),
 ]  # fmt: skip
 Fail = Annotated[

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +48,7 @@ Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan again af
 Change = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Ignore a demand that moved by less.")]
 Hold = Annotated[float, typer.Option(min=0.0, metavar="S", help="Capacity goes down after demand was low so long.")]
 Settle = Annotated[float, typer.Option(min=0.0, metavar="S", help="The least time between two plans.")]
-Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="Plan for so much more than the forecast.")]
+Headroom = Annotated[float, typer.Option(min=0.0, metavar="SHARE", help="The least to plan for beyond the forecast.")]
 Memory = Annotated[float, typer.Option("--com", min=0.01, help="Centre of mass of the moving average, in looks.")]
 Floor = Annotated[float, typer.Option("--floor", min=0.001, metavar="QPS", help="Never plan for less than this.")]
 Once = Annotated[bool, typer.Option("--once", help="Measure over one interval, decide, act and end.")]
@@ -116,16 +117,17 @@ def watch(
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         how = {"question": question, "formulation": formulation, "options": options}
         trigger = Replanning(
-            period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom, floor_qps=floor, com=com
-        )
+            every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
+            floor_qps=floor, com=com,
+        )  # fmt: skip
         measuring = Measuring(measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
             kept = _schedule(out, plan, begins)
             planner = Planner(profiles, limits=Limits(seconds=time_limit))
             make = _making(out, planner, slo, kept, how, known)
             ended = _run(
-                out, hosts, (make, _violation(planner, slo)), trigger, known, kept,
-                every_s=every, dry_run=dry_run, once=once, wait_s=wait,
+                out, hosts, make, planner, slo, trigger, known, kept,
+                dry_run=dry_run, once=once, wait_s=wait,
             )  # fmt: skip
         out.people.line(ended.reason)
         out.end(ended.code, ended.reason)
@@ -138,15 +140,6 @@ def _making(
     if kept is None:
         return _maker(out, planner, slo, how, known)
     return _at_one_moment(out, planner, slo, kept.plan, how, known)
-
-
-def _violation(planner: Planner, slo: Path) -> Callable[..., str]:
-    """What simulates a plan of this wish before it is applied."""
-
-    def violation(plan: Plan, *, demand: Mapping[str, float] | None, cancel: threading.Event) -> str:
-        return planner.violation(plan, slo, demand=demand, cancel=cancel)
-
-    return violation
 
 
 def _maker(
@@ -228,12 +221,13 @@ def _at_one_moment(
 def _run(
     out: Output,
     hosts: Path,
-    ways: tuple[Callable[..., Outcome], Callable[..., str]],
+    make: Callable[..., Outcome],
+    planner: Planner,
+    slo: Path,
     trigger: Any,
     known: Known,
     schedule: Schedule | None,
     *,
-    every_s: float,
     dry_run: bool,
     once: bool,
     wait_s: float,
@@ -244,18 +238,17 @@ def _run(
     from hetplan.executor.hosts_file import read_hosts
     from hetplan.registry import target
 
-    make, simulate = ways
     with Deployment(read_hosts(hosts), targets=target) as deployment:
         watching = Watching(
             make,
             _Deployed(deployment, wait_s, known.streams),
             trigger,
-            every_s=every_s,
             dry_run=dry_run,
             on_event=lambda event: _show(out, event),
             service=known,
             schedule=schedule,
-            simulate=simulate,
+            simulate=partial(planner.violation, slo=slo),
+            lead_and_limits=partial(planner.lead_and_limits, slo=slo),
         )
         return interruptible(lambda cancel: watching.run(cancel, once=once), say=out.note)
 
@@ -276,6 +269,7 @@ class _Deployed:
     wait_s: float
     streams: frozenset[str] = frozenset()
     """Applications whose queries come as streams: no rate of theirs is followed."""
+    _under_way: int | None = field(default=None, init=False)
 
     @property
     def _kept(self) -> Path:
@@ -286,6 +280,7 @@ class _Deployed:
         from hetplan.executor.secrets import token_of
         from hetplan.executor.tls import client_context, tls_folder
 
+        self._under_way = None
         if not self.deployment.observe():
             return {}
         endpoint = self.deployment.endpoint()
@@ -298,7 +293,13 @@ class _Deployed:
         metrics = router_metrics(endpoint, token=token_of(hosts), trust=client_context(tls_folder(hosts)))
         if metrics is None:
             raise OSError(f"no router answers at {endpoint}")
-        return {app: int(counters["arrived"]) for app, counters in metrics["apps"].items() if app not in self.streams}
+        followed = {app: counters for app, counters in metrics["apps"].items() if app not in self.streams}
+        self._under_way = sum(int(counters["under_way"]) for counters in followed.values())
+        return {app: int(counters["arrived"]) for app, counters in followed.items()}
+
+    def under_way(self) -> int | None:
+        # A Prometheus is asked for one counter per application, and knows of none that wait.
+        return self._under_way
 
     def state(self) -> State | None:
         return self.deployment.state() if self.deployment.observe() else None

@@ -12,7 +12,6 @@ serves until then. Offline work may run beside, gated by the rule of `hetplan.di
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetplan.dispatch.replanning import Look, Replanning
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load as PlannedLoad
@@ -28,6 +28,7 @@ from hetplan.serving.planned_system import planned_systems
 from hetplan.serving.service import NoiseName
 from hetplan.serving.system import App, Group, Inner, Load, Route, Service, Stage, System, Way
 from hetplan.simulator.demand import AppDemand
+from hetplan.simulator.following import look_every
 from hetplan.simulator.report import wishes_of
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 from hetplan.simulator.simulation import Simulation, content_of
@@ -36,10 +37,9 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Event
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["OfflineWork", "PlanFor", "RatesOf", "autoscale", "following_plans", "system_of"]
+__all__ = ["OfflineWork", "PlanFor", "autoscale", "following_plans", "system_of"]
 
 PlanFor = Callable[[Mapping[str, float], Plan], "Plan | None"]
-RatesOf = Callable[[Simulation], Mapping[str, float]]
 
 _OFFLINE = "offline-work"
 _What = tuple[str | None, str | None, int]
@@ -66,9 +66,8 @@ def autoscale(
     plan_for: PlanFor,
     *,
     series: Mapping[str, Sequence[float]],
+    replanning: Replanning,
     period_s: float = 10.0,
-    every_s: float = 1.0,
-    hold: int = 10,
     seeds: int = 1,
     seed: int = 0,
     noise: NoiseName = "table",
@@ -79,28 +78,14 @@ def autoscale(
 ) -> SimulationReport:
     """Play a plan and its successors under loads given as rates of successive periods.
 
-    Every `every_s` seconds the planner hears the rate of each application: the highest of the last `hold` looks, so
-    that what chance takes away for a second is not unloaded and loaded again. Figures in the report are those of the
-    queries (late and dropped ones are violations), its lines the wishes of the SLO file over the whole time; its cost
-    counts workers while they are paid for, loading included.
+    The planner is asked where and for which rates `replanning` says so, as `hetplan watch` asks it. Figures in the
+    report are those of the queries (late and dropped ones are violations), its lines the wishes of the SLO file over
+    the whole time; its cost counts workers while they are paid for, loading included.
     """
     demands = _demands(plan, inputs, series, period_s, offline)
     first = _with_offline(system_of(plan, inputs, noise), offline)
 
-    def heard() -> RatesOf:
-        past: dict[str, deque[float]] = {app: deque(maxlen=max(1, hold)) for app in series}
-        last_ms = 0.0
-
-        def look(run: Simulation) -> dict[str, float]:
-            nonlocal last_ms
-            arrived, span_ms, last_ms = run.arrived(), max(run.now_ms - last_ms, 1e-9), run.now_ms
-            for app, rates in past.items():
-                rates.append(1000.0 * arrived.get(app, 0) / span_ms)
-            return {app: max(rates) for app, rates in past.items()}
-
-        return look
-
-    control = following_plans(plan, inputs, plan_for, heard, every_s=every_s, noise=noise, offline=offline)
+    control = following_plans(plan, inputs, plan_for, replanning, list(series), noise=noise, offline=offline)
     length_s = period_s * max(len(rates) for rates in series.values())
     report = simulate_system(
         first, demands, seeds=seeds, seed=seed, duration_s=length_s, noise=noise, control=control, threads=threads,
@@ -115,27 +100,26 @@ def following_plans(
     plan: Plan,
     inputs: Inputs,
     plan_for: PlanFor,
-    rates_of: Callable[[], RatesOf],
+    how: Replanning,
+    apps: Sequence[str],
     *,
-    every_s: float,
     noise: NoiseName = "table",
     offline: OfflineWork | None = None,
 ) -> Callable[[Simulation], None]:
-    """What lets a run go from plan to plan, every `every_s`, for the rates that `rates_of` says (made anew per run)."""
+    """What lets a run go from plan to plan for the rates that are decided."""
 
     def control(run: Simulation) -> None:
         scaling = _Scaling(run, plan, lambda wanted: system_of(wanted, inputs, noise), inputs, offline)
-        rates_now = rates_of()
 
-        def look() -> None:
-            rates = scaling.rates(rates_now(run))
+        def act(look: Look) -> Mapping[str, float] | None:
+            rates = scaling.rates(look.demand_qps)
             following = plan_for(rates, scaling.plan)
-            if following is not None and following.workers:
-                scaling.go_to(following, rates)
-            if run.now_ms + 1000.0 * every_s < run.horizon_ms:
-                run.at(run.now_ms + 1000.0 * every_s, look)
+            if following is None or not following.workers:
+                return None
+            scaling.go_to(following, rates)
+            return rates
 
-        run.at(1000.0 * every_s, look)
+        look_every(run, how, apps, act)
 
     return control
 

@@ -1,31 +1,35 @@
-"""Systems that follow demand: what is foreseen of each application, and going over to the system for it in time.
+"""Systems that follow demand: the simulated world of `hetplan.dispatch.replanning`, and going over in time.
 
-What would run is handed in as a callable from rates and what runs to a system (a planner's, a table's). A `Foresight`
-says for which rates: the forecast over the time until what is asked for now would serve, plus what has piled up; less
-only once less has been foreseen for `hold_s`. `follow` goes over as plans replace plans: what is added serves first,
-then routes change, then what is left over goes. `scheduled` does the same by the clock, ahead of each hour.
+When to plan and for which rates is decided as `hetplan watch` decides it: `look_every` hands its decider the counters
+of a run. What would run is handed in (`Plans`: a planner's systems, a table's). `follow` goes over as plans replace
+plans: what is added serves first, then routes change, then what is left over goes. `scheduled` does the same by the
+clock, ahead of each hour.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from hetplan.dispatch.forecasting import Forecast, ForecastName
+from hetplan.dispatch.replanning import Look, Replanning
 from hetplan.serving.system import Group, System
 from hetplan.serving.tokens import usual_s
 from hetplan.simulator.demand import AppDemand
 from hetplan.simulator.simulation import Simulation, content_of
 
-__all__ = ["Followed", "Foresight", "Names", "Seer", "follow", "limits_s", "scheduled", "start_s"]
+__all__ = ["Followed", "Names", "Plans", "follow", "lead_and_limits", "look_every", "scheduled"]
 
 Held = TypeVar("Held")
 
 
-class Watched(Protocol):
-    """What can be looked at while it is played."""
+class Followed(Protocol[Held]):
+    """A run that is looked at, and goes over from one system to another."""
+
+    system: Held
+    horizon_ms: float
 
     @property
     def now_ms(self) -> float:
@@ -41,13 +45,6 @@ class Watched(Protocol):
         """How many queries of each application came since this was last asked."""
         ...
 
-
-class Followed(Watched, Protocol[Held]):
-    """A run that goes over from one system to another."""
-
-    system: Held
-    horizon_ms: float
-
     def at(self, when_ms: float, change: Callable[[], None], /) -> None:
         """Make a change at a time."""
         ...
@@ -57,63 +54,17 @@ class Followed(Watched, Protocol[Held]):
         ...
 
 
-CATCH_UP_S = 60.0
-"""What has piled up is to be served within so long."""
+class Plans(Protocol[Held]):
+    """What makes the system for other rates."""
 
+    @property
+    def short(self) -> bool:
+        """Whether the last one that was made is for less than the rates that it was asked for."""
+        ...
 
-@dataclass(frozen=True)
-class Foresight:
-    """How demand is foreseen: by which forecast, at which quantile of its errors, times which margin.
-
-    `limit_s` is how long a query may be under way before it has piled up, `limits_s` that of single applications.
-    `history` has the rates seen before the run, per application, one per `every_s`.
-    """
-
-    kind: ForecastName = "ewma"
-    quantile: float = 0.95
-    every_s: float = 15.0
-    lead_s: float = 60.0
-    hold_s: float = 300.0
-    season_s: float = 86_400.0
-    limit_s: float = 0.1
-    limits_s: Mapping[str, float] = field(default_factory=dict)
-    margin: float = 1.0
-    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
-
-
-class Seer:
-    """What one run foresees, look by look."""
-
-    def __init__(self, how: Foresight, apps: Sequence[str]) -> None:
-        self.how = how
-        self.forecasts = {
-            app: Forecast(how.kind, how.quantile, how.every_s, how.lead_s + how.every_s, season_s=how.season_s)
-            for app in apps
-        }
-        for app, forecast in self.forecasts.items():
-            forecast.before(how.history.get(app, ()))
-        self._wanted: deque[tuple[float, dict[str, float]]] = deque()
-
-    def look(self, run: Watched) -> dict[str, float]:
-        """The rates to be ready for, after one more step of `every_s`."""
-        now_s, rates = run.now_ms / 1000.0, dict[str, float]()
-        for app, count in run.arrived().items():
-            if app in self.forecasts:
-                rates[app] = count / self.how.every_s
-                self.forecasts[app].observe(rates[app])
-        total = sum(rates.values())
-        # Queries under way beyond those that a limit's time brings have piled up.
-        usual = sum(rate * self.how.limits_s.get(app, self.how.limit_s) for app, rate in rates.items())
-        piled = max(0.0, run.under_way - usual)
-        extra = piled / CATCH_UP_S / total if total > 0 else 0.0
-        seen = {
-            app: self.how.margin * forecast.ahead() + rates.get(app, 0.0) * extra
-            for app, forecast in self.forecasts.items()
-        }
-        self._wanted.append((now_s, seen))
-        while self._wanted[0][0] < now_s - self.how.hold_s:
-            self._wanted.popleft()
-        return {app: max(one[app] for _, one in self._wanted) for app in seen}
+    def system_for(self, rates: Mapping[str, float], before: Held | None = None, /) -> Held | None:
+        """The system for these rates, after another; None: what runs goes on."""
+        ...
 
 
 class Names:
@@ -149,42 +100,62 @@ def _at(place: tuple[str, str]) -> dict[str, Any]:
     return {"group": place[0], "load": place[1]}
 
 
-def start_s(systems: Sequence[System]) -> float:
-    """How long the slowest of their machines takes to start."""
-    return max((system.ready_ms for system in systems), default=0.0) / 1000.0
+def lead_and_limits(system: System, demands: Sequence[AppDemand]) -> dict[str, Any]:
+    """How long the slowest machine takes to start, and how long queries are under way where limits are just kept."""
+    limits_s = {one.app: one.slo_ms / 1000.0 for one in demands if one.text is None and math.isfinite(one.slo_ms)}
+    for one in demands:
+        if one.text is not None:
+            laws = [group.law for group in system.texts[one.app].fleet.groups]
+            limits_s[one.app] = usual_s(one.text.lengths, one.text.limits, laws)
+    return {"lead_s": system.ready_ms / 1000.0, "limits_s": limits_s}
 
 
-def limits_s(system: System, demands: Sequence[AppDemand]) -> dict[str, float]:
-    """How long requests for text are under way on the mean where their limits are just kept."""
-    return {
-        one.app: usual_s(one.text.lengths, one.text.limits, [group.law for group in system.texts[one.app].fleet.groups])
-        for one in demands
-        if one.text is not None
-    }
+def look_every(
+    run: Followed[Any], how: Replanning, apps: Sequence[str], act: Callable[[Look], Mapping[str, float] | None]
+) -> None:
+    """Let a decider with these settings look at a run from its begin on, and `act` where a plan is due.
+
+    That says which rates it planned for: none where it has to go on at the next look, None where it came to nothing.
+    """
+    decider, counts = replace(how), Counter[str](dict.fromkeys(apps, 0))
+
+    def look() -> None:
+        now_s, arrived = run.now_ms / 1000.0, run.arrived()
+        counts.update({app: arrived.get(app, 0) for app in apps})
+        said = decider.look(now_s, counts, run.under_way)
+        if said.due and said.demand_qps:
+            planned = act(said)
+            if planned is None:
+                decider.failed(now_s)
+            elif planned:
+                decider.planned(now_s, planned)
+        following_ms = run.now_ms + 1000.0 * how.every_s
+        if following_ms < run.horizon_ms:
+            run.at(following_ms, look)
+
+    run.at(0.0, look)
 
 
-def follow(
-    system_for: Callable[[Mapping[str, float], Held], Held | None], how: Foresight, apps: Sequence[str]
-) -> Callable[[Followed[Held]], None]:
-    """What lets a run go over to the system for the rates that are foreseen, every `every_s`.
+def follow(plans: Plans[Held], how: Replanning, apps: Sequence[str]) -> Callable[[Followed[Held]], None]:
+    """What lets a run go over to the system for the rates that are decided.
 
-    `system_for` makes it of these and of what runs; None: what runs goes on.
+    A plan that falls short of them (few moves are allowed, stock ends) is tried again at the next look.
     """
 
     def control(run: Followed[Held]) -> None:
-        seer, every_ms = Seer(how, apps), 1000.0 * how.every_s
         last = run.system
 
-        def look() -> None:
+        def act(look: Look) -> Mapping[str, float] | None:
             nonlocal last
-            following = system_for(seer.look(run), last)
-            if following is not None and following is not last:
+            following = plans.system_for(look.demand_qps, last)
+            if following is None:
+                return None
+            if following is not last:
                 run.change(following)
                 last = following
-            if run.now_ms + every_ms < run.horizon_ms:
-                run.at(run.now_ms + every_ms, look)
+            return {} if plans.short else look.demand_qps
 
-        run.at(every_ms, look)
+        look_every(run, how, apps, act)
 
     return control
 

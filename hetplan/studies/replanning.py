@@ -9,16 +9,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.api.recipes import STATEFUL, Recipes
+from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import InputError
 from hetplan.profiles.plan_periods import text_apps, without
-from hetplan.simulator.autoscale import autoscale
-from hetplan.simulator.following import Foresight, follow, limits_s, start_s
+from hetplan.simulator.autoscale import autoscale, system_of
+from hetplan.simulator.following import follow, lead_and_limits
 from hetplan.simulator.report import SimulationReport, wishes_of
 from hetplan.simulator.simulate import demands_of, percentiles_of, simulate_system
 from hetplan.studies.fleet_ways import FleetPlayed
@@ -36,7 +36,7 @@ PLAYED = ("pool", "pipeline", "policy", "variants", "llm")
 
 
 def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) -> SimulationReport:
-    """The planner asked every so often, by the plan's own formulation and options, for the rates seen.
+    """The planner asked as `hetplan watch --every` asks it, by the plan's own formulation and options.
 
     Loads are `demand.series` of the SLO file, its wishes are judged over the whole time, and `how` is
     `hetplan.simulator.autoscale.autoscale`'s (for variants), else `hetplan.simulator.simulate.simulate_system`'s.
@@ -49,9 +49,11 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
         )  # fmt: skip
     recipes, series = Recipes(plan, inputs, noise=how.get("noise", "table")), _series(inputs.slo)
     if plan.question == STATEFUL:
+        begin = lead_and_limits(system_of(plan, inputs, recipes.noise), demands_of(plan, inputs))
         report = autoscale(
-            plan, inputs, recipes.following, series=series, period_s=inputs.slo.horizon.period_s, every_s=every_s, **how
-        )
+            plan, inputs, recipes.following, series=series, period_s=inputs.slo.horizon.period_s,
+            replanning=Replanning(every_s=every_s, **begin), **how,
+        )  # fmt: skip
         return _noted(report, recipes)
     return _play_recipes(plan, inputs, recipes, every_s, how)
 
@@ -59,7 +61,7 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
 def replanned_fleet(
     plan: Plan, inputs: Inputs, *, every_s: float, beside: Callable[..., Any] | None = None, **how: Any
 ) -> dict[str, SimulationReport]:
-    """Fleets planned anew every so often for the rates foreseen, with what they start and end; loads are the series'.
+    """Fleets planned anew as `hetplan watch --every` does it, with what they start and end; loads are the series'.
 
     They rent by the hour, on demand and spot, and survive what the plan does; what it paid for ahead is not used.
     `beside` plays the baselines, of machines on demand.
@@ -81,7 +83,7 @@ def _noted(report: SimulationReport, recipes: Recipes) -> SimulationReport:
     """The report, with a warning where no plan carried what was seen."""
     if not recipes.missing:
         return report
-    text = f"at {recipes.missing} of {recipes.asked} looks there was no plan for the rates seen, so the last one stayed"
+    text = f"{recipes.missing} of {recipes.asked} times no plan carried the rates that were wanted: the last one stayed"
     return replace(report, warnings=(*report.warnings, ("W-no-plan", "slo.apps", text)))
 
 
@@ -96,20 +98,13 @@ def _play_recipes(
     demands = demands_of(plan, inputs)
     first = recipes.system_for({one.app: one.series_qps[0] for one in demands if one.series_qps})
     first = first or recipes.system_of(whole or plan)
-    batches = [one for one in demands if one.text is None]
-    foresight = Foresight(
-        every_s=every_s, lead_s=start_s([first]), limit_s=_limit_s(batches), limits_s=limits_s(first, demands)
-    )  # fmt: skip
-    control, how = follow(recipes.system_for, foresight, [one.app for one in demands]), {"noise": recipes.noise, **how}
+    decider = Replanning(every_s=every_s, **lead_and_limits(first, demands))
+    control = follow(recipes, decider, [one.app for one in demands])
+    how = {"noise": recipes.noise, **how}
     report = simulate_system(first, demands, control=control, percentiles=percentiles_of(inputs), **how)
     lines = wishes_of(plan, inputs, report)
     report = replace(report, plan=(whole or plan).digest, currency=inputs.slo.limits.currency, lines=lines)
     return _noted(report, recipes)
-
-
-def _limit_s(demands: Any) -> float:
-    """The longest latency limit, in seconds."""
-    return max((one.slo_ms for one in demands if math.isfinite(one.slo_ms)), default=1000.0) / 1000.0
 
 
 def _series(slo: Slo) -> dict[str, tuple[float, ...]]:

@@ -18,6 +18,7 @@ from typing import Protocol, cast
 
 from hetplan.api.recipes import Recipes
 from hetplan.dispatch.forecasting import ForecastName
+from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import Cancelled, InputError
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
@@ -28,7 +29,7 @@ from hetplan.serving.runs import machine_price
 from hetplan.serving.system import System
 from hetplan.serving.tokens import TokenFleet, demand_of, fleet_of_plan, text_system
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.following import Foresight, follow, limits_s, start_s
+from hetplan.simulator.following import follow, lead_and_limits
 from hetplan.simulator.runs import seed_of
 from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.tokens import steady_goodput
@@ -79,8 +80,8 @@ class TextBench:
     """By the name of a scaler: requests under way per machine, as a part of what each has at the peak."""
     margins: Sequence[tuple[float, float]]
     """Who plans anew is ready for this quantile of its forecast, times so much."""
-    looks: Foresight
-    """How often who plans anew looks, and what was seen before."""
+    looks: Replanning
+    """How who plans anew decides: how often it looks, and what was seen before."""
     hourly: Inputs | None = None
     """What perfect foresight rents from, where that is more than static fleets do; `lowest`: what nothing is below."""
     lowest: Inputs | None = None
@@ -193,12 +194,12 @@ class TextBench:
         first = recipes.system_for({self.app: max(self.rates[0], 1e-3)})
         if first is None:
             return Tuned(way, None, (), "no plan carries the first rate")
-        how = replace(self.looks, kind=kind, lead_s=start_s([first]), limits_s=limits_s(first, [self._demand]))
+        how = replace(self.looks, kind=kind, **lead_and_limits(first, [self._demand]))
 
         def at(quantile: float, margin: float) -> Setting:
             said = f"quantile {quantile:g}" + (f" times {margin:g}" if margin != 1.0 else "")
             looks = replace(how, quantile=quantile, margin=margin)
-            return Setting(said, quantile * margin, first, follow(recipes.system_for, looks, [self.app]))
+            return Setting(said, quantile * margin, first, follow(recipes, looks, [self.app]))
 
         return self._tuned(way, [at(*setting) for setting in self.margins])
 

@@ -35,7 +35,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hetplan.api.recipes import Recipes
+from hetplan.api.recipes import GRID, Recipes
+from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import InputError
 from hetplan.planner.contract import Event
 from hetplan.planner.spread import Spread, Task
@@ -49,7 +50,7 @@ from hetplan.simulator.autoscale import following_plans, system_of
 from hetplan.simulator.baselines import Kind, OneType, Place, kinds_of, one_type
 from hetplan.simulator.day_text import promised_of_text
 from hetplan.simulator.demand import AppDemand
-from hetplan.simulator.following import Foresight, Seer, follow, scheduled, start_s
+from hetplan.simulator.following import follow, lead_and_limits, scheduled
 from hetplan.simulator.scalers import Concurrency, Hpa
 from hetplan.simulator.simulate import demands_of
 from hetplan.simulator.ways import Course, Played, Setting, Tuned, tuned
@@ -74,10 +75,10 @@ UNDER_WAY = tuple(round(0.2 * 1.25**step, 3) for step in range(16))
 TEXT_SCALERS = {"HPA": UNDER_WAY, "concurrency": UNDER_WAY}
 """Of what each machine has under way at the peak."""
 MARGINS = (
-    (1.0, 1.4), (1.0, 1.2), (1.0, 1.1), (1.0, 1.0), (0.99, 1.0), (0.97, 1.0), (0.93, 1.0), (0.85, 1.0), (0.7, 1.0),
-    (0.5, 1.0), (0.5, 0.95), (0.5, 0.9), (0.5, 0.85), (0.5, 0.8), (0.5, 0.75),
+    (1.0, 1.2), (1.0, 1.0), *((0.95, margin) for margin in (1.4, 1.25, 1.15, 1.1, 1.05)),
+    *((0.95, margin) for margin in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.65, 0.55)),
 )  # fmt: skip
-"""(quantile of the forecast's errors, times)."""
+"""(quantile of the forecast's errors, times): ready for the worst rise that was seen, or for more or less than most."""
 SHARES = tuple(round(1.3 - 0.05 * step, 2) for step in range(14))
 TYPES_TRIED = 3
 
@@ -327,13 +328,16 @@ def _course_of_text(app: str, plan: Plan, inputs: Inputs, what: Compared, cancel
     )
 
 
-def _looks(what: Compared) -> Foresight:
-    """How often who plans anew looks, and what was seen before."""
+def _looks(what: Compared) -> Replanning:
+    """What decides for who plans anew, with what was seen before. How much is kept beyond a forecast is tuned.
+
+    Plans are for rates of a grid, and demand that moved by less than its step is no reason.
+    """
     history = {
         app: [rate for rate in rates for _ in range(round(what.period_s / what.every_s))]
         for app, rates in what.history.items()
     }
-    return Foresight(every_s=what.every_s, history=history)
+    return Replanning(every_s=what.every_s, history=history, change=GRID, headroom=0.0, floor_qps=1e-3)
 
 
 def _no_rates(app: str) -> NoReturn:
@@ -439,20 +443,14 @@ class _Bench:
             return Tuned(way, None, (), "no plan carries the first rates")
         begin = self._system(self._rates(0), recipes)
         assert begin is not None
-        plain = replace(
-            _looks(self.what), kind=kind, lead_s=start_s([begin]),  # type: ignore[arg-type]
-            limit_s=max((one.slo_ms for one in self.demands if math.isfinite(one.slo_ms)), default=1000.0) / 1000.0,
-        )  # fmt: skip
+        plain = replace(_looks(self.what), kind=kind, **lead_and_limits(begin, self.demands))  # type: ignore[arg-type]
 
         def at(setting: tuple[float, float]) -> Setting:
             how = replace(plain, quantile=setting[0], margin=setting[1])
             said = f"quantile {setting[0]:g}" + (f" times {setting[1]:g}" if setting[1] != 1.0 else "")
             if self.fleet is not None or not recipes.stateful:
-                return Setting(said, setting[0] * setting[1], begin, follow(recipes.system_for, how, apps))
-            control = following_plans(
-                first, self.inputs, recipes.plan_for,
-                lambda: Seer(how, apps).look, every_s=how.every_s, noise=self.what.noise,
-            )  # fmt: skip
+                return Setting(said, setting[0] * setting[1], begin, follow(recipes, how, apps))
+            control = following_plans(first, self.inputs, recipes.plan_for, how, apps, noise=self.what.noise)
             return Setting(said, setting[0] * setting[1], begin, control)
 
         return tuned(way, [partial(at, setting) for setting in MARGINS], self.course)

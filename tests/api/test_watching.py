@@ -51,6 +51,7 @@ class World:
     broken_apply: Callable[[float], bool] = lambda _now: False
     unreadable: Callable[[float], bool] = lambda _now: False
     last: Plan | None = None
+    waiting: int | None = None
 
     def now_s(self) -> float:
         return self.at_s
@@ -65,6 +66,9 @@ class World:
         if self.unreadable(self.at_s):
             raise ConnectionRefusedError("no router answers")
         return {"a": round(self.count)} if self.servers else {}
+
+    def under_way(self) -> int | None:
+        return self.waiting
 
     def state(self) -> State | None:
         return State(workers=(Worker(id="w1", hardware="gpu", count=self.servers),)) if self.servers else None
@@ -94,9 +98,9 @@ class World:
         return made(plan_of(int(servers), rate) if servers <= self.most else None)
 
     def watching(self, **how: Any) -> Watching:
-        replanning = how.pop("replanning", None) or Replanning(period_s=300, hold_s=60, headroom=0.0, change=0.1)
+        replanning = how.pop("replanning", None) or Replanning(every_s=10, period_s=300, hold_s=60, headroom=0.0)
         make = how.pop("make", self.make)
-        return Watching(make, self, replanning, clock=self, on_event=self.faults.append, every_s=10, **how)
+        return Watching(make, self, replanning, clock=self, on_event=self.faults.append, **how)
 
     def run(self, **how: Any) -> Ended:
         once = how.pop("once", False)
@@ -252,6 +256,32 @@ def test_noise_does_not_move_a_server() -> None:
     world = World(rate=lambda now: 38.0 + 4.0 * (round(now / 10) % 2), until_s=3000)
     world.run()
     assert len(world.applied) == 1
+
+
+def test_what_has_piled_up_is_planned_for() -> None:
+    """40 a second come, and 600 wait where 20 are usual: ten a second more for a minute."""
+    world = World(rate=lambda _now: 40.0, until_s=200.0)
+    world.waiting = 620
+    world.run(lead_and_limits=lambda _plan: {"lead_s": 0.0, "limits_s": {"a": 0.5}})
+    assert world.applied == [(0.0, 4), (10.0, 5)]
+
+
+def test_each_plan_that_runs_says_how_far_ahead_to_look() -> None:
+    leads, settings = [], Replanning(every_s=10, period_s=1e9, headroom=0.0)
+    world = World(rate=lambda _now: 40.0, until_s=200.0)
+
+    def read(plan: Plan) -> dict[str, Any]:
+        leads.append(plan.workers[0].count)
+        return {"lead_s": 30.0 * plan.workers[0].count, "limits_s": {}}
+
+    world.run(replanning=settings, lead_and_limits=read)
+    assert leads == [4]
+    assert settings.lead_s == 120.0
+    known = World(rate=lambda _now: 40.0, servers=4)
+    known.last = plan_of(4, 40.0)
+    leads.clear()
+    known.run(lead_and_limits=read, once=True)
+    assert leads == [4], "what ran before it began is known too"
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,16 +25,21 @@ def watched(trigger: Replanning, rates: list[float], *, every_s: float = 10.0, a
     return looks
 
 
-def trigger(**how: float) -> Replanning:
-    made = Replanning(**{"period_s": 1e9, "change": 0.1, "hold_s": 60.0, "headroom": 0.0, **how})
+def trigger(**how: Any) -> Replanning:
+    made = Replanning(**{"every_s": 10.0, "period_s": 1e9, "change": 0.1, "hold_s": 60.0, "headroom": 0.0, **how})
     made.planned(0.0, {"a": 100.0})
     return made
 
 
-def test_noise_within_the_band_moves_nothing() -> None:
+def test_noise_within_the_band_moves_nothing_but_once_when_it_is_known() -> None:
+    """Once enough was seen of it, what comes is known to be up to 14% above its mean, and is planned for."""
     random = Random(1)
-    looks = watched(trigger(change=0.15), [100 + random.uniform(-14, 14) for _ in range(500)])
-    assert not any(look.due for look in looks)
+    looks = watched(trigger(change=0.15), [100 + random.uniform(-14, 14) for _ in range(1000)])
+    due = [number for number, look in enumerate(looks) if look.due]
+    assert len(due) == 1
+    assert due[0] >= 40
+    assert "rose" in looks[due[0]].why
+    assert looks[due[0]].demand_qps["a"] < 135
 
 
 def test_a_rise_is_answered_at_once_and_a_fall_when_it_has_lasted() -> None:
@@ -48,7 +54,7 @@ def test_a_rise_is_answered_at_once_and_a_fall_when_it_has_lasted() -> None:
 
 
 def test_a_burst_shorter_than_the_hold_costs_one_plan_up_and_one_down() -> None:
-    looks = watched(trigger(hold_s=100, com=0.1), [100.0] * 5 + [200.0, 100.0] * 4 + [100.0] * 30)
+    looks = watched(trigger(hold_s=100, com=0.1), [100.0] * 150 + [200.0, 100.0] * 4 + [100.0] * 30)
     directions = ["rose" in look.why for look in looks if look.due]
     assert directions.count(True) <= 2
     assert sorted(directions, reverse=True) == directions
@@ -135,7 +141,86 @@ def test_what_is_planned_for_covers_the_forecast_and_waits_its_time(
     assert all(later - sooner >= settle for sooner, later in pairwise(due))
 
 
-@pytest.mark.parametrize("wrong", [{"period_s": 0}, {"change": -1}, {"floor_qps": 0}, {"headroom": -0.1}])
+def test_one_rise_does_not_decide_what_is_kept_above_every_forecast() -> None:
+    """It was missed by every forecast of its lead time, and by the average until that came near it."""
+    looks = watched(trigger(lead_s=60.0, hold_s=30.0), [100.0] * 100 + [200.0] * 800)
+    assert looks[101].due
+    assert max(look.demand_qps["a"] for look in looks[1:]) == pytest.approx(200, rel=0.01)
+
+
+def test_rises_that_come_again_and_again_are_what_is_kept_above_the_forecast() -> None:
+    """Every tenth look brings half as much again: fifty rises were missed, and the next is not."""
+    looks = watched(trigger(hold_s=0.0, change=0.0), [150.0 if look % 10 == 0 else 100.0 for look in range(500)])
+    assert looks[30].demand_qps["a"] < 125
+    assert min(look.demand_qps["a"] for look in looks[-9:]) > 130
+
+
+def test_the_headroom_is_the_least_that_is_kept() -> None:
+    looks = watched(trigger(headroom=0.3), [100.0] * 400)
+    assert looks[10].demand_qps["a"] == looks[-1].demand_qps["a"] == pytest.approx(130)
+
+
+def test_a_tenfold_rise_is_answered_at_the_first_look_and_let_go_when_it_has_gone() -> None:
+    looks = watched(trigger(hold_s=60.0), [100.0] * 5 + [1000.0] * 10 + [100.0] * 40)
+    assert looks[6].due
+    assert looks[6].demand_qps["a"] > 950
+    assert looks[10].demand_qps["a"] > 900
+    assert all(look.demand_qps["a"] > 900 for look in looks[15:21])
+    assert looks[-1].demand_qps["a"] == pytest.approx(100, rel=0.05)
+
+
+@pytest.mark.parametrize("limits_s", [{"a": 0.5}, {}])
+def test_what_has_piled_up_is_caught_up_where_it_is_known_what_is_usual(limits_s: dict[str, float]) -> None:
+    """Of 100 a second 50 are under way where the limit is just kept; 650 more are served within a minute."""
+    watch = trigger(hold_s=0.0)
+    watch.runs(0.0, limits_s)
+    watch.look(0, {"a": 0}, 0)
+    assert watch.look(10, {"a": 1000}, 50).demand_qps["a"] == pytest.approx(100)
+    piled = watch.look(20, {"a": 2000}, 650)
+    assert piled.demand_qps["a"] == pytest.approx(110 if limits_s else 100)
+    assert watch.look(30, {"a": 3000}).demand_qps["a"] == pytest.approx(100), "nobody knows how many are under way"
+
+
+@pytest.mark.parametrize("told_at", [0, 3])
+@pytest.mark.parametrize(("lead_s", "asked_s"), [(0.0, 100.0), (30.0, 70.0)])
+def test_a_day_that_is_known_is_seen_coming_as_far_as_machines_take_to_start(
+    lead_s: float, asked_s: float, told_at: int
+) -> None:
+    """At 100 s of its day demand trebles: machines that start for 30 s are asked for at 70 s, others at 100 s."""
+    day = [100.0] * 10 + [300.0] * 10
+    how: dict[str, Any] = {"season_s": 200.0, "history": {"a": day * 20}, "quantile": 0.5, "kind": "seasonal"}
+    watch = trigger(**how)
+    wanted = {}
+    for number, count in enumerate([0, *accumulate(round(rate * 10) for rate in day)]):
+        if number == told_at:
+            watch.runs(lead_s, {})
+        wanted[10.0 * number] = watch.look(10.0 * number, {"a": count}).demand_qps.get("a", 0.0)
+    assert next(at for at, rate in wanted.items() if rate > 250) == asked_s
+
+
+def test_a_look_that_comes_late_counts_for_those_that_were_left_out() -> None:
+    """Planning and applying took a minute, in which as much came as at the last looks."""
+    found = []
+    for times in ([0, 10, 20, 80], range(0, 90, 10)):
+        watch = trigger(com=3.0)
+        looks = [watch.look(now, {"a": 100 * min(now, 20) + 110 * max(now - 20, 0)}) for now in times]
+        found.append(looks[-1].forecast_qps["a"])
+    assert found[0] == pytest.approx(found[1])
+    assert 107 < found[0] < 110
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"period_s": 0},
+        {"change": -1},
+        {"floor_qps": 0},
+        {"headroom": -0.1},
+        {"margin": 0},
+        {"quantile": 0},
+        {"lead_s": -9},
+    ],
+)
 def test_settings_without_meaning_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"above 0|0 or more|longer than 0"):
         Replanning(**wrong)

@@ -26,7 +26,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
     asked: ClassVar[list[str]]
 
     def do_GET(self) -> None:
-        self.asked.append(parse_qs(urlsplit(self.path).query)["query"][0])
+        asked = urlsplit(self.path)
+        self.asked.append(parse_qs(asked.query)["query"][0] if asked.query else asked.path)
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps(self.said).encode())
@@ -80,8 +81,23 @@ def test_watch_asks_it_in_place_of_the_router(prometheus: tuple[str, type[Answer
     answers.said = vector(({"app": "chat"}, "120"), ({"app": "stream"}, "9"))
     hosts = make_hosts(tmp_path, watch={"prometheus": url, "query": "mine"})
     deployment: Any = SimpleNamespace(hosts=hosts, observe=lambda: [1], endpoint=lambda: "http://127.0.0.1:9")
-    assert _Deployed(deployment, 0.0, frozenset({"stream"})).arrived() == {"chat": 120}
+    deployed = _Deployed(deployment, 0.0, frozenset({"stream"}))
+    assert deployed.arrived() == {"chat": 120}
     assert answers.asked == ["mine"]
+    assert deployed.under_way() is None, "it counts none that wait"
+
+
+def test_the_router_says_how_many_wait_too(prometheus: tuple[str, type[Answers]], tmp_path: Path) -> None:
+    url, answers = prometheus
+    counted = {"chat": (120, 9), "rank": (50, 4), "stream": (7, 2)}
+    answers.said = {"apps": {app: {"arrived": came, "under_way": now} for app, (came, now) in counted.items()}}
+    runs = [1]
+    deployment: Any = SimpleNamespace(hosts=make_hosts(tmp_path), observe=lambda: runs, endpoint=lambda: url)
+    deployed = _Deployed(deployment, 0.0, frozenset({"stream"}))
+    assert (deployed.arrived(), deployed.under_way()) == ({"chat": 120, "rank": 50}, 13)
+    assert answers.asked == ["/metrics"]
+    runs.clear()
+    assert (deployed.arrived(), deployed.under_way()) == ({}, None), "nothing runs any more"
 
 
 def test_hosts_toml_names_it(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ import pytest
 from cases.variants import machines
 
 import hetplan as hp
+from hetplan.dispatch.replanning import Replanning
 from hetplan.planner.next_state import next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.autoscale import OfflineWork, autoscale
 
 FORMULA = {"size": "estimated"}
 """Plans are sized by their formula for queues: they are asked for every second, and few tests are about their size."""
+
+EVERY_S = Replanning(every_s=1.0, hold_s=2.0)
 
 
 def documents(load_s):
@@ -51,7 +54,9 @@ def played(load_s, series, *, said=None, options=FORMULA, **how):
             said.append(dict(rates))
         return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=options).plan
 
-    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2, **how)
+    return autoscale(
+        first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S, **how
+    )
 
 
 def late(report, app):
@@ -93,7 +98,9 @@ def test_a_load_that_stays_changes_nothing():
 def test_what_has_no_plan_stays_as_it_is():
     profile, slo = documents({"a": 1.0})
     first = hp.solve(profile, slo, question="variants").require()
-    report = autoscale(first, load_inputs(profile, slo), lambda rates, now: None, series={"a": [40.0] * 2})
+    report = autoscale(
+        first, load_inputs(profile, slo), lambda rates, now: None, series={"a": [40.0] * 2}, replanning=EVERY_S
+    )
     assert report.cost_per_hour.value == pytest.approx(1.0)
 
 
@@ -116,7 +123,7 @@ def on_one_machine(series, *, load_s=1.0, follows=True):
             return None
         return planner.plan(slo, state=next_state(now), demand=rates, question="variants", options=FORMULA).plan
 
-    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, hold=2)
+    return autoscale(first, load_inputs(profile, slo), plan_for, series=series, period_s=10.0, replanning=EVERY_S)
 
 
 def test_a_machine_that_runs_only_loads_what_it_has_not():

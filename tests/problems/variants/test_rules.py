@@ -4,6 +4,7 @@ import pytest
 from cases.variants import LOAD_S, NEEDS, counts, money, solve, table2
 
 import hetplan as hp
+from hetplan.dispatch.replanning import Replanning
 from hetplan.planner.next_state import COUNTERS, next_state
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.state import State
@@ -85,6 +86,9 @@ def test_sized_by_simulation():
     assert (shown.percentile, shown.model, shown.value) == (99, "simulation/1", 100.0)
 
 
+LOOKS = Replanning(every_s=1.0, hold_s=10.0)
+
+
 def played(formulation, series, offline=None):
     profile, slo, _ = grown(series[0], slack=1.3)
     inputs = load_inputs(profile, slo)
@@ -95,7 +99,9 @@ def played(formulation, series, offline=None):
         state = State(workers=now.workers)
         return hp.solve(profile, wanted, state=state, question="variants", formulation=formulation).plan
 
-    return autoscale(first, inputs, plan_for, series={"images": series}, period_s=20.0, offline=offline)
+    return autoscale(
+        first, inputs, plan_for, series={"images": series}, period_s=20.0, replanning=LOOKS, offline=offline
+    )
 
 
 @pytest.mark.slow
