@@ -273,6 +273,13 @@ class Files:
                 limit["max_ms"] *= factor
         return replace(self, slo=slo)
 
+    def networked(self, ms: float) -> Files:
+        """With a network that takes so long, there and back, for each step of a query."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["network_ms_per_hop"] = ms
+        return replace(self, slo=slo)
+
     def of_quality(self, least: float) -> Files:
         """With a least quality of every application."""
         slo = deepcopy(self.slo)
