@@ -70,7 +70,7 @@ def percentiles() -> list[object]:
 @pytest.mark.quick_sample(4)
 @pytest.mark.parametrize(("wish", "at"), percentiles())
 def test_a_percentile_may_have_any_number_of_digits(wish: Files, at: float) -> None:
-    """Plans carry 12 digits of a number; so a limit at 100 x 6/7 was not found again among those that are wished for."""
+    """Plans carry 12 digits: a limit at 100 x 6/7 was not found again among those that are wished for."""
     answer = solve(wish.at_percentile(at))
     assert answer.is_plan, answer.reason
     assert (answer.findings, answer.code) == ((), EXIT["ok"])
