@@ -24,6 +24,7 @@ from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.pipeline.bursts import Burst, bursts_of
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
 from hetplan.problems.pipeline.form import config_form, variant_form
+from hetplan.problems.pipeline.joins import in_room, steps_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written
 from hetplan.problems.pipeline.tree import (
@@ -42,6 +43,7 @@ __all__ = [
     "NONE",
     "at_the_most",
     "best_of_all",
+    "bursts_in_parts",
     "by_few_levels",
     "carrying_most",
     "choices",
@@ -60,7 +62,7 @@ ALL = 1.0 - 1e-6
 GAP = 1e-3
 """The gap of their programs: waiting moves more than this."""
 MOST_PREFIXES = 20_000
-"""With more prefixes no bound of all plans is looked for, where no option says how many the exact program may have."""
+"""With more prefixes bounds know variants only, where no option says how many the exact program may have."""
 SEND_NONE = 1e-6
 """Where some send on less than that, all that is sent on may be of those dropped."""
 
@@ -313,14 +315,9 @@ def _without_idle(problem: Pipelines, ask: Ask, found: Solved) -> Solved:
 
 
 def in_parts(problem: Pipelines, ask: Ask, made: Draft) -> tuple[Reported, ...]:
-    """What a plan reaches, beside what servers in parts would: a bound, however much is kept free.
-
-    Where there are too many paths that take all of the deadline, it is of plans whose paths are no longer than planned.
-    """
-    wide = at_the_most(problem)
-    few = sum(map(count_prefixes, wide.served)) <= getattr(problem.options, "prefixes", MOST_PREFIXES)
-    bursts = bursts_of(wide, problem) if few else []
-    problem, scope = (wide, problem.scope_in_parts) if few else (problem, "restriction")
+    """What a plan reaches, beside what servers in parts would: a bound of all plans, however much is kept free."""
+    wide, scope = at_the_most(problem), problem.scope_in_parts
+    bursts, problem = bursts_in_parts(wide, problem), wide
     shown = {one.app: one.value for one in made.promises if one.quantity == "quality"}
     quality = sum(tree.weight * shown[tree.app] for tree in problem.served)
     found, reached = list[Reported](), dict[Goal, float]()
@@ -378,7 +375,8 @@ def _sending_fewest(tree: Tree, answered: float) -> Tree:
         for child, sent in task.factor.items():
             least = sent - (np.ceil(sent) - sent).max() * dropped[t]
             factor[child] = np.floor(sent) if (least < np.floor(sent)).any() else least
-            dropped[child] = dropped[t] * np.ceil(sent).max() / max(factor[child].min(), SEND_NONE)
+            more = dropped[t] * np.ceil(sent).max() / max(factor[child].min(), SEND_NONE)
+            dropped[child] = max(dropped[child], more)  # of several branches that meet, the one that leaves the least
         tasks[t] = replace(task, factor=factor)
     return replace(tree, tasks=tuple(tasks))
 
@@ -393,13 +391,35 @@ def part_answered(tree: Tree, answered: float) -> float:
     return float(part.min())
 
 
+def bursts_in_parts(wide: Pipelines, stated: Pipelines) -> Sequence[Burst]:
+    """The bursts that servers in parts must carry; none where the program has no paths to send them on."""
+    return bursts_of(wide, stated) if _has_paths(wide) else ()
+
+
+def _has_paths(problem: Pipelines) -> bool:
+    """Whether a program knows each path and how long it takes; else each step has to be in time by itself alone."""
+    most = getattr(problem.options, "prefixes", MOST_PREFIXES)
+    return not problem.wish.joins and sum(map(count_prefixes, problem.served)) <= most
+
+
 def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], bursts: Sequence[Burst] = ()) -> Milp:
-    """The program of servers in parts for a goal, where no less of others is reached than this."""
-    stated = {tree.app: tree for tree in problem.wish.trees}
-    forest = [(tree, prefixes(tree)) for tree in (as_stated(tree, stated[tree.app]) for tree in problem.served)]
-    asked = problem.asked("quality", whole=False)
+    """The program of servers in parts for a goal, where no less of others is reached than this.
+
+    Where branches join, and where paths are too many, it has shares of variants, and configurations that are in time
+    beside the fastest others: so it knows no less than all plans.
+    """
+    asked = replace(problem.asked("quality", whole=False), bursty=bool(bursts))
     for other, value in reached.items():
         asked = keeping(asked, other, value)
+    stated, asked = {tree.app: tree for tree in problem.wish.trees}, replace(asked, goal=goal)
+    if problem.wish.joins:
+        trees = [as_stated(tree, stated[tree.app]) for tree in in_room(problem)]
+        return steps_form(problem, trees, asked).form
+    trees = [as_stated(tree, stated[tree.app]) for tree in problem.served]
+    if not _has_paths(problem):
+        by_variants = [(tree, prefixes(tree)) for tree in map(merged, trees)]
+        return variant_form("in parts", by_variants, trees, problem.wish.fleet, asked).form
+    forest = [(tree, prefixes(tree)) for tree in trees]
     best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest) if bursts else np.inf
     if reached.get("quality", 0.0) >= best - KEPT:
         forest = [(tree, kept_best(tree, levels)) for tree, levels in forest]
@@ -408,4 +428,4 @@ def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], bu
         for burst in bursts:
             burst.add(m, *forest[burst.number], x[burst.number])
 
-    return config_form(forest, problem.wish.fleet, replace(asked, goal=goal, bursty=bool(bursts)), more=more).form
+    return config_form(forest, problem.wish.fleet, asked, more=more).form

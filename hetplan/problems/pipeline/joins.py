@@ -168,11 +168,11 @@ def in_room(problem: Pipelines) -> list[Tree]:
 
 
 def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Written:
-    """Write the program."""
+    """Write the program; with servers in parts it asks of no time."""
     fleet = problem.wish.fleet
     m = Builder("max" if asked.goal in ("quality", "fairest") else "min", name=f"steps {asked.goal}")
     edges = [problem.wish.joins.get(tree.app, _edges(tree)) for tree in trees]
-    gains = [[several[0] for several in _gains(tree, own)] for tree, own in zip(trees, edges, strict=True)]
+    gains = [[min(several) for several in _gains(tree, own)] for tree, own in zip(trees, edges, strict=True)]
     uppers = [[bound_of_servers(tree, own, t, fleet, asked) for t in range(len(tree.tasks))]
               for tree, own in zip(trees, gains, strict=True)]  # fmt: skip
     servers = add_servers(m, trees, uppers, fleet, asked)
@@ -183,7 +183,7 @@ def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Writt
     totals: list[tuple[Tree, list[tuple[Places, np.ndarray]]]] = []
     for i, tree in enumerate(trees):
         flows.append(shared[i][0])
-        if asked.counts is None:
+        if asked.counts is None and asked.whole:
             _times(m, tree, edges[i], servers.x[i], uppers[i], _limits(problem, tree, edges[i]))
         weights = tree.weights or {}
         terms = [(s, weights.get(task.id, 1.0) * task.quality[np.unique(task.variant)])
