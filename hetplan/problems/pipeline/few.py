@@ -20,11 +20,12 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.forms.milp import Builder, Milp
+from hetplan.planner.request import Application
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.pipeline.bursts import Burst, bursts_of
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, SLIPS, Solved, best_quality, keeping, kept_best, polished
 from hetplan.problems.pipeline.form import config_form, variant_form
-from hetplan.problems.pipeline.joins import in_room, steps_form
+from hetplan.problems.pipeline.joins import in_room, may_be_late, steps_form
 from hetplan.problems.pipeline.letters import Pipelines
 from hetplan.problems.pipeline.rows import Asked, Forest, Goal, Written
 from hetplan.problems.pipeline.tree import (
@@ -349,18 +350,43 @@ def _is_tighter(sense: Literal["max", "min"], bound: float | None, *, than: floa
 
 
 def at_the_most(problem: Pipelines) -> Pipelines:
-    """The question in which a path may take all of its deadline, and no more queries are answered than must be.
+    """The question in which a path may take all of its deadline, and no more queries are in time than must be.
 
-    A plan that is played says itself how long its paths may be, and a rule for late queries who is dropped: any other
-    plan that keeps the wish does as well.
+    A plan that is played says itself how long its paths may be, a rule for late queries who is dropped, and routes who
+    is late on purpose, on servers that are slow and cheap: any other plan that keeps the wish does as well.
     """
     whole, trees = problem.options.slo_divisor, list[Tree]()
+    problem = replace(problem, options=problem.options.model_copy(update={"slo_divisor": 1.0}), before=None, of=None)
     for tree in problem.wish.trees:
-        answered = problem.request.apps[tree.app].least_answered
-        limit_ms = {sink: whole * ms for sink, ms in tree.limit_ms.items()}
-        trees.append(replace(_sending_fewest(tree, answered), demand=answered * tree.demand, limit_ms=limit_ms))
-    options = problem.options.model_copy(update={"slo_divisor": 1.0})
-    return replace(problem, wish=replace(problem.wish, trees=tuple(trees)), options=options, before=None, of=None)
+        app, limit_ms = problem.request.apps[tree.app], {sink: whole * ms for sink, ms in tree.limit_ms.items()}
+        tree = replace(tree, limit_ms=limit_ms)
+        joins = tree.app in problem.wish.joins
+        too_long = may_be_late(problem, tree) if joins else _may_be_late(tree)
+        if (answered := least_served(app, may_be_late=too_long)) < app.least_answered:
+            late = 1.0 - answered
+            tree = replace(tree, late=late, late_quality=late * _best_of_any(tree, joins=joins))
+        trees.append(replace(_sending_fewest(tree, max(answered, SEND_NONE)), demand=answered * tree.demand))
+    return replace(problem, wish=replace(problem.wish, trees=tuple(trees)))
+
+
+def least_served(app: Application, *, may_be_late: bool) -> float:
+    """The share of queries that need servers which are in time; all that are answered where no path is too long."""
+    return min(app.least_answered, app.least_in_time) if may_be_late else app.least_answered
+
+
+def _may_be_late(tree: Tree) -> bool:
+    """Whether some path takes longer than its deadline."""
+    slowest = [task.ms.max(initial=0.0) for task in tree.tasks]
+    return any(sum(slowest[t] for t in tree.path(sink)) > tree.limit_ms[sink] + ON_LIMIT_MS for sink in tree.sinks)
+
+
+def _best_of_any(tree: Tree, *, joins: bool) -> float:
+    """The best accuracy of paths that may take as long as they like."""
+    if joins:
+        weights = tree.weights or {}
+        return sum(weights.get(task.id, 1.0) * float(task.quality.max(initial=0.0)) for task in tree.tasks)
+    free = merged(replace(tree, limit_ms=dict.fromkeys(tree.limit_ms, np.inf)))
+    return best_quality(free, prefixes(free))[0]
 
 
 def _sending_fewest(tree: Tree, answered: float) -> Tree:
@@ -381,8 +407,12 @@ def _sending_fewest(tree: Tree, answered: float) -> Tree:
     return replace(tree, tasks=tuple(tasks))
 
 
-def part_answered(tree: Tree, answered: float) -> float:
-    """Of all that steps do where every query is answered, what is left for each step at least where this share is."""
+def part_answered(app: Application, tree: Tree) -> float:
+    """Of what steps do where every query is in time, what is left for each at least where no more are than must be.
+
+    `tree` may take all of its deadline.
+    """
+    answered = max(least_served(app, may_be_late=_may_be_late(tree)), SEND_NONE)
     fewest, part = _sending_fewest(tree, answered), np.full(len(tree.tasks), answered)
     for t, task in enumerate(tree.tasks):
         for child, sent in task.factor.items():
@@ -420,7 +450,8 @@ def parts_form(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], bu
         by_variants = [(tree, prefixes(tree)) for tree in map(merged, trees)]
         return variant_form("in parts", by_variants, trees, problem.wish.fleet, asked).form
     forest = [(tree, prefixes(tree)) for tree in trees]
-    best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest) if bursts else np.inf
+    tops = (tree.weight * tree.with_late(best_quality(tree, levels)[0]) for tree, levels in forest)
+    best = sum(tops) if bursts else np.inf
     if reached.get("quality", 0.0) >= best - KEPT:
         forest = [(tree, kept_best(tree, levels)) for tree, levels in forest]
 
