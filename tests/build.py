@@ -265,12 +265,28 @@ class Files:
             slo["apps"][name]["latency"] = _latency(limits)
         return replace(self, slo=slo)
 
+    def at_percentile(self, percentile: float) -> Files:
+        """With every limit on latency at this percentile; what else states a share of late queries goes."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            by_time = {limit.get("of"): {**limit, "percentile": percentile} for limit in one.get("latency", ())}
+            one["latency"] = list(by_time.values())
+            one.pop("violations", None)
+        return replace(self, slo=slo)
+
     def scaled_limits(self, factor: float) -> Files:
         """With every limit on latency times a factor."""
         slo = deepcopy(self.slo)
         for one in slo["apps"].values():
             for limit in one.get("latency", ()):
                 limit["max_ms"] *= factor
+        return replace(self, slo=slo)
+
+    def networked(self, ms: float) -> Files:
+        """With a network that takes so long, there and back, for each step of a query."""
+        slo = deepcopy(self.slo)
+        for one in slo["apps"].values():
+            one["network_ms_per_hop"] = ms
         return replace(self, slo=slo)
 
     def of_quality(self, least: float) -> Files:

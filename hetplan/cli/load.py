@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Event
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
+    from hetplan.profiles.slo import App
     from hetplan.simulator.demand import AppDemand
     from hetplan.simulator.report import SimulationReport
 
@@ -569,7 +570,8 @@ def text_load(
 
     from hetplan.measure.load_send import send_load
     from hetplan.measure.load_text import text_of, text_report, text_target
-    from hetplan.serving.tokens import fleet_of_plan, limits_of
+    from hetplan.profiles.operating_points import limits_of
+    from hetplan.serving.tokens import fleet_of_plan
     from hetplan.simulator.runs import seed_of
     from hetplan.simulator.simulate import demands_of
     from hetplan.simulator.tokens import coming_of, play
@@ -583,22 +585,25 @@ def text_load(
         app, url, coming.arrival_ms / 1e3, coming.requests, seed=how.seed, template=how.template, fields=how.fields
     )
     (sent,) = send_load([target], timeout_s=how.timeout_s, on_event=on_event, cancel=cancel)
-    found, limits = text_of(sent), limits_of(wanted.latency, wanted.network_ms_per_hop)
+    found = text_of(sent)
     simulated: dict[tuple[str, float | None], float] = {}
     count = len(coming.arrival_ms)
     judged = slice(count // 10, count - count // 20)
     if how.simulate:
         played = play(fleet_of_plan(plan, inputs, app), coming, gaps=True, seed=how.seed)
         judged = played.judged()
-        simulated = {("goodput", None): played.goodput(limits), **_percentiles(played, judged, limits)}
+        simulated = {("goodput", None): played.goodput(limits_of(wanted)), **_percentiles(played, judged, wanted)}
     return text_report(
-        plan, app, found, simulated, limits, goodput=wanted.goodput, duration_s=how.duration_s,
+        plan, app, found, simulated, wanted.latency, goodput=wanted.goodput, duration_s=how.duration_s,
         tolerance=how.tolerance, judged=judged,
     )  # fmt: skip
 
 
-def _percentiles(played: Any, judged: slice, limits: Any) -> dict[tuple[str, float | None], float]:
+def _percentiles(played: Any, judged: slice, wanted: App) -> dict[tuple[str, float | None], float]:
+    """As a client sees them: with the network's time, which requests that are sent have on their way."""
     from hetplan.measure.load_text import SHOWN, percentile
+    from hetplan.profiles.operating_points import network_ms_of
 
-    asked = dict.fromkeys([*((limit.of, limit.percentile) for limit in limits), *SHOWN])
-    return {(of, at): percentile(getattr(played, f"{of}_ms")[judged], at) for of, at in asked}
+    asked = dict.fromkeys([*((limit.of, limit.percentile) for limit in wanted.latency), *SHOWN])
+    times = {of: getattr(played, f"{of}_ms")[judged] + network_ms_of(wanted, of) for of, _ in asked}
+    return {(of, at): percentile(times[of], at) for of, at in asked}

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetplan.profiles.plan import Plan
-    from hetplan.serving.tokens import Limit, Requests
+    from hetplan.profiles.slo import LatencyTarget
+    from hetplan.serving.tokens import Requests
 
 __all__ = ["SHOWN", "TextMeasured", "in_limits", "percentile", "text_of", "text_report", "text_target"]
 
@@ -129,8 +130,8 @@ def percentile(values: NDArray[np.float64], at: float) -> float:
     return nearest_rank(np.sort(values[~np.isnan(values)]), at / 100.0)
 
 
-def in_limits(found: TextMeasured, limits: Sequence[Limit]) -> float:
-    """The share of requests within all limits at once."""
+def in_limits(found: TextMeasured, limits: Sequence[LatencyTarget]) -> float:
+    """The share of requests within all limits at once, as stated: what was measured has the network in it."""
     from hetplan.serving.tokens import within
 
     good = within(found.of, limits)
@@ -155,7 +156,7 @@ SHOWN = (("ttft", 50.0), ("ttft", 95.0), ("tpot", 50.0), ("tpot", 95.0), ("gap",
 
 def text_report(
     plan: Plan, app: str, found: TextMeasured, simulated: Mapping[tuple[str, float | None], float],
-    limits: Sequence[Limit], *, goodput: float | None, duration_s: float, tolerance: float, judged: slice,
+    limits: Sequence[LatencyTarget], *, goodput: float | None, duration_s: float, tolerance: float, judged: slice,
 ) -> LoadReport:  # fmt: skip
     """Limits first, then promises, then what neither is about; `simulated` is of the very requests that were sent."""
     part = found.taken(judged)

@@ -96,6 +96,12 @@ class Application:
         drops = self.late not in (None, "serve")
         return 1.0 - min((target.left for target in self.targets), default=0.0) if drops else 1.0
 
+    @property
+    def least_in_time(self) -> float:
+        """The share of queries that must keep the lowest limit: others may be late on purpose, or never answered."""
+        left = self.strictest.left if self.strictest is not None else 1.0
+        return 1.0 - max(left, self.max_violation_rate or 0.0)
+
     def limit_ms(self, steps: int = 1) -> float:
         """What the strictest limit leaves for waiting and serving on a path of so many steps; infinite without one."""
         return self.strictest.limit_ms(steps) if self.strictest is not None else inf

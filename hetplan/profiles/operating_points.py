@@ -21,7 +21,7 @@ from hetplan.profiles.fields import Amount, Key, Model, PositiveAmount, Real
 if TYPE_CHECKING:
     from hetplan.profiles.slo import App
 
-__all__ = ["Limit", "OperatingPoint", "Verdict", "grid_under", "judge", "limits_of", "nearest"]
+__all__ = ["Limit", "OperatingPoint", "Verdict", "grid_under", "judge", "limits_of", "nearest", "network_ms_of"]
 
 _STATED = re.compile(r"(ttft|tpot|response)_(?:p([0-9]+(?:\.[0-9]+)?)|(mean|max))_ms")
 _MEAN_REFUTES_FROM = 90.0
@@ -46,20 +46,37 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Limit:
-    """So many percent have this time within so many ms; the network's part is taken off."""
+    """No more than this at this percentile, of `ttft`, `tpot` or `response`; `place` is that in `app.latency`."""
 
     of: str
     percentile: float
     max_ms: float
+    place: int = 0
+
+    @property
+    def left(self) -> float:
+        """The share of requests that may take longer."""
+        return 1.0 - self.percentile / 100.0
 
     def __str__(self) -> str:
         return f"{self.of} p{self.percentile:g} <= {self.max_ms:g} ms"
 
 
 def limits_of(app: App) -> tuple[Limit, ...]:
-    """The limits of an application on what its machines take."""
-    network = {"response": app.network_ms_once + app.network_ms_per_hop}
-    return tuple(Limit(one.of, one.percentile, max(one.max_ms - network.get(one.of, 0.0), 0.0)) for one in app.latency)
+    """The limits of an application on what its machines take, in its order.
+
+    A limit is on what a client measures, so the network's time is taken off. The first token and the whole answer pass
+    it once, there and back; between two tokens it adds nothing.
+    """
+    return tuple(
+        Limit(one.of, one.percentile, one.max_ms - network_ms_of(app, one.of), place)
+        for place, one in enumerate(app.latency)
+    )
+
+
+def network_ms_of(app: App, of: str) -> float:
+    """What the network adds to a time of a request of one step, as its client measures it."""
+    return app.network_ms_once + app.network_ms_per_hop if of in ("ttft", "response") else 0.0
 
 
 def judge(given: Mapping[str, float], limits: Iterable[Limit]) -> Verdict:

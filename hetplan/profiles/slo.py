@@ -154,11 +154,18 @@ class Runs(Model):
         return self
 
 
+def _as_plans_write_it(value: float) -> float:
+    return float(f"{value:.12g}")
+
+
 class LatencyTarget(Model):
-    """At this percentile, no more than this."""
+    """At this percentile, no more than this.
+
+    A percentile names its limit in plans, which carry 12 digits: what is stated with more counts to so many everywhere.
+    """
 
     of: Literal["response", "ttft", "tpot"] = "response"
-    percentile: Real = Field(gt=0, le=100)
+    percentile: Annotated[Real, AfterValidator(_as_plans_write_it)] = Field(gt=0, le=100)
     max_ms: PositiveAmount
 
     @model_validator(mode="after")

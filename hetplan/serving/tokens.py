@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.profiles.engines import Engine
+from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals, Demand, LatencyTarget, Mix
 from hetplan.serving.loads import run_of, worker_price
 from hetplan.serving.needs import load_s_of
@@ -32,7 +33,6 @@ __all__ = [
     "INPUT",
     "OUTPUT",
     "Group",
-    "Limit",
     "Requests",
     "TextCrew",
     "TextSystem",
@@ -44,7 +44,6 @@ __all__ = [
     "fleet_of_plan",
     "instances_on",
     "law_of_engine",
-    "limits_of",
     "link_between",
     "link_ms_per_token",
     "makes_text",
@@ -248,36 +247,16 @@ def instances_on(gpus_of_machine: float | None, engine: Engine) -> int:
 # What is asked for
 
 
-@dataclass(frozen=True)
-class Limit:
-    """No more than this at this percentile, of `ttft`, `tpot` or `response`; the network's time is taken off."""
+def within(times_of: Callable[[str], Floats], limits: Sequence[Limit | LatencyTarget]) -> NDArray[np.bool_]:
+    """Which requests are answered, and within all limits, by the times that a limit may be about.
 
-    of: str
-    percentile: float
-    max_ms: float
-    place: int
-
-    @property
-    def left(self) -> float:
-        """The share of requests that may take longer."""
-        return 1.0 - self.percentile / 100.0
-
-
-def within(times_of: Callable[[str], Floats], limits: Sequence[Limit]) -> NDArray[np.bool_]:
-    """Which requests are answered, and within all limits, by the times that a limit may be about."""
+    Times of machines are held against what the network leaves, times that a client saw against what is stated.
+    """
     good = np.isfinite(times_of("response"))
     for limit in limits:
         # A request of one token has no time per token to miss.
         good &= ~(times_of(limit.of) > limit.max_ms)
     return good
-
-
-def limits_of(latency: Sequence[LatencyTarget], hop_ms: float) -> tuple[Limit, ...]:
-    """The limits of an application, in its order; the first token and the answer pass the network once."""
-    return tuple(
-        Limit(one.of, one.percentile, one.max_ms - (0.0 if one.of == "tpot" else hop_ms), place)
-        for place, one in enumerate(latency)
-    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.operating_points import limits_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_parts import Part
 from hetplan.profiles.plan_periods import inputs_of_part, of_part
@@ -27,7 +28,6 @@ from hetplan.serving.tokens import (
     TokenFleet,
     demand_of,
     fleet_of_plan,
-    limits_of,
     settling_s,
     text_system,
 )
@@ -193,7 +193,7 @@ class DayText:
         app, now = change.now.app, self._system(change.now)
         before = now if change.before is None else self._system(change.before)
         wanted, rate = self.inputs.slo.apps[app], change.now.rate
-        demand, limits = demand_of(wanted.demand, rate), limits_of(wanted.latency, wanted.network_ms_per_hop)
+        demand, limits = demand_of(wanted.demand, rate), limits_of(wanted)
         had = {crew.id: crew.count for crew in before.crews}
         starts_ms = max((crew.ready_ms for crew in now.crews if crew.count > had.get(crew.id, 0)), default=0.0)
         fills_s = settling_s(demand, limits, [group.law for group in before.fleet.groups])

@@ -18,10 +18,11 @@ from pydantic import ValidationError
 
 from hetplan.errors import InputError
 from hetplan.profiles.mix import count_into_bins
+from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.slo import App, Arrivals, Mix, RateRange
 from hetplan.serving.demand import stated_qps
-from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, demand_of, limits_of, settling_s
+from hetplan.serving.tokens import TokenDemand, TokenFleet, demand_of, settling_s
 from hetplan.simulator.figures import HIGHEST_PERCENTILE, queries_needed, run_length_s, warm_up_queries
 from hetplan.simulator.simulation import Stream
 
@@ -274,8 +275,8 @@ class TextDemand:
     @classmethod
     def of(cls, wanted: App, fleet: TokenFleet, rate_qps: float) -> TextDemand:
         """What an application asks of the engines that there are for it."""
-        hop_ms, laws = wanted.network_ms_per_hop, [group.law for group in fleet.groups]
-        lengths, limits = demand_of(wanted.demand, rate_qps), limits_of(wanted.latency, hop_ms)
+        lengths, limits, laws = demand_of(wanted.demand, rate_qps), limits_of(wanted), [one.law for one in fleet.groups]
+        hop_ms = wanted.network_ms_once + wanted.network_ms_per_hop
         return cls(lengths, limits, hop_ms, settling_s(lengths, limits, laws))
 
     def filling(self, rate_qps: float) -> int:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from hetplan.errors import InputError
 from hetplan.planner.confidence import share_interval
+from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import App
-from hetplan.serving.tokens import Group, Limit, Requests, TokenDemand, TokenFleet, TokenLaw, within
+from hetplan.serving.tokens import Group, Requests, TokenDemand, TokenFleet, TokenLaw, within
 from hetplan.simulator.demand import AppDemand, TextDemand, arrival_times, seeded
 from hetplan.simulator.figures import Together, responses_of
 

@@ -14,6 +14,7 @@ from typing import Any
 from hetplan.planner.tolerances import FEASIBILITY, VALUE
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.operating_points import limits_of
 from hetplan.profiles.plan import Plan, SharesDispatch
 from hetplan.profiles.plan_dispatch_further import LeastWorkDispatch, RoundRobinDispatch
 from hetplan.profiles.slo import App
@@ -165,7 +166,7 @@ def _rule(plan: Plan, name: str, app: App, seats: Sequence[Seated]) -> Iterator[
         if not math.isclose(rule.output_tokens, mean, rel_tol=1e-6):
             text = f"takes requests to make {rule.output_tokens:g} tokens; on the mean they make {mean:.6g}"
             yield Violation("llm-rule", f"{at}.output_tokens", text)
-        limits = [one.max_ms - app.network_ms_per_hop for one in app.latency if one.of == "ttft"]
+        limits = [one.max_ms for one in limits_of(app) if one.of == "ttft"]
         if limits and (rule.ttft_ms is None or not math.isclose(rule.ttft_ms, min(limits), rel_tol=1e-9)):
             yield Violation("llm-rule", f"{at}.ttft_ms", f"the limit is {min(limits):g} ms, the network taken off")
 
@@ -335,15 +336,14 @@ def _alone(name: str, app: App, seats: Sequence[Seated]) -> Iterator[Violation]:
     first = [min(prefill_ms(seat, size) for seat in seats if seat.engine.role != "decode") for size in sizes]
     decoding = [seat for seat in seats if seat.engine.role != "prefill"]
     step = min(max(p.base_ms + p.token_ms + p.kv_token_ms + p.sequence_ms for p in s.engine.pieces) for s in decoding)
-    for place, target in enumerate(app.latency):
-        limit = target.max_ms - (0.0 if target.of == "tpot" else app.network_ms_per_hop)
+    for target, limit in zip(app.latency, limits_of(app), strict=True):
         late = 0.0
         for size, ms, weight in zip(sizes, first, weights, strict=True):
             alone = {"ttft": ms, "tpot": step if size[1] > 1 else 0.0, "response": ms + step * (size[1] - 1)}[target.of]
-            late += weight if alone > limit * (1.0 + 1e-9) else 0.0
+            late += weight if alone > limit.max_ms * (1.0 + 1e-9) else 0.0
         if late / total > 1.0 - target.percentile / 100.0 + FEASIBILITY:
             text = f"{late / total:.4g} of the requests miss {target.max_ms:g} ms of {target.of} even alone"
-            yield Violation("latency", f"apps.{name}.latency[{place}]", text)
+            yield Violation("latency", f"apps.{name}.latency[{limit.place}]", text)
 
 
 def prefill_ms(seat: Seated, size: Size) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
-from build import Files, example, random_files
-from face import Answer, overstated, retold, silent, solve, verify, with_option
+from build import PROBLEMS, Files, example, random_files, tiny
+from face import EXIT, Answer, overstated, retold, silent, solve, verify, with_option
 
 
 def unpromised(answer: Answer) -> set[tuple[str | None, str | None]]:
@@ -52,6 +54,28 @@ def test_a_highest_rate_that_was_simulated_is_called_what_its_own_gap_makes_it(w
     assert answer.status == "best-of-measured"
     assert verify(answer.plan, wish).is_ok
     assert solve(wish, "fluid").status == "optimal", "nothing waits there"
+
+
+def percentiles() -> list[object]:
+    """Wishes of every problem, each at percentiles whose shares are no decimal fractions, and at drawn ones."""
+    rng = random.Random("percentiles")
+    wishes = {name: tiny(name) for name in PROBLEMS} | {name: example(name) for name in ("compound", "compound-rate")}
+    return [
+        pytest.param(wish, at, id=f"{name} {at!r}")
+        for at in (100 * 6 / 7, 100 * 2 / 3, *(100 * (1.0 - 10.0 ** rng.uniform(-2.5, -0.3)) for _ in range(2)))
+        for name, wish in wishes.items()
+    ]
+
+
+@pytest.mark.quick_sample(4)
+@pytest.mark.parametrize(("wish", "at"), percentiles())
+def test_a_percentile_may_have_any_number_of_digits(wish: Files, at: float) -> None:
+    """Plans carry 12 digits: a limit at 100 x 6/7 was not found again among those that are wished for."""
+    answer = solve(wish.at_percentile(at))
+    assert answer.is_plan, answer.reason
+    assert (answer.findings, answer.code) == ((), EXIT["ok"])
+    judged = verify(answer.plan, wish.at_percentile(at))
+    assert judged.is_ok, judged.findings
 
 
 @pytest.mark.slow

@@ -167,19 +167,23 @@ def test_what_cannot_be_asked_is_answered_as_clients_of_openai_read_it(endpoint:
 def test_a_load_is_streamed_and_is_compared_with_the_very_requests_simulated(endpoint: str, tmp_path: Path) -> None:
     wish = {
         "runs": {"task": "chat"}, "latency": [{"of": "ttft", "percentile": 95, "max_ms": 2000}], "goodput": 0.5,
+        "network_ms_per_hop": 7,
         "demand": {"rate_qps": 20, "mix": {"axes": ["input_tokens", "output_tokens"], "bins": [[50, 5]], "share": [1]}},
     }  # fmt: skip
     (tmp_path / "slo.json").write_text(json.dumps({"format": "hetplan/slo/1.1", "apps": {"assistant": wish}}))
     inputs = load_inputs([write_profile(tmp_path)], str(tmp_path / "slo.json"))
     report = text_load(make_text_plan(gpu=1, old=1), inputs, TextLoad(endpoint, 1.5))
     lines = {line.name: line for line in report.lines}
+    # What a client measured has the network in it, so it is held against the limit as stated.
+    assert (lines["ttft_ms p95"].by, lines["ttft_ms p95"].promised) == ("slo", 2000)
     assert set(report.apps["assistant"].statuses) == {"200"}
     ttft, tpot = lines["ttft_ms p50"], lines["tpot_ms p50"]
     assert ttft.measured is not None
     assert tpot.measured is not None
     assert ttft.simulated is not None
     # An emptiest prefill takes 15 ms, an iteration 10: nothing is faster than the law.
-    assert ttft.measured.value > 14.0 < ttft.simulated[0]
+    assert ttft.measured.value > 14.0
+    assert ttft.simulated[0] > 7.0 + 14.0
     assert tpot.measured.value > 9.5
     assert not report.warnings or {code for code, _, _ in report.warnings} <= {"W-late-sender"}
 

@@ -14,7 +14,8 @@ from hetplan.measure import load_send
 from hetplan.measure.load_send import Marks, Reply, Sent, StreamedConnection
 from hetplan.measure.load_text import text_of, text_report, text_target
 from hetplan.planner.promised import Verdict
-from hetplan.serving.tokens import Limit, Requests
+from hetplan.profiles.slo import LatencyTarget
+from hetplan.serving.tokens import Requests
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -63,7 +64,10 @@ def test_times_count_from_when_a_request_was_due_and_what_broke_off_was_never_an
     assert math.isnan(text_of(made([0.1], tokens=1)).tpot_ms[0]), "one token has no time per token"
 
 
-LIMITS = (Limit("ttft", 95.0, 250.0, 0), Limit("tpot", 95.0, 25.0, 1))
+LIMITS = (
+    LatencyTarget(of="ttft", percentile=95.0, max_ms=250.0),
+    LatencyTarget(of="tpot", percentile=95.0, max_ms=25.0),
+)
 
 
 def report_of(sent: Sent, **simulated: float) -> Any:

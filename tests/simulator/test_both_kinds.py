@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals
 from hetplan.serving.system import App, Group, Load, Route, Rule, Service, Stage, System, Way
 from hetplan.serving.tokens import Group as Engines
-from hetplan.serving.tokens import Limit, Requests, TextCrew, TextSystem, TokenDemand, TokenFleet, TokenLaw
+from hetplan.serving.tokens import Requests, TextCrew, TextSystem, TokenDemand, TokenFleet, TokenLaw
 from hetplan.simulator.demand import AppDemand, TextDemand
 from hetplan.simulator.report import SimulationReport
 from hetplan.simulator.simulate import simulate_system

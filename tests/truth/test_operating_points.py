@@ -77,8 +77,11 @@ def test_a_machine_counts_at_a_run_that_keeps_the_limit(seed: int, tmp_path: Pat
     of, percentile = drawn.choice(["ttft", "tpot", "response"]), drawn.choice([50, 90, 95, 99])
     limit = drawn.choice([value for run in runs for key, value in run.items() if key.endswith(f"{MEANT[of]}_ms")])
     limit = round(limit * drawn.choice([0.7, 1.001, 1.4]), 3)
-    wanted = llm_app("toy", rate=40, limits={of: (percentile, limit)}, lengths={size: 1 / len(sizes) for size in sizes})
-    wish = imported(runs, tmp_path).serving({"chat": wanted})
+    # A client waits for the network until the first token and the end, and no longer between two tokens for it.
+    network = drawn.choice([0.0, 35.0])
+    seen = limit + (0.0 if of == "tpot" else network)
+    wanted = llm_app("toy", rate=40, limits={of: (percentile, seen)}, lengths={size: 1 / len(sizes) for size in sizes})
+    wish = imported(runs, tmp_path).serving({"chat": wanted}).networked(network)
     of_size = [
         counted([run for run in runs if run["total_input_tokens"] == 50 * inputs], of, percentile, limit)
         for inputs, _ in sizes

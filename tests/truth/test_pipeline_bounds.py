@@ -4,8 +4,50 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from build import Files, app, files, machine, model, pipeline
 from face import bounded, made_for, simulate, solve, thinned, verify
+
+
+def row(*names: str, rate: float, percentile: int, limit: float, late: str, joins: bool) -> Files:
+    """Stages of 10 ms a query, in a row or (the first and last of four) around two that are side by side."""
+    edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")] if joins else list(pairwise(names))
+    shape = pipeline([(one, other, 1.0) for one, other in edges], names) | {"quality": {"rule": "additive"}}
+    wanted = app("row", rate=rate, limits={percentile: limit}, late=late, by="pipeline")
+    made = files(
+        machines={"m0": machine(1.0)}, models={name: model({"m0": {1: 10.0}}, quality=1.0) for name in names},
+        pipelines={"row": shape}, apps={"ask": wanted}, objective=("min cost",), problem="pipeline",
+    )  # fmt: skip
+    return made.limited(counts={"m0": (0, 20)})
+
+
+@pytest.mark.quick_sample(1)
+@pytest.mark.parametrize(
+    ("formulation", "wish"),
+    [
+        ("config", row(*"abcd", rate=291.0, percentile=50, limit=70.0, late="serve", joins=True)),
+        ("config", row(*"abcd", rate=304.0, percentile=60, limit=120.0, late="drop", joins=True)),
+        ("budget", row("a", "b", rate=291.0, percentile=50, limit=60.0, late="serve", joins=False)),
+        ("budget", row("a", "b", rate=304.0, percentile=60, limit=90.0, late="drop", joins=False)),
+    ],
+    ids=["joins", "joins that drop", "levels", "levels that drop"],
+)
+def test_a_machine_less_of_each_stage_is_enough_for(formulation: str, wish: Files) -> None:
+    """So no bound is above it: that of joining branches, and of latency levels, was of plans with their own room."""
+    answer = solve(wish, formulation=formulation)
+    fewer = answer.plan or {}
+    steps = len(answer.machines)
+    for _ in range(steps):
+        fewer = thinned(fewer, wish)
+    played = simulate(fewer, wish, seeds=6, duration_s=1500.0)
+    assert played.is_ok
+    assert played.violation_rate["ask"].high < wish.demand("ask").late
+    assert answer.claim is not None
+    assert answer.claim.is_of_all
+    assert answer.bound is not None
+    assert 0.5 * (answer.count() - steps) < answer.bound <= answer.count() - steps
+    assert set(verify(answer.plan, wish).bounds) == {"proved again"}
+    assert not verify(bounded(answer.plan or {}, 0, float(answer.count())), wish).is_ok
 
 
 def stages(*names: str, times: dict[int, float], rate: float, percentile: int, limit: float, late: str) -> Files:

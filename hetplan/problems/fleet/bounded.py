@@ -22,7 +22,7 @@ from hetplan.problems.fleet.ways import SAYS_SIZE, Found, searched
 from hetplan.problems.fleet.wish import Wish
 from hetplan.profiles.validate import validate
 
-__all__ = ["bounded", "dropping", "part_answered", "sized_by_formula"]
+__all__ = ["bounded", "missing", "part_answered", "sized_by_formula"]
 
 Answered = tuple[Found, Mapping[str, Part]]
 BARE: Mapping[str, Mapping[str, Any]] = {
@@ -41,12 +41,14 @@ def sized_by_formula(wish: Wish) -> tuple[str, ...]:
     return tuple(name for name, question in _played(wish).items() if question in BARE)
 
 
-def dropping(wish: Wish) -> tuple[str, ...]:
-    """Applications that drop late queries, and whose plans are played."""
-    apps = wish.request.apps
-    return tuple(
-        name for name, question in _played(wish).items() if question in MAY_DROP and apps[name].least_answered < 1.0
-    )
+def missing(wish: Wish) -> tuple[str, ...]:
+    """Applications whose plans are played and may drop late queries, or send some where they are late on purpose."""
+    apps, found = wish.request.apps, list[str]()
+    for name, question in _played(wish).items():
+        drops = question in MAY_DROP and apps[name].least_answered < 1.0
+        if drops or (question in BARE and apps[name].least_in_time < 1.0):
+            found.append(name)
+    return tuple(found)
 
 
 def _played(wish: Wish) -> dict[str, str]:
@@ -63,7 +65,7 @@ def bounded(best: Answered, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> 
     Without parts, or time, there is none: then the bound is one of fleets that have the room that a formula asks for,
     and those who drop are free.
     """
-    mine, drop = sized_by_formula(wish), dropping(wish)
+    mine, drop = sized_by_formula(wish), missing(wish)
     found, served = replace(best[0], formula=mine), best[0].served
     free = replace(found, bound=max(found.bound - sum(served.get(name, found.bound) for name in drop), 0.0))
     if (mine or drop) and parts and not is_over(ask):
@@ -96,8 +98,8 @@ def _dropping(wish: Wish, part: Part) -> Part:
 
 
 def part_answered(wish: Wish, part: Table) -> float:
-    """Of what machines do where every query is answered, what they do at least where late ones are dropped."""
-    if part.app not in dropping(wish):
+    """Of what machines do where every query is in time, what they do at least where late ones need none."""
+    if part.app not in missing(wish):
         return 1.0
     files = part.files(1.0, dict.fromkeys(part.hardware, (0, MOST)), None)
     room = f"hetplan.problems.{part.question}"
@@ -109,5 +111,5 @@ def part_answered(wish: Wish, part: Table) -> float:
         return float(least.asked[0].need_qps / v.asked[0].need_qps)
     options = validate(says.ConfigOptions, {**part.options, **BARE["pipeline"]}, file="options")
     (tree,) = import_module(f"{room}.wish").read_wish(files, options).trees
-    answered = wish.request.apps[part.app].least_answered
-    return max(float(import_module(f"{room}.few").part_answered(tree, answered)), NEXT_TO_NONE)
+    part_of = import_module(f"{room}.few").part_answered
+    return max(float(part_of(wish.request.apps[part.app], tree)), NEXT_TO_NONE)

@@ -29,7 +29,7 @@ from hetplan.planner.certify import Bounding, Split
 from hetplan.planner.contract import Tools
 from hetplan.planner.safe_bound import dual_bound
 from hetplan.planner.tolerances import SLIP
-from hetplan.problems.fleet.bounded import BARE, dropping, part_answered
+from hetplan.problems.fleet.bounded import BARE, missing, part_answered
 from hetplan.problems.fleet.draft import PRICES
 from hetplan.problems.fleet.search import MISSING, Search
 from hetplan.problems.fleet.slices import in_slices
@@ -147,7 +147,7 @@ class _Priced:
                 f"no application bounds the fleet; counted as free are {free}, of which it is not known what their "
                 "machines carry, or who shares these"
             )
-        drop = dropping(self.asked)
+        drop = missing(self.asked)
         parts = {
             name: getattr(one, "dropping", None) or one if name in drop else one for name, one in self.parts.items()
         }

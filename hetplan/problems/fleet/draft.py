@@ -11,7 +11,7 @@ from hetplan.planner.bridge import Part
 from hetplan.planner.draft import Draft, Reported, Scope
 from hetplan.problems.fleet.ahead import SOON_S, loaded_anew_s
 from hetplan.problems.fleet.bill import billed
-from hetplan.problems.fleet.bounded import dropping, sized_by_formula
+from hetplan.problems.fleet.bounded import missing, sized_by_formula
 from hetplan.problems.fleet.menus import left_of
 from hetplan.problems.fleet.ways import Found
 from hetplan.problems.fleet.whole import cost_of
@@ -162,8 +162,8 @@ def _reported(found: Found, mean: float, bound: float, note: str) -> tuple[Repor
     scope: Scope = "problem"
     if (by_formula := sized_by_formula(found.wish)) and not found.formula:
         scope, note = "relaxation", f"{note}; it leaves out waiting of {', '.join(by_formula)}"
-    if drop := dropping(found.wish):
-        scope, note = "relaxation", f"{note}; it counts only the queries of {', '.join(drop)} that cannot be dropped"
+    if drop := missing(found.wish):
+        scope, note = "relaxation", f"{note}; it counts only the queries of {', '.join(drop)} that must be in time"
     if found.wish.leaves_room:
         names = sorted({name for name, _ in found.wish.room})
         most = {one: max(more for (name, _), more in found.wish.room.items() if name == one) for one in names}

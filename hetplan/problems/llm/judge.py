@@ -12,8 +12,9 @@ import numpy as np
 
 from hetplan.planner.sizing import FRESH, ErrorBudget, LimitShares, Verdict, confirm
 from hetplan.problems.llm.wish import Wish
+from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals
-from hetplan.serving.tokens import Limit, TokenDemand, TokenFleet, settling_s
+from hetplan.serving.tokens import TokenDemand, TokenFleet, settling_s
 
 __all__ = ["FEW", "Judge", "Shown"]
 

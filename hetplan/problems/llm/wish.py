@@ -14,19 +14,18 @@ from hetplan.problems.faults import Faults, refused
 from hetplan.problems.llm.options import LlmOptions
 from hetplan.profiles.engines import Engine
 from hetplan.profiles.inputs import Inputs
+from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.profile import Profile, Run
 from hetplan.serving.tokens import (
     CACHED,
     INPUT,
     OUTPUT,
-    Limit,
     Requests,
     TokenDemand,
     TokenLaw,
     demand_of,
     instances_on,
     law_of_engine,
-    limits_of,
     link_between,
 )
 
@@ -170,8 +169,7 @@ def read_wish(inputs: Inputs, options: LlmOptions) -> Wish:
         size = (mix.observed or ())[place] if mix is not None else ()
         why, remedy = "an observed length is above every bin", "Add a bin that holds it."
         faults.in_slo(f"$.apps.{app.id}.demand.mix.observed[{place}]", why, remedy, value=list(size))
-    limits = limits_of(app.latency, app.hop_ms)
-    wish = Wish(inputs, options, app, app.rate_qps, kinds, request, demand, limits, link)
+    wish = Wish(inputs, options, app, app.rate_qps, kinds, request, demand, app.limits, link)
     _check_room(wish, faults)
     faults.settle()
     return wish

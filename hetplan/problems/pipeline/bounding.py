@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from hetplan.planner.certify import Bounding
 from hetplan.planner.forms.milp import Milp
-from hetplan.problems.pipeline.bursts import bursts_of
 from hetplan.problems.pipeline.climb import CLAIMED, KEPT, best_quality, keeping
 from hetplan.problems.pipeline.exact import at_best, best_in_time, exact_of, paper_of
-from hetplan.problems.pipeline.few import at_the_most, parts_form
+from hetplan.problems.pipeline.few import at_the_most, bursts_in_parts, parts_form
 from hetplan.problems.pipeline.form import config_form
 from hetplan.problems.pipeline.joins import in_room, steps_form
 from hetplan.problems.pipeline.kept import without_room
@@ -67,15 +66,16 @@ def _reached(problem: Pipelines, goal: Goal, plan: Plan, *, solved: bool = True)
 
 def _loose(problem: Pipelines, goal: Goal, plan: Plan, claim: Claim) -> Iterator[Milp]:
     """Servers in parts, at what the plan has of the goals before; the best accuracy of any number of servers."""
-    if claim.scope in (problem.scope_in_parts, "restriction") and not problem.wish.joins:
+    if claim.scope in (problem.scope_in_parts, "restriction"):
         reached, bare = _reached(problem, goal, plan, solved=False), without_room(problem)
         wide = at_the_most(bare)
         yield parts_form(wide, goal, reached)
-        if claim.scope != "restriction" and (bursts := bursts_of(wide, bare)):
+        if claim.scope != "restriction" and (bursts := bursts_in_parts(wide, bare)):
             yield parts_form(wide, goal, reached, bursts)
         if claim.scope == "restriction":
             yield parts_form(bare, goal, reached)
-        if goal == problem.levels[0] and (problem.options.size == "planned" or claim.scope == "restriction"):
+        of_paths = problem.options.size == "planned" or claim.scope == "restriction"
+        if goal == problem.levels[0] and of_paths and not problem.wish.joins:
             served = [(tree, prefixes(tree)) for tree in problem.served]
             yield config_form(served, problem.wish.fleet, problem.asked(goal, whole=False)).form
     if goal == problem.levels[0] == "quality" and claim.scope == "problem" and not problem.wish.joins:
@@ -84,15 +84,14 @@ def _loose(problem: Pipelines, goal: Goal, plan: Plan, claim: Claim) -> Iterator
 
 def _whole(problem: Pipelines, goal: Goal, reached: Mapping[Goal, float], claim: Claim) -> Iterator[Milp]:
     """Whole servers."""
-    first, joins = goal == problem.levels[0], bool(problem.wish.joins)
-    if joins:
+    first, roomy = goal == problem.levels[0], problem.options.size != "planned"  # other plans may do with less room
+    if problem.wish.joins:
         trees = in_room(problem)
-        if claim.scope == problem.scope:
+        if claim.scope == problem.scope and not roomy:
             yield from _asked(problem, goal, reached, claim, lambda asked: steps_form(problem, trees, asked))
         return
     forest, write, scope = paper_of(problem) if problem.form == "paper" else exact_of(problem)
-    played = problem.options.size in ("auto", "simulated")  # other plans may do with less room
-    if claim.scope != "restriction" and (claim.scope != scope or problem.form == "budget" or played):
+    if claim.scope != "restriction" and (claim.scope != scope or problem.form == "budget" or roomy):
         return
     best = sum(tree.weight * best_quality(tree, levels)[0] for tree, levels in forest)
     if not first and problem.levels[0] == "quality" and reached["quality"] >= best - 2 * KEPT:

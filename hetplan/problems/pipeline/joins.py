@@ -37,7 +37,7 @@ from hetplan.problems.pipeline.rows import (
 )
 from hetplan.problems.pipeline.tree import Level, Places, Tree
 
-__all__ = ["by_steps", "in_room", "steps_form"]
+__all__ = ["by_steps", "in_room", "may_be_late", "steps_form"]
 
 Edges = Sequence[tuple[int, int]]
 
@@ -162,17 +162,27 @@ def _with_room(tree: Tree, edges: Edges, problem: Pipelines) -> Tree:
     return tree.keeping([task.ms <= room[t] - start[t] + 1e-9 for t, task in enumerate(tree.tasks)])
 
 
+def may_be_late(problem: Pipelines, tree: Tree) -> bool:
+    """Whether the slowest of all steps end later than they may."""
+    edges = problem.wish.joins[tree.app]
+    took = [float(task.ms.max(initial=0.0)) for task in tree.tasks]
+    ended = list(took)
+    for u, v in sorted(edges, key=lambda edge: edge[1]):
+        ended[v] = max(ended[v], ended[u] + took[v])
+    return any(end > limit + 1e-9 for end, limit in zip(ended, _limits(problem, tree, edges), strict=True))
+
+
 def in_room(problem: Pipelines) -> list[Tree]:
     """The steps with the configurations that are fast enough beside the fastest of others."""
     return [_with_room(tree, problem.wish.joins.get(tree.app, _edges(tree)), problem) for tree in problem.considered]
 
 
 def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Written:
-    """Write the program."""
+    """Write the program; with servers in parts it asks of no time."""
     fleet = problem.wish.fleet
     m = Builder("max" if asked.goal in ("quality", "fairest") else "min", name=f"steps {asked.goal}")
     edges = [problem.wish.joins.get(tree.app, _edges(tree)) for tree in trees]
-    gains = [[several[0] for several in _gains(tree, own)] for tree, own in zip(trees, edges, strict=True)]
+    gains = [[min(several) for several in _gains(tree, own)] for tree, own in zip(trees, edges, strict=True)]
     uppers = [[bound_of_servers(tree, own, t, fleet, asked) for t in range(len(tree.tasks))]
               for tree, own in zip(trees, gains, strict=True)]  # fmt: skip
     servers = add_servers(m, trees, uppers, fleet, asked)
@@ -183,10 +193,10 @@ def steps_form(problem: Pipelines, trees: Sequence[Tree], asked: Asked) -> Writt
     totals: list[tuple[Tree, list[tuple[Places, np.ndarray]]]] = []
     for i, tree in enumerate(trees):
         flows.append(shared[i][0])
-        if asked.counts is None:
+        if asked.counts is None and asked.whole:
             _times(m, tree, edges[i], servers.x[i], uppers[i], _limits(problem, tree, edges[i]))
-        weights = tree.weights or {}
-        terms = [(s, weights.get(task.id, 1.0) * task.quality[np.unique(task.variant)])
+        weights, part = tree.weights or {}, 1.0 - tree.late
+        terms = [(s, part * weights.get(task.id, 1.0) * task.quality[np.unique(task.variant)])
                  for s, task in zip(flows[i], tree.tasks, strict=True)]  # fmt: skip
         totals.append((tree, terms))
     _goals(m, totals, asked)
@@ -246,11 +256,15 @@ def _times(
 
 def _goals(m: Builder, totals: Sequence[tuple[Tree, list[tuple[Places, np.ndarray]]]], asked: Asked) -> None:
     least = int(m.columns("least quality", ["all"], upper=1e9)[0]) if asked.goal == "fairest" else None
-    before = m.rows("quality so far", ["all"], lower=asked.quality_least) if asked.quality_least is not None else None
+    late = sum(tree.weight * tree.late_quality for tree, _ in totals)
+    least_of_all = None if asked.quality_least is None else asked.quality_least - late
+    before = None if least_of_all is None else m.rows("quality so far", ["all"], lower=least_of_all)
+    m.offset += late if asked.goal == "quality" else 0.0
     for tree, terms in totals:
         floors = [value for value in (tree.floor, asked.each_least) if value is not None]
-        row = m.rows(f"quality {tree.app}", ["all"], lower=max(floors, default=0.0))
-        worst = None if least is None else m.rows(f"no less than the least {tree.app}", ["all"], lower=0.0)
+        more = tree.late_quality
+        row = m.rows(f"quality {tree.app}", ["all"], lower=max(floors, default=0.0) - more)
+        worst = None if least is None else m.rows(f"no less than the least {tree.app}", ["all"], lower=-more)
         if worst is not None and least is not None:
             m.add(worst, least, -1.0)
         for columns, quality in terms:

@@ -186,7 +186,7 @@ def estimated(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
         if isinstance(made, Draft):
             return _bounded(p, ask, made)
     made = way(least.given_to(p), ask, explained=True)
-    return made if isinstance(made, Infeasible) else replace(made, chosen=least.named)
+    return made if isinstance(made, Infeasible) else _bounded(p, ask, replace(made, chosen=least.named))
 
 
 def kept(p: Pipelines, ask: Ask, way: Way) -> Draft | Infeasible:
@@ -630,7 +630,7 @@ def _divisors(p: Pipelines) -> tuple[float, ...]:
 
 def _bounded(p: Pipelines, ask: Ask, made: Draft) -> Draft:
     """The draft with its claims: what it reaches, beside what servers in parts would, filled to the brim."""
-    if made.reported and (p.form not in ("config", "paper") or p.wish.joins):
+    if made.reported and p.formulation not in ("config", "paper", "budget"):
         return made
     return replace(made, reported=in_parts(without_room(p, float(made.chosen["slo_divisor"])), ask, made))
 

@@ -311,30 +311,36 @@ def _flows(m: Builder, i: int, forest: Forest, fleet: Fleet, asked: Asked, rate:
 def add_qualities(m: Builder, forest: Forest, flows: list[list[Places]], asked: Asked, rate: int | None) -> None:
     """The objective where it is about accuracy, the floors, and what earlier levels of the objective have reached."""
     total: list[tuple[Places, Vector]] = []
-    most = min(sum(levels[s].quality.max(initial=0.0) for s in tree.sinks) / len(tree.sinks) for tree, levels in forest)
+    most = min(
+        tree.with_late(sum(levels[s].quality.max(initial=0.0) for s in tree.sinks) / len(tree.sinks))
+        for tree, levels in forest
+    )
     least = int(m.columns("least quality", ["all"], upper=most)[0]) if asked.goal == "fairest" else None
     for i, (tree, levels) in enumerate(forest):
-        terms = [(flows[i][sink], levels[sink].quality / len(tree.sinks)) for sink in tree.sinks]
+        part = (1.0 - tree.late) / len(tree.sinks)
+        terms = [(flows[i][sink], part * levels[sink].quality) for sink in tree.sinks]
         total += [(columns, tree.weight * quality) for columns, quality in terms]
         floors = [value for value in (tree.floor if asked.floors else None, asked.each_least) if value is not None]
         if floors:
             floor, absolute = max(floors, default=0.0), is_absolute(i, asked)
-            row = m.rows(f"quality {tree.app}", ["all"], lower=0.0 if absolute else floor)
+            row = m.rows(f"quality {tree.app}", ["all"], lower=0.0 if absolute else floor - tree.late_quality)
             for columns, quality in terms:
                 m.add(row, columns, quality)
             if absolute:
                 assert rate is not None
                 m.add(row, rate, -floor)
         if least is not None:
-            row = m.rows(f"no less than the least {tree.app}", ["all"], lower=0.0)
+            row = m.rows(f"no less than the least {tree.app}", ["all"], lower=-tree.late_quality)
             m.add(row, least, -1.0)
             for columns, quality in terms:
                 m.add(row, columns, quality)
+    late = sum(tree.weight * tree.late_quality for tree, _ in forest)
     if asked.quality_least is not None:
-        row = m.rows("quality so far", ["all"], lower=asked.quality_least)
+        row = m.rows("quality so far", ["all"], lower=asked.quality_least - late)
         for columns, quality in total:
             m.add(row, columns, quality)
     if asked.goal == "quality":
+        m.offset += late
         for columns, quality in total:
             m.pay(columns, quality)
     if least is not None:

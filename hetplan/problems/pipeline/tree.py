@@ -111,6 +111,14 @@ class Tree:
     paths: Mapping[str, float] | None = None
     spare: float = 0.0
     """Instances that every group in use keeps free, so that queries need not wait long."""
+    late: float = 0.0
+    """In a bound: the share of queries that may take any path, and need no server of those in time; the others come."""
+    late_quality: float = 0.0
+    """The most that these add to the accuracy of all."""
+
+    def with_late(self, quality: float) -> float:
+        """At most the accuracy of all queries, where those in time have this one."""
+        return (1.0 - self.late) * quality + self.late_quality
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:

@@ -25,7 +25,8 @@ def bounding(v: Snapshot, claim: Claim, plan: Plan) -> Sequence[Bounding] | None
         return []
     v = _asked(v, plan.extensions.get(USED, {}))
     asked = [v]
-    if claim.scope == "relaxation" and all(pair.busy == 1.0 for pair in v.serves):
+    # Of other sizes it is machines that are looser, and not who is in time.
+    if claim.scope == "relaxation" and v.options.size == "auto" and all(pair.busy == 1.0 for pair in v.serves):
         least, bursty = answering_fewest(v), in_bursts(v)
         asked = [least] if bursty.asked == least.asked else [least, bursty]
     solve = next((one for one in plan.solves if one.id == claim.solve), None)

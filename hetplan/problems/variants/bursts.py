@@ -7,14 +7,19 @@ rate.
 
 Where late queries are dropped, those that may be late need no instance: those that take longest, of any instance. What
 others take of what all would is asked for; the least of it that is so for some instance.
+
+Nor are instances too slow for all queries of no use: some queries may be late there on purpose, as many as may be late,
+or more where only some of those are. As many as the best such instance may have are not asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from hetplan.planner.tolerances import SLIP
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.serving.law import Law
 from hetplan.serving.loads import law_of_run
@@ -23,11 +28,17 @@ from hetplan.serving.window import busiest, least_work, time_after
 
 __all__ = ["answering_fewest", "in_bursts"]
 
+LEAST_ASKED = 1e-6
+"""Where instances that are too slow may have all queries, next to none are asked for: programs need some."""
+
 
 def answering_fewest(v: Snapshot) -> Snapshot:
-    """The same, each application asked for what it cannot drop; itself where nobody drops any."""
-    pairs = _pairs(v)
-    parts = [min((_part_answered(v, pair) for pair in pairs.get(b, ())), default=1.0) for b in range(len(v.asked))]
+    """The same, each application asked for what it cannot drop, nor have late on purpose; itself where that is all."""
+    pairs, slow = _pairs(v), _too_slow(v)
+    parts = [
+        min((_part_answered(v, pair) * _part_in_time(v, slow.get(b, ())) for pair in pairs.get(b, ())), default=1.0)
+        for b in range(len(v.asked))
+    ]
     asked = [
         replace(one, load_qps=part * one.load_qps, need_qps=part * one.need_qps)
         for one, part in zip(v.asked, parts, strict=True)
@@ -40,14 +51,15 @@ def in_bursts(v: Snapshot) -> Snapshot:
 
     `v` takes instances to serve all that they can.
     """
-    pairs, least = _pairs(v), answering_fewest(v)
+    pairs, slow, least = _pairs(v), _too_slow(v), answering_fewest(v)
     shared = {s.app for item in v.items if len(item.serves) > 1 for s in item.serves}
     asked = []
     for b, one in enumerate(v.asked):
         factor = 0.0
         for target in one.targets if b not in shared and one.load_qps > 0 and len(one.classes.points) == 1 else ():
             limit, mine = target.limit_ms(), pairs.get(b, ())
-            if not mine or limit <= 0.0:
+            some = any(_most_there(v, pair) > 1.0 - one.least_in_time for pair in slow.get(b, ()))
+            if not mine or limit <= 0.0 or some:  # some queries of a burst may be in time on slower instances, too
                 continue
             after_ms = time_after(limit, varies=any(_law_of(v, pair).has_spread for pair in mine))
             window = busiest(one.demand.arrivals, one.load_qps, after_ms / 1000.0, target.left)
@@ -64,6 +76,38 @@ def _pairs(v: Snapshot) -> dict[int, list[Serves]]:
     for pair in v.eligible:
         pairs.setdefault(pair.app, []).append(pair)
     return pairs
+
+
+def _too_slow(v: Snapshot) -> dict[int, list[Serves]]:
+    """The pairs of each application that are good enough, and too slow for some of its queries."""
+    slow: dict[int, list[Serves]] = {}
+    for pair in v.serves:
+        kind, one = v.kinds[pair.kind], v.asked[pair.app]
+        poor = one.has_quality_limit and (kind.quality is None or not one.meets_quality(kind.quality))
+        if pair.late and not poor:
+            slow.setdefault(pair.app, []).append(pair)
+    return slow
+
+
+def _part_in_time(v: Snapshot, slow: Sequence[Serves]) -> float:
+    """The share of an application's queries that none of these instances can have, with no more late than may be."""
+    return 1.0 - max((_most_there(v, pair) for pair in slow), default=0.0)
+
+
+def _most_there(v: Snapshot, pair: Serves) -> float:
+    """The largest share of the queries that an instance may have: first those that it seldom answers late."""
+    one, kind, law = v.asked[pair.app], v.kinds[pair.kind], _law_of(v, pair)
+    limit, left, most = one.limit_ms(), 1.0 - one.least_in_time, 0.0
+    classes = []
+    for point, share in zip(one.classes.points, one.classes.shares, strict=True):
+        times = law.distribution(point, kind.batch) if law.has_spread else None
+        least = law.ms(point, kind.batch, answering(law.statistics, "mean"))
+        is_late = float(least > limit * (1.0 + SLIP)) if times is None else times.longer_than(limit)
+        classes.append((is_late, share / sum(one.classes.shares)))
+    for is_late, share in sorted(classes):
+        part = share if is_late * share <= left else left / is_late
+        most, left = most + part, left - part * is_late
+    return min(most, 1.0 - LEAST_ASKED)
 
 
 def _law_of(v: Snapshot, pair: Serves) -> Law:
