@@ -8,8 +8,8 @@ simulate few queries: `late` is the violation rate over what may be, of the limi
 is told how late that one was, and takes as much more room as `more_room` says. Up ends where one is not late.
 
 **Down.** From there over cheaper neighbours, cheapest first: machines fewer, or others in their place. One that is
-`GOOD` is where it goes on. One that has no more of anything than one that was late is late. A machine less is always
-looked at; others are where the belief leaves a chance (`Belief`).
+`GOOD` is where it goes on. A machine less is always looked at; others are where the belief leaves a chance (`Belief`).
+No more is inferred: a slow machine less can be better, where queries that it takes are late.
 
 **Test.** What looks chose has been lucky. So it is confirmed by runs of its own (`planner.sizing`): the cheapest first,
 of those that are only just not late two at most. Where none is confirmed, it goes up again.
@@ -27,17 +27,29 @@ plans that are alike, up to one machine or a quarter of a kind. This Gaussian pr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import exp, inf, log
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["GOOD", "LATE", "LEAST_MORE", "Belief", "Counts", "Search", "Sizing", "more_room", "neighbours"]
+__all__ = [
+    "GOOD",
+    "LATE",
+    "LEAST_MORE",
+    "MOST_MORE",
+    "Belief",
+    "Counts",
+    "Search",
+    "Sizing",
+    "counts_of",
+    "more_room",
+    "neighbours",
+]
 
 Counts = tuple[int, ...]
 """How many machines there are of each kind."""
@@ -54,7 +66,7 @@ SLOPE = 10.0
 """How much the logarithm of lateness falls by that of room, of queues of some ten machines near their limit."""
 ALIKE, NOISE = 0.25, 0.1
 """Plans that differ by so much of a kind are alike no more. The spread of a look: 10% of hundred late queries."""
-UNLIKELY = 0.1
+UNLIKELY = 0.05
 """A candidate with a lower chance than this not to be late is not looked at: a look would rather be of another one."""
 SEEN = (0.1, 3.0)
 """Beyond these a look tells no more: of none late how few they are, nor of a queue without end how fast it grows."""
@@ -70,6 +82,15 @@ def more_room(late: float, in_turn: int = 0) -> float:
     """
     step = log(late / GOOD) / SLOPE * 2.0**in_turn if late < inf else inf
     return exp(min(max(step, log(LEAST_MORE)), log(MOST_MORE)))
+
+
+def counts_of(counts: Iterable[Any]) -> Counts:
+    """Counts of an array as the search has them.
+
+    >>> counts_of([2.0, 1])
+    (2, 1)
+    """
+    return tuple(int(count) for count in counts)
 
 
 class Sizing(Protocol[Plan]):
@@ -93,7 +114,7 @@ class Sizing(Protocol[Plan]):
         ...
 
     def room(self, counts: Counts) -> float:
-        """What it carries by a formula, over what is asked for; 0 where it is sure not to be enough."""
+        """What it carries by a formula, over what is asked for; 0: surely not enough, infinite: no formula says."""
         ...
 
     def look(self, counts: Counts) -> float:
@@ -149,7 +170,7 @@ class Search(Generic[P]):
             found = next((one for one in self.sizing.neighbours(best) if self._is_good(one, best, belief)), None)
 
     def _is_good(self, counts: Counts, best: Counts, belief: Belief) -> bool:
-        if not self.sizing.may_go_on or counts in self.looks or self._is_surely_late(counts):
+        if not self.sizing.may_go_on or counts in self.looks:
             return False
         room = self.sizing.room(counts)
         is_one_less = sum(best) - sum(counts) == 1 and all(n <= m for n, m in zip(counts, best, strict=True))
@@ -158,10 +179,6 @@ class Search(Generic[P]):
         late = self._late(counts)
         belief.learn(counts, room, late)
         return late <= max(GOOD, self.looks[best])  # no less good than the one it replaces
-
-    def _is_surely_late(self, counts: Counts) -> bool:
-        late = (one for one, shown in self.looks.items() if shown > LATE)
-        return any(all(n <= m for n, m in zip(counts, one, strict=True)) for one in late)
 
     def _in_turn(self, top: Counts) -> list[Counts]:
         """Those to test, the cheapest first."""
@@ -183,7 +200,7 @@ class Belief:
 
     def learn(self, counts: Counts, room: float, late: float) -> None:
         """What a look showed: how far it is from what room alone says."""
-        if room > 0.0:
+        if 0.0 < room < inf:
             self.seen.append(counts)
             self.off.append(log(min(max(late, SEEN[0]), SEEN[1])) + SLOPE * log(room))
 

@@ -29,13 +29,13 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.planner.sizing import ErrorBudget
-from hetplan.planner.sizing_search import GOOD, LEAST_MORE, Counts, Search, more_room, neighbours
+from hetplan.planner.sizing_search import GOOD, LEAST_MORE, Counts, Search, counts_of, more_room, neighbours
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import fluid, rates_of, read_counts
-from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at, start
+from hetplan.problems.pool.rates import GAP, Chosen, Rated, RatedPools, Simulated, rate_at, start
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.simulated import (
     CONFIRMED,
@@ -391,38 +391,29 @@ def _kept_at(pool: Pool, rated: Rated, bound: Reported) -> Reported:
 
 
 @dataclass
-class _ForRate:
+class _ForRate(RatedPools):
     """A pool for a stated rate, as the sizing search asks for it."""
 
-    pool: Pool
-    ask: Ask
     bound: Reported
     unplayed: Rated | None = None
     """A pool that is too large to be played."""
     missed: Draft | None = None
     """The first that was put to the test in vain."""
-    known: dict[Counts, Rated] = field(default_factory=dict)
     may_carry: dict[Counts, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trial, self.rate = _Trial(self.pool, self.ask), self.pool.wish.rate_qps or 0.0
+        self.trial = _Trial(self.pool, self.ask)
 
     @property
     def may_go_on(self) -> bool:
         """Whether another pool may be played."""
         return self.trial.left
 
-    def rated(self, counts: Counts) -> Rated:
-        """What a pool carries if nothing waits."""
-        if counts not in self.known:
-            self.known[counts] = rate_at(self.pool, self.ask, np.array(counts))
-        return self.known[counts]
-
     def candidates(self) -> Generator[Counts, float, None]:
         """Pools of the fluid program, each for a rate raised after the last was late; then machines are added."""
         pool, last, late_in_turn = self.pool, None, 0
         given = _given(pool)
-        if given is not None and self.room(only := _of(given)) > 0.0 and is_playable(pool, self.rated(only)):
+        if given is not None and self.room(only := counts_of(given)) > 0.0 and is_playable(pool, self.rated(only)):
             yield only
             return
         want = self._by_formula()
@@ -435,7 +426,7 @@ class _ForRate:
                 lower = 0.95 * want if last is None else 0.5 * (want + least)
                 want = lower if lower > least * LEAST_MORE else least
                 continue
-            before, last = last, self.rated(counts := _of(read_counts(pool, answer.point)))
+            before, last = last, self.rated(counts := counts_of(read_counts(pool, answer.point)))
             _keep(pool, self.ask, last, self.bound)
             if not is_playable(pool, last):
                 self.unplayed = last if before is None or not self._is_far(last) else None
@@ -447,7 +438,7 @@ class _ForRate:
             late_in_turn += 1
         while last is not None and not self._is_far(last):
             # No pool has a higher fluid rate. One machine more may still be the room that queues need.
-            rows = [_of(row) for row in last.counts + np.eye(len(last.counts), dtype=np.int64)]
+            rows = [counts_of(row) for row in last.counts + np.eye(len(last.counts), dtype=np.int64)]
             larger = [row for row in rows if pool.request.allows(row)]
             if not larger:
                 return
@@ -463,7 +454,7 @@ class _ForRate:
             answer = self.ask(fluid(pool, self.rate / use), gap=GAP, about="least cost for a use")
             if answer.point is None:
                 break
-            use = min(max(estimated_use(pool, self.rated(_of(read_counts(pool, answer.point)))), 0.2), MOST_USED)
+            use = min(max(estimated_use(pool, self.rated(counts_of(read_counts(pool, answer.point)))), 0.2), MOST_USED)
             want = self.rate / use
         return want
 
@@ -478,10 +469,6 @@ class _ForRate:
             for row, answer in zip(new, answers, strict=True):
                 self.may_carry[row] = answer.value is None or answer.value >= self.rate
         yield from (row for row in near if self.may_carry[row])
-
-    def price(self, counts: Counts) -> int:
-        """What the machines cost per hour."""
-        return self.pool.cost(np.array(counts))
 
     def room(self, counts: Counts) -> float:
         """What the formula has them carry, over the rate; 0 where not even the fluid rate is enough."""
@@ -508,11 +495,6 @@ class _ForRate:
         """Whether a pool costs so much more than any must that a repair is the better answer."""
         least = self.bound.bound if self.bound.answer is None else self.bound.answer.bound
         return least is not None and self.pool.cost(rated.counts) / NANO > FAR * least
-
-
-def _of(counts: np.ndarray) -> Counts:
-    """Counts of machines as the search has them."""
-    return tuple(int(count) for count in counts)
 
 
 def _shown(played: Played | None) -> str:
