@@ -233,7 +233,7 @@ def neighbours(counts: Counts, prices: Sequence[int]) -> Iterator[Counts]:
     `prices`: of one machine more of each kind. Of many kinds there are millions: each is made when its turn comes.
 
     >>> list(neighbours((1, 1), [3, 1]))
-    [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3)]
+    [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
     """
     import numpy as np
 
