@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from hetplan.planner.sizing_search import GOOD, LATE, Belief, Counts, Search, more_room, neighbours
+from hetplan.planner.sizing_search import GOOD, LATE, UNLIKELY, Belief, Counts, Search, more_room, neighbours
 
 PRICES = (50, 22, 9)
 CARRIES = (10.0, 4.0, 1.5)
@@ -112,9 +112,10 @@ def test_where_nothing_is_confirmed_there_is_no_plan_and_losers_are_kept() -> No
     assert any(late > LATE for late in search.looks.values())
 
 
-def test_what_a_look_finds_late_is_never_tested() -> None:
+@pytest.mark.parametrize("any_will_do", [False, True])
+def test_what_a_look_finds_late_is_never_tested(any_will_do: bool) -> None:
     asked = MadeUp(lambda counts: 1.1)
-    assert Search(asked).cheapest() is None
+    assert Search(asked).cheapest(any_will_do=any_will_do) is None
     assert not asked.tested
     assert asked.looked
 
@@ -138,8 +139,43 @@ def test_a_belief_learns_for_plans_that_are_alike_and_in_part_for_all() -> None:
     assert before[8, 8] == pytest.approx(0.5)
     belief.learn((8, 8), 1.0, 3.0)
     after = {one: belief.chance(one, 1.0) for one in before}
-    assert after[8, 8] < after[8, 9] < after[1, 40] < before[1, 40]
+    assert after[8, 8] < after[8, 9] < after[1, 40] < before[1, 40] - 0.1
     assert belief.chance((8, 8), 1.3) > after[8, 8]
+
+
+class Hopeless(MadeUp):
+    """Its formula gives no cheaper candidate a chance."""
+
+    def room(self, counts: Counts) -> float:
+        room = super().room(counts)
+        return room if room >= 1.0 else 0.01
+
+
+class OnlyOne(MadeUp):
+    """Its program makes one candidate, and its formula tells none from another."""
+
+    def room(self, counts: Counts) -> float:
+        return 1.2
+
+    def candidates(self) -> Generator[Counts, float, None]:
+        yield (4, 4, 4)
+
+
+def test_a_machine_less_is_looked_at_whatever_a_formula_says() -> None:
+    asked = Hopeless(lambda counts: 0.3)
+    found = Search(asked).cheapest()
+    assert found is not None
+    assert all(n <= m for n, m in zip(found, asked.looked[0], strict=True))
+    assert asked.price(found) < asked.price(asked.looked[0])
+
+
+def test_neighbours_that_are_late_one_after_another_teach_to_look_no_further() -> None:
+    top = (4, 4, 4)
+    asked = OnlyOne(lambda counts: 0.3 if counts == top else 3.0)
+    assert Search(asked).cheapest() == top
+    belief = Belief([(top, asked.room(top), 0.3)])
+    worth = [one for one in asked.neighbours(top) if belief.chance(one, asked.room(one)) >= UNLIKELY]
+    assert len(asked.looked) - 1 < len(worth)
 
 
 def test_neighbours_are_all_within_two_machines_out_and_in_and_the_cheapest_first() -> None:
