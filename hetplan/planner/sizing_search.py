@@ -8,8 +8,8 @@ simulate few queries: `late` is the violation rate over what may be, of the limi
 is told how late that one was, and takes as much more room as `more_room` says. Up ends where one is not late.
 
 **Down.** From there over cheaper neighbours, cheapest first: machines fewer, or others in their place. One that is
-`GOOD` is where it goes on. A machine less is always looked at; others are where the belief leaves a chance (`Belief`).
-No more is inferred: a slow machine less can be better, where queries that it takes are late.
+`GOOD` is where it goes on. One that has no more of anything than one that was late is taken to be late. A machine less
+is always looked at; others are where the belief leaves a chance (`Belief`).
 
 **Test.** What looks chose has been lucky. So it is confirmed by runs of its own (`planner.sizing`): the cheapest first,
 of those that are only just not late two at most. Where none is confirmed, it goes up again.
@@ -170,7 +170,7 @@ class Search(Generic[P]):
             found = next((one for one in self.sizing.neighbours(best) if self._is_good(one, best, belief)), None)
 
     def _is_good(self, counts: Counts, best: Counts, belief: Belief) -> bool:
-        if not self.sizing.may_go_on or counts in self.looks:
+        if not self.sizing.may_go_on or counts in self.looks or self._is_less_than_late(counts):
             return False
         room = self.sizing.room(counts)
         is_one_less = sum(best) - sum(counts) == 1 and all(n <= m for n, m in zip(counts, best, strict=True))
@@ -179,6 +179,10 @@ class Search(Generic[P]):
         late = self._late(counts)
         belief.learn(counts, room, late)
         return late <= max(GOOD, self.looks[best])  # no less good than the one it replaces
+
+    def _is_less_than_late(self, counts: Counts) -> bool:
+        late = (one for one, shown in self.looks.items() if shown > LATE)
+        return any(all(n <= m for n, m in zip(counts, one, strict=True)) for one in late)
 
     def _in_turn(self, top: Counts) -> list[Counts]:
         """Those to test, the cheapest first."""

@@ -397,6 +397,8 @@ class _ForRate(RatedPools):
     bound: Reported
     unplayed: Rated | None = None
     """A pool that is too large to be played."""
+    only: Counts | None = None
+    """The pool that there may be, where stock and limits leave no choice."""
     missed: Draft | None = None
     """The first that was put to the test in vain."""
     may_carry: dict[Counts, bool] = field(default_factory=dict)
@@ -414,6 +416,7 @@ class _ForRate(RatedPools):
         pool, last, late_in_turn = self.pool, None, 0
         given = _given(pool)
         if given is not None and self.room(only := counts_of(given)) > 0.0 and is_playable(pool, self.rated(only)):
+            self.only = only
             yield only
             return
         want = self._by_formula()
@@ -461,7 +464,7 @@ class _ForRate(RatedPools):
     def neighbours(self, counts: Counts) -> Iterator[Counts]:
         """Cheaper pools of which no bound says that they cannot carry the rate."""
         pool = self.pool
-        rows = (row for row in neighbours(counts, pool.c) if any(row) and pool.request.allows(row))
+        rows = (row for row in neighbours(counts, pool.c.tolist()) if any(row) and pool.request.allows(row))
         near = list(islice((row for row in rows if self.may_carry.get(row, True)), MOST_CHEAPER))
         if new := [row for row in near if row not in self.may_carry]:
             per_type = np.array([pool.of_type(np.array(row)) for row in new])
@@ -476,7 +479,10 @@ class _ForRate(RatedPools):
         return rated.lam * estimated_use(self.pool, rated) / self.rate if rated.lam >= self.rate else 0.0
 
     def look(self, counts: Counts) -> float:
-        """How late a few queries are."""
+        """How late a few queries are; of the only pool there may be, whether it is hopeless: there is no choice."""
+        if counts == self.only:
+            late = _played(self.pool, self.rated(counts), self.rate, FIRST, self.ask.limits.seed).worst
+            return late if late > HOPELESS else 0.0
         late = self.trial.at(self.rated(counts), self.rate).worst
         if late <= GOOD:
             _keep(self.pool, self.ask, self.rated(counts), self.bound, good=True)
