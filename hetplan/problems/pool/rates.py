@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,7 @@ __all__ = [
     "SAME_RATE",
     "Chosen",
     "Rated",
+    "RatedPools",
     "Simulated",
     "Start",
     "backed",
@@ -235,6 +236,30 @@ def rate_at(pool: Pool, ask: Ask, counts: Counts, *, known: Vector | None = None
     """
     answer = ask(fluid_at(pool, pool.of_type(counts)), about="rate of the chosen pool")
     return rated_by(pool, counts, answer, known=known)
+
+
+@dataclass
+class RatedPools:
+    """What pools carry, each asked once, and what they cost: the part that every search for a rate has."""
+
+    pool: Pool
+    ask: Ask
+    known: dict[tuple[int, ...], Rated] = field(default_factory=dict, init=False)
+
+    @property
+    def rate(self) -> float:
+        """The stated rate."""
+        return self.pool.wish.rate_qps or 0.0
+
+    def rated(self, counts: tuple[int, ...]) -> Rated:
+        """What a pool carries if nothing waits."""
+        if counts not in self.known:
+            self.known[counts] = rate_at(self.pool, self.ask, np.array(counts))
+        return self.known[counts]
+
+    def price(self, counts: tuple[int, ...]) -> int:
+        """What the machines cost per hour."""
+        return self.pool.cost(np.array(counts))
 
 
 def rated_by(pool: Pool, counts: Counts, answer: Answer[Any], *, known: Vector | None = None) -> Rated:

@@ -16,7 +16,7 @@ name ``threshold/1``, with ``threshold="climb"`` or ``"sweep"`` for how to look 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -28,22 +28,21 @@ from hetplan.errors import Cancelled, InputError
 from hetplan.planner.answer import Answer
 from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.sizing_search import LEAST_MORE, MOST_MORE, Counts, Search, counts_of
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.pool.bursts import bursts_of
 from hetplan.problems.pool.infeasible import less_rate
-from hetplan.problems.pool.letters import Counts, Pool
+from hetplan.problems.pool.letters import Counts as PerType
+from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.listing import configurations
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import MOST_PROGRAMS, fluid, rates_of, read_counts
-from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at
+from hetplan.problems.pool.rates import GAP, Chosen, Rated, RatedPools, Simulated
 from hetplan.problems.simulated import check_simulator
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
 __all__ = ["against_bursts", "check_can_simulate", "claims", "lower_bound", "simulate", "smallest", "tolerant"]
-
-LEAST_RAISED, MOST_RAISED = 1.01, 2.0
-"""By how much the fluid rate is raised, at least and at most, until a pool carries the rate in simulation."""
 
 
 def check_can_simulate(pool: Pool) -> None:
@@ -65,7 +64,7 @@ def check_can_simulate(pool: Pool) -> None:
 
 def simulate(
     pool: Pool,
-    per_type: Counts | Sequence[int],
+    per_type: PerType | Sequence[int],
     lam: float,
     *,
     first_seed: int,
@@ -102,7 +101,7 @@ def simulate(
     return Simulated(tuple(float(rate) for rate in found.per_seed), threshold=threshold)
 
 
-def _rule(pool: Pool, per_type: Counts | Sequence[int]) -> Matching | str:
+def _rule(pool: Pool, per_type: PerType | Sequence[int]) -> Matching | str:
     """The rule that the plan will state; a threshold is not known before it was looked for.
 
     A plan names the weights of the types that it uses, and of the base: those of others, which may scale what late
@@ -182,103 +181,96 @@ def smallest(
     bound = lower_bound(pool, ask)
     if bound is None:
         return None
-    trial = _Trial(pool, ask, drafted, cast(FluidOptions, pool.options).evaluations)
-    best = _first_enough(pool, ask, trial)
+    sizing = _ForRate(pool, ask, drafted)
+    best = Search(sizing).cheapest()
     if best is None:
-        rate = max((one.promised for one in trial.tried.values()), default=0.0)
-        most = f"the best of {len(trial.tried)} tried carries {rate:.6g}"
+        rate = max((one.promised for one in sizing.tried.values()), default=0.0)
+        most = f"the best of {len(sizing.tried)} tried carries {rate:.6g}"
         why = f"no pool was found that carries {pool.wish.rate_qps:g} qps in simulation; {most}"
         return Infeasible(why=(why,), repairs=(less_rate(pool, rate),), proved=False)
-    best, searched_all = _cheaper(pool, ask, trial, best)
     cost = pool.cost(best.counts) / NANO
     claim = replace(
         bound, value=cost, note="the least that any dispatcher needs, against what simulation shows to be enough"
     )
     warnings: tuple[Notice, ...] = ()
-    if not searched_all:
-        text = f"{len(trial.tried)} pools were simulated; a cheaper one that was not simulated may be enough too"
+    if not sizing.may_go_on or not sizing.is_listed:
+        text = f"{len(sizing.tried)} pools were simulated; a cheaper one that was not simulated may be enough too"
         warnings = (Notice(code="W-not-all-tried", at="claims", text=text),)
-    return Chosen(best, (claim,), simulated=trial.of(best), warnings=warnings, searched=True)
+    return Chosen(best, (claim,), simulated=sizing.tried[counts_of(best.counts)], warnings=warnings, searched=True)
 
 
 @dataclass
-class _Trial:
-    """Simulates pools, each once, up to a number of them."""
+class _ForRate(RatedPools):
+    """A pool whose simulated rate is enough, as the sizing search asks for it: what is looked at is confirmed."""
 
-    pool: Pool
-    ask: Ask
     drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]
     """The plan of a pool: what is kept of those that carry the rate."""
-    most: int
-    tried: dict[tuple[int, ...], Simulated] = field(default_factory=dict)
+    tried: dict[Counts, Simulated] = field(default_factory=dict)
+    is_listed: bool = True
+    """Whether all cheaper configurations could be listed."""
+    listed: list[Counts] | None = None
+
+    def __post_init__(self) -> None:
+        self.most = cast(FluidOptions, self.pool.options).evaluations
 
     @property
-    def left(self) -> bool:
+    def may_go_on(self) -> bool:
         """Whether another pool may be simulated."""
         return len(self.tried) < self.most and self.ask.remaining > 0
 
-    def of(self, rated: Rated) -> Simulated:
-        """The simulation of a pool."""
-        per_type = self.pool.of_type(rated.counts)
-        key = tuple(per_type.tolist())
-        if key not in self.tried:
-            found = simulate(self.pool, per_type, rated.lam, first_seed=self.ask.limits.seed)
-            self.tried[key] = replace(found, at_most=rated.lam)
-            self._keep(rated, self.tried[key])
-            self.ask.note(Event("simulated", f"{key}", value=self.tried[key].promised))
-        return self.tried[key]
+    def candidates(self) -> Generator[Counts, float, None]:
+        """Pools of the fluid program, each for a rate raised by what simulation found missing at the one before."""
+        want = self.rate
+        while True:
+            answer = self.ask(fluid(self.pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
+            if answer.point is None:
+                return
+            counts = counts_of(read_counts(self.pool, answer.point))
+            missing = yield counts
+            # Above the fluid rate of this pool, so that the next is another one.
+            want = max(want * min(max(missing, LEAST_MORE), MOST_MORE), self.rated(counts).lam * LEAST_MORE)
 
-    def _keep(self, rated: Rated, shown: Simulated) -> None:
-        """Keep the cheapest pool so far that carries the rate."""
-        if shown.promised >= (self.pool.wish.rate_qps or 0.0):
-            cost = self.pool.cost(rated.counts) / NANO
-            chosen = Chosen(rated, (Reported("cost_per_hour", "min", "none", value=cost),), simulated=shown)
-            made = replace(chosen, searched=True)
-            self.ask.keep(lambda: self.drafted(self.pool, self.ask, made), simulated=True, rank=(-cost,), value=cost)
+    def neighbours(self, counts: Counts) -> Iterator[Counts]:
+        """Every cheaper configuration whose fluid bound reaches the rate, the roomiest first."""
+        if self.listed is None:
+            self.listed = self._list(self.price(counts))
+        most = self.price(counts)
+        return (row for row in self.listed if self.price(row) < most)
 
-    def enough(self, rated: Rated) -> bool:
-        """Whether a pool carries the rate."""
-        return self.of(rated).promised >= (self.pool.wish.rate_qps or 0.0)
+    def _list(self, price: int) -> list[Counts]:
+        pool, loose = self.pool, tolerant(self.pool)
+        found = configurations(pool, price - 1)
+        at = np.flatnonzero(_could_carry(loose, found.counts, self.rate))
+        self.is_listed = at.size <= MOST_PROGRAMS // 10
+        if not self.is_listed:
+            return []
+        answers = rates_of(loose, self.ask, found.rows(at), about="bound on the rate of each cheaper configuration")
+        # What an engine said nothing about may still do.
+        bounds = np.array([answer.value if answer.value is not None else np.inf for answer in answers])
+        at, bounds = at[bounds >= self.rate], bounds[bounds >= self.rate]
+        return [counts_of(pool.by_offer(found.row(int(i)))) for i in at[np.argsort(-bounds, kind="stable")]]
 
+    def room(self, counts: Counts) -> float:
+        """No formula says what they carry in simulation."""
+        return math.inf if self.rated(counts).lam > 0 else 0.0
 
-def _first_enough(pool: Pool, ask: Ask, trial: _Trial) -> Rated | None:
-    """Pools of the fluid program, each for a rate raised by what simulation found missing at the one before."""
-    rate = pool.wish.rate_qps or 0.0
-    want = rate
-    while trial.left:
-        answer = ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
-        if answer.point is None:
-            break
-        rated = rate_at(pool, ask, read_counts(pool, answer.point))
-        if trial.enough(rated):
-            return rated
-        missing = rate / max(trial.of(rated).promised, rate / MOST_RAISED)
-        # Above the fluid rate of this pool, so that the next is another one.
-        want = max(want * max(missing, LEAST_RAISED), rated.lam * LEAST_RAISED)
-    return None
+    def look(self, counts: Counts) -> float:
+        """How much more it would have to carry; 0 where it is enough."""
+        rated = self.rated(counts)
+        shown = simulate(self.pool, self.pool.of_type(rated.counts), rated.lam, first_seed=self.ask.limits.seed)
+        self.tried[counts] = shown = replace(shown, at_most=rated.lam)
+        self.ask.note(Event("simulated", f"{counts}", value=shown.promised))
+        if shown.promised < self.rate:
+            return self.rate / shown.promised if shown.promised > 0 else math.inf
+        cost = self.pool.cost(rated.counts) / NANO
+        claim = Reported("cost_per_hour", "min", "none", value=cost)
+        made = Chosen(rated, (claim,), simulated=shown, searched=True)
+        self.ask.keep(lambda: self.drafted(self.pool, self.ask, made), simulated=True, rank=(-cost,), value=cost)
+        return 0.0
 
-
-def _cheaper(pool: Pool, ask: Ask, trial: _Trial, best: Rated) -> tuple[Rated, bool]:
-    """The cheapest that simulation finds of all configurations cheaper than `best`; and whether none was left out."""
-    rate, loose = pool.wish.rate_qps or 0.0, tolerant(pool)
-    found = configurations(pool, pool.cost(best.counts) - 1)
-    rough = _could_carry(loose, found.counts, rate)
-    at = np.flatnonzero(rough)
-    if at.size > MOST_PROGRAMS // 10:
-        return best, False
-    answers = rates_of(loose, ask, found.rows(at), about="bound on the rate of each cheaper configuration")
-    # What an engine said nothing about may still do.
-    bounds = np.array([answer.value if answer.value is not None else np.inf for answer in answers])
-    at, bounds = at[bounds >= rate], bounds[bounds >= rate]
-    for i in at[np.argsort(-bounds, kind="stable")]:
-        if found.cost[i] >= pool.cost(best.counts):
-            continue
-        if not trial.left:
-            return best, False
-        rated = rate_at(pool, ask, pool.by_offer(found.row(int(i))))
-        if rated.lam > 0 and trial.enough(rated):
-            best = rated
-    return best, True
+    def confirm(self, counts: Counts) -> Rated:
+        """The look had all the seeds that there are."""
+        return self.rated(counts)
 
 
 def _could_carry(pool: Pool, counts: Sequence[np.ndarray[Any, Any]], rate: float) -> np.ndarray[Any, Any]:

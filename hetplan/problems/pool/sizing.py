@@ -17,7 +17,7 @@ first. What is handed out is confirmed by seeds that chose nothing. Plans and qu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -29,12 +29,13 @@ from hetplan.planner.contract import Ask, Event
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.planner.request import PLENTY
 from hetplan.planner.sizing import ErrorBudget
+from hetplan.planner.sizing_search import GOOD, LEAST_MORE, Counts, Search, counts_of, more_room, neighbours
 from hetplan.problems.pool.draft import draft
 from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import fluid, rates_of, read_counts
-from hetplan.problems.pool.rates import GAP, Chosen, Rated, Simulated, rate_at, start
+from hetplan.problems.pool.rates import GAP, Chosen, Rated, RatedPools, Simulated, rate_at, start
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.simulated import (
     QUERIES,
@@ -57,39 +58,25 @@ __all__ = ["cheapest_kept", "estimated", "estimated_use", "is_playable", "keep_f
 MOST_USED = 0.98
 """Nobody plans for all of a fluid rate."""
 WIDTH = 0.015
-"""Between a rate that is kept and one that is not, it is not worth looking further."""
+"""Between a rate that is kept and one that is not, it is not worth looking further; what is promised is so much lower,
+since the highest rate that looked good has been lucky."""
 MOST_NARROWED = 8
 """Plays by which the rate of one pool is narrowed down."""
 ROUNDS = 6
-"""Plans of which each takes its derate from the one before."""
+"""Plans of which each takes its derate from the one before, and tries to confirm a rate."""
 LESS = 0.97
-"""For a stated rate each such plan has no more of the derate before it than that."""
-BACK = 0.97
-"""What is left of a rate, each time that fresh seeds do not confirm it."""
-MOST_BACK = 6
+"""What is left of a derate, or of a rate, each time that it proves too high."""
 FULL = 0.9
 """Of the share that may be late, what the rate of one pool may use up: fresh seeds confirm it, and more of them if
 they leave it open."""
-BELOW = 0.985
-"""Of the highest rate that a few queries show to be kept, what is promised: a choice is biased towards luck."""
-LEAST_RAISED, MOST_RAISED = 1.02, 1.5
-"""By how much the fluid rate is raised, at least and at most, after a pool that was late."""
-HOPEFUL = 0.85
-"""A cheaper pool is played where the formula has it carry at least this share of the rate."""
-TAUGHT, WORST_TAUGHT = 0.03, 10.0
-"""How much more than a pool that was late another must carry, by the formula, to be played: a power of its lateness."""
 MOST_CHEAPER = 400
-"""Cheaper pools that are looked at."""
+"""Cheaper pools whose bound is asked for, of one that is good."""
 MOST_INSTANCES, RATES = 500, (1e-3, 1e6)
 """Larger pools, or other rates, are not played: of so many the formula says nearly all that there is to say."""
 FAR = 3.0
 """Times the least cost there can be: such a pool is not handed out where it is not sure to be kept at once."""
 FIRST, HOPELESS = (1, 10_000), 2.5
 """A first look; a pool that it finds so many times later than may be is looked at no more."""
-OPEN, MOST_NEARLY = 0.95, 2
-"""Cheaper pools that used up so much of what may be late, and so many of them, may still be confirmed."""
-MOST_AGAIN = 3
-"""Larger pools that are tried where none of those that looked good is confirmed."""
 MOST_PLAYED = 24
 """Plays of one solve, at most."""
 
@@ -193,7 +180,7 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     trial = _Trial(pool, ask)
     if pool.wish.rate_qps is not None:
         return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
-    return trial.confirmed(chosen.rated, BELOW * trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
+    return trial.confirmed(chosen.rated, (1.0 - WIDTH) * trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
 
 
 def is_playable(pool: Pool, rated: Rated) -> bool:
@@ -284,20 +271,13 @@ class _Trial:
             rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else 0.8 * high
         return low
 
-    def nearly(self, rate: float, good: Rated) -> list[Rated]:
-        """Pools cheaper than a good one that looked too near to be chosen: each alone may be confirmed."""
-        pool, cost = self.pool, self.pool.cost(good.counts)
-        near = [np.array(counts) for (counts, at), shown in self.played.items() if at == rate and shown.worst <= OPEN]
-        cheaper = sorted((counts for counts in near if pool.cost(counts) < cost), key=pool.cost)
-        return [rate_at(pool, self.ask, counts) for counts in cheaper[:MOST_NEARLY]]
-
     def confirmed(
         self, rated: Rated, rate: float, program: Sequence[Reported], warnings: Sequence[Notice] = ()
     ) -> Draft:
         """The plan at this rate, or at a little less where only that is asked for; or why it is not confirmed."""
         last: Played | None = None
-        for back in range(MOST_BACK if rate > 0 else 0):
-            rate *= BACK if back else 1.0
+        for back in range(ROUNDS if rate > 0 else 0):
+            rate *= LESS if back else 1.0
             last = self._tested(rated, rate)
             if not last.late:
                 return replace(self._drafted(rated, rate, program, last, warnings), searched=True)
@@ -366,40 +346,21 @@ def _at(rate: float, runs: int = 1) -> Simulated:
 def cheapest_kept(pool: Pool, ask: Ask) -> Draft | Infeasible | None:
     """The cheapest pool found that keeps the stated rate; None where not even the fluid program reaches it."""
     check_simulator(pool.tools, pool.options.size, name="simulate_plan")
-    rate = pool.wish.rate_qps or 0.0
     bound = lower_bound(pool, ask)
     if bound is None:
         return None
-    trial, made, nearest = _Trial(pool, ask), None, None
-    only = _only(trial, rate)
-    if only is not None:
-        return trial.confirmed(only, rate, (_kept_at(pool, only, bound),))
-    above = 0.0
-    for again in range(1 + MOST_AGAIN):
-        good, nearest = _first_kept(trial, bound, rate, above)
-        if nearest is not None and not is_playable(pool, nearest):
-            return _unplayed(pool, Chosen(nearest, (replace(bound, value=pool.cost(nearest.counts) / NANO),)))
-        if nearest is None or (again and _is_far(pool, nearest, bound)):
-            break
-        if good and not again:
-            good = _cheaper(pool, ask, trial, rate, good, bound)
-        elif not good and trial.at(nearest, rate).worst < 1.0:
-            good = [nearest]  # Too near to be chosen among others; alone it may be confirmed.
-        good = sorted(good, key=lambda one: pool.cost(one.counts))
-        for rated in [*(trial.nearly(rate, good[0]) if good else ()), *good[:3]]:
-            found = trial.confirmed(rated, rate, (_kept_at(pool, rated, bound),))
-            if not found.target_missed:
-                return found
-            made = made or found
-        if not good or not trial.left:
-            break
-        above = LEAST_RAISED * max(one.lam for one in good)
-    if made is not None:
-        return made
-    if nearest is None:
-        return None
-    share = trial.at(nearest, rate).worst
-    why = f"not kept: the last of {len(trial.played)} pools, at {rate:g} qps, {_in_words(share)}"
+    sizing = _ForRate(pool, ask, bound)
+    search = Search(sizing)
+    found = search.cheapest()
+    if found is not None:
+        return found
+    if (large := sizing.unplayed) is not None:
+        return _unplayed(pool, Chosen(large, (replace(bound, value=pool.cost(large.counts) / NANO),)))
+    if sizing.missed is not None or search.last is None:
+        return sizing.missed
+    trial, nearest, rate = sizing.trial, sizing.rated(search.last), sizing.rate
+    share = search.looks[search.last]
+    why = f"not kept: the last of {len(search.looks)} pools, at {rate:g} qps, {_in_words(share)}"
     carried = trial.narrowed(nearest) if trial.left and pool.tools.says_what_helps else 0.0
     repairs = where_late(pool.wish.app, None if carried > 0 else rate)
     return Infeasible(why=(why,), repairs=((less_rate(pool, carried),) if carried > 0 else ()) + repairs, proved=False)
@@ -432,154 +393,117 @@ def _kept_at(pool: Pool, rated: Rated, bound: Reported) -> Reported:
     return replace(bound, value=pool.cost(rated.counts) / NANO, note=note)
 
 
-def _only(trial: _Trial, rate: float) -> Rated | None:
-    """The pool that there may be where stock and limits leave no choice, if the rate is not hopeless there.
+@dataclass
+class _ForRate(RatedPools):
+    """A pool for a stated rate, as the sizing search asks for it."""
 
-    A look would choose nothing: what confirms it is played at once.
-    """
-    pool, counts = trial.pool, _given(trial.pool)
-    if counts is None:
-        return None
-    rated = rate_at(pool, trial.ask, counts)
-    if rated.lam < rate or not is_playable(pool, rated):
-        return None
-    first = _played(pool, rated, rate, FIRST, trial.ask.limits.seed)
-    return rated if first.worst <= HOPELESS else None
+    bound: Reported
+    unplayed: Rated | None = None
+    """A pool that is too large to be played."""
+    only: Counts | None = None
+    """The pool that there may be, where stock and limits leave no choice."""
+    missed: Draft | None = None
+    """The first that was put to the test in vain."""
+    may_carry: dict[Counts, bool] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.trial = _Trial(self.pool, self.ask)
 
-def _first_kept(trial: _Trial, bound: Reported, rate: float, above: float) -> tuple[list[Rated], Rated | None]:
-    """Pools of the fluid program, each for a rate raised after the last was late; and the last that was played.
+    @property
+    def may_go_on(self) -> bool:
+        """Whether another pool may be played."""
+        return self.trial.left
 
-    The first is for a fluid rate of `above` at least. One that is too large to be played is the last where there is no
-    smaller one to say that it is far too dear.
-    """
-    pool, ask = trial.pool, trial.ask
-    want, last = rate, None
-    use = 0.8
-    for _ in range(2):
-        # The formula needs counts, and counts need a rate: the pool for a common use says which.
-        answer = ask(fluid(pool, rate / use), gap=GAP, about="least cost for a use")
-        if answer.point is None:
-            break
-        use = min(max(estimated_use(pool, rate_at(pool, ask, read_counts(pool, answer.point))), 0.2), 0.98)
-        want = rate / use
-    want = max(want, above)
-    while trial.left:
-        answer = ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
-        if answer.point is None:
-            least = max(rate, above) if last is None else last.lam * LEAST_RAISED
-            if want <= least:
-                break
-            lower = 0.95 * want if last is None else 0.5 * (want + least)
-            want = lower if lower > least * LEAST_RAISED else least
-            continue
-        before, last = last, rate_at(pool, ask, read_counts(pool, answer.point))
-        _keep(pool, ask, last, bound)
-        if not is_playable(pool, last):
-            return [], before if before is not None and _is_far(pool, last, bound) else last
-        shown = trial.at(last, rate)
-        if shown.good:
-            _keep(pool, ask, last, bound, good=True)
-            return [last], last
-        raised = min(max(shown.worst**0.2, LEAST_RAISED), MOST_RAISED)
-        want = max(want * raised, last.lam * LEAST_RAISED)
-    return _more_machines(trial, bound, rate, last)
-
-
-def _more_machines(trial: _Trial, bound: Reported, rate: float, last: Rated | None) -> tuple[list[Rated], Rated | None]:
-    """Where no pool has a higher fluid rate: one machine more at a time, whose room the queues may still need."""
-    pool = trial.pool
-    while trial.left and last is not None and not _is_far(pool, last, bound):
-        rows = [row for row in last.counts + np.eye(len(last.counts), dtype=np.int64) if pool.request.allows(row)]
-        larger = [rate_at(pool, trial.ask, row) for row in rows]
-        if not larger:
-            break
-        last = max(larger, key=lambda one: (one.lam * estimated_use(pool, one), -pool.cost(one.counts)))
-        if not is_playable(pool, last):
-            break
-        if trial.at(last, rate).good:
-            return [last], last
-    return [], last
-
-
-def _is_far(pool: Pool, rated: Rated, bound: Reported) -> bool:
-    """Whether a pool costs so much more than any must that a repair is the better answer."""
-    least = bound.bound if bound.answer is None else bound.answer.bound
-    return least is not None and pool.cost(rated.counts) / NANO > FAR * least
-
-
-def _cheaper(pool: Pool, ask: Ask, trial: _Trial, rate: float, good: list[Rated], bound: Reported) -> list[Rated]:
-    """Cheaper pools that keep the rate too: one machine less, or one in the place of one or two others.
-
-    The formula has all machines in one queue. Where few of one type are late, it says too much of all pools that have
-    so few: what such pools taught does not hold for one that has more of a type than each of them.
-    """
-    tried = {tuple(one.counts.tolist()) for one in good}
-    best, hopeful = good[0], HOPEFUL * rate
-    least, were_late = hopeful, np.zeros(len(best.counts), dtype=np.int64)
-    almost: list[np.ndarray] = []
-    while trial.left:
-        near = list(islice(_neighbours(pool, best.counts, tried), MOST_CHEAPER))
-        if not near:
-            break
-        loose = tolerant(pool)
-        rows = np.array([pool.of_type(row) for row in near])
-        answers = rates_of(loose, ask, rows, about="bound on the rate of pools near by")
-        following = None
-        for row, answer in zip(near, answers, strict=True):
-            tried.add(tuple(row.tolist()))
-            if answer.value is not None and answer.value < rate:
-                continue
-            rated = rate_at(pool, ask, row)
-            carries = rated.lam * estimated_use(pool, rated)
-            # Where work comes faster than it can be done, a run of any length only hides it.
-            enough = hopeful if (row > were_late).any() and were_late.any() else least
-            # With a machine more than one that was in time by too little, whatever the formula says.
-            enough = 0.0 if any((part <= row).all() for part in almost) else enough
-            if rated.lam < rate or carries < enough or not trial.left:
-                continue
-            shown = trial.at(rated, rate)
-            if shown.good:
-                following = rated
-                _keep(pool, ask, rated, bound, good=True)
-                break
-            almost += [row] if shown.worst < 1.0 else []
-            least = max(least, carries * min(shown.worst, WORST_TAUGHT) ** TAUGHT)
-            were_late = np.maximum(were_late, row)
-        if following is None:
-            break
-        good.append(following)
-        best = following
-    return good
-
-
-def _neighbours(pool: Pool, counts: np.ndarray, tried: Set[tuple[int, ...]]) -> Iterator[np.ndarray]:
-    """Cheaper counts, the cheapest first: up to two machines fewer, and up to two others in their place.
-
-    Of many types there are millions of them: each is made only when its turn comes.
-    """
-    size, none = len(counts), -1
-    price = np.append(np.asarray(pool.c, dtype=np.int64), 0)  # the last one is that of no machine
-    owned = [int(o) for o in np.flatnonzero(counts)]
-    less = [(a, b) for a in owned for b in (none, *owned) if b == none or (b >= a and (b > a or counts[a] > 1))]
-    first, second = np.triu_indices(size)
-    none_of = np.full(size, none)
-    more = np.vstack([[none, none], np.column_stack([none_of, np.arange(size)]), np.column_stack([first, second])])
-    saved = np.array([int(price[a] + price[b]) for a, b in less], dtype=np.int64)
-    change = price[more].sum(axis=1)[None, :] - saved[:, None]
-    seen = set(tried)
-    for place in np.argsort(change, axis=None, kind="stable"):
-        fewer, other = divmod(int(place), len(more))
-        if change[fewer, other] >= 0:
+    def candidates(self) -> Generator[Counts, float, None]:
+        """Pools of the fluid program, each for a rate raised after the last was late; then machines are added."""
+        pool, last, late_in_turn = self.pool, None, 0
+        given = _given(pool)
+        if given is not None and self.room(only := counts_of(given)) > 0.0 and is_playable(pool, self.rated(only)):
+            self.only = only
+            yield only
             return
-        row = counts.copy()
-        for o, step in ((less[fewer][0], -1), (less[fewer][1], -1), (more[other][0], 1), (more[other][1], 1)):
-            if o != none:
-                row[o] += step
-        key = tuple(row.tolist())
-        if key not in seen and row.any() and pool.request.allows(row):
-            yield row
-        seen.add(key)
+        want = self._by_formula()
+        while True:
+            answer = self.ask(fluid(pool, want), gap=GAP, about=f"least cost for a fluid rate of {want:.6g}")
+            if answer.point is None:
+                least = self.rate if last is None else last.lam * LEAST_MORE
+                if want <= least:
+                    break
+                lower = 0.95 * want if last is None else 0.5 * (want + least)
+                want = lower if lower > least * LEAST_MORE else least
+                continue
+            before, last = last, self.rated(counts := counts_of(read_counts(pool, answer.point)))
+            _keep(pool, self.ask, last, self.bound)
+            if not is_playable(pool, last):
+                self.unplayed = last if before is None or not self._is_far(last) else None
+                return
+            late = yield counts
+            if self.missed is not None and self._is_far(last):
+                return
+            want = max(want * more_room(late, late_in_turn), last.lam * LEAST_MORE)
+            late_in_turn += 1
+        while last is not None and not self._is_far(last):
+            # No pool has a higher fluid rate. One machine more may still be the room that queues need.
+            rows = [counts_of(row) for row in last.counts + np.eye(len(last.counts), dtype=np.int64)]
+            larger = [row for row in rows if pool.request.allows(row)]
+            if not larger:
+                return
+            counts = max(larger, key=lambda row: (self.room(row), -self.price(row)))
+            if not is_playable(pool, last := self.rated(counts)):
+                return
+            yield counts
+
+    def _by_formula(self) -> float:
+        """The fluid rate of which the formula takes the stated part: it needs counts, and counts need a rate."""
+        pool, want, use = self.pool, self.rate, 0.8
+        for _ in range(2):
+            answer = self.ask(fluid(pool, self.rate / use), gap=GAP, about="least cost for a use")
+            if answer.point is None:
+                break
+            use = min(max(estimated_use(pool, self.rated(counts_of(read_counts(pool, answer.point)))), 0.2), MOST_USED)
+            want = self.rate / use
+        return want
+
+    def neighbours(self, counts: Counts) -> Iterator[Counts]:
+        """Cheaper pools of which no bound says that they cannot carry the rate."""
+        pool = self.pool
+        rows = (row for row in neighbours(counts, pool.c.tolist()) if any(row) and pool.request.allows(row))
+        near = list(islice((row for row in rows if self.may_carry.get(row, True)), MOST_CHEAPER))
+        if new := [row for row in near if row not in self.may_carry]:
+            per_type = np.array([pool.of_type(np.array(row)) for row in new])
+            answers = rates_of(tolerant(pool), self.ask, per_type, about="bound on the rate of pools near by")
+            for row, answer in zip(new, answers, strict=True):
+                self.may_carry[row] = answer.value is None or answer.value >= self.rate
+        yield from (row for row in near if self.may_carry[row])
+
+    def room(self, counts: Counts) -> float:
+        """What the formula has them carry, over the rate; 0 where not even the fluid rate is enough."""
+        rated = self.rated(counts)
+        return rated.lam * estimated_use(self.pool, rated) / self.rate if rated.lam >= self.rate else 0.0
+
+    def look(self, counts: Counts) -> float:
+        """How late a few queries are; of the only pool there may be, whether it is hopeless: there is no choice."""
+        if counts == self.only:
+            late = _played(self.pool, self.rated(counts), self.rate, FIRST, self.ask.limits.seed).worst
+            return late if late > HOPELESS else 0.0
+        late = self.trial.at(self.rated(counts), self.rate).worst
+        if late <= GOOD:
+            _keep(self.pool, self.ask, self.rated(counts), self.bound, good=True)
+        return late
+
+    def confirm(self, counts: Counts) -> Draft | None:
+        """The plan, if fresh seeds confirm it."""
+        rated = self.rated(counts)
+        found = self.trial.confirmed(rated, self.rate, (_kept_at(self.pool, rated, self.bound),))
+        if not found.target_missed:
+            return found
+        self.missed = self.missed or found
+        return None
+
+    def _is_far(self, rated: Rated) -> bool:
+        """Whether a pool costs so much more than any must that a repair is the better answer."""
+        least = self.bound.bound if self.bound.answer is None else self.bound.answer.bound
+        return least is not None and self.pool.cost(rated.counts) / NANO > FAR * least
 
 
 def _shown(played: Played | None) -> str:
