@@ -22,6 +22,7 @@ from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Repair
 from hetplan.planner.request import Application, read_request
 from hetplan.planner.sizing import ALPHA, Confirmation, ErrorBudget, LimitShares, confirm
+from hetplan.planner.sizing_search import GOOD
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
 from hetplan.profiles.inputs import Inputs
@@ -29,7 +30,6 @@ from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Promise
 from hetplan.serving.demand import Target
 
 __all__ = [
-    "CHOSEN_AT",
     "FRESH",
     "HOPELESS",
     "QUERIES",
@@ -57,8 +57,6 @@ QUERIES = 30_000
 """Queries of a run by which a plan is confirmed, or simulated as it is."""
 HOPELESS = 2.5
 """What a first look finds so many times over what may be late is looked at no more."""
-CHOSEN_AT = 0.7
-"""Of the share that may be late, the part that a chosen plan may use up: a choice is biased towards luck."""
 LESS, MORE = 0.75, 1.4
 """Times a rate, and times a limit: the first guess at what helps a plan that is late."""
 MOST_OFF = 2.0
@@ -115,7 +113,7 @@ class Played:
     @property
     def good(self) -> bool:
         """Whether the plan may be chosen."""
-        return self.worst <= CHOSEN_AT
+        return self.worst <= GOOD
 
 
 def is_hopeful(shown: Played) -> bool:
