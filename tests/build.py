@@ -527,6 +527,7 @@ def files(
     pipelines: Mapping[str, Json] | None = None,
     objective: Sequence[str] = (),
     periods: int | None = None,
+    period_s: float = 3600,
     repeats: int = 30,
     problem: str | None = None,
 ) -> Files:
@@ -564,7 +565,7 @@ def files(
     if objective:
         slo["objective"] = [{one.split()[0]: one.split()[1]} for one in objective]
     if periods:
-        slo["horizon"] = {"period_s": 3600, "periods": periods, "repeats": repeats}
+        slo["horizon"] = {"period_s": period_s, "periods": periods, "repeats": repeats}
     return Files(deepcopy(profile), deepcopy(slo), problem=problem)
 
 

@@ -120,6 +120,7 @@ __all__ = [
     "unpromised",
     "vary",
     "verify",
+    "with_late_policy",
     "with_option",
     "written_programs",
 ]
@@ -996,6 +997,17 @@ def simulated_worse(plan: Json, factor: float) -> Json:
     return forged(plan, change)
 
 
+def with_late_policy(plan: Json, share: float) -> Json:
+    """A plan with periods of which one policy, not in its first period, was late so often in simulation."""
+
+    def change(document: Json) -> None:
+        first, parts = set(document["periods"][0]["parts"]), document["parts"]
+        later = [one for name, one in parts.items() if name not in first and one.get("policies")]
+        next(iter(later[-1]["policies"].values()))[-1]["simulated"]["violation"] = share
+
+    return forged(plan, change)
+
+
 def as_sure(plan: Json, *levels: float) -> Json:
     """A plan whose intervals are of so many percent of both ends, in turn."""
 
@@ -1166,6 +1178,12 @@ RESTATED: Mapping[str, Callable[[Json], Any]] = {
     "hours": lambda told: told["hours"][0].update(hours="00-24"),
     "money of hours": lambda told: _scaled(told["hours"][0], "cost_per_hour", 0.99),
     "machines of hours": lambda told: _scaled(next(iter(told["hours"][0]["apps"].values()))[0], "count", 2.0),
+    "unit": lambda told: told["slo"][0].update(unit="us"),
+    "basis": lambda told: told["slo"][0].update(basis="measurement"),
+    "utilization": lambda told: told["machines"][0].update(utilization=0.05),
+    "reserved": lambda told: told.update(reserved=[{"count": 10, "machine": "t4", "days": 365.0}]),
+    "failures": lambda told: told.update(failures=["any zone lost"]),
+    "survivors": lambda told: told.update(survivors=0.99),
     "spot of hours": lambda told: _scaled(told["hours"][0], "spot", 0.5),
 }
 """What a summary may say that its plan does not."""

@@ -249,6 +249,7 @@ def verified(
         if reasons := _in_the_way(plan.question, inputs):
             text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
             report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
+    report = _with_summary(report, plan, inputs)
     if not proofs or not {"claims", "fleet"}.intersection(report.checked):
         return report
     from hetplan.planner.certify import prove_again
@@ -267,6 +268,20 @@ def verified(
         claims=found.claims,
     )
     return _with_open_bounds(report, plan)
+
+
+def _with_summary(report: Report, plan: Plan, inputs: Inputs) -> Report:
+    """The report with what the plan's summary says that does not follow from the plan; of a plan without other faults.
+
+    It is made anew by the code that made it: what it reads of the plan, the verifier has held against the files.
+    """
+    from hetplan.planner.summary import summary_faults
+    from hetplan.verifier.report import Violation
+
+    if plan.summary is None or report.violations:
+        return report
+    faults = tuple(Violation("summary", at, text) for at, text in summary_faults(plan, inputs))
+    return replace(report, violations=faults, checked=(*report.checked, "summary"))
 
 
 def _with_open_bounds(report: Report, plan: Plan) -> Report:

@@ -141,7 +141,7 @@ class Replanning:
 
     def failed(self, now_s: float) -> float:
         """The plan that was due came to nothing; the seconds until the next try."""
-        wait_s = min(self.period_s, max(self.settle_s, self.period_s / 16) * 2.0**self._failures)
+        wait_s = min(self.period_s, max(self.settle_s, self.period_s / 16) * 2.0 ** min(self._failures, 60))
         self._failures += 1
         self._not_before_s = now_s + wait_s
         return wait_s

@@ -7,17 +7,22 @@ Whoever prints a summary adds words and never a figure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from hetplan.planner.summary_hours import check_parts, derived_of_periods, stated_of_periods
 from hetplan.planner.summary_rows import machine_name, machine_rows, policy_rows, slo_rows_of
-from hetplan.planner.tolerances import LARGEST_GAP
+from hetplan.planner.tolerances import LARGEST_GAP, SLIP
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Notice, Plan
 from hetplan.profiles.plan_summary import Bound, PlanSummary, Summary, per_month
 
-__all__ = ["bounds_of", "plan_summary", "summarize"]
+__all__ = ["bounds_of", "plan_summary", "summarize", "summary_faults"]
+
+TEXTS = ("note", "warnings", "next")
+"""What is free: words that explain, which another version of hetplan may say otherwise."""
 
 _NOT_ITS_OWN = "W-interruptions"
 """What is said in the line about failures, and not among the warnings."""
@@ -76,6 +81,35 @@ def plan_summary(plan: Plan, inputs: Inputs | None) -> PlanSummary:
         "next": f"hetplan {'simulate' if status == 'not simulated' else 'explain'} PLAN PROFILE SLO",
     }
     return PlanSummary(**stated | (stated_of_periods(plan, inputs) if periods else {}))
+
+
+def summary_faults(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str]]:
+    """Where what a plan states of itself is not what its other sections and the files say, and both values."""
+    yield from _differences("summary", plan.summary, plan_summary(plan, inputs))
+
+
+def _differences(at: str, stated: Any, own: Any) -> Iterator[tuple[str, str]]:
+    if is_dataclass(own) and is_dataclass(stated):
+        for one in fields(own):
+            if one.name not in TEXTS:
+                yield from _differences(f"{at}.{one.name}", getattr(stated, one.name), getattr(own, one.name))
+    elif isinstance(own, Mapping) and own.keys() == stated.keys():
+        for key in own:
+            yield from _differences(f"{at}.{key}", stated[key], own[key])
+    elif isinstance(own, tuple) and isinstance(stated, tuple) and len(own) == len(stated):
+        for number, (one, other) in enumerate(zip(stated, own, strict=True)):
+            yield from _differences(f"{at}[{number}]", one, other)
+    elif isinstance(own, float | int) and isinstance(stated, float | int):
+        if not math.isclose(stated, own, rel_tol=SLIP, abs_tol=SLIP):
+            yield at, f"says {stated:.9g}, recomputed it is {own:.9g}"
+    elif stated != own:
+        yield at, f"says {_in_short(stated)}, recomputed it is {_in_short(own)}"
+
+
+def _in_short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(value) or "nothing"
+    return f"{len(value)} rows" if isinstance(value, tuple) else "nothing" if value in (None, "") else str(value)
 
 
 def _one_period(plan: Plan) -> Plan | None:

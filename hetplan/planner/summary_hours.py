@@ -79,8 +79,7 @@ def _hour_rows(plan: Plan, inputs: Inputs | None) -> tuple[HoursRow, ...]:
     for period_ids in _merge_periods(signs):
         periods = [one for one in plan.periods if one.id in period_ids]
         apps = next(machines for machines, one in signs if one.id in period_ids)
-        each = [cost[one.id] for one in periods if one.id in cost]
-        per_hour = sum(each) / len(each) if each else None
+        per_hour = sum(cost.get(one.id, 0.0) for one in periods) / len(periods) if plan.bill is not None else None
         rows.append(HoursRow(_hours_text(plan, periods), apps, _spot_share(plan, periods[0], inputs), per_hour))
     return tuple(rows)
 
@@ -185,8 +184,10 @@ def _hours_text(plan: Plan, periods: Sequence[Period]) -> str:
 def _clock(at_s: float | None, exact: bool) -> str:
     if at_s is None:
         return "end"
-    hours, seconds = divmod(at_s, 3600.0)
-    return f"{int(hours):02d}" if exact and seconds == 0.0 else f"{int(hours):02d}:{int(seconds // 60):02d}"
+    hours, rest = divmod(at_s, 3600.0)
+    minutes, seconds = divmod(rest, 60.0)
+    whole = f"{int(hours):02d}" if exact else f"{int(hours):02d}:{int(minutes):02d}"
+    return f"{whole}:{round(seconds, 3):g}" if seconds >= 0.0005 else whole
 
 
 def _spot_share(plan: Plan, period: Period, inputs: Inputs | None) -> float | None:
@@ -299,6 +300,9 @@ class _Seen:
     hours: str
 
 
+_WORST = ("violated", "undecided", "met")
+
+
 def _worst_row(seen: Sequence[_Seen], total: int) -> SloRow:
     """One row of all hours and situations: met where each is, and simulated in as many as were."""
     first = seen[0].row
@@ -307,7 +311,11 @@ def _worst_row(seen: Sequence[_Seen], total: int) -> SloRow:
     values = [one.row.value for one in seen if one.row.value is not None]
     if not shown:
         value = max(values, key=lambda one: sign * one) if len(values) == len(seen) else None
-        return replace(first, value=value, note=first.note if value is None else "")
+        worst_first = sorted(seen, key=lambda one: (*_WORST, one.row.verdict).index(one.row.verdict))
+        left = [one.row.verdict for one in seen if one.row.verdict not in _WORST]
+        chosen = worst_first[0].row
+        word = f"met in {total - len(left)} of {total}" if left and chosen.verdict == "met" else chosen.verdict
+        return replace(chosen, value=value, verdict=word, note=chosen.note if value is None else "")
     worst = []
     for is_failure in (False, True):
         mine = [(interval, one) for interval, one in shown if bool(one.failure) == is_failure]

@@ -67,16 +67,17 @@ summary.machine_count summary.rates_qps.*[] summary.survivors summary.limits[][]
 summary.bounds[].objective summary.bounds[].sense summary.bounds[].value summary.bounds[].scope
 summary.bounds[].vouched summary.bounds[].bound summary.bounds[].gap
 summary.slo[].app summary.slo[].metric summary.slo[].relation summary.slo[].limit summary.slo[].interval[]
-summary.slo[].value summary.slo[].verdict summary.slo[].seeds summary.slo[].confidence
-summary.slo[].worst[].interval[] summary.slo[].worst[].failure
+summary.slo[].unit summary.slo[].value summary.slo[].basis summary.slo[].verdict summary.slo[].seeds
+summary.slo[].confidence summary.slo[].worst[].interval[] summary.slo[].worst[].failure summary.slo[].worst[].hours
 summary.machines[].machine summary.machines[].count summary.machines[].model summary.machines[].app
 summary.machines[].purchase summary.machines[].least summary.machines[].stage summary.machines[].host
 summary.machines[].zone summary.machines[].standby summary.machines[].replicas summary.machines[].batch
 summary.machines[].chunk summary.machines[].gpu summary.machines[].cost_per_month
+summary.machines[].on_same_machines summary.machines[].share summary.machines[].utilization
 summary.hours[].hours summary.hours[].apps.*[].count summary.hours[].apps.*[].machine
 summary.hours[].apps.*[].purchase summary.hours[].apps.*[].model summary.hours[].apps.*[].shared
 summary.hours[].spot summary.hours[].cost_per_hour
-summary.reserved[].count summary.reserved[].machine summary.reserved[].days
+summary.reserved[].count summary.reserved[].machine summary.reserved[].days summary.failures[]
 """
 """Leaves that promise or claim, or say of which files and within which limits that holds."""
 
@@ -91,9 +92,7 @@ solves[].status solves[].stop solves[].value solves[].bound solves[].vouched sol
 solves[].deterministic solves[].why_not_deterministic solves[].proof.* solves[].binding[].block
 solves[].binding[].label solves[].binding[].price solves[].binding[].unit solves[].recheck
 alternatives[].* attachments.* extensions.*
-summary.slo[].unit summary.slo[].basis summary.slo[].note summary.slo[].worst[].hours
-summary.machines[].on_same_machines summary.machines[].share summary.machines[].utilization
-summary.failures[] summary.warnings[][] summary.next
+summary.slo[].note summary.warnings[][] summary.next
 """
 """Leaves that only inform. How a plan was made (`method`), and the log of solves, is what a claim is put to the proof
 with: changed, it can at most prove less. `digest` and `format` are held against the file whenever it is read."""

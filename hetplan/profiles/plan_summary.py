@@ -1,7 +1,7 @@
 """The summary that a plan begins with: what a person checks of it, as figures and names, without a word of prose.
 
 `PlanSummary` is what the file holds: what needs the profile and the SLO to be known. `Summary` adds what a reader of
-the plan takes from its other sections. `planner.summary` makes both, and the verifier recomputes the first.
+the plan takes from its other sections. `planner.summary` makes both, and `verify` makes the first anew.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SloRow:
 
     `basis` is "simulation", "measurement", "formula" (nothing was run) or "" (the plan says nothing about it).
     `verdict` is "met", "violated" or "undecided" where something was run, else "by formula" or "not simulated". Shares
-    are of 1. `confidence` is how sure the interval is, where that is not 0.95.
+    are of 1. `confidence` is how sure each end of the interval is, where both ends are not of 95% together.
     """
 
     app: str

@@ -30,7 +30,6 @@ from hetplan.verifier.references import check_header, check_inputs, check_refere
 from hetplan.verifier.report import Report, Violation
 from hetplan.verifier.resources import check_cost, check_resources, not_provided
 from hetplan.verifier.service import Service, service_of
-from hetplan.verifier.summary import check_summary
 from hetplan.verifier.wanted import (
     asked,
     check_capacity,
@@ -82,9 +81,6 @@ def _verified(plan: Plan, inputs: Inputs, question_check: QuestionCheck | None) 
     found += check_actions(facts)
     skipped += [*not_recomputed(facts, whole), *not_provided(facts)]
     checked = list[str](CHECKS.split())
-    if plan.summary is not None:
-        found += check_summary(facts)
-        checked.append("summary")
     if question_check is not None:
         found += question_check(plan, inputs)
         checked.append(plan.question)

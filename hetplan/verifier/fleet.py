@@ -31,7 +31,6 @@ from hetplan.verifier.fleet_parts import (
     uncommitted,
 )
 from hetplan.verifier.fleet_shared import named_twice, shared_machines
-from hetplan.verifier.fleet_summary import check_fleet_summary
 from hetplan.verifier.promises import bound_faults, status_faults
 from hetplan.verifier.references import check_header, check_inputs
 from hetplan.verifier.report import Report, Violation
@@ -76,9 +75,7 @@ def verify_fleet(plan: Plan, inputs: Inputs) -> Report:
     found += _promises(fleet)
     found += _valid(fleet)
     found += _changes(fleet)
-    found += check_fleet_summary(fleet)
-    checked = CHECKED.split() + ["summary"] * (plan.summary is not None)
-    return Report(tuple(dict.fromkeys(found)), tuple(checked))
+    return Report(tuple(dict.fromkeys(found)), tuple(CHECKED.split()))
 
 
 def _references(fleet: Fleet) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from build import Files, app, example, files, machine, many_applications, model, tiny
+from build import Files, app, example, files, machine, many_applications, model, policy_fleet, tiny
 from face import (
     EXIT,
     FLUID,
@@ -30,6 +30,7 @@ from face import (
     summary_of_plan,
     summary_record,
     verify,
+    with_late_policy,
 )
 
 HOURS_A_MONTH = 730.0
@@ -214,6 +215,36 @@ def test_a_summary_that_says_something_else_is_refused(of: str, what: str) -> No
     named = [one for one in found.findings if one.startswith("summary.")]
     assert named
     assert all(" says " in one or " no row " in one for one in named)
+
+
+@pytest.mark.parametrize(
+    ("rates", "period_s"),
+    [((130.0, 0.0, 470.0), 3600), ((130.0, 470.0), 30), ((130.0, 470.0), 59.5), ((470.0, 130.0, 130.0), 100)],
+)
+def test_periods_of_any_length_and_without_demand_are_told_as_they_are(
+    rates: tuple[float, ...], period_s: float, tmp_path: Path
+) -> None:
+    wish = files(
+        machines={"t4": machine(0.5)}, models={"net": model({"t4": {1: 10.0}})}, periods=len(rates), period_s=period_s,
+        apps={"images": app("net", rate=rates, limits={99: 200.0})}, problem="fleet",
+    )  # fmt: skip
+    answer = solve(wish, "fluid")
+    page = shown(wish, answer, tmp_path)
+    assert verify(answer.plan, wish, simulate=False).is_ok
+    assert len(page.hours) == len({max(rate, 0.0) for rate in rates})
+    ends = [end for row in page.hours for run in row["hours"].split(", ") for end in run.split("-")]
+    assert len(set(ends)) == len(page.hours) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_fleet_with_a_policy_has_the_verdict_of_its_worst_hour(beside: bool, tmp_path: Path) -> None:
+    wish = policy_fleet([20.0, 40.0], beside=beside)
+    answer = solve(wish)
+    assert verify(answer.plan, wish, simulate=False).is_ok
+    assert answer.plan is not None
+    assert "undecided" not in summary_of_plan(answer.plan, wish, tmp_path)
+    assert "undecided" in summary_of_plan(with_late_policy(answer.plan, 0.5), wish, tmp_path)
 
 
 def test_an_honest_summary_is_not_refused_and_a_forged_one_ends_the_command(tmp_path: Path) -> None:
