@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from hetplan.dispatch.forecasting import Forecast, ForecastName
 
@@ -50,8 +51,9 @@ class Replanning:
     """The decision, one look at a time; tell it with `planned` and `failed` what became of it.
 
     Looks are `every_s` apart; one that comes later counts as so many. What is asked for serves after `lead_s`. A query
-    may be under way for what `limits_s` says of its application; where it says nothing, nothing piles up. `history` has
-    the rates seen before, one per `every_s`. `dataclasses.replace` makes another, which has seen nothing yet.
+    may be under way for what `limits_s` says of its application, or for the longest that it says of any; where it says
+    nothing, nothing piles up. `history` has the rates seen before, one per `every_s`, and `runs_for` those that what
+    runs at the time 0 was planned for. `dataclasses.replace` makes another, which has seen nothing yet.
 
     >>> watch = Replanning(every_s=10, period_s=60, change=0.2, hold_s=30, com=0.25, headroom=0)
     >>> watch.look(0, {"traffic": 0}).why
@@ -84,6 +86,7 @@ class Replanning:
     season_s: float = 86_400.0
     limits_s: Mapping[str, float] = field(default_factory=dict)
     history: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False)
+    runs_for: Mapping[str, float] = field(default_factory=dict)
     _forecasts: dict[str, Forecast] = field(default_factory=dict, init=False, repr=False)
     _wanted: dict[str, deque[tuple[float, float]]] = field(default_factory=dict, init=False, repr=False)
     _counts: Mapping[str, int] | None = field(default=None, init=False, repr=False)
@@ -98,7 +101,11 @@ class Replanning:
             raise ValueError("a period is longer than 0 s; change, hold and settling time are 0 or more")
         if not (self.headroom >= 0 and self.floor_qps > 0 and self.margin > 0):
             raise ValueError("headroom is 0 or more; the least rate and the margin are above 0")
+        if not all(0.0 <= rate < inf for rates in self.history.values() for rate in rates):
+            raise ValueError("a rate that was seen before is 0 or more")
         self._forecast()
+        if self.runs_for:
+            self.planned(-self.settle_s, self.runs_for)
 
     def look(self, now_s: float, arrived: Mapping[str, int], under_way: int | None = None) -> Look:
         """Take in the queries counted so far per application; a counter that went back was started anew.
@@ -173,9 +180,10 @@ class Replanning:
     def _catch_up(self, rates: Mapping[str, float], under_way: int | None) -> float:
         """What has piled up, as a share of what comes while it is caught up."""
         total = sum(rates.values())
-        if under_way is None or total <= 0 or not rates.keys() <= self.limits_s.keys():
+        if under_way is None or total <= 0 or not self.limits_s:
             return 0.0
-        usual = sum(rate * self.limits_s[app] for app, rate in rates.items())
+        longest_s = max(self.limits_s.values())
+        usual = sum(rate * self.limits_s.get(app, longest_s) for app, rate in rates.items())
         return max(0.0, under_way - usual) / CATCH_UP_S / total
 
     def _why(self, now_s: float, demand: Mapping[str, float]) -> str:

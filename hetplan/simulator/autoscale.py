@@ -1,8 +1,9 @@
 """Autoscaling over time: loads that change, a planner asked again and again, instances that take their time to load.
 
-The planner is handed in as a callable (rates seen, plan in force) -> the next plan, or None to stay: any formulation of
-any question, or a rule. What it decides is played by the general engine: what comes serves once it is loaded, what goes
-serves until then. Offline work may run beside, gated by the rule of `hetplan.dispatch.variants`.
+The planner is handed in as a callable (rates wanted, plan in force) -> the next plan: any formulation of any question,
+or a rule. None says that it has none: what runs goes on, and it is asked again later. What it decides is played by the
+general engine: what comes serves once it is loaded, what goes serves until then. Offline work may run beside, gated by
+the rule of `hetplan.dispatch.variants`.
 
 >>> from hetplan.simulator.autoscale import autoscale  # doctest: +SKIP
 >>> report = autoscale(plan, inputs, lambda rates, now: planner(rates, now), series={"images": [10.0, 400.0]})
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetplan.dispatch.replanning import Look, Replanning
+from hetplan.planner.tolerances import SLIP
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.workers import Load as PlannedLoad
@@ -117,7 +119,9 @@ def following_plans(
             if following is None or not following.workers:
                 return None
             scaling.go_to(following, rates)
-            return rates
+            made_for = {app: most for app, (_, most) in following.valid.rate_qps.items() if most is not None}
+            is_short = any(made_for.get(app, rate) < rate * (1.0 - SLIP) for app, rate in rates.items())
+            return {} if is_short else rates
 
         look_every(run, how, apps, act)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetplan.api.recipes import STATEFUL, Recipes
+from hetplan.api.watching import planned_for
 from hetplan.dispatch.replanning import Replanning
 from hetplan.errors import InputError
 from hetplan.profiles.plan_periods import text_apps, without
@@ -52,7 +53,7 @@ def play_replanned(plan: Plan, inputs: Inputs, *, every_s: float, **how: Any) ->
         begin = lead_and_limits(system_of(plan, inputs, recipes.noise), demands_of(plan, inputs))
         report = autoscale(
             plan, inputs, recipes.following, series=series, period_s=inputs.slo.horizon.period_s,
-            replanning=Replanning(every_s=every_s, **begin), **how,
+            replanning=Replanning(every_s=every_s, runs_for=planned_for(plan), **begin), **how,
         )  # fmt: skip
         return _noted(report, recipes)
     return _play_recipes(plan, inputs, recipes, every_s, how)
@@ -96,9 +97,11 @@ def _play_recipes(
     any. What is under way when a plan changes goes on; every wish is judged over the whole time.
     """
     demands = demands_of(plan, inputs)
-    first = recipes.system_for({one.app: one.series_qps[0] for one in demands if one.series_qps})
-    first = first or recipes.system_of(whole or plan)
-    decider = Replanning(every_s=every_s, **lead_and_limits(first, demands))
+    rates = {one.app: one.series_qps[0] for one in demands if one.series_qps}
+    first = recipes.system_for(rates)
+    if first is None:
+        first, rates = recipes.system_of(whole or plan), planned_for(whole or plan)
+    decider = Replanning(every_s=every_s, runs_for=rates, **lead_and_limits(first, demands))
     control = follow(recipes, decider, [one.app for one in demands])
     how = {"noise": recipes.noise, **how}
     report = simulate_system(first, demands, control=control, percentiles=percentiles_of(inputs), **how)

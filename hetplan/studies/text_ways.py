@@ -191,10 +191,11 @@ class TextBench:
         if why := self._why_not_whole():
             return Tuned(way, None, (), why)
         recipes = self.mix if self.hourly is None else self._recipes(self.hourly)
-        first = recipes.system_for({self.app: max(self.rates[0], 1e-3)})
+        rates = {self.app: max(self.rates[0], 1e-3)}
+        first = recipes.system_for(rates)
         if first is None:
             return Tuned(way, None, (), "no plan carries the first rate")
-        how = replace(self.looks, kind=kind, **lead_and_limits(first, [self._demand]))
+        how = replace(self.looks, kind=kind, runs_for=rates, **lead_and_limits(first, [self._demand]))
 
         def at(quantile: float, margin: float) -> Setting:
             said = f"quantile {quantile:g}" + (f" times {margin:g}" if margin != 1.0 else "")

@@ -443,7 +443,8 @@ class _Bench:
             return Tuned(way, None, (), "no plan carries the first rates")
         begin = self._system(self._rates(0), recipes)
         assert begin is not None
-        plain = replace(_looks(self.what), kind=kind, **lead_and_limits(begin, self.demands))  # type: ignore[arg-type]
+        facts = {"runs_for": self._rates(0), **lead_and_limits(begin, self.demands)}
+        plain = replace(_looks(self.what), kind=kind, **facts)  # type: ignore[arg-type]
 
         def at(setting: tuple[float, float]) -> Setting:
             how = replace(plain, quantile=setting[0], margin=setting[1])

@@ -94,7 +94,10 @@ class Real(World):
         return made(plan_of(1, demand["a"]) if demand["a"] <= MOST_QPS else None)
 
 
-@pytest.mark.parametrize("how", [{}, {"kind": "seasonal", "season_s": 80.0, "quantile": 0.7, "settle_s": 15.0}])
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"runs_for": {"a": 250.0}}, {"kind": "seasonal", "season_s": 80.0, "quantile": 0.7, "settle_s": 15.0}],
+)
 def test_the_same_counters_make_the_same_plans_at_the_same_times(how: dict[str, Any]) -> None:
     slo = {**SLO, "apps": {"a": {**SLO["apps"]["a"], "demand": {**SLO["apps"]["a"]["demand"]}}}}
     once = {key: value for key, value in slo.items() if key != "horizon"}
@@ -116,7 +119,8 @@ def test_the_same_counters_make_the_same_plans_at_the_same_times(how: dict[str, 
     (simulated,) = worlds
 
     real = Real(lambda _now: 0.0, until_s=max(simulated.seen) + 5.0, servers=1, seen=simulated.seen)
-    Watching(real.make, real, replace(decider), clock=real).run(threading.Event())
+    real.last = plan_of(1, decider.runs_for["a"]) if decider.runs_for else None
+    Watching(real.make, real, replace(decider, runs_for={}), clock=real).run(threading.Event())
 
     assert real.planned == simulated.asked
     rates = [demand["a"] for _, demand in real.planned]

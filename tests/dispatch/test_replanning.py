@@ -114,6 +114,7 @@ def test_failures_wait_twice_as_long_each_time_and_a_plan_forgets_them() -> None
     assert watch.look(170, {"a": 180_000}).due
     watch.planned(170, {"a": 1000.0})
     assert watch.failed(170) == 10
+    assert [watch.failed(170) for _ in range(2000)][-1] == 160
 
 
 def test_after_a_failure_the_same_demand_is_tried_again() -> None:
@@ -216,6 +217,7 @@ def test_a_look_that_comes_late_counts_for_those_that_were_left_out() -> None:
         {"change": -1},
         {"floor_qps": 0},
         {"headroom": -0.1},
+        {"history": {"a": [-1.0]}},
         {"margin": 0},
         {"quantile": 0},
         {"lead_s": -9},
@@ -224,3 +226,13 @@ def test_a_look_that_comes_late_counts_for_those_that_were_left_out() -> None:
 def test_settings_without_meaning_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"above 0|0 or more|longer than 0"):
         Replanning(**wrong)
+
+
+def test_an_application_without_a_limit_does_not_keep_others_from_catching_up() -> None:
+    """Its queries may be under way for as long as those of the application with the longest limit."""
+    watch = Replanning(every_s=10.0, headroom=0.0)
+    watch.runs(0.0, {"a": 0.5})
+    watch.look(0, {"a": 0, "b": 0})
+    watch.look(10, {"a": 500, "b": 500})
+    piled = watch.look(20, {"a": 1000, "b": 1000}, 650)
+    assert piled.demand_qps == pytest.approx({"a": 55, "b": 55})
