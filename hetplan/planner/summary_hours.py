@@ -300,9 +300,6 @@ class _Seen:
     hours: str
 
 
-_WORST = ("violated", "undecided", "met")
-
-
 def _worst_row(seen: Sequence[_Seen], total: int) -> SloRow:
     """One row of all hours and situations: met where each is, and simulated in as many as were."""
     first = seen[0].row
@@ -311,11 +308,12 @@ def _worst_row(seen: Sequence[_Seen], total: int) -> SloRow:
     values = [one.row.value for one in seen if one.row.value is not None]
     if not shown:
         value = max(values, key=lambda one: sign * one) if len(values) == len(seen) else None
-        worst_first = sorted(seen, key=lambda one: (*_WORST, one.row.verdict).index(one.row.verdict))
-        left = [one.row.verdict for one in seen if one.row.verdict not in _WORST]
-        chosen = worst_first[0].row
-        word = f"met in {total - len(left)} of {total}" if left and chosen.verdict == "met" else chosen.verdict
-        return replace(chosen, value=value, verdict=word, note=chosen.note if value is None else "")
+        told = [one.row.verdict for one in seen]
+        bad = next((one for one in ("violated", "undecided") if one in told), "")
+        row = seen[told.index(bad)].row if bad else first
+        is_part = not bad and 0 < told.count("met") < len(told)
+        said = f"met in {told.count('met')} of {total}" if is_part else row.verdict
+        return replace(row, value=value, verdict=said, note=row.note if value is None else "")
     worst = []
     for is_failure in (False, True):
         mine = [(interval, one) for interval, one in shown if bool(one.failure) == is_failure]
