@@ -195,7 +195,11 @@ def _labeled_lines(
         rest = lines[most.get(label, len(lines)) :]
         shown = lines[: len(lines) - len(rest)]
         if label in REST and rest:
-            shown.append(closing.more(len(rest), REST[label]))
+            where = closing.more(len(rest), REST[label])
+            # Of money each application keeps its name and its sum; what is left out is on which machines.
+            sums = ", ".join(line.partition(" a month: ")[0] for line in rest) if label == "Money" else ""
+            is_short = sums and len(sums) <= WIDTH - LABEL
+            shown.append(sums if is_short else where)
         elif label == "Warnings":
             left = sum(count for _, count, _ in summary.warnings[len(shown) :])
             tail = f"   ({closing.more(left, 'warnings')})" if left else ""
