@@ -21,6 +21,8 @@ from hetplan.profiles.plan_summary import Bound, PlanSummary, Summary, per_month
 
 __all__ = ["bounds_of", "plan_summary", "summarize", "summary_faults"]
 
+NOTHING = 1e-15
+"""What rounding leaves of the difference of two that are equal. A gap may be little more, and is one."""
 TEXTS = ("note", "warnings", "next")
 """What is free: words that explain, which another version of hetplan may say otherwise."""
 
@@ -100,7 +102,7 @@ def _differences(at: str, stated: Any, own: Any) -> Iterator[tuple[str, str]]:
         for number, (one, other) in enumerate(zip(stated, own, strict=True)):
             yield from _differences(f"{at}[{number}]", one, other)
     elif isinstance(own, float | int) and isinstance(stated, float | int):
-        if not math.isclose(stated, own, rel_tol=SLIP, abs_tol=SLIP):
+        if not math.isclose(stated, own, rel_tol=SLIP, abs_tol=NOTHING):
             yield at, f"says {stated:.9g}, recomputed it is {own:.9g}"
     elif stated != own:
         yield at, f"says {_in_short(stated)}, recomputed it is {_in_short(own)}"

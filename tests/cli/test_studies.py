@@ -164,7 +164,7 @@ def test_explain_says_why_and_without_files_what_the_plan_says(run: Callable[...
     assert "b-od" in ran.out.split("Why not those")[1]
     assert "budget" in ran.out.split("What binds")[1]
     alone = run("explain", files.plan)
-    assert "per month of 730 hours" in alone.out
+    assert "$2,190 a month" in alone.out
     assert run("explain", files.plan, files.profile).code == 2
     assert run("explain", files.plan, files.profile, files.slo, "--json").lines[-1]["fleet"] == {
         "a-od": 2,

@@ -301,7 +301,7 @@ def test_a_fleet_is_drawn_with_its_machines_over_time_and_its_bill() -> None:
     looked = Answers(Allowance()).look({"profile": profile, "slo": slo}, threading.Event())
     assert looked["html"].count("<svg ") == 3
     assert len(looked["summary"]["hours"]) == 2
-    assert "a month; idle reserved machines" in looked["html"]
+    assert "a month: ranker on cpu16 " in looked["html"]
 
 
 def test_the_contract_names_every_path_and_its_schemas_hold() -> None:
