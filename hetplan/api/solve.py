@@ -249,9 +249,9 @@ def verified(
         if reasons := _in_the_way(plan.question, inputs):
             text = f"the files do not ask the question {plan.question}: {reasons[0].why}"
             report = replace(report, violations=(*report.violations, Violation("question", "question", text)))
-    report = _with_summary(report, plan, inputs)
     if not proofs or not {"claims", "fleet"}.intersection(report.checked):
         return report
+    report = _with_summary(report, plan, inputs)
     from hetplan.planner.certify import prove_again
 
     limits = limits or Limits(seconds=ANEW_S)

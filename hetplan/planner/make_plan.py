@@ -22,7 +22,7 @@ from hetplan.planner.status import Finding, Found, PlanStatus, plan_status
 from hetplan.planner.tolerances import BOUND_SLIP, GAP, LARGEST_GAP, PROOF_NUMBERS, PROOF_ROWS, ROUNDING
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Binding, Claim, InputHashes, Method, Notice, Plan, Solve
-from hetplan.profiles.plan_file import OUTCOMES, with_digest
+from hetplan.profiles.plan_file import OUTCOMES, settled, with_summary
 from hetplan.profiles.workers import Worker
 
 if TYPE_CHECKING:
@@ -158,29 +158,32 @@ def assembled(
     requires = {*draft.requires, *(rule.rule for rule in draft.dispatch.values()), *[OUTCOMES] * has_outcomes}
     from hetplan.planner.summary import plan_summary
 
-    plan = Plan(
-        requires=tuple(sorted(requires)),
-        question=question,
-        method=method.model_copy(update={"options": {**method.options, **draft.chosen}}),
-        status=status.value,
-        inputs=InputHashes.model_validate({"traces": dict(inputs.trace_digests), **inputs.digests}),
-        valid=draft.valid,
-        workers=draft.workers,
-        routing=dict(draft.routing),
-        dispatch=dict(draft.dispatch),
-        policies=dict(draft.policies),
-        tables=dict(draft.tables),
-        actions=draft.actions,
-        promises=draft.promises,
-        claims=claims,
-        solves=solves,
-        unserved=draft.unserved,
-        alternatives=tuple(dict(one) for one in draft.alternatives),
-        warnings=(*notices, *_taken_back(inputs, draft.workers), *_idle(inputs, draft.workers), *draft.warnings),
-        extensions=dict(draft.extensions),
-        **draft.sections,
+    plan = settled(
+        Plan(
+            requires=tuple(sorted(requires)),
+            question=question,
+            method=method.model_copy(update={"options": {**method.options, **draft.chosen}}),
+            status=status.value,
+            inputs=InputHashes.model_validate({"traces": dict(inputs.trace_digests), **inputs.digests}),
+            valid=draft.valid,
+            workers=draft.workers,
+            routing=dict(draft.routing),
+            dispatch=dict(draft.dispatch),
+            policies=dict(draft.policies),
+            tables=dict(draft.tables),
+            actions=draft.actions,
+            promises=draft.promises,
+            claims=claims,
+            solves=solves,
+            unserved=draft.unserved,
+            alternatives=tuple(dict(one) for one in draft.alternatives),
+            warnings=(*notices, *_taken_back(inputs, draft.workers), *_idle(inputs, draft.workers), *draft.warnings),
+            extensions=dict(draft.extensions),
+            **draft.sections,
+        )
     )
-    return with_digest(plan.model_copy(update={"summary": plan_summary(plan, inputs)}))
+    # Made of the plan as it is read: of what the file leaves out no figure is told.
+    return with_summary(plan, plan_summary(plan, inputs))
 
 
 def all_proved(claims: tuple[Claim, ...]) -> bool:

@@ -8,9 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from hetplan.profiles.canonical import digest, rounded
 from hetplan.profiles.plan import Plan
 from hetplan.profiles.plan_sections import RULES
+from hetplan.profiles.plan_summary import PlanSummary, plain_summary
 from hetplan.profiles.validate import collector_at_rest
 
 __all__ = [
@@ -21,7 +24,9 @@ __all__ = [
     "plan_bytes",
     "plan_dict",
     "plan_digest",
+    "settled",
     "with_digest",
+    "with_summary",
     "write_atomically",
     "write_plan",
 ]
@@ -42,6 +47,9 @@ A plan that requires another feature is refused by its name.
 """
 
 
+_SUMMARY = TypeAdapter(PlanSummary)
+
+
 def plan_dict(plan: Plan) -> dict[str, Any]:
     """The plan as JSON data: numbers to 12 significant digits, nothing that is null."""
     data: dict[str, Any] = rounded(plan.model_dump(mode="json", by_alias=True, exclude_none=True))
@@ -55,11 +63,22 @@ def plan_digest(plan: Plan) -> str:
     return digest(data)
 
 
+def settled(plan: Plan) -> Plan:
+    """The plan as it reads back from its own file, without a digest: rounding happens once, here."""
+    return Plan.model_validate({**plan_dict(plan), "digest": None})
+
+
 def with_digest(plan: Plan) -> Plan:
-    """The plan as it reads back from its own file, with its digest: rounding happens once, here."""
+    """The plan as it reads back from its own file, with its digest."""
     with collector_at_rest():
-        settled = Plan.model_validate({**plan_dict(plan), "digest": None})
-        return settled.model_copy(update={"digest": plan_digest(settled)})
+        read = settled(plan)
+        return read.model_copy(update={"digest": plan_digest(read)})
+
+
+def with_summary(plan: Plan, summary: PlanSummary) -> Plan:
+    """A settled plan with a summary, as it reads back, too, and the digest of both."""
+    told = plan.model_copy(update={"summary": _SUMMARY.validate_python(rounded(plain_summary(summary)))})
+    return told.model_copy(update={"digest": plan_digest(told)})
 
 
 def plan_bytes(plan: Plan) -> bytes:

@@ -24,7 +24,7 @@ def planned(seed: int) -> tuple[Any, Plan]:
 
 
 def with_routes(plan: Plan, routes: tuple[Route, ...]) -> Plan:
-    return plan.model_copy(update={"routing": {"x": routes}, "digest": None})
+    return plan.model_copy(update={"routing": {"x": routes}, "digest": None, "summary": None})
 
 
 def by_path(plan: Plan, files: Any) -> tuple[Route, ...]:
