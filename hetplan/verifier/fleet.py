@@ -127,7 +127,7 @@ def check_parts(fleet: Fleet) -> list[Violation]:
             found += (Violation(one.code, f"parts.{name}", one.text) for one in _of_pool(fleet.inputs, part))
             files = one_variant(files, part)
         # Up to which rate it holds in its fleet is another question (`_valid`).
-        own = Valid(rate_qps={app: (0.0, rate) for app, rate in carried(part).items()})
+        own = Valid(rate_qps={app: (0.0, max(rate, 0.0)) for app, rate in carried(part).items()})
         plan = of_part(fleet.plan, name).model_copy(update={"valid": own})
         report = verify_plan(plan, files, again)
         found += [Violation(one.code, f"parts.{name}.{one.at}", one.text) for one in report.violations]

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from build import tiny
 from cases.documents import spoil
 from cases.pipelines import diamond, random_pipeline
 from cases.policy import files
 from cases.variants import LOAD_S, table2
+from face import forged, solve, verify
 
 import hetplan as hp
 from hetplan import registry
@@ -82,3 +84,16 @@ def test_a_plan_is_untrusted(name: str) -> None:
         read_anyway += 1
         assert isinstance(verify_plan(plan, inputs, check), Report), leaves[number]
     assert read_anyway >= 5
+
+
+def test_a_part_of_a_fleet_that_promises_less_than_nothing_is_refused() -> None:
+    """It ended in a fault of pydantic."""
+    wish = tiny("fleet")
+    plan = solve(wish, "fluid").plan
+    assert plan is not None
+
+    def change(document: dict[str, Any]) -> None:
+        promises = next(iter(document["parts"].values()))["promises"]
+        next(one for one in promises if one["quantity"] == "rate_qps")["value"] = -1.0
+
+    assert not verify(forged(plan, change), wish, simulate=False).is_ok
