@@ -6,30 +6,37 @@ so many" means the same wherever machines are counted.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, limits_of
-from hetplan.profiles.profile import Profile
+from hetplan.profiles.profile import Hardware, Profile
+from hetplan.profiles.profile import Offer as ProfileOffer
 from hetplan.profiles.slo import App, Change, Demand, Horizon, LatencyTarget, Survive, Traded
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
-from hetplan.serving.runs import machine_price, variants_of
+from hetplan.serving.runs import machine_price, times, variants_of
 from hetplan.serving.strictest import late_share, strictest, strictest_ms
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hetplan.profiles.fleet_fields import OfferLimit
     from hetplan.profiles.slo_sections import Candidate, Device
     from hetplan.profiles.workers import Worker
 
-__all__ = ["PLENTY", "Application", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
+__all__ = [
+    "PLENTY",
+    "Application",
+    "Commitment",
+    "MachineType",
+    "Offer",
+    "Request",
+    "cheapest_first",
+    "read_request",
+]
 
 PLENTY = 10**9
 """Where nothing limits machines there are as many: more than any plan file may count in one group of machines."""
@@ -201,11 +208,26 @@ class Application:
 
 
 @dataclass(frozen=True)
+class Commitment:
+    """What a machine costs that is paid for ahead, for a term: per hour, and at its beginning, in counts of 1e-9."""
+
+    nanos: int
+    upfront: int = 0
+    term_s: float = 0.0
+
+    @property
+    def price(self) -> float:
+        """Per hour, in currency units, what is paid at the beginning spread over the term."""
+        return (self.nanos + (self.upfront * 3600.0 / self.term_s if self.upfront else 0.0)) / NANO
+
+
+@dataclass(frozen=True)
 class Offer:
     """A price at which one machine of a type is had (a count of 1e-9 per hour), and how many there are at it.
 
     Its id is None where the profile has no offers, or the run on it has a price of its own. `hosts` names its machines
-    where they are known one by one. Offers of one id draw on one stock.
+    where they are known one by one. Offers of one id draw on one stock. A spot machine may be taken away; one that is
+    `ahead` may be committed for the whole horizon; each is paid for the hours that it takes to start.
     """
 
     id: str | None
@@ -213,6 +235,10 @@ class Offer:
     nanos: int
     stock: int = PLENTY
     hosts: tuple[str, ...] = ()
+    zone: str | None = None
+    spot: bool = False
+    ahead: Commitment | None = None
+    start_hours: float = 0.0
 
     @property
     def name(self) -> str:
@@ -223,6 +249,11 @@ class Offer:
     def price(self) -> float:
         """Per hour, in currency units."""
         return self.nanos / NANO
+
+    @property
+    def committed(self) -> float | None:
+        """Per hour, where it is paid for ahead; None: not sold so."""
+        return self.ahead.price if self.ahead is not None else None
 
 
 def cheapest_first(count: int, stock: Sequence[int]) -> list[int]:
@@ -295,9 +326,10 @@ class Request:
     """The applications, the machine types that a plan may rent for them, and what limits all of these together.
 
     `budget` is a count of 1e-9 per hour; `resources` are totals of what rented machines provide, `instances` the least
-    and the most machines of each hardware (None: up to its stock), `moves` the most instances that may be new,
-    `capacity` totals of what runs, where machines are not counted. Over time: `horizon` has the periods, `shares` what
-    may be of each offer or way to buy, `survive` what may fail with the promises still kept, `change` what it costs to
+    and the most machines of each hardware (None: up to its stock), `quotas` what a zone gives of each resource, `moves`
+    the most instances that may be new, `capacity` totals of what runs, where machines are not counted. Over time:
+    `horizon` has the periods, `shares` what may be of each offer or way to buy, `survive` what may fail with the
+    promises still kept, `change` what it costs to
     load other models, and how much room a rate is given.
     """
 
@@ -322,28 +354,12 @@ class Request:
     """What runs now."""
     has_state: bool = False
     """Whether a state says what runs; it may be nothing."""
+    quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
         """All offers, those of one type after the other."""
         return tuple(offer for kind in self.machines for offer in kind.offers)
-
-    def allows(self, counts: Sequence[int] | NDArray[Any]) -> bool:
-        """Whether so many machines of each offer may be rented; money apart."""
-        of_type, of_hardware, of_offer = Counter[str](), Counter[str](), Counter[str]()
-        for offer, count in zip(self.offers, counts, strict=True):
-            of_type[offer.machine] += int(count)
-            of_hardware[self.of(offer.machine).hardware] += int(count)
-            of_offer[offer.name] += int(count)
-        total = {
-            resource: sum(kind.provides.get(resource, 0.0) * of_type[kind.id] for kind in self.machines)
-            for resource in self.resources
-        }
-        return (
-            all(of_offer[offer.name] <= offer.stock for offer in self.offers)
-            and all(kind.least <= of_hardware[kind.hardware] <= kind.most for kind in self.machines)
-            and all(total[resource] <= limit * (1 + 1e-12) for resource, limit in self.resources.items())
-        )
 
     def lists(self, hardware: str) -> bool:
         """Whether a hardware is not ruled out by the limits, which may list all that may be used."""
@@ -378,12 +394,7 @@ class Request:
                 offers = [Offer(None, name, own.get(name, NANO))]
             else:
                 offers = [
-                    Offer(
-                        id,
-                        name,
-                        0 if name in paid_by_run else machine_price(one, about),
-                        PLENTY if one.stock is None else one.stock,
-                    )
+                    self._offer(id, one, about, is_free=name in paid_by_run)
                     for id, one in profile.offers.items()
                     if one.hardware == name
                 ]
@@ -393,6 +404,26 @@ class Request:
                 most = PLENTY if most is None else most
                 found.append(MachineType(name, cheapest, about.provides, least, most))
         return replace(self, machines=tuple(found))
+
+    def _offer(self, id: str, offer: ProfileOffer, hardware: Hardware, *, is_free: bool) -> Offer:
+        """An offer of the profile."""
+        nanos = machine_price(offer, hardware)
+        sold, ahead = offer.commit, None
+        if sold is not None:
+            own = sold.price_per_hour
+            ahead = Commitment(
+                own if own is not None else times(nanos, 1.0 - (sold.discount or 0.0)), sold.upfront, sold.term_s
+            )
+        return Offer(
+            id,
+            offer.hardware,
+            0 if is_free else nanos,
+            PLENTY if offer.stock is None else offer.stock,
+            zone=offer.zone,
+            spot=offer.interruptions_per_hour is not None,
+            ahead=ahead,
+            start_hours=hardware.startup_s / 3600.0 if self.horizon.starts else 0.0,
+        )
 
     def with_plenty(self) -> Request:
         """The same with as many machines of each type and offer as are wanted."""
@@ -448,4 +479,5 @@ def read_request(inputs: Inputs) -> Request:
         slo.change,
         state.workers if state is not None else (),
         state is not None,
+        {zone: held.quota for zone, held in inputs.profile.zones.items()},
     )

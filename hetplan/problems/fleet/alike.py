@@ -9,7 +9,8 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.problems.fleet.wish import Bought, Wish
+from hetplan.planner.request import Offer
+from hetplan.problems.fleet.wish import Wish
 
 __all__ = ["grouped", "groups_of", "zone_classes", "zone_orders"]
 
@@ -23,8 +24,9 @@ def _zones(wish: Wish) -> list[list[Index]]:
     named = set(wish.request.shares)
 
     def sold(place: int) -> tuple[object, ...]:
-        o: Bought = wish.offers[place]
-        return (o.hardware, o.spot, o.price, o.stock, o.committed or -1.0, o.start_hours, o.term_s, o.upfront)
+        o: Offer = wish.offers[place]
+        ahead = (-1, 0, 0.0) if o.ahead is None else (o.ahead.nanos, o.ahead.upfront, o.ahead.term_s)
+        return (o.machine, o.spot, o.nanos, o.stock, ahead, o.start_hours)
 
     groups: dict[object, list[Index]] = {}
     for zone in dict.fromkeys(offer.zone for offer in wish.offers):

@@ -112,11 +112,11 @@ def drafted(found: Found, levers: tuple[Lever, ...], parts: Mapping[str, Part]) 
     note = _about_the_bound(found)
     commitments = tuple(
         Commitment.model_validate(
-            {"offer": offer.name, "count": count, "term_s": offer.term_s, "upfront": money_text(offer.upfront),
-             "price_per_hour": money_text(offer.ahead)}
+            {"offer": offer.name, "count": count, "term_s": offer.ahead.term_s,
+             "upfront": money_text(offer.ahead.upfront), "price_per_hour": money_text(offer.ahead.nanos)}
         )
         for offer, count in zip(wish.offers, found.fleet.committed, strict=True)
-        if count
+        if count and offer.ahead is not None
     )  # fmt: skip
     sections: dict[str, Any] = {
         "periods": tuple(periods),

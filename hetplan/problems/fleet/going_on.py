@@ -174,7 +174,7 @@ def _content(worker: Worker) -> Content:
 
 def _deal(wish: Wish, part: Part, machines: Counts, needs: Needs) -> Counter[tuple[Content, str]] | None:
     """What the machines of each offer hold, so that nobody misses anything; None where that is not found."""
-    offers = {one.name: (one.hardware, count) for one, count in zip(wish.offers, machines, strict=True) if count}
+    offers = {one.name: (one.machine, count) for one, count in zip(wish.offers, machines, strict=True) if count}
     offers = {name: one for name, one in offers.items() if one[0] in part.hardware}
     held = Counter[tuple[Content, str]]()
     for hardware in dict.fromkeys(one for one, _ in offers.values()):

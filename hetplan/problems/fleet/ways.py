@@ -176,7 +176,7 @@ def table_of(wish: Wish, app: Application, tools: Tools) -> Table:
             file="options", path="size", why="a fleet asks the questions of its parts, and no way to ask was handed in",
             remedy='Hand in Tools(extra={"plan_for": hetplan.api.solve.plan_for}).',
         )  # fmt: skip
-    sold = {offer.hardware for offer in wish.offers}
+    sold = {offer.machine for offer in wish.offers}
     runs = _runs(wish, app)
     hardware = tuple(name for name in sorted({run.hardware for run in runs}) if name in sold)
     table = Table(app.name, app.question, hardware, inputs, planned, solve, recipes=options.recipes)

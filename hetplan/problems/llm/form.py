@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.planner.forms.milp import Builder, Elastic, Milp
-from hetplan.planner.program import PRICE_OF_SLACK, Expression, Uses, rent
+from hetplan.planner.machine_limits import PRICE_OF_SLACK
+from hetplan.planner.program import Expression, Uses, rent
 from hetplan.problems.llm.wish import Wish
 from hetplan.serving.tokens import TokenLaw, Work
 

@@ -39,12 +39,13 @@ those in time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.machine_limits import MachineLimit, keeps, machine_limits
 from hetplan.planner.request import Application, Offer, Request, cheapest_first
 from hetplan.planner.terms import Tools
 from hetplan.problems.pool.options import PoolOptions
@@ -244,6 +245,14 @@ class Pool:
     def rentable(self) -> list[int]:
         """Types of which at least one instance may be had."""
         return [t for t, kind in enumerate(self.request.machines) if kind.available > 0]
+
+    def allows(self, counts: Sequence[int] | Counts) -> bool:
+        """Whether so many machines of each offer may be rented; money apart."""
+        return keeps(self._limits, np.asarray(counts, dtype=float))
+
+    @cached_property
+    def _limits(self) -> tuple[MachineLimit, ...]:
+        return tuple(machine_limits(replace(self.request, budget=None)))
 
     def missed(self, there: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The classes that no type of those that are `there` may serve."""

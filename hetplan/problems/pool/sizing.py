@@ -158,7 +158,7 @@ def _given(pool: Pool) -> np.ndarray | None:
     """The only counts that there may be; None where stock and limits leave a choice, or none at all."""
     counts = np.array([offer.stock for offer in pool.offers], dtype=np.int64)
     is_all = bool((counts < PLENTY).all()) and np.array_equal(pool.of_type(counts), pool.least)
-    return counts if is_all and counts.any() and pool.request.allows(counts) else None
+    return counts if is_all and counts.any() and pool.allows(counts) else None
 
 
 def _rated_of(pool: Pool, ask: Ask, made: Draft) -> Rated:
@@ -445,7 +445,7 @@ class _ForRate(RatedPools):
         while last is not None and not self._is_far(last):
             # No pool has a higher fluid rate. One machine more may still be the room that queues need.
             rows = [counts_of(row) for row in last.counts + np.eye(len(last.counts), dtype=np.int64)]
-            larger = [row for row in rows if pool.request.allows(row)]
+            larger = [row for row in rows if pool.allows(row)]
             if not larger:
                 return
             counts = max(larger, key=lambda row: (self.room(row), -self.price(row)))
@@ -467,7 +467,7 @@ class _ForRate(RatedPools):
     def neighbours(self, counts: Counts) -> Iterator[Counts]:
         """Cheaper pools of which no bound says that they cannot carry the rate."""
         pool = self.pool
-        rows = (row for row in neighbours(counts, pool.c.tolist()) if any(row) and pool.request.allows(row))
+        rows = (row for row in neighbours(counts, pool.c.tolist()) if any(row) and pool.allows(row))
         near = list(islice((row for row in rows if self.may_carry.get(row, True)), MOST_CHEAPER))
         if new := [row for row in near if row not in self.may_carry]:
             per_type = np.array([pool.of_type(np.array(row)) for row in new])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Fault, InputError
+from hetplan.planner.machine_limits import MachineLimit, keeps, machine_limits
 from hetplan.planner.placing import Sharing
 from hetplan.planner.request import PLENTY, Application, MachineType, Request, read_request
 from hetplan.problems.faults import Faults, refuse_not_provided, refused
@@ -285,7 +286,11 @@ class Snapshot:
     def may_rent(self, machines: Mapping[int, int]) -> bool:
         """Whether so many machines of each type may be rented; money apart."""
         of = {kind.id: machines.get(t, 0) for t, kind in enumerate(self.types)}
-        return self.request.allows([of.get(offer.machine, 0) for offer in self.request.offers])
+        return keeps(self._limits, [of.get(offer.machine, 0) for offer in self.request.offers])
+
+    @cached_property
+    def _limits(self) -> tuple[MachineLimit, ...]:
+        return tuple(machine_limits(replace(self.request, budget=None)))
 
     @cached_property
     def group_of_kind(self) -> Integers:
