@@ -128,7 +128,16 @@ class Example:
         self, name: str, plan: str, slo: str, endpoint: str, *more: str, profiles: list[str] | None = None
     ) -> None:
         """Real load, beside promise and simulation."""
-        words = ["load", plan, *(profiles or PROFILES), slo, "--endpoint", endpoint, "--duration", f"{self.seconds:g}"]
+        words = [
+            "loadtest",
+            plan,
+            *(profiles or PROFILES),
+            slo,
+            "--endpoint",
+            endpoint,
+            "--duration",
+            f"{self.seconds:g}",
+        ]
         report = self.hetplan(*words, *more, allow=(0, 6, 9))[-1]["report"]
         self.rows += [(name, line) for line in report["lines"]]
 

@@ -57,12 +57,12 @@ Question = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Which question the files ask; else the most specific that fits (see `hetplan questions`).",
+        help="Which question the files ask; else the most specific that fits (see `hetplan list problems`).",
         autocompletion=_questions,
     ),
 ]
 Formulation = Annotated[
-    str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan options QUESTION`).")
+    str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan list options PROBLEM`).")
 ]
 Settings = Annotated[list[str] | None, option("--set", "NAME=VALUE", "An option of the formulation; may be repeated.")]
 MethodFile = Annotated[

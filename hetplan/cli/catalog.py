@@ -1,32 +1,70 @@
-"""What there is: `hetplan questions`, `hetplan options` and `hetplan solvers`."""
+"""What there is: `hetplan list problems`, `list options PROBLEM`, `list solvers`, `list formats`."""
 
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Output
+from hetplan.errors import InputError
 
-__all__ = ["options", "questions", "solvers"]
+__all__ = ["Catalog", "list_catalog", "option_rows", "takes"]
 
 
-def questions(as_json: AsJson = False) -> None:
-    """List what can be decided."""
-    with Output("questions", as_json=as_json) as out:
-        from hetplan.registry import problem, problem_names
+class Catalog(StrEnum):
+    """What can be listed."""
 
-        rows = []
-        for name in problem_names():
-            asked = problem(name)
-            formulations, aliases, about = list(asked.formulations), list(asked.aliases), _opening(asked)
-            rows.append((name, ", ".join(formulations), ", ".join(aliases) or "-", about))
-            out.send({"question": name, "formulations": formulations, "aliases": aliases, "about": about})
-        out.people.table(("question", "formulations (default first)", "also called", "decides"), rows)
-        out.people.line()
-        out.people.line("`hetplan options QUESTION` lists what can be set.")
+    PROBLEMS = "problems"
+    OPTIONS = "options"
+    SOLVERS = "solvers"
+    FORMATS = "formats"
+
+
+def _problems() -> list[str]:
+    from hetplan.registry import problem_names
+
+    return problem_names()
+
+
+def list_catalog(
+    what: Annotated[Catalog, typer.Argument(metavar="WHAT", help="problems, options, solvers or formats.")],
+    problem: Annotated[
+        str | None, typer.Argument(metavar="[PROBLEM]", help="Whose options.", autocompletion=_problems)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List problems, options, solvers, formats.
+
+    A problem is what is decided. `hetplan solve` takes the most specific one that fits the files.
+    """
+    with Output("list", as_json=as_json) as out:
+        if (problem is None) == (what is Catalog.OPTIONS):
+            why = "whose options?" if problem is None else f"{what.value} are not those of one problem"
+            remedy = f"Name one of {', '.join(_problems())}: hetplan list options pool."
+            raise InputError.one(file="PROBLEM", value=problem or "", why=why, remedy=remedy)
+        if problem is not None:
+            _list_options(out, problem)
+        else:
+            listed = {Catalog.PROBLEMS: _list_problems, Catalog.SOLVERS: _list_solvers, Catalog.FORMATS: _list_formats}
+            listed[what](out)
+
+
+def _list_problems(out: Output) -> None:
+    from hetplan.registry import problem, problem_names
+
+    rows = []
+    for name in problem_names():
+        asked = problem(name)
+        formulations, aliases, about = list(asked.formulations), list(asked.aliases), _opening(asked)
+        rows.append((name, ", ".join(formulations), ", ".join(aliases) or "-", about))
+        out.send({"problem": name, "formulations": formulations, "aliases": aliases, "about": about})
+    out.people.table(("problem", "formulations (default first)", "also called", "decides"), rows)
+    out.people.line()
+    out.people.line("`hetplan list options PROBLEM` lists what can be set.")
 
 
 def _opening(question: type) -> str:
@@ -35,34 +73,21 @@ def _opening(question: type) -> str:
     return (sys.modules[package if room == "question" else question.__module__].__doc__ or "").strip().split("\n")[0]
 
 
-def _names() -> list[str]:
-    from hetplan.registry import problem_names
+def _list_options(out: Output, name: str) -> None:
+    from hetplan.registry import problem
 
-    return problem_names()
-
-
-def options(
-    question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="See `hetplan questions`.", autocompletion=_names)
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """List what can be set about a question."""
-    with Output("options", as_json=as_json) as out:
-        from hetplan.registry import problem
-
-        asked = problem(question)
-        for position, (formulation, model) in enumerate(asked.formulations.items()):
-            rows = option_rows(model.model_json_schema())
-            default = " (the default)" if position == 0 else ""
-            like = f", like {asked.like[formulation]}" if formulation in asked.like else ""
-            out.people.line(f"{formulation}{default}{like}: {_summary(model)}")
-            out.people.table(("option", "default", "takes", "meaning"), rows)
-            out.people.line()
-            for name, default_text, takes, meaning in rows:
-                body = {"name": name, "default": default_text, "takes": takes, "meaning": meaning}
-                out.send({"formulation": formulation, "option": body})
-        out.people.line("Set one with --set NAME=VALUE; choose a formulation with --formulation NAME.")
+    asked = problem(name)
+    for position, (formulation, model) in enumerate(asked.formulations.items()):
+        rows = option_rows(model.model_json_schema())
+        default = " (the default)" if position == 0 else ""
+        like = f", like {asked.like[formulation]}" if formulation in asked.like else ""
+        out.people.line(f"{formulation}{default}{like}: {_summary(model)}")
+        out.people.table(("option", "default", "takes", "meaning"), rows)
+        out.people.line()
+        for option, default_text, accepted, meaning in rows:
+            body = {"name": option, "default": default_text, "takes": accepted, "meaning": meaning}
+            out.send({"formulation": formulation, "option": body})
+    out.people.line("Set one with --set NAME=VALUE; choose a formulation with --formulation NAME.")
 
 
 def option_rows(schema: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -110,17 +135,26 @@ def _summary(model: type) -> str:
     return text.split(": ", 1)[-1]
 
 
-def solvers(as_json: AsJson = False) -> None:
-    """List the engines, preferred ones first."""
-    with Output("solvers", as_json=as_json) as out:
-        from hetplan.registry import solvers as registered
+def _list_solvers(out: Output) -> None:
+    from hetplan.registry import solvers
 
-        rows = []
-        for engine in registered():
-            version = engine.version()
-            summary = (type(engine).__doc__ or "").strip().split("\n")[0]
-            rows.append((engine.name, engine.form, version or "not installed", summary))
-            out.send({"solver": engine.name, "form": engine.form, "version": version or None, "about": summary})
-        out.people.table(("solver", "form", "version", "what it is"), rows)
-        out.people.line()
-        out.people.line("`hetplan solve --solver NAME` picks one; `hetplan doctor` says how to install the others.")
+    rows = []
+    for engine in solvers():
+        version = engine.version()
+        summary = (type(engine).__doc__ or "").strip().split("\n")[0]
+        rows.append((engine.name, engine.form, version or "not installed", summary))
+        out.send({"solver": engine.name, "form": engine.form, "version": version or None, "about": summary})
+    out.people.table(("solver", "form", "version", "what it is"), rows)
+    out.people.line()
+    out.people.line("`hetplan solve --solver NAME` picks one; `hetplan doctor` says how to install the others.")
+
+
+def _list_formats(out: Output) -> None:
+    from hetplan.cli.inputs import Schema
+    from hetplan.registry import importers
+
+    rows = [(one.value, "an own file", f"hetplan check --schema {one.value}") for one in Schema]
+    rows += [(name, "another tool's file", f"hetplan import {name} FILE") for name in sorted(importers())]
+    for name, what, command in rows:
+        out.send({"format": name, "what": what, "command": command})
+    out.people.table(("format", "what it is", "command"), rows)

@@ -76,7 +76,7 @@ def compare(
     journal: JournalFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set ways to serve one demand side by side, each at the cheapest setting that has as many queries in time.
+    """Compare ways to serve one demand at the same SLO attainment, or several plans.
 
     The plan, static peaks, Kubernetes' autoscaler, concurrency scaling, replanning and perfect foresight are played
     under the same queries. With several plan files, their figures are set side by side instead.

@@ -14,7 +14,7 @@ code  meaning
 6     a check failed: verification, a `--recheck` that disagrees, a broken promise, a plugin without a check
 7     apply could not reach or keep the wanted state
 8     differences were found (`diff --exit-code`)
-9     simulation and measurement disagree (`load`)
+9     simulation and measurement disagree (`loadtest`)
 130   interrupted; the best plan so far is written where the method has one
 ====  ==========================================================================================================
 """

@@ -48,7 +48,7 @@ def explain(
     time_limit: Seconds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a plan has these machines, what would bring in others, what binds and what it costs.
+    """Say why these machines, what is binding, and the next best plans.
 
     With the plan's files each of these is tried by solving again. Without them, only what the plan says is shown.
     """

@@ -96,7 +96,7 @@ def init(
     budget: Budget = None, folder: Folder = Path(), as_yaml: AsYaml = False, add: Add = False, force: Force = False,
     example: Example = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Write a first profile.json and slo.json.
+    """Write a first profile and SLO file from your numbers.
 
     Asks on a terminal for what was not given. Everything that is assumed is shown.
     """

@@ -35,6 +35,7 @@ View = Annotated[
 Svg = Annotated[
     Path | None, option("--svg", "FILE", "Draw the plan (its fleet and flows, or its policies) into this file.")
 ]
+Csv = Annotated[Path | None, option("--csv", "FILE", "Write the bill here as CSV: its lines, totals and ways to buy.")]
 Load = Annotated[
     float | None, typer.Option("--load", metavar="QPS", min=0.0, help="Draw the policies that serve this load.")
 ]
@@ -54,19 +55,21 @@ def show(
     plan: PlanFile,
     files: FilesOfPlan = None,
     view: View = "summary",
+    csv: Csv = None,
     svg: Svg = None,
     load: Load = None,
     state: StateFile = None,
     measured: Measured = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a plan file: its summary, or by --view one of its tables.
+    """Print a plan: summary, machines, hours, routes, bill, proof.
 
     With the files that it was made from, limits, money and utilization are those of the files; without them, those that
     the plan states. --view all shows every table: what runs, what is promised, how good it is, what limits it, and the
     steps to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
+        from hetplan.cli.fleet_page import totals as bill_totals
         from hetplan.planner.summary import summarize
 
         _check_view(view)
@@ -77,7 +80,8 @@ def show(
                 out.warn(f"the plan was made from another {kind}: prices and limits are those of the files")
         summary = summarize(found, inputs)
         document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
-        out.end(Exit.OK, "done", summary=asdict(summary), plan=document)
+        totals = list(bill_totals(found.bill)) if view == "bill" and found.bill is not None else None
+        out.end(Exit.OK, "done", summary=asdict(summary), plan=document, **({"totals": totals} if totals else {}))
         if view == "summary":
             closing = Closing(plan="PLAN" if str(plan) == "-" else str(plan))
             show_summary(summary, out.people, closing)
@@ -85,12 +89,27 @@ def show(
             show_plan(found, summary, out.people)
         else:
             show_view(view, found, summary, out.people)
+            if view == "bill" and found.bill is None:
+                out.people.line("The plan has no bill: only plans with periods have one. See the summary.")
         if view in ("policies", "all") or load is not None:
             draw_policies(found, out.people, load_qps=load)
+        if csv is not None:
+            _write_bill(plan, found, csv)
+            out.people.line(f"written to {csv}")
         if svg is not None:
             write_svg(found, svg, load_qps=load)
             out.note("")
             out.note(f"drawn into {svg}")
+
+
+def _write_bill(plan: Path, found: Plan, to: Path) -> None:
+    from hetplan.cli.fleet_page import bill_csv
+    from hetplan.profiles.plan_file import write_atomically
+
+    if found.bill is None:
+        why, remedy = "the plan has no bill: only plans with periods have one", "Leave --csv out: see the summary."
+        raise InputError.one(file=str(plan), path="$.bill", why=why, remedy=remedy)
+    write_atomically(to, bill_csv(found.bill).encode())
 
 
 def _check_view(view: str) -> None:
@@ -125,7 +144,7 @@ def verify(
     allow_unchecked: Unchecked = False,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a plan's promises from its inputs.
+    """Check a plan again: constraints, cost, bounds, SLOs by simulation.
 
     Separate code computes everything again from the files, and plays what is promised by simulation with seeds of its
     own, until it is clear. Exit 6 when a promise is broken, or when the plan's proof does not show a bound that it
@@ -243,7 +262,7 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 8 where there are differences.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two plans, or a plan with what runs (`--hosts`); nothing is touched.
+    """Compare two plans, or a plan with what runs.
 
     Of two plans first what runs, then what is said about it. Workers, loads and routes are matched by name, not by
     position.

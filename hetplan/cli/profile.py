@@ -41,7 +41,7 @@ def profile(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure models on this machine, and write a profile.
+    """Measure models on this machine.
 
     Each cell is run until its figures are narrow enough, and kept in a journal: run the command again after a crash,
     and it goes on where it stopped. Ctrl-C writes what was found so far (exit 130). Prices go into another file.

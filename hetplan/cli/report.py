@@ -52,7 +52,7 @@ def report(
     no_simulation: NoPlay = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a plan as one page of HTML: no network, no script, light and dark, for screen, phone and paper.
+    """Write a plan as one web page.
 
     It begins with the summary. With the files that the plan was made from it also has a verification and a simulation.
     """

@@ -51,7 +51,7 @@ Replan = Annotated[
     float | None,
     typer.Option(
         "--replan", min=0.1, metavar="S",
-        help="Look every S seconds whether to plan again, as `watch` does, under demand.series of the SLO file.",
+        help="Look every S seconds whether to plan again, as `autoscale` does, under demand.series of the SLO file.",
     ),
 ]  # fmt: skip
 Fail = Annotated[
@@ -100,7 +100,7 @@ def simulate(
     on: On = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play a plan under its demand and set promised against simulated, line by line.
+    """Simulate a plan under its demand, with failures if asked.
 
     With --replan the plan and its successors are played under loads that change, and the wishes of the SLO file judged.
     A promise by a model without queueing is reported, not failed. A plan with periods is played hour by hour, with each

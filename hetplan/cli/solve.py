@@ -113,7 +113,7 @@ def solve(
     details: Details = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a proved and verified plan.
+    """Make a plan.
 
     Proved as far as the method can, verified by independent arithmetic. Without -o the plan is only shown.
 

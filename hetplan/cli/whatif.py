@@ -95,7 +95,10 @@ def whatif(
     journal: JournalFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan along one or two ranges, and find where the fleet changes; or say how far numbers may be off (--robust)."""
+    """Plan over a range of prices, rates or limits; find the margin of a plan.
+
+    --vary plans along one or two ranges and finds where the fleet changes; --robust says how far numbers may be off.
+    """
     with Output("whatif", as_json=as_json, quiet=str(csv) == "-") as out:
         if robust == bool(vary):
             raise InputError.one(file="--vary", why="what varies, or --robust", remedy="Add --vary budget=1:5.")

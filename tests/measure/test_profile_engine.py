@@ -72,7 +72,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     }
     said = {"format": "hetplan/profile/1.2", "engines": {"e": {**engine, "most_tokens": 600, "most_seqs": 8}}}
     (tmp_path / "profile.json").write_text(json.dumps(said))
-    words = [sys.executable, "-m", "hetplan", "engine", "e", str(tmp_path / "profile.json"), "--port", "0"]
+    words = [sys.executable, "-m", "hetplan.executor.emulator", "e", str(tmp_path / "profile.json"), "--port", "0"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         yield int(process.stderr.readline().rsplit(":", 1)[1])

@@ -1,4 +1,4 @@
-"""`hetplan watch`: follow the demand of what runs; plan anew and apply where it has moved."""
+"""`hetplan autoscale`: follow the demand of what runs; plan anew and apply where it has moved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.slo import Slo
     from hetplan.profiles.state import State
 
-__all__ = ["watch"]
+__all__ = ["autoscale"]
 
 Every = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks at what arrives.")]
 Period = Annotated[float, typer.Option(min=1.0, metavar="S", help="Plan again after so long even if nothing changed.")]
@@ -64,7 +64,7 @@ Begins = Annotated[
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
 
-def watch(
+def autoscale(
     profiles: Profiles,
     slo: SloFile,
     hosts: HostsFileOption = Path("hosts.toml"),
@@ -92,7 +92,7 @@ def watch(
     wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Keep what runs fit for what arrives.
+    """Replan when the demand changes, and apply the plan.
 
     Reads the router's counters and forecasts demand. If demand has moved, it plans and applies again. A rise counts at
     once, a fall when it has lasted (so --once lets capacity go only with --hold 0). If something fails, what runs is
@@ -113,7 +113,7 @@ def watch(
     from hetplan.dispatch.replanning import Replanning
     from hetplan.planner.answer import Limits
 
-    with Output("watch", as_json=as_json) as out:
+    with Output("autoscale", as_json=as_json) as out:
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
         how = {"question": question, "formulation": formulation, "options": options}
         trigger = Replanning(

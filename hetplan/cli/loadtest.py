@@ -1,4 +1,4 @@
-"""`hetplan load`: send a plan its demand for real, and set promise, simulation and measurement side by side.
+"""`hetplan loadtest`: send a plan its demand for real, and set promise, simulation and measurement side by side.
 
 Requests for text are sent by streaming.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hetplan.simulator.demand import AppDemand
     from hetplan.simulator.report import SimulationReport
 
-__all__ = ["TextLoad", "load", "show_load", "text_load"]
+__all__ = ["TextLoad", "loadtest", "show_load", "text_load"]
 
 
 Endpoint = Annotated[
@@ -72,7 +72,7 @@ Scorer = Annotated[
 Measured = Annotated[Path | None, file_option("--measured", "FILE", "Measurements that the plan used.")]
 
 
-def load(
+def loadtest(
     plan: PlanFile,
     profiles: Profiles,
     slo: SloFile,
@@ -93,7 +93,7 @@ def load(
     scorer: Scorer = "top1",
     as_json: AsJson = False,
 ) -> None:
-    """Send a plan its demand for real: promise, simulation and measurement, line by line.
+    """Send the demand to real replicas: promised, simulated, measured.
 
     Requests go out when they are due, even if earlier ones are late, and response times count from then. The
     simulation beside it plays the same queries, in every run. Exit 6 when the measurement breaks a wish of the SLO file
@@ -101,7 +101,7 @@ def load(
     `--tolerance`, or violations by more than a point. `--learn` writes what was measured into a new profile, to plan
     with again. `--labelled` sends labelled inputs and measures how good the answers are.
     """
-    with Output("load", as_json=as_json) as out:
+    with Output("loadtest", as_json=as_json) as out:
         from hetplan.profiles.load import load_inputs
         from hetplan.serving.planned_system import planned_systems
         from hetplan.simulator.runs import seed_of
@@ -346,7 +346,7 @@ def _asking(demands: Sequence[AppDemand], targets: list[Target], wanted: _Wanted
             raise InputError.one(file=str(wanted.learn), why=why, remedy=remedy)
         sampled = [demand.app for demand in demands if demand.samples]
         if sampled:
-            why, remedy = "its operators are measured by an evaluator", "Leave --learn out; see `hetplan watch`."
+            why, remedy = "its operators are measured by an evaluator", "Leave --learn out; see `hetplan autoscale`."
             raise InputError.one(file="--learn", value=sampled[0], why=why, remedy=remedy)
         brief = ("hetplan-reply", "brief")
         without = [tuple(field for field in target.headers if field != brief) for target in targets]
