@@ -182,9 +182,9 @@ def with_more_load(example: Example) -> None:
     with example.running(plan, "variants.slo.json") as endpoint:
         example.load("variants", plan, "variants.slo.json", endpoint)
         example.hetplan("status", "--hosts", "hosts.toml", "-o", "state.json", stream=False)
-        plan = example.plan("variants-more", "more.slo.json", "--state", "state.json")
+        plan = example.plan("variants-more", "more.slo.json", "state.json")
         endpoint = example.apply(plan)
-        example.load("variants, re-planned", plan, "more.slo.json", endpoint, "--state", "state.json")
+        example.load("variants, re-planned", plan, "more.slo.json", endpoint, "state.json")
 
 
 def two_tiers(example: Example) -> None:
@@ -195,7 +195,7 @@ def two_tiers(example: Example) -> None:
     slo, profiles = "two-tier.slo.json", ["two-tier.json"]
     plan = example.plan("two tiers", slo, *measuring, profiles=profiles)
     with example.running(plan, slo, profiles=profiles) as endpoint:
-        example.load("two tiers", plan, slo, endpoint, "--measured", "measured.jsonl", profiles=profiles)
+        example.load("two tiers", plan, slo, endpoint, "measured.jsonl", profiles=profiles)
 
 
 def main() -> None:

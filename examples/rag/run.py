@@ -77,7 +77,7 @@ class Example:
     def load(self, endpoint: str) -> None:
         """Send questions, and hold what comes back against promise and simulation."""
         seconds = "3" if self.quick else "20"
-        words = ["loadtest", "plan.json", *FILES, "--measured", "measured.jsonl", "--endpoint", endpoint]
+        words = ["loadtest", "plan.json", *FILES, "measured.jsonl", "--endpoint", endpoint]
         report = self.hetplan(*words, "--duration", seconds, allow=(0, 6, 9))[-1]["report"]
         print(ROW.format("quantity", "promised", "simulated", "measured", "interval", "verdict"))
         for line in report["lines"]:

@@ -65,13 +65,7 @@ class _HelpfulCommand(TyperCommand):
             if text:
                 typer.echo(text)
             ctx.exit(0)
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as wrong:
-            if type(wrong).__name__ == "MissingParameter" and getattr(wrong.param, "metavar", None) == "PROFILE":
-                # A single file is read as the last argument; which of the two it is, nobody can tell.
-                wrong.message = "Give two files or more: what was measured (PROFILE), then what is wanted (SLO)."
-            raise
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from hetplan.cli.help_texts import EXAMPLES

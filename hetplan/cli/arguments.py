@@ -12,15 +12,13 @@ from hetplan.errors import Fault, InputError
 
 __all__ = [
     "AsJson",
+    "Files",
     "Formulation",
-    "Measured",
     "MethodFile",
+    "PlanAndFiles",
     "PlanFile",
-    "Profiles",
     "Question",
     "Settings",
-    "SloFile",
-    "StateFile",
     "Unchecked",
     "file_option",
     "method_from",
@@ -45,14 +43,15 @@ def _questions() -> list[str]:
     return problem_names()
 
 
-Profiles = Annotated[
+Files = Annotated[
     list[Path],
-    typer.Argument(metavar="PROFILE", readable=False, help="Profile files: what was measured. Several are merged."),
+    typer.Argument(metavar="FILES...", readable=False, help="Profiles, SLO, state, measurements; or their folder."),
 ]
-SloFile = Annotated[Path, typer.Argument(metavar="SLO", readable=False, help="SLO file: what is wanted.")]
+PlanAndFiles = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILES...", readable=False, help="A plan and what it was made from; or their folder."),
+]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", readable=False, help="Plan file written by `hetplan solve`.")]
-StateFile = Annotated[Path | None, file_option("--state", "FILE", "State file: what runs now.")]
-Measured = Annotated[Path | None, file_option("--measured", "FILE", "Measurements that the question used.")]
 Question = Annotated[
     str | None,
     typer.Option(

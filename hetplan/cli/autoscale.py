@@ -14,18 +14,15 @@ import typer
 
 from hetplan.cli.arguments import (
     AsJson,
+    Files,
     Formulation,
-    Measured,
     MethodFile,
-    Profiles,
     Question,
     Settings,
-    SloFile,
-    file_option,
     method_from,
     option,
 )
-from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan
+from hetplan.cli.given_files import KEPT_PLAN, HostsFileOption, Wait, keep_plan, sort_files
 from hetplan.cli.knowing import Known, Measuring, knowing
 from hetplan.cli.output import Output
 from hetplan.cli.solve import Evaluators, JournalFile
@@ -56,17 +53,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Plan and show the steps
 Live = Annotated[
     Path | None, option("--live", "FILE", "Samples from service, as JSON lines; after a drift it plans again.")
 ]
-ScheduleFile = Annotated[Path | None, file_option("--plan", "FILE", "Keep the schedule of this plan with periods.")]
 Begins = Annotated[
     str | None,
-    option("--begins", "TIME", "With --plan: when its first period began, 2026-11-23T00:00 (UTC); else today."),
+    option("--begins", "TIME", "When a plan's first period began, 2026-11-23T00:00 (UTC); else today."),
 ]
 Seconds = Annotated[float | None, typer.Option("--time-limit", min=0.0, metavar="S", help="Seconds for each plan.")]
 
 
 def autoscale(
-    profiles: Profiles,
-    slo: SloFile,
+    files: Files,
     hosts: HostsFileOption = Path("hosts.toml"),
     every: Every = 5.0,
     period: Period = 60.0,
@@ -83,11 +78,9 @@ def autoscale(
     settings: Settings = None,
     method: MethodFile = None,
     time_limit: Seconds = None,
-    measured: Measured = None,
     evaluate: Evaluators = None,
     journal: JournalFile = None,
     live: Live = None,
-    plan: ScheduleFile = None,
     begins: Begins = None,
     wait: Wait = 0.0,
     as_json: AsJson = False,
@@ -98,8 +91,8 @@ def autoscale(
     once, a fall when it has lasted (so --once lets capacity go only with --hold 0). If something fails, what runs is
     kept, and the next try comes later.
 
-    With --plan, the schedule of a plan with periods is kept: machines start ahead of their hour. If demand exceeds what
-    a period is planned for, plans are made until the schedule is enough again.
+    If a plan with periods is among the files, its schedule is kept: machines start ahead of their hour. If demand
+    exceeds what a period is planned for, plans are made until the schedule is enough again.
 
     With --live and --journal, samples from service are tested. If accuracy or latency has drifted, plans are measured
     (--evaluate) or chosen again from what is known.
@@ -120,9 +113,14 @@ def autoscale(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
             floor_qps=floor, com=com,
         )  # fmt: skip
-        measuring = Measuring(measured, evaluate, journal, live)
+        named = sort_files(files, "autoscale", plans=(0, 1))
+        if named.state is not None:
+            why = "what runs is what the hosts say"
+            raise InputError.one(file=str(named.state), why=why, remedy="Leave the state out.")
+        profiles, slo = list(named.profiles), named.slo
+        measuring = Measuring(named.measured, evaluate, journal, live)
         with knowing(out, profiles, slo, hosts, measuring) as known:
-            kept = _schedule(out, plan, begins)
+            kept = _schedule(out, named.plan if named.plans else None, begins)
             planner = Planner(profiles, limits=Limits(seconds=time_limit))
             make = _making(out, planner, slo, kept, how, known)
             ended = _run(
@@ -171,7 +169,9 @@ def _schedule(out: Output, plan: Path | None, begins: str | None) -> Schedule | 
 
     if plan is None:
         if begins is not None:
-            raise InputError.one(file="--begins", value=begins, why="nothing begins", remedy="Add --plan FILE.")
+            raise InputError.one(
+                file="--begins", value=begins, why="nothing begins", remedy="Name a plan with periods too."
+            )
         return None
     held = Schedule(plan_from(plan, warn=out.warn))
     try:

@@ -22,7 +22,7 @@ __all__ = ["desk"]
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[PROFILE... SLO]", help="Files to begin with; others may be loaded."),
+    typer.Argument(metavar="[FILES...]", help="Profiles and SLO to begin with; others may be loaded."),
 ]
 HostName = Annotated[str, option("--host", "ADDRESS", "Address to listen on: this machine only.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes any that is free.")]
@@ -79,18 +79,18 @@ def _documents(files: list[Path] | None) -> tuple[Any, Any] | None:
     """The profile and the SLO as documents, checked as every command checks them."""
     if not files:
         return None
-    if len(files) < 2:
-        why = "a profile and an SLO file are needed, or neither"
-        raise InputError.one(file=str(files[0]), why=why, remedy="Name both: hetplan desk profile.json slo.json.")
-    from hetplan.profiles.load import load_inputs
+    from hetplan.cli.given_files import sort_files
     from hetplan.profiles.read_json import read_json
 
-    *profiles, slo = files
-    inputs = load_inputs(profiles, slo)
-    if len(profiles) == 1:
-        return read_json(profiles[0], file=str(profiles[0])), read_json(slo, file=str(slo))
+    named = sort_files(files, "desk")
+    if named.state is not None or named.measured is not None:
+        why = "the page begins with profiles and an SLO file"
+        raise InputError.one(file=str(named.state or named.measured), why=why, remedy="Leave it out.")
+    inputs, slo = named.inputs, read_json(named.slo, file=str(named.slo))
+    if len(named.profiles) == 1:
+        return read_json(named.profiles[0], file=str(named.profiles[0])), slo
     merged = inputs.profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return {"format": inputs.profile.format, **merged}, read_json(slo, file=str(slo))
+    return {"format": inputs.profile.format, **merged}, slo
 
 
 def _serve(

@@ -1,9 +1,17 @@
-"""Plans, traces, methods and hosts by the paths that a command was given, and the plan that was applied last."""
+"""The files that a command is given, in any order: each says what it is by its `format`.
+
+A folder stands for the files in it.
+
+Beside them traces, methods and hosts by the paths of options, and the plan that was applied last.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +20,20 @@ import typer
 from hetplan.errors import Fault, InputError
 
 if TYPE_CHECKING:
+    from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
-__all__ = ["KEPT_PLAN", "HostsFileOption", "Wait", "keep_plan", "plan_from", "read_method", "trace_from"]
+__all__ = [
+    "KEPT_PLAN",
+    "GivenFiles",
+    "HostsFileOption",
+    "Wait",
+    "keep_plan",
+    "plan_from",
+    "read_method",
+    "sort_files",
+    "trace_from",
+]
 
 HostsFileOption = Annotated[
     Path, typer.Option("--hosts", metavar="FILE", readable=False, help="Trusted file: hosts, models, time-outs.")
@@ -25,6 +44,116 @@ Wait = Annotated[
 
 KEPT_PLAN = "watched-plan.json"
 """The plan that was applied last, beside the record of its deployment."""
+
+
+KIND_OF = {"profile": "profile", "slo": "slo", "state": "state", "plan": "plan", "measured": "measured",
+           "journal": "measured"}  # fmt: skip
+"""The word of a `format` -> the part that the file plays."""
+MAX_HEAD_BYTES = 1 << 16
+"""A file says early what it is; one that does not is read whole."""
+_FORMAT = re.compile(rb"""["']?format["']?\s*:\s*["']?hetplan/([a-z-]+)/""")
+ENDINGS = (".json", ".yaml", ".yml", ".jsonl")
+
+
+@dataclass(frozen=True)
+class GivenFiles:
+    """The files that a command was given, by what they say they are."""
+
+    profiles: tuple[Path, ...] = ()
+    slo: Path = Path()
+    state: Path | None = None
+    measured: Path | None = None
+    plans: tuple[Path, ...] = ()
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether there is what a plan is made from."""
+        return bool(self.profiles)
+
+    @property
+    def beside(self) -> dict[str, Path | None]:
+        """State and measurements, as whoever reads files takes them."""
+        return {"state": self.state, "measured": self.measured}
+
+    @property
+    def plan(self) -> Path:
+        """The one plan."""
+        return self.plans[0]
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What these files say, read once."""
+        from hetplan.profiles.load import load_inputs
+
+        return load_inputs(self.profiles, self.slo, **self.beside)
+
+
+def sort_files(
+    files: Sequence[Path], command: str, *, plans: tuple[int, int] = (0, 0), needs_inputs: bool = True
+) -> GivenFiles:
+    """Files by what they say they are; `plans`: the fewest and the most that the command takes.
+
+    One that does not say it counts by its place, so that whoever reads it says what is wrong with it: as a plan where
+    one is missing, else the last as the SLO file, others as profiles.
+    """
+    found: dict[str, list[Path]] = {kind: [] for kind in dict.fromkeys(KIND_OF.values())}
+    unknown = list[Path]()
+    for file in files:
+        if file.is_dir():
+            kinds = {one: _kind_of(one) for one in sorted(file.iterdir()) if one.suffix in ENDINGS}
+            inside = [(one, kind) for one, kind in kinds.items() if kind and (kind != "plan" or plans[1])]
+            if not inside:
+                remedy = "Name files, or a folder that holds them."
+                raise InputError.one(file=str(file), why="no file in this folder is one that is read", remedy=remedy)
+            for one, kind in inside:
+                found[kind].append(one)
+        elif (kind := _kind_of(file)) is not None:
+            found[kind].append(file)
+        else:
+            unknown.append(file)
+    if unknown and len(found["plan"]) < plans[0]:
+        found["plan"].append(unknown.pop(0))
+    if unknown and not found["slo"]:
+        found["slo"].append(unknown.pop())
+    found["profile"] += unknown
+    usage = " ".join(["hetplan", command, *["plan.json"] * plans[0], "profile.json", "slo.json"])
+    _check_counts(found, plans, usage, needs_inputs=needs_inputs)
+    state, measured = (next(iter(found[kind]), None) for kind in ("state", "measured"))
+    slo = next(iter(found["slo"]), Path())
+    return GivenFiles(tuple(found["profile"]), slo, state, measured, tuple(found["plan"]))
+
+
+def _check_counts(
+    found: Mapping[str, Sequence[Path]], plans: tuple[int, int], usage: str, *, needs_inputs: bool
+) -> None:
+    """Refuse too few and too many of a kind, by name."""
+    for kind, most in (("slo", 1), ("state", 1), ("measured", 1), ("plan", plans[1])):
+        if len(found[kind]) > most:
+            extra = found[kind][most]
+            why = f"a second {kind} file" if most else f"a {kind}, which this command does not take"
+            raise InputError.one(file=str(extra), why=why, remedy=f"Leave it out: {usage}.")
+    there = ", ".join(f"{file} ({kind})" for kind, several in found.items() for file in several)
+    if len(found["plan"]) < plans[0]:
+        raise InputError.one(file="FILES", value=there, why="a plan file is needed", remedy=f"Name it: {usage}.")
+    if bool(found["profile"]) != bool(found["slo"]) or (needs_inputs and not found["slo"]):
+        why = "a profile and an SLO file are needed" + ("" if needs_inputs else ", or neither")
+        raise InputError.one(file="FILES", value=there, why=why, remedy=f"Name both: {usage}.")
+    if not found["slo"] and (beside := [*found["state"], *found["measured"]]):
+        why = "it says something only beside a profile and an SLO file"
+        raise InputError.one(file=str(beside[0]), why=why, remedy=f"Name these too: {usage}.")
+
+
+def _kind_of(file: Path) -> str | None:
+    """What a file says it is; None where it cannot be read, or does not say it."""
+    if str(file) == "-":
+        return "plan"
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(MAX_HEAD_BYTES)
+            said = _FORMAT.search(head) or _FORMAT.search(head + stream.read())
+    except OSError:
+        return None
+    return KIND_OF.get(said[1].decode()) if said is not None else None
 
 
 def keep_plan(folder: Path, plan: Plan) -> None:

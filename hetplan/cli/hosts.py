@@ -173,7 +173,7 @@ def status(
 ) -> None:
     """Print what runs.
 
-    The state file that `--json` or `-o` writes is what `hetplan solve --state` reads.
+    The state file that `--json` or `-o` writes is what `hetplan solve` reads.
     Exit 7 where something of the last apply should run and does not, with a line for each.
     """
     with Output("status", quiet=as_json) as out:

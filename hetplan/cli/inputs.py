@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Settings, StateFile, read_settings
+from hetplan.cli.arguments import AsJson, Settings, read_settings
+from hetplan.cli.given_files import sort_files
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import Fault, InputError
 
@@ -36,9 +37,8 @@ def check(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PROFILE... SLO", readable=False, help="Profile files, then the SLO file."),
+        typer.Argument(metavar="[FILES...]", readable=False, help="Profiles, SLO, state; or their folder."),
     ] = None,
-    state: StateFile = None,
     schema: Annotated[
         Schema | None, typer.Option("--schema", help="Print the JSON Schema of a kind of file instead.")
     ] = None,
@@ -57,15 +57,10 @@ def check(
         if not files:
             typer.echo(context.get_help())
             return
-        *profiles, slo = files
-        if not profiles:
-            why, remedy = "a profile and an SLO file are needed", "Name both: hetplan check profile.json slo.json."
-            raise InputError.one(file=str(slo), why=why, remedy=remedy)
         from hetplan.cli.which_question import asked
         from hetplan.profiles.lint import lint
-        from hetplan.profiles.load import load_inputs
 
-        inputs = load_inputs(profiles, slo, state=state)
+        inputs = sort_files(files, "check").inputs
         findings = [*inputs.warnings, *lint(inputs)]
         question = asked(inputs)
         for code, at, text in findings:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, PlanFile, Profiles, SloFile, StateFile, file_option, option
-from hetplan.cli.given_files import plan_from, trace_from
+from hetplan.cli.arguments import AsJson, PlanAndFiles, file_option, option
+from hetplan.cli.given_files import plan_from, sort_files, trace_from
 from hetplan.cli.output import Exit, Output, Page, number
 
 if TYPE_CHECKING:
@@ -69,16 +69,11 @@ LabelledFile = Annotated[
 Scorer = Annotated[
     str, typer.Option(metavar="SCORER", help="With --labelled: top1, module:function beside it, or a command.")
 ]
-Measured = Annotated[Path | None, file_option("--measured", "FILE", "Measurements that the plan used.")]
 
 
 def loadtest(
-    plan: PlanFile,
-    profiles: Profiles,
-    slo: SloFile,
+    files: PlanAndFiles,
     endpoint: Endpoint,
-    state: StateFile = None,
-    measured: Measured = None,
     trace: Trace = None,
     arrivals: Process = None,
     seed: Seed = 0,
@@ -102,13 +97,12 @@ def loadtest(
     with again. `--labelled` sends labelled inputs and measures how good the answers are.
     """
     with Output("loadtest", as_json=as_json) as out:
-        from hetplan.profiles.load import load_inputs
         from hetplan.serving.planned_system import planned_systems
         from hetplan.simulator.runs import seed_of
         from hetplan.simulator.simulate import demands_of
 
-        tried = plan_from(plan, warn=out.warn)
-        inputs = load_inputs(profiles, slo, state=state, measured=measured)
+        named = sort_files(files, "loadtest", plans=(1, 1))
+        tried, inputs = plan_from(named.plan, warn=out.warn), named.inputs
         recorded = trace_from(trace)
         if tried.question == "llm":
             asked = TextLoad(
@@ -121,7 +115,7 @@ def loadtest(
             return
         demands = demands_of(tried, inputs, arrivals=arrivals, trace=recorded)
         targets = _targets(demands, endpoint, duration, seed, _template(body), _fields(header or ()))
-        asking = _asking(demands, targets, _Wanted(profiles, learn, labelled, scorer, seed))
+        asking = _asking(demands, targets, _Wanted(named.profiles, learn, labelled, scorer, seed))
         if simulations:
             # What cannot be simulated is said before minutes of load, not after.
             planned_systems(tried, inputs)
@@ -265,7 +259,7 @@ def _targets(
 class _Wanted:
     """What the command line wants besides the comparison."""
 
-    profiles: list[Path]
+    profiles: tuple[Path, ...]
     learn: Path | None
     labelled: Path | None
     scorer: str

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Measured, PlanFile, Profiles, SloFile, StateFile, Unchecked, option
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.arguments import AsJson, PlanAndFiles, PlanFile, Unchecked, option
+from hetplan.cli.given_files import plan_from, sort_files
 from hetplan.cli.output import Exit, Output, number
 from hetplan.cli.plan_page import VIEWS, show_plan, show_view
 from hetplan.cli.policy_page import draw_policies, write_svg
@@ -19,16 +19,11 @@ from hetplan.errors import InputError
 
 if TYPE_CHECKING:
     from hetplan.planner.claims_again import ClaimAgain
-    from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
     from hetplan.verifier.promise_verdicts import Tried
 
 __all__ = ["diff", "differences", "has_unproved_bound", "show", "verify"]
 
-FilesOfPlan = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[PROFILE... SLO]", readable=False, help="What the plan was made from."),
-]
 View = Annotated[
     str, option("--view", "NAME", "summary, machines, hours, routes, bill, policies, proof, warnings, changes or all.")
 ]
@@ -52,14 +47,11 @@ MOST_SHOWN = 12
 
 
 def show(
-    plan: PlanFile,
-    files: FilesOfPlan = None,
+    files: PlanAndFiles,
     view: View = "summary",
     csv: Csv = None,
     svg: Svg = None,
     load: Load = None,
-    state: StateFile = None,
-    measured: Measured = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a plan: summary, machines, hours, routes, bill, proof.
@@ -73,8 +65,9 @@ def show(
         from hetplan.planner.summary import summarize
 
         _check_view(view)
-        found = plan_from(plan, warn=out.warn)
-        inputs = _inputs_of(plan, files, state, measured)
+        named = sort_files(files, "show", plans=(1, 1), needs_inputs=False)
+        plan, found = named.plan, plan_from(named.plan, warn=out.warn)
+        inputs = named.inputs if named.has_inputs else None
         for kind, digest in (("profile", found.inputs.profile), ("slo", found.inputs.slo)):
             if inputs is not None and inputs.digests.get(kind) != digest:
                 out.warn(f"the plan was made from another {kind}: prices and limits are those of the files")
@@ -118,24 +111,8 @@ def _check_view(view: str) -> None:
         raise InputError.one(path="--view", value=view, why="there is no such view", remedy=remedy)
 
 
-def _inputs_of(plan: Path, files: list[Path] | None, state: Path | None, measured: Path | None) -> Inputs | None:
-    """What the plan was made from, where it is named."""
-    if not files:
-        return None
-    if len(files) < 2:
-        why, remedy = "a profile and an SLO file are needed, or neither", f"hetplan show {plan} profile.json slo.json"
-        raise InputError.one(file=str(files[0]), why=why, remedy=f"Name both: {remedy}.")
-    from hetplan.profiles.load import load_inputs
-
-    return load_inputs(files[:-1], files[-1], state=state, measured=measured)
-
-
 def verify(
-    plan: PlanFile,
-    profiles: Profiles,
-    slo: SloFile,
-    state: StateFile = None,
-    measured: Measured = None,
+    files: PlanAndFiles,
     prove: Prove = False,
     solver: AnewSolver = None,
     require_proof: RequireProof = False,
@@ -164,12 +141,13 @@ def verify(
         from hetplan.cli.long_work import interruptible, progress, quiet_engines
         from hetplan.planner.status import UNDECIDED
 
-        given = plan_from(plan, warn=out.warn)
-        how: dict[str, Any] = {"state": state, "measured": measured, "simulate": not no_simulate, "solver": solver}
+        named = sort_files(files, "verify", plans=(1, 1))
+        given = plan_from(named.plan, warn=out.warn)
+        how: dict[str, Any] = {**named.beside, "simulate": not no_simulate, "solver": solver}
         how["prove"] = True if prove or require_proof or solver is not None else None
         with quiet_engines(out), progress(out) as show:
             report = interruptible(
-                lambda cancel: check_plan(given, profiles, slo, on_event=show, cancel=cancel, **how),
+                lambda cancel: check_plan(given, named.profiles, named.slo, on_event=show, cancel=cancel, **how),
                 say=out.note,
                 hurry=True,
             )

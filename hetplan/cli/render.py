@@ -8,8 +8,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Formulation, Question, Settings, StateFile, option, read_settings
-from hetplan.cli.given_files import plan_from
+from hetplan.cli.arguments import AsJson, Formulation, Question, Settings, option, read_settings
+from hetplan.cli.given_files import plan_from, sort_files
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
 
@@ -30,7 +30,7 @@ KUBERNETES_SETTINGS = ("version", "scaling", "target", "timezone")
 def render(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILES...", readable=False, help="A plan; of a program the profiles, then the SLO."),
+        typer.Argument(metavar="FILES...", readable=False, help="A plan; of a program profiles, SLO and state."),
     ],
     to: Annotated[Target, typer.Option("--to", help="LP is readable, MPS is what every solver reads.")],
     output: Annotated[
@@ -40,7 +40,6 @@ def render(
     question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
-    state: StateFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a plan for Kubernetes, or the program of a problem as LP or MPS.
@@ -59,7 +58,7 @@ def render(
         if to is Target.KUBERNETES:
             _render_kubernetes(out, files, output, hosts, given)
         else:
-            _render_program(out, files, to, output, (question, formulation, given), state)
+            _render_program(out, files, to, output, (question, formulation, given))
 
 
 def _render_kubernetes(out: Output, files: list[Path], output: str, hosts: Path | None, given: dict[str, Any]) -> None:
@@ -67,8 +66,7 @@ def _render_kubernetes(out: Output, files: list[Path], output: str, hosts: Path 
     from hetplan.executor.kubernetes.exports import Scaling, export_folder
     from hetplan.profiles.plan_file import write_atomically
 
-    if len(files) != 1:
-        raise InputError.one(file="FILES", value=len(files), why="one plan is rendered", remedy="Name one plan file.")
+    plan = sort_files(files, "render", plans=(1, 1), needs_inputs=False).plan
     if hosts is None or output == "-":
         what, flag = ("the target", "--hosts hosts.toml") if hosts is None else ("a folder", "-o deploy")
         raise InputError.one(file=flag.split()[0], why=f"{what} is needed", remedy=f"Add {flag}.")
@@ -84,7 +82,7 @@ def _render_kubernetes(out: Output, files: list[Path], output: str, hosts: Path 
         raise InputError.one(file="--set", path="scaling", value=scaling, why="no way to scale", remedy=remedy)
     target = given.get("target")
     made = export_folder(
-        plan_from(files[0]), read_hosts(hosts), version=str(given["version"]), scaling=scaling,
+        plan_from(plan), read_hosts(hosts), version=str(given["version"]), scaling=scaling,
         target=None if target is None else str(target), timezone=str(given.get("timezone", "Etc/UTC")),
     )  # fmt: skip
     folder = Path(output)
@@ -104,21 +102,16 @@ def _render_program(
     to: Target,
     output: str,
     asked: tuple[str | None, str | None, dict[str, Any]],
-    state: Path | None,
 ) -> None:
     from hetplan.api.solve import choose
     from hetplan.cli.program_text import program_text
-    from hetplan.profiles.load import load_inputs
     from hetplan.profiles.plan_file import write_atomically
 
-    if len(files) < 2:
-        remedy = "Name both: hetplan render profile.json slo.json --to lp."
-        raise InputError.one(file=str(files[0]), why="a profile and an SLO file are needed", remedy=remedy)
     question, formulation, options = asked
     number = options.pop("ask", 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InputError.one(file="--set", path="ask", value=number, why="a number from 1 on", remedy="Write ask=2.")
-    inputs = load_inputs(files[:-1], files[-1], state=state)
+    inputs = sort_files(files, "render").inputs
     choice = choose(inputs, question=question, formulation=formulation, options=options)
     text, size = program_text(inputs, choice, to=to.value, number=number, out=out)
     if output == "-":

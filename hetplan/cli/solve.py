@@ -13,19 +13,17 @@ import typer
 
 from hetplan.cli.arguments import (
     AsJson,
+    Files,
     Formulation,
-    Measured,
     MethodFile,
-    Profiles,
     Question,
     Settings,
-    SloFile,
-    StateFile,
     Unchecked,
     file_option,
     method_from,
     option,
 )
+from hetplan.cli.given_files import plan_from, sort_files
 from hetplan.cli.output import WRITES_A_PLAN, Output
 from hetplan.errors import InputError
 
@@ -81,15 +79,12 @@ Simulated = Annotated[bool, typer.Option("--simulate", help="Simulate the plan t
 
 
 def solve(
-    profiles: Profiles,
-    slo: SloFile,
+    files: Files,
     output: PlanTo = None,
     question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
     method: MethodFile = None,
-    state: StateFile = None,
-    measured: Measured = None,
     start: Start = None,
     evaluate: Evaluators = None,
     hosts: Hosts = None,
@@ -123,11 +118,13 @@ def solve(
     with Output("solve", as_json=as_json, quiet=output == "-") as out:
         _ready(output, front, ways, as_json=as_json, repair=apply_repair)
         question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
+        named = sort_files(files, "solve")
+        profiles, slo = list(named.profiles), named.slo
         outcome, backed = _solve(
             out, profiles, slo,
             limits={"seconds": time_limit, "work": work_limit, "gap": gap, "seed": seed, "threads": threads},
             who={"names": evaluate, "hosts": hosts, "journal": journal, "history": history, "jobs": jobs - 1, "on": on},
-            state=state, measured=measured, question=question, formulation=formulation, options=options, start=start,
+            **named.beside, question=question, formulation=formulation, options=options, start=start,
             solver=solver, recheck=recheck, require_proof=require_proof, allow_unchecked=allow_unchecked,
         )  # fmt: skip
         if apply_repair is not None and output is not None:
@@ -138,7 +135,7 @@ def solve(
         if simulated and outcome.plan is not None:
             from hetplan.cli.solved import simulated_too
 
-            outcome = simulated_too(out, outcome, profiles, slo, state=state, measured=backed, seed=seed)
+            outcome = simulated_too(out, outcome, profiles, slo, state=named.state, measured=backed, seed=seed)
         _show(out, outcome, output, front, ways, details=details)
 
 
@@ -182,8 +179,6 @@ def _solve(
         return outcome if measurer is None else measurer.signed(outcome, profiles, slo, how["state"])
 
     if how["start"] is not None:
-        from hetplan.cli.given_files import plan_from
-
         how["start"] = plan_from(how["start"])
     if any(who.values()):
         from hetplan.cli.measuring import at_once, measuring

@@ -119,7 +119,7 @@ def test_beyond_the_schedule_it_plans_with_what_is_paid_for_ahead(
     assert paid == {"big-a": 4}, "a term is twice as long as a period, and what is paid for ahead is cheaper"
     busy = Busy(plan, {"shop": 200.0, "news": 60.0}, monkeypatch)
     hosts = path.with_name("hosts.toml")
-    words = ("--hosts", hosts, "--plan", path, "--dry-run", "--every", "0.2", "--headroom", "0", "--json")
+    words = ("--hosts", hosts, path, "--dry-run", "--every", "0.2", "--headroom", "0", "--json")
     ran = run("autoscale", *files, *words)
     said = [line["event"]["text"] for line in ran.lines if "event" in line and line["event"]["what"] != "look"]
     assert ran.code == Exit.INTERRUPTED, ran.err

@@ -157,4 +157,4 @@ def test_a_closed_pipe_is_left_to_the_system() -> None:
 def test_a_single_file_is_answered_by_which_two_are_needed(run: Callable[..., Any]) -> None:
     ran = run("solve", "profile.json")
     assert ran.code == 2
-    assert "what was measured (PROFILE), then what is wanted (SLO)" in " ".join(ran.err.split())
+    assert "a profile and an SLO file are needed" in " ".join(ran.err.split())

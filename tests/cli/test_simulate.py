@@ -152,13 +152,13 @@ def test_the_way_from_a_state_is_played_and_reported(plan: str, tmp_path: Path) 
     (first, *_rest) = json.loads(Path(plan).read_text())["workers"]
     state, target = tmp_path / "state.json", tmp_path / "next.json"
     state.write_text(json.dumps({"format": "hetplan/state/1.0", "workers": [{**first, "count": 2}]}))
-    planned = ("--set", "size=planned", "--state", str(state))
+    planned = ("--set", "size=planned", str(state))
     assert run("solve", PROFILE, SLO, *planned, "-o", str(target)).exit_code == 0
-    result = run("simulate", str(target), PROFILE, SLO, *SHORT, "--state", str(state))
+    result = run("simulate", str(target), PROFILE, SLO, *SHORT, str(state))
     assert result.exit_code == 0, result.output
     assert "On the way to the plan" in result.output
     assert "W-transition" in result.output
-    way = last(run("simulate", str(target), PROFILE, SLO, *SHORT, "--state", str(state), "--json").stdout)
+    way = last(run("simulate", str(target), PROFILE, SLO, *SHORT, str(state), "--json").stdout)
     assert way["report"]["transition"]["seconds"] == 51.0
     without = run("simulate", str(target), PROFILE, SLO, *SHORT)
     assert "On the way" not in without.output

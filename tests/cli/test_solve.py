@@ -200,7 +200,7 @@ def test_the_method_of_a_plan_is_a_method_file(files: Any, run: Callable[..., An
         (["--gap", "-1"], "gap"),
         (["--method", "nowhere.json"], "nowhere.json"),
         (["--from", "nowhere.json"], "nowhere.json"),
-        (["--state", "nowhere.json"], "nowhere.json"),
+        (["nowhere.json"], "nowhere.json"),
     ],
 )
 def test_a_wrong_flag_is_bad_input_with_a_remedy(

@@ -48,3 +48,36 @@ def test_a_spoilt_file_is_named(name: str, spoilt: str, sound: dict[str, str], t
         ran = command(name, *given, *FLAGS.get(name, ()))
         assert ran.code == EXIT["bad input"], (place, ran)
         assert path.name in ran.err + ran.out, (place, ran)
+
+
+@pytest.mark.parametrize("name", ["solve", "verify", "check", "explain", "show"])
+def test_files_come_in_any_order_and_a_folder_stands_for_them(name: str, sound: dict[str, str], tmp_path: Path) -> None:
+    """Each file says what it is, also a state and measurements, and what is no file of hetplan is passed over."""
+    given = [sound[kind] for kind in dict.fromkeys(("plan", *READING[name])) if kind in READING[name]]
+    there = command(name, *given)
+    assert there.code == EXIT["ok"], there
+    for one in given:
+        (tmp_path / Path(one).name).write_bytes(Path(one).read_bytes())
+    (tmp_path / "notes.json").write_text('{"format": "somebody/else/1.0"}')
+    (tmp_path / "picture.svg").write_text("<svg/>")
+    assert command(name, *reversed(given)).out == there.out
+    assert command(name, tmp_path).out.replace(str(tmp_path / "plan.json"), sound["plan"]) == there.out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("solve", "profile"), "SLO"),
+        (("solve", "slo"), "profile"),
+        (("solve", "profile", "slo", "slo"), "a second slo file"),
+        (("solve", "plan", "profile", "slo"), "does not take"),
+        (("verify", "profile", "slo"), "a plan file is needed"),
+        (("verify", "plan", "plan", "profile", "slo"), "a second plan file"),
+        (("show", "plan", "slo"), "or neither"),
+    ],
+)
+def test_too_few_and_too_many_files_are_named(given: tuple[str, ...], said: str, sound: dict[str, str]) -> None:
+    name, *kinds = given
+    ran = command(name, *(sound[kind] for kind in kinds))
+    assert ran.code == EXIT["bad input"]
+    assert said in ran.err + ran.out, ran

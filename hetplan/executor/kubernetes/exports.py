@@ -261,7 +261,7 @@ class _Whole:
             raise InputError.one(
                 file="plan", path="$.periods", value=end if end is not None else "no end",
                 why="cron repeats by the day or by the week, and these periods last otherwise",
-                remedy="Plan for a horizon of a day or of a week; or keep the schedule with hetplan autoscale --plan.",
+                remedy="Plan for a horizon of a day or of a week; or keep the schedule with hetplan autoscale.",
             )  # fmt: skip
         minutes = int(moment_s % end // 60)
         day = "*" if end == _DAY_S else str((1 + minutes // 1440) % 7)

@@ -325,7 +325,7 @@ def _running(inputs: Inputs, request: Request, goal: Goal, faults: Faults) -> di
     if not request.has_state:
         if "moves" in goal:
             why = "the fewest moves are wanted, and nothing says what runs"
-            faults.in_slo("$.objective", why, "Name a state, as --state STATE.json.")
+            faults.in_slo("$.objective", why, "Name a state file too.")
         return found
     state = inputs.files.get("state", "state.json")
     counted = "moves" in goal or request.moves is not None

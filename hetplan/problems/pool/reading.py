@@ -480,7 +480,7 @@ def _check_measured(inputs: Inputs, faults: Faults) -> None:
     if inputs.measured is not None:
         name = inputs.files.get("measured", "measured")
         why = "the question pool reads no measurements beside the profile"
-        remedy = "Leave it out (--measured); what was measured goes into the profile's tables."
+        remedy = "Leave that file out; what was measured goes into the profile's tables."
         faults.found.append(Fault(name, "$", "", why, remedy))
 
 
