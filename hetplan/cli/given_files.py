@@ -105,8 +105,8 @@ def sort_files(
             if not inside:
                 remedy = "Name files, or a folder that holds them."
                 raise InputError.one(file=str(file), why="no file in this folder is one that is read", remedy=remedy)
-            for one, kind in inside:
-                found[kind].append(one)
+            for one, part in inside:
+                found[part].append(one)
         elif (kind := _kind_of(file)) is not None:
             found[kind].append(file)
         else:
