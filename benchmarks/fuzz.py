@@ -89,7 +89,7 @@ def _inputs(files: dict[str, Path], further: tuple[str, ...] = ("state", "measur
     """The files as arguments of a command."""
     asked = [str(files["profile"]), str(files["slo"])]
     for name in further:
-        asked += [f"--{name}", str(files[name])] if name in files else []
+        asked += [str(files[name])] if name in files else []
     return asked
 
 
@@ -174,7 +174,7 @@ def case(seed: str, made: list[dict[str, Any]], folder: Path) -> tuple[str, list
         whole.write_text(json.dumps(documents["plan"]))
         return command, [str(files["plan"]), *([str(whole)] if command == "diff" else [])]
     if command == "solve":
-        return command, [*asked, *example["set"], "--work-limit", "2000", "-o", str(folder / "new.json")]
+        return command, [*asked, *example["set"], "-o", str(folder / "new.json")]
     if command in ("verify", "simulate"):
         short = ["--seeds", "1", "--duration", "2", "--threads", "1"] if command == "simulate" else []
         return command, [str(files["plan"]), *asked, *short]

@@ -14,7 +14,6 @@ __all__ = [
     "AsJson",
     "Files",
     "Formulation",
-    "MethodFile",
     "PlanAndFiles",
     "PlanFile",
     "Question",
@@ -63,9 +62,8 @@ Question = Annotated[
 Formulation = Annotated[
     str | None, typer.Option(metavar="NAME", help="How to answer it (see `hetplan list options PROBLEM`).")
 ]
-Settings = Annotated[list[str] | None, option("--set", "NAME=VALUE", "An option of the formulation; may be repeated.")]
-MethodFile = Annotated[
-    Path | None, file_option("--method", "FILE", "JSON with `formulation` and `options`; --set wins over it.")
+Settings = Annotated[
+    list[str] | None, option("--set", "NAME=VALUE", "An option of the formulation; repeatable; @FILE reads many.")
 ]
 Unchecked = Annotated[
     bool,
@@ -77,21 +75,26 @@ AsJson = Annotated[
 
 
 def method_from(
-    file: Path | None, settings: list[str] | None, *, question: str | None, formulation: str | None
+    settings: list[str] | None, *, question: str | None, formulation: str | None
 ) -> tuple[str | None, str | None, dict[str, Any]]:
-    """Question, formulation and options out of ``--method``, ``--set`` and the flags; the flags win, then --set.
+    """Question, formulation and options out of `--set` and the flags; `--set @FILE` names a file with any of these.
 
-    >>> method_from(None, ["latency-stat=p99", "derate=0.9"], question=None, formulation="fluid-lp")
+    What is said later wins, and flags win over files.
+
+    >>> method_from(["latency-stat=p99", "derate=0.9"], question=None, formulation="fluid-lp")
     (None, 'fluid-lp', {'latency_stat': 'p99', 'derate': 0.9})
     """
-    method: dict[str, Any] = {}
-    if file is not None:
+    options: dict[str, Any] = {}
+    for setting in settings or []:
+        if not setting.startswith("@"):
+            options |= read_settings([setting])
+            continue
         from hetplan.cli.given_files import read_method
 
-        method = read_method(file)
-    options = {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
-    options |= read_settings(settings or [])
-    return question or method.get("question"), formulation or method.get("formulation"), options
+        method = read_method(Path(setting[1:]))
+        options |= {name.replace("-", "_"): value for name, value in method.get("options", {}).items()}
+        question, formulation = question or method.get("question"), formulation or method.get("formulation")
+    return question, formulation, options
 
 
 def read_settings(settings: list[str]) -> dict[str, Any]:

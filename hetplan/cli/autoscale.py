@@ -16,7 +16,6 @@ from hetplan.cli.arguments import (
     AsJson,
     Files,
     Formulation,
-    MethodFile,
     Question,
     Settings,
     method_from,
@@ -76,7 +75,6 @@ def autoscale(
     question: Question = None,
     formulation: Formulation = None,
     settings: Settings = None,
-    method: MethodFile = None,
     time_limit: Seconds = None,
     evaluate: Evaluators = None,
     journal: JournalFile = None,
@@ -107,7 +105,7 @@ def autoscale(
     from hetplan.planner.answer import Limits
 
     with Output("autoscale", as_json=as_json) as out:
-        question, formulation, options = method_from(method, settings, question=question, formulation=formulation)
+        question, formulation, options = method_from(settings, question=question, formulation=formulation)
         how = {"question": question, "formulation": formulation, "options": options}
         trigger = Replanning(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,

@@ -64,7 +64,7 @@ def write_ways(outcome: Outcome, out: Output, folder: Path) -> dict[str, str]:
     from hetplan.profiles.plan_file import write_plan
 
     if not outcome.ways:
-        out.warn("--ways: nothing is written: only a bill of several periods has levers, without --set levers=false")
+        out.warn("--alternatives: nothing is written: only a front, or a bill of several periods, has other plans")
         return {}
     folder.mkdir(exist_ok=True)
     written = {}

@@ -201,7 +201,7 @@ _METHOD_KEYS = ("formulation", "options", "like", "question")
 
 
 def read_method(file: Path) -> dict[str, Any]:
-    """What a file of ``--method`` says: the formulation, its options, perhaps the question."""
+    """What a file of ``--set @FILE`` says: the formulation, its options, perhaps the question."""
     from hetplan.profiles.read_json import read_json
 
     method = read_json(file, file=str(file))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from hetplan.cli.arguments import AsJson, Formulation, Question, Settings, option, read_settings
+from hetplan.cli.arguments import AsJson, Formulation, Question, Settings, method_from, option, read_settings
 from hetplan.cli.given_files import plan_from, sort_files
 from hetplan.cli.output import Exit, Output
 from hetplan.errors import InputError
@@ -54,11 +54,11 @@ def render(
                 where it asks several, each depending on the answers before it
     """
     with Output("render", as_json=as_json, quiet=to is not Target.KUBERNETES and output == "-") as out:
-        given = read_settings(settings or [])
         if to is Target.KUBERNETES:
-            _render_kubernetes(out, files, output, hosts, given)
+            _render_kubernetes(out, files, output, hosts, read_settings(settings or []))
         else:
-            _render_program(out, files, to, output, (question, formulation, given))
+            asked = method_from(settings, question=question, formulation=formulation)
+            _render_program(out, files, to, output, asked)
 
 
 def _render_kubernetes(out: Output, files: list[Path], output: str, hosts: Path | None, given: dict[str, Any]) -> None:

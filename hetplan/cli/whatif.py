@@ -20,8 +20,8 @@ from hetplan.cli.arguments import (
     Formulation,
     Question,
     Settings,
+    method_from,
     option,
-    read_settings,
 )
 from hetplan.cli.given_files import GivenFiles, plan_from, sort_files
 from hetplan.cli.output import Exit, Output, Page, number
@@ -95,11 +95,8 @@ def whatif(
     with Output("whatif", as_json=as_json, quiet=str(csv) == "-") as out:
         if robust == bool(vary):
             raise InputError.one(file="--vary", why="what varies, or --robust", remedy="Add --vary budget=1:5.")
-        how: dict[str, Any] = {
-            "question": question,
-            "formulation": formulation,
-            "options": read_settings(settings or []),
-        }
+        question, formulation, options = method_from(settings, question=question, formulation=formulation)
+        how: dict[str, Any] = {"question": question, "formulation": formulation, "options": options}
         named = sort_files(files, "whatif", plans=(0, 1 if robust else 0))
         if robust:
             robustness(out, named, how, (box, gamma),

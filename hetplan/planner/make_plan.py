@@ -46,9 +46,7 @@ def make_plan(problem: Problem, inputs: Inputs, ask: Asking, *, method: Method, 
     solves = tuple(_solve(record, proofs=require_proof) for record in ask.records)
     if isinstance(result, Infeasible):
         found = Found.INFEASIBLE if result.proved else _not_found(ask)
-        finding = Finding(
-            found, interrupted=interrupted, recheck_disagrees=ask.recheck_disagrees, recheck_absent=ask.recheck_absent
-        )
+        finding = Finding(found, interrupted=interrupted)
         warnings = (*_notices(inputs, ask), *result.warnings)
         return Outcome(finding, why=result.why, repairs=result.repairs, solves=solves, warnings=warnings)
     made = partial(_planned, inputs=inputs, ask=ask, named=(problem.question, method), solves=solves,
@@ -136,8 +134,6 @@ def _planned(
         gap_reached=gap,
         proof_required=require_proof,
         proved=all_proved(claims),
-        recheck_disagrees=ask.recheck_disagrees,
-        recheck_absent=ask.recheck_absent,
     )
     why = (result.target_missed,) if result.target_missed else ()
     return Outcome(finding, plan, why, result.repairs, solves, plan.warnings, ways=result.ways)
@@ -260,7 +256,6 @@ def _solve(record: Record, *, proofs: bool = False) -> Solve:
         why_not_deterministic=why or None,
         proof=_proof(record, always=proofs),
         binding=_binding(record),
-        recheck=record.recheck or None,
     )
 
 

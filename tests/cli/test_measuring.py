@@ -82,7 +82,7 @@ def plans_in(journal: Path) -> list[dict[str, Any]]:
 def test_plans_are_measured_and_the_journal_backs_them(
     asked: Callable[..., list[object]], run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    ran = run(*asked(), "--simulate")
+    ran = run(*asked())
     assert ran.code == 0, ran.out + ran.err
     assert "samples, kept in" in ran.err
     files = (EXAMPLE / "profile.json", tmp_path / "slo.json", tmp_path / "journal.jsonl")

@@ -77,15 +77,6 @@ def test_more_than_the_pool_carries_breaks_the_promise_and_exits_6(plan: str, tm
     assert "slo" in [line["by"] for line in broken]
 
 
-@pytest.mark.slow
-def test_solve_and_simulate_in_one(tmp_path: Path) -> None:
-    target = tmp_path / "plan.json"
-    result = run("solve", PROFILE, SLO, "--set", "size=planned", "--simulate", "-o", str(target))
-    assert result.exit_code == 0, result.output
-    assert "Promised and simulated" in result.output
-    assert target.exists()
-
-
 def test_baselines_stand_beside_the_plan(plan: str) -> None:
     result = run("simulate", plan, PROFILE, SLO, *SHORT, "--baselines")
     assert result.exit_code == 0, result.output
