@@ -322,6 +322,8 @@ class Request:
     """What runs now."""
     has_state: bool = False
     """Whether a state says what runs; it may be nothing."""
+    law_error: bool = True
+    """Whether laws of engines are slower by their stated error."""
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -448,4 +450,5 @@ def read_request(inputs: Inputs) -> Request:
         slo.change,
         state.workers if state is not None else (),
         state is not None,
+        slo.robust.law,
     )

@@ -16,6 +16,8 @@ LAW = TokenLaw(
     np.array([[4.0, 0.05, 0.0, 0.1, 1e-5], [9.0, 0.0, 0.002, 0.0, 0.0]]), kv_tokens=2500, most_tokens=96, most_seqs=12
 )
 
+EXPERTS = replace(LAW, experts_ms=6.0, experts_rate=0.1, chunk_ms=1.5)
+
 
 def engine_times(law: TokenLaw, arrival_ms: np.ndarray, requests: Requests) -> tuple[np.ndarray, np.ndarray, int]:
     """First and last token of each request, by the engine in a time of its own."""
@@ -46,8 +48,8 @@ def engine_times(law: TokenLaw, arrival_ms: np.ndarray, requests: Requests) -> t
 
 @pytest.mark.parametrize(
     "law",
-    [LAW, replace(LAW, reserves=True), replace(LAW, prefill_first=True), replace(LAW, kv_tokens=900)],
-    ids=["chunked", "reserves", "prefill-first", "little-room"],
+    [LAW, replace(LAW, reserves=True), replace(LAW, prefill_first=True), replace(LAW, kv_tokens=900), EXPERTS],
+    ids=["chunked", "reserves", "prefill-first", "little-room", "experts"],
 )
 def test_it_makes_every_token_when_the_simulator_does(law: TokenLaw) -> None:
     random = np.random.default_rng(7)
