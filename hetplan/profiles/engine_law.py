@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FittedLaw", "FittedNumbers", "Iteration", "fit", "fit_numbers"]
+__all__ = ["FittedLaw", "FittedNumbers", "Iteration", "fit", "fit_numbers", "nearest"]
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +45,11 @@ class FittedLaw:
     errors: Floats
 
     @property
+    def rows(self) -> list[list[float]]:
+        """To show: what experts and prompts add stands behind, and pieces know of neither."""
+        return [[*row, 0.0, 0.0] for row in self.pieces.tolist()]
+
+    @property
     def error(self) -> float:
         """The mean relative error."""
         return float(np.abs(self.errors).mean())
@@ -56,6 +61,8 @@ _RATES = tuple(0.4 * 0.7**k for k in range(15))
 """How soon tokens touch all experts: from 2 of 6, each token others, to a hundredth of that where they are skewed."""
 _NUMBERS = ("base_ms", "chunk_ms", "experts_ms", "token_ms", "sequence_ms", "kv_token_ms", "pair_ms")
 
+_SHOWN = ("base", "token", "kv_token", "sequence", "pair", "experts", "chunk")
+
 
 @dataclass(frozen=True)
 class FittedNumbers:
@@ -65,12 +72,22 @@ class FittedNumbers:
     errors: Floats
 
     @property
+    def rows(self) -> list[list[float]]:
+        """To show, as pieces are."""
+        return [[self.numbers[f"{name}_ms"] for name in _SHOWN]]
+
+    @property
+    def error(self) -> float:
+        """The mean relative error."""
+        return float(np.abs(self.errors).mean())
+
+    @property
     def document(self) -> dict[str, object]:
         """As a profile has it."""
-        off = np.abs(self.errors)
         kept = {name: float(f"{value:.5g}") for name, value in self.numbers.items() if value}
         kept |= {"tokens_from": int(self.numbers["tokens_from"])}
-        return {"form": "iteration/2", **kept, "fit_error": [round(float(off.mean()), 4), round(float(off.max()), 4)]}
+        worst = float(np.abs(self.errors).max())
+        return {"form": "iteration/2", **kept, "fit_error": [round(self.error, 4), round(worst, 4)]}
 
 
 def fit_numbers(measured: Sequence[Iteration], *, least: Mapping[str, float] | None = None) -> FittedNumbers:
@@ -90,8 +107,13 @@ def fit_numbers(measured: Sequence[Iteration], *, least: Mapping[str, float] | N
     floor = np.array([(least or {}).get(name, 0.0) for name in _NUMBERS])
     dense = min((_numbers(rows, ms, floor, start, 0.0) for start in _FROM), key=_squares)
     mixed = min((_numbers(rows, ms, floor, start, rate) for start in _FROM for rate in _RATES), key=_squares)
-    worth = float(np.abs(mixed.errors).mean()) < _bar(float(np.abs(dense.errors).mean()))
-    return mixed if worth else dense
+    return mixed if mixed.error < _bar(dense.error) else dense
+
+
+def nearest(measured: Sequence[Iteration]) -> FittedLaw | FittedNumbers:
+    """Pieces, or nine numbers where these are clearly nearer: no pieces say what few tokens of experts take."""
+    pieces, numbers = fit(measured), fit_numbers(measured)
+    return numbers if numbers.error < _bar(pieces.error) else pieces
 
 
 def _squares(one: FittedNumbers) -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.server
 import json
+import math
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ import pytest
 
 from hetplan.errors import InputError
 from hetplan.measure.journal import CellJournal
-from hetplan.measure.profile_engine import cells_of, engine_document, measure_engines
+from hetplan.measure.profile_engine import MeasuredEngines, MeasuredLaw, cells_of, engine_document, measure_engines
 from hetplan.measure.profile_wish import Wish
-from hetplan.profiles.engine_law import Iteration, fit
+from hetplan.profiles.engine_law import FittedLaw, FittedNumbers, Iteration, fit, nearest
 from hetplan.profiles.load_one import load_profile
 from hetplan.profiles.validate import validate
 
@@ -50,6 +52,19 @@ def test_a_law_whose_parts_add_up_is_one_piece() -> None:
     single = np.array([[4.0, 0.05, 0.001, 0.1, 1e-5]])
     assert len(fit(iterations(single, 0.0)).pieces) == 1
     assert len(fit(iterations(TRUE, 0.0)).pieces) == 2
+
+
+def test_what_experts_take_is_found_where_pieces_do_not_say_it() -> None:
+    dense = iterations(np.array([[4.0, 0.01, 1e-4, 0.0, 1e-6]]), 0.0)
+    mixed = [replace(one, ms=one.ms + 11.0 * (1.0 - math.exp(-0.067 * one.tokens))) for one in dense]
+    law = nearest(mixed)
+    assert isinstance(law, FittedNumbers)
+    assert law.numbers["experts_ms"] == pytest.approx(11.0, rel=0.05)
+    assert isinstance(nearest(dense), FittedLaw)
+    read = load_profile(engine_document(wish(1), MeasuredEngines({"e": MeasuredLaw(mixed, law)}))).engines["e"]
+    assert read.law is not None
+    assert (read.law.basis, read.experts[0]) == ("measured", law.document["experts_ms"])
+    assert (read.error, read.reach.tokens) == (pytest.approx(law.error, rel=1e-5), 1816)
 
 
 def wish(port: int, **engine: Any) -> Wish:
