@@ -290,7 +290,8 @@ def _measured(found: MeasuredEngines) -> Iterator[tuple[str, MeasuredLaw]]:
 
 def _engine(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
     assert mine.law is not None
-    said: dict[str, Any] = {"source": "streams"}
+    is_mixed = any(one.pairs and one.sequences for one in mine.iterations)
+    said: dict[str, Any] = {"source": "streams", "overlap": "measured" if is_mixed else "assumed"}
     reach = {
         name: int(max(getattr(one, name) for one in mine.iterations)) for name in ("tokens", "kv_tokens", "sequences")
     }
@@ -303,7 +304,6 @@ def _engine(engine: MeasuredEngine, mine: MeasuredLaw) -> dict[str, Any]:
             {name: _digits(value) for name, value in zip(names, row, strict=True) if value > 0.0}
             for row in mine.law.pieces.tolist()
         ]
-        said["overlap"] = "measured" if any(one.pairs and one.sequences for one in mine.iterations) else "assumed"
         said["fitted"] = {"error": _digits(mine.law.error), **reach}
     return said | {key: value for key, value in engine.stated().items() if value is not None}
 
