@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the grids are not in
 Identity = tuple[str, ...]
 BATCHES, PROMPTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 GB_PER_S = {**{name: card[1] for name, card in CARDS.items()}, "b200": 8000.0, "gb200": 8000.0}
+DENSE = {"llama-3.1-8b", "llama-3.1-70b", "qwen3-8b", "qwen3-32b"}
 QUICK = 12
 
 
@@ -70,7 +71,7 @@ def fitted(key: Identity) -> tuple[dict[str, object], float, float]:
     ranks = int(row["ranks"])
     # Half of the KV: windows of gpt-oss spare it.
     floor = 0.5 * float(row["kv_bytes_per_token_per_gpu"]) / GB_PER_S[key[1]] / 1e6 / ranks
-    found = fit_numbers(grids()[key], least={"kv_token_ms": floor})
+    found = fit_numbers(grids()[key], least={"kv_token_ms": floor}, experts=key[0] not in DENSE)
     law, other = found.document, published()[key]
     apart = [ms_of(law, one) / ms_of(dict(other), one) - 1.0 for one in grids()[key]]
     for one, off in zip(grids()[key], found.errors, strict=True):
@@ -113,3 +114,8 @@ def test_every_grid_is_met_as_nearly_as_by_laws_that_were_fitted_apart(part: sli
     assert np.mean(list(errors.values())) < 0.036
     further = {key: error for key, error in errors.items() if error > float(published()[key]["error_mean"]) + 0.015}
     assert not further
+
+
+@pytest.mark.parametrize("key", NAMED, ids=lambda key: key[0])
+def test_whether_a_model_has_experts_shows_where_nobody_says_it(key: Identity) -> None:
+    assert (fit_numbers(grids()[key]).numbers["experts_ms"] > 0.0) == (key[0] not in DENSE)
