@@ -60,6 +60,7 @@ _COMMANDS = (
     _Command("questions", "catalog:questions", "What there is"),
     _Command("options", "catalog:options", "What there is"),
     _Command("solvers", "catalog:solvers", "What there is"),
+    _Command("list", "catalog:listed", "What there is"),
     _Command("doctor", "doctor:doctor", "What there is"),
 )
 

@@ -1,8 +1,9 @@
-"""What there is: `hetplan questions`, `hetplan options` and `hetplan solvers`."""
+"""What there is: `hetplan questions`, `hetplan options`, `hetplan solvers` and `hetplan list`."""
 
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from hetplan.cli.arguments import AsJson
 from hetplan.cli.output import Output
 
-__all__ = ["options", "questions", "solvers"]
+__all__ = ["listed", "options", "questions", "solvers"]
 
 
 def questions(as_json: AsJson = False) -> None:
@@ -124,3 +125,42 @@ def solvers(as_json: AsJson = False) -> None:
         out.people.table(("solver", "form", "version", "what it is"), rows)
         out.people.line()
         out.people.line("`hetplan solve --solver NAME` picks one; `hetplan doctor` says how to install the others.")
+
+
+class _What(StrEnum):
+    laws = "laws"
+
+
+def listed(
+    what: Annotated[_What, typer.Argument(metavar="laws", help="Laws of engines that ship with hetplan.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORD...", help="Only those of this model, GPU, engine, precision...")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List laws of engines, each with where it comes from and how far it is off."""
+    del what
+    with Output("list", as_json=as_json) as out:
+        from hetplan.errors import InputError
+        from hetplan.profiles.catalogue import known_laws
+
+        rows = []
+        for one in known_laws(words or ()):
+            law, of = one.law, one.identity
+            out.send({"engine": of, "date": one.date, "law": law.model_dump(mode="json", exclude_defaults=True)})
+            card = f"{of['gpus']} x {of['gpu']} {of['parallel']}"
+            experts = f"{law.experts_ms:.3g}" if law.experts_ms else "-"
+            error, fit = (f"{100.0 * (value or 0.0):.1f}%" for value in (law.error_mean, (law.fit_error or (0.0,))[0]))
+            version = f"{of['engine']} {of['version']}".strip()
+            rows.append(
+                (of["model"], of["precision"], card, version, f"{law.base_ms:.3g}", experts, law.basis, error, fit)
+            )
+        if not rows:
+            raise InputError.one(
+                file="list", value=" ".join(words or ()), why="no law is of all of these",
+                remedy="Leave a word out; `hetplan list laws` shows all.",
+            )  # fmt: skip
+        titles = ("model", "precision", "GPUs", "engine", "base ms", "experts ms", "basis", "off", "fit off")
+        out.people.table(titles, rows, right=("base ms", "experts ms", "off", "fit off"))
+        out.people.line()
+        out.people.line("`--json` shows each as a profile's engine has it (`law`); its KV room is the server's to say.")

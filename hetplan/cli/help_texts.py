@@ -64,6 +64,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "questions": ("hetplan questions",),
     "options": ("hetplan options pool",),
     "solvers": ("hetplan solvers",),
+    "list": ("hetplan list laws", "hetplan list laws deepseek-v3 h200 vllm --json"),
     "doctor": ("hetplan doctor",),
 }
 """Command -> the examples at the end of its help."""

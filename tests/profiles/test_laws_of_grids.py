@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import os
-from collections import defaultdict
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hetplan.profiles.engine_law import Iteration, fit_numbers
 from hetplan.profiles.engines import IterationLaw
-from hetplan.profiles.imports.cards import CARDS
+from tests.cases.grids import DATA, DENSE, Identity, grids, least, read
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("HETPLAN_DATA", ROOT / ".." / "shared" / "data")).resolve() / "llm" / "laws"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the grids are not in {DATA}")
 
-Identity = tuple[str, ...]
-BATCHES, PROMPTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-GB_PER_S = {**{name: card[1] for name, card in CARDS.items()}, "b200": 8000.0, "gb200": 8000.0}
-DENSE = {"llama-3.1-8b", "llama-3.1-70b", "qwen3-8b", "qwen3-32b"}
 QUICK = 12
-
-
-def read(name: str) -> list[tuple[Identity, dict[str, str]]]:
-    columns = ("model", "gpu", "gpus", "parallel", "precision", "engine", "version")
-    with (DATA / f"{name}.csv").open() as file:
-        return [(tuple(row[one] for one in columns), row) for row in csv.DictReader(file)]
-
-
-@cache
-def grids() -> dict[Identity, list[Iteration]]:
-    """The iterations of each grid whose KV fits: others the tool made up."""
-    rooms = {key: (int(row["kv_tokens_per_rank"]), int(row["ranks"])) for key, row in read("memory")}
-    found: dict[Identity, list[Iteration]] = defaultdict(list)
-    for key, row in read("decode"):
-        context, (each, ranks) = int(row["context"]), rooms[key]
-        for batch in BATCHES:
-            if row[f"b{batch}"] and context * batch <= each * ranks:
-                found[key].append(Iteration(batch, batch * context, batch, 0, float(row[f"b{batch}"])))
-    for key, row in read("prefill"):
-        prompts, (each, ranks) = int(row["prompts"]), rooms[key]
-        for length in PROMPTS:
-            if row[f"p{length}"] and length * prompts <= each:
-                many = prompts * ranks
-                ms = float(row[f"p{length}"])
-                found[key].append(Iteration(length * many, 0, 0, many * length**2 / 2, ms))
-    return found
 
 
 @cache
@@ -67,11 +31,7 @@ def ms_of(law: dict[str, object], one: Iteration) -> float:
 
 def fitted(key: Identity) -> tuple[dict[str, object], float, float]:
     """The law, its mean error, and how far its times are from those of the published law on the mean."""
-    row = next(row for one, row in read("memory") if one == key)
-    ranks = int(row["ranks"])
-    # Half of the KV: windows of gpt-oss spare it.
-    floor = 0.5 * float(row["kv_bytes_per_token_per_gpu"]) / GB_PER_S[key[1]] / 1e6 / ranks
-    found = fit_numbers(grids()[key], least={"kv_token_ms": floor}, experts=key[0] not in DENSE)
+    found = fit_numbers(grids()[key], least=least()[key], experts=key[0] not in DENSE)
     law, other = found.document, published()[key]
     apart = [ms_of(law, one) / ms_of(dict(other), one) - 1.0 for one in grids()[key]]
     for one, off in zip(grids()[key], found.errors, strict=True):

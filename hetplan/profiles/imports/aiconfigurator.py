@@ -25,11 +25,11 @@ from hetplan.profiles.imports.cards import CARDS
 from hetplan.profiles.imports.words import above_0, ill_written, section
 from hetplan.profiles.read_json import read_json
 
-__all__ = ["convert"]
+__all__ = ["REALITY", "convert"]
 
 _SEQUENCES, _READ, _PROMPTS = (1, 4, 16, 64, 128, 256), (128, 1024, 4096), (64, 256, 512, 1024, 2048, 4096, 8192)
 _BESIDE = (0, 4, 16, 64)
-_REALITY = {"vllm": 0.12, "sglang": 0.24, "trtllm": 0.37}
+REALITY = {"vllm": 0.12, "sglang": 0.24, "trtllm": 0.37}
 """How far answers are from the time per token of an engine, on the mean: 0.12 against 1,408 published runs."""
 _REQUEST_MS = {"vllm": 35.0}
 """What a request waits before its first iteration: the median of 11 published sweeps is 38."""
@@ -127,7 +127,7 @@ class _Asked:
         reach = {name: int(max(getattr(one, name) for one in iterations)) for name in _REACH}
         law = {
             **fit_numbers(iterations, least=least).document, "basis": "grid", "range": reach,
-            "error_mean": _REALITY.get(self.backend, max(_REALITY.values())),
+            "error_mean": REALITY.get(self.backend, max(REALITY.values())),
             "source": f"aiconfigurator, {self.backend} {self.version}",
         }  # fmt: skip
         return {
