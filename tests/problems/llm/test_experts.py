@@ -15,7 +15,9 @@ from hetplan.problems.llm.options import LlmOptions
 from hetplan.problems.llm.size import fleet_of, judge_of
 from hetplan.problems.llm.wish import Wish, read_wish
 from hetplan.profiles.load import load_inputs
+from hetplan.serving.tokens import law_of_engine
 from hetplan.simulator.tokens import draw, play
+from hetplan.studies.axes import factor
 from tests.cases import texts
 
 LAW = {"form": "iteration/2", "base_ms": 8.0, "experts_ms": 35.0, "experts_rate": 0.03, "sequence_ms": 0.09}
@@ -149,3 +151,11 @@ def test_a_planned_fleet_is_believed_by_the_verifier_and_one_machine_less_is_not
     less = outcome.plan.workers[0].model_copy(update={"count": count - 1})
     found = hp.verify(outcome.plan.model_copy(update={"workers": (less,)}), profile, slo)
     assert "capacity" in {one.code for one in found.violations}
+
+
+def test_what_if_times_were_longer_slows_every_part_of_a_law() -> None:
+    documents = {"profile": texts.experts(texts.QWEN, 60_000), "slo": texts.slo()}
+    slow = load_inputs(*factor(documents, "latency", 1.5).values())
+    law, other = (law_of_engine(one.profile.engines["moe"]) for one in (load_inputs(*documents.values()), slow))
+    for what in ((1, 2000, 1, 0), (700, 0, 0, 250_000)):
+        assert other.iteration_ms(*what) == pytest.approx(1.5 * law.iteration_ms(*what))
