@@ -67,7 +67,7 @@ class Seated:
 
     @property
     def decode_ms(self) -> float:
-        """The least that experts add for a token that is decoded, and what a prompt adds for one that is computed.
+        """The least that experts add for a token that is decoded.
 
         Batches are looked at as the planner does: by one to 256, then in classes a tenth longer, each at its best.
         """
