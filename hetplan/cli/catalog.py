@@ -1,8 +1,9 @@
-"""What there is: `hetplan list problems`, `list options PROBLEM`, `list solvers`, `list formats`."""
+"""What there is: `hetplan list problems`, `list options PROBLEM`, `list solvers`, `list laws`, `list formats`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ class Catalog(StrEnum):
     PROBLEMS = "problems"
     OPTIONS = "options"
     SOLVERS = "solvers"
+    LAWS = "laws"
     FORMATS = "formats"
 
 
@@ -31,23 +33,33 @@ def _problems() -> list[str]:
 
 
 def list_catalog(
-    what: Annotated[Catalog, typer.Argument(metavar="WHAT", help="problems, options, solvers or formats.")],
-    problem: Annotated[
-        str | None, typer.Argument(metavar="[PROBLEM]", help="Whose options.", autocompletion=_problems)
+    what: Annotated[Catalog, typer.Argument(metavar="WHAT", help="problems, options, solvers, laws or formats.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORD...]",
+            help="A problem, of options; of laws a model, GPU, engine ...",
+            autocompletion=_problems,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List problems, options, solvers, formats.
+    """List problems, options, solvers, laws of engines, formats.
 
-    A problem is what is decided. `hetplan solve` takes the most specific one that fits the files.
+    A problem is what is decided. `hetplan solve` takes the most specific one that fits the files. Laws ship with
+    hetplan, each with where it comes from and how far it is off: `hetplan list laws llama h100`.
     """
     with Output("list", as_json=as_json) as out:
-        if (problem is None) == (what is Catalog.OPTIONS):
-            why = "whose options?" if problem is None else f"{what.value} are not those of one problem"
+        if what is Catalog.LAWS:
+            _list_laws(out, words or ())
+            return
+        if len(words or ()) != (what is Catalog.OPTIONS):
+            why = "the options of one problem" if what is Catalog.OPTIONS else f"{what.value} are listed all together"
             remedy = f"Name one of {', '.join(_problems())}: hetplan list options pool."
-            raise InputError.one(file="PROBLEM", value=problem or "", why=why, remedy=remedy)
-        if problem is not None:
-            _list_options(out, problem)
+            remedy = remedy if what is Catalog.OPTIONS else "Leave it out."
+            raise InputError.one(file="WORD", value=" ".join(words or ()), why=why, remedy=remedy)
+        if words:
+            _list_options(out, words[0])
         else:
             listed = {Catalog.PROBLEMS: _list_problems, Catalog.SOLVERS: _list_solvers, Catalog.FORMATS: _list_formats}
             listed[what](out)
@@ -158,3 +170,26 @@ def _list_formats(out: Output) -> None:
     for name, what, command in rows:
         out.send({"format": name, "what": what, "command": command})
     out.people.table(("format", "what it is", "command"), rows)
+
+
+def _list_laws(out: Output, words: Sequence[str]) -> None:
+    from hetplan.profiles.catalogue import known_laws
+
+    rows = []
+    for one in known_laws(words):
+        law, of = one.law, one.identity
+        out.send({"engine": of, "date": one.date, "law": law.model_dump(mode="json", exclude_defaults=True)})
+        card = f"{of['gpus']} x {of['gpu']} {of['parallel']}"
+        experts = f"{law.experts_ms:.3g}" if law.experts_ms else "-"
+        error, fit = (f"{100.0 * (value or 0.0):.1f}%" for value in (law.error_mean, (law.fit_error or (0.0,))[0]))
+        version = f"{of['engine']} {of['version']}".strip()
+        rows.append((of["model"], of["precision"], card, version, f"{law.base_ms:.3g}", experts, law.basis, error, fit))
+    if not rows:
+        raise InputError.one(
+            file="list", value=" ".join(words), why="no law is of all of these",
+            remedy="Leave a word out; `hetplan list laws` shows all.",
+        )  # fmt: skip
+    titles = ("model", "precision", "GPUs", "engine", "base ms", "experts ms", "basis", "off", "fit off")
+    out.people.table(titles, rows, right=("base ms", "experts ms", "off", "fit off"))
+    out.people.line()
+    out.people.line("`--json` shows each as a profile's engine has it (`law`); its KV room is the server's to say.")

@@ -56,7 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hetplan render plan.json --to kubernetes --hosts hosts.toml --set version=1.32 -o deploy",
         "hetplan render profile.json slo.json --to mps -o pool.mps",
     ),
-    "list": ("hetplan list problems", "hetplan list options pool"),
+    "list": ("hetplan list problems", "hetplan list options pool", "hetplan list laws deepseek-v3 h200 vllm --json"),
     "doctor": ("hetplan doctor",),
 }
 """Command -> the examples at the end of its help."""

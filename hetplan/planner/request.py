@@ -355,6 +355,8 @@ class Request:
     has_state: bool = False
     """Whether a state says what runs; it may be nothing."""
     quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    law_error: bool = True
+    """Whether laws of engines are slower by their stated error."""
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -480,4 +482,5 @@ def read_request(inputs: Inputs) -> Request:
         state.workers if state is not None else (),
         state is not None,
         {zone: held.quota for zone, held in inputs.profile.zones.items()},
+        slo.robust.law,
     )

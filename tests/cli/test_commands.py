@@ -371,3 +371,15 @@ def test_control_characters_never_reach_a_terminal() -> None:
 def test_help_names_every_kind(run: Callable[..., Any]) -> None:
     said = run("import", "--help").out.replace(",", " ").split()
     assert set(IMPORTERS) <= set(said)
+
+
+def test_laws_are_listed_by_words(run: Callable[..., Any]) -> None:
+    ran = run("list", "laws", "qwen3-30b-a3b", "h200", "vllm", "bf16", "--json")
+    assert ran.code == 0
+    said = [json.loads(line) for line in ran.out.splitlines()]
+    laws = [one for one in said if "law" in one]
+    assert {one["engine"]["gpus"] for one in laws} == {"1", "2", "4", "8"}
+    assert all(one["law"]["experts_ms"] > 1.0 for one in laws)
+    none = run("list", "laws", "qwen9")
+    assert none.code == 2
+    assert "no law is of all of these" in none.err
