@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from hetplan.planner.choices import Choice, Choices
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, limits_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetplan.profiles.fleet_fields import OfferLimit
+    from hetplan.profiles.pipelines import Pipeline
     from hetplan.profiles.slo_sections import Candidate, Device
     from hetplan.profiles.workers import Worker
 
@@ -322,6 +324,40 @@ class Request:
     """What runs now."""
     has_state: bool = False
     """Whether a state says what runs; it may be nothing."""
+    known: Choices = field(default_factory=lambda: Choices(Profile()), repr=False, compare=False)
+    """The runs of the profile, each read once."""
+
+    @property
+    def profile(self) -> Profile:
+        """What was measured."""
+        return self.known.profile
+
+    def choices(
+        self, app: str | None = None, *, variants: Iterable[str] | None = None, hardware: str | None = None
+    ) -> tuple[Choice, ...]:
+        """Every way to serve an application (its steps, of a pipeline), or these variants; on one hardware, or any.
+
+        Without either, every way to run any variant of the profile.
+        """
+        if app is not None:
+            steps = self.steps(app).values()
+            variants = dict.fromkeys((*self.apps[app].variants, *(name for names in steps for name in names)))
+        found = self.known.every() if variants is None else (one for name in variants for one in self.known.of(name))
+        return tuple(one for one in found if hardware in (None, one.hardware))
+
+    def is_paid_by_run(self, hardware: str) -> bool:
+        """Whether some run on a hardware has a price of its own."""
+        return any(one.own_price is not None for one in self.choices(hardware=hardware))
+
+    def pipeline(self, app: str) -> Pipeline | None:
+        """The pipeline that an application runs."""
+        return self.profile.pipelines.get(self.apps[app].pipeline or "")
+
+    def steps(self, app: str) -> dict[str, tuple[str, ...]]:
+        """Of each step of an application's pipeline that is a task, the variants that may do it."""
+        pipeline = self.pipeline(app)
+        tasks = {name: node.task for name, node in pipeline.nodes.items() if node.task} if pipeline is not None else {}
+        return {name: self.known.of_task(task) for name, task in tasks.items()}
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -348,6 +384,11 @@ class Request:
     def lists(self, hardware: str) -> bool:
         """Whether a hardware is not ruled out by the limits, which may list all that may be used."""
         return not self.only_listed or hardware in self.instances
+
+    def may_rent(self, hardware: str) -> bool:
+        """Whether the limits leave any machine of a hardware."""
+        _, most = self.instances.get(hardware, (0, None))
+        return most != 0 and self.lists(hardware)
 
     def of(self, machine: str) -> MachineType:
         """The type of this id."""
@@ -448,4 +489,5 @@ def read_request(inputs: Inputs) -> Request:
         slo.change,
         state.workers if state is not None else (),
         state is not None,
+        Choices(inputs.profile),
     )

@@ -259,7 +259,7 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     horizon, survive = request.horizon, request.survive
     goal, most = _goal(inputs, request, faults)
     running = _running(inputs, request, goal, faults)
-    _without_use(inputs, request, faults)
+    _without_use(request, faults)
     apps = tuple(_application(inputs, request, name, faults) for name in request.apps)
     offers = tuple(_offers(inputs, request, faults))
     if request.only_listed and inputs.profile.offers and not offers:
@@ -284,9 +284,9 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     )
 
 
-def _without_use(inputs: Inputs, request: Request, faults: Faults) -> None:
+def _without_use(request: Request, faults: Faults) -> None:
     """What is stated, and would change nothing."""
-    refuse_not_provided(inputs.profile, request, faults)
+    refuse_not_provided(request, faults)
     survive = request.survive
     if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
@@ -331,7 +331,7 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
     if wanted and request.budget is None:
         _bounded(inputs, request, wanted[0], faults)
     if goal == "quality":
-        higher_is_better(inputs.profile, request, faults)
+        higher_is_better(request, faults)
     return goal, next(iter(wanted), None)
 
 

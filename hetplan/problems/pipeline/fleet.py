@@ -150,7 +150,7 @@ def read_fleet(inputs: Inputs, request: Request, faults: Faults, *, shared: bool
     profile = inputs.profile
     runs = [run for variant in profile.variants.values() for run in variant.runs]
     run_on, sold = {run.hardware for run in runs}, {offer.hardware for offer in profile.offers.values()}
-    refuse_not_provided(inputs.profile, request, faults)
+    refuse_not_provided(request, faults)
     unpriced = {name: 0 for name in profile.hardware if name not in sold}
     paid_by_run = frozenset(run.hardware for run in runs if _is_paid(inputs, run))
     wanted = (name for name in profile.hardware if name in run_on)

@@ -72,7 +72,7 @@ def read_wish(inputs: Inputs, options: PipelineOptions) -> Wish:
     faults.obstacles(ladder.pipeline(inputs))
     faults.refuse(REFUSED)
     request = read_request(inputs)
-    _judged(inputs, request, faults)
+    _judged(request, faults)
     fleet = read_fleet(inputs, request, faults, shared=_may_share(inputs, request, options))
     rates = {name: _rate(app, options, faults) for name, app in request.apps.items()}
     weights = _weights(request, rates, faults)
@@ -119,13 +119,13 @@ def _goals(fleet: Fleet, faults: Faults) -> tuple[Goal, ...]:
     return ("quality", least) if stated in ((), ("quality",)) else cast(tuple[Goal, ...], stated)
 
 
-def _judged(inputs: Inputs, request: Request, faults: Faults) -> None:
+def _judged(request: Request, faults: Faults) -> None:
     """Every application says how long a response may take; accuracies multiply, so more of them is better."""
     for name, app in request.apps.items():
         if app.strictest is None:
             at = f"$.apps.{name}.latency"
             faults.in_slo(at, "no limit on the response time", 'Add {"percentile": 99, "max_ms": 250}.')
-    higher_is_better(inputs.profile, request, faults)
+    higher_is_better(request, faults)
 
 
 def _rate(app: Application, options: PipelineOptions, faults: Faults) -> float:

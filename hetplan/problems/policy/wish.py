@@ -305,7 +305,7 @@ def bought(
 def read_apps(inputs: Inputs, request: Request, faults: Faults) -> tuple[AppWish, ...]:
     """Every application that is asked for."""
     faults.refuse(REFUSED)
-    higher_is_better(inputs.profile, request, faults)
+    higher_is_better(request, faults)
     wishes = (_read_app(inputs, app, faults) for app in request.apps.values())
     return tuple(wish for wish in wishes if wish is not None)
 

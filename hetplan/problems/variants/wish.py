@@ -423,7 +423,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
     alone = options.level == "aggregate" or (options.level == "auto" and not known)
     serves = _Pairs(inputs, options, kinds, faults, notices, alone=alone).of(asked)
     check_least(request, types, faults)
-    refuse_not_provided(inputs.profile, request, faults)
+    refuse_not_provided(request, faults)
     if request.resources and any(kind.part is None and WHOLE not in kind.needs for kind in kinds):
         why = "runs that are paid by themselves, or by the slice, do not say on how many machines they are"
         remedy = "Let offers give the prices of whole machines, or limit what runs take: capacity."

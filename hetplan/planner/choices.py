@@ -1,0 +1,233 @@
+"""Every way to serve: each run of a profile with its machine, law, statistics and price, read once for all questions.
+
+Who plans reads runs and tables here (`Request.choices`), so what a run needs, what its machine lacks, at which batches
+it may be planned and how slow it is beside others mean the same in every question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hetplan.profiles.profile import Profile
+from hetplan.serving.loads import law_of_run, slowdown_of, table_of
+from hetplan.serving.price import SLICES, Price, price_of
+from hetplan.serving.reading import settings_of, statistic_of
+from hetplan.serving.runs import instances_on
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from hetplan.profiles.plan import Notice
+    from hetplan.profiles.profile import Hardware, Run, Variant
+    from hetplan.profiles.tables import Statistic, Table
+    from hetplan.serving.law import Law
+
+__all__ = ["HAIR", "Choice", "Choices"]
+
+HAIR = 1e-9
+"""By this part an instance may need more than a machine has: what files say is rounded."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A run of a variant on its hardware; `place` is its place among the variant's runs in the file.
+
+    What follows from the files is worked out once, when it is asked for.
+    """
+
+    profile: Profile = field(repr=False, compare=False)
+    variant: str
+    place: int
+
+    @cached_property
+    def _variant(self) -> Variant:
+        return self.profile.variants[self.variant]
+
+    @cached_property
+    def _run(self) -> Run:
+        return self._variant.runs[self.place]
+
+    @property
+    def path(self) -> str:
+        """Where the run is in the profile."""
+        return f"variants.{self.variant}.runs[{self.place}]"
+
+    @cached_property
+    def hardware(self) -> str:
+        """On what it runs."""
+        return self._run.hardware
+
+    @cached_property
+    def machine(self) -> Hardware:
+        """One machine of that."""
+        return self.profile.hardware[self.hardware]
+
+    @cached_property
+    def at(self) -> dict[str, float]:
+        """The point by which a load names the run."""
+        return dict(self._run.at)
+
+    @cached_property
+    def knobs(self) -> dict[str, float]:
+        """The same without the batch, which may be chosen."""
+        return {axis: value for axis, value in self.at.items() if axis != "batch"}
+
+    @property
+    def quality(self) -> float | None:
+        """How good its answers are, where that is stated."""
+        stated = self._variant.quality
+        return stated.value if stated is not None else None
+
+    @property
+    def weights(self) -> str | None:
+        """The file that it loads."""
+        return self._variant.weights
+
+    @property
+    def load_s(self) -> float:
+        """How long a machine that is up takes to load it."""
+        return self._run.load_s
+
+    @property
+    def saturation_qps(self) -> float | None:
+        """The rate at which an instance is full, where that is stated."""
+        return self._run.saturation_qps
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its table has latencies, and not the rates of machines that serve several at once."""
+        return self._run.latency is not None
+
+    @property
+    def table_id(self) -> str:
+        """The table that the run names; "" of an engine, which has laws in its place."""
+        return self._run.latency or self._run.rate or ""
+
+    @property
+    def own_table(self) -> Table:
+        """That table: of a run of one batch, that batch alone."""
+        return self.profile.tables[self.table_id]
+
+    @cached_property
+    def open_axes(self) -> frozenset[str]:
+        """The axes of that table on which the run is at no point: queries, or who plans, say where."""
+        return frozenset(self.own_table.axes.keys() - self.at.keys() if self.table_id else ())
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it was measured with one query at a time, at the settings of its variant."""
+        own = {**self._variant.knobs, "batch": 1}
+        return all(own.get(name) == value for name, value in self.at.items())
+
+    @cached_property
+    def settings(self) -> dict[str, float]:
+        """Where on the axes of its table it is, as far as files say it."""
+        return settings_of(knobs={}, at=self.at, variant_knobs=self._variant.knobs)
+
+    @cached_property
+    def table(self) -> Table:
+        """The table by which it is timed: its own, or that of the runs that it is one of (`table_of`)."""
+        return table_of(self.profile, self.variant, self._run)
+
+    @cached_property
+    def law(self) -> Law:
+        """How long batches of queries take by that table."""
+        return law_of_run(self.profile, self.variant, self._run)
+
+    def statistic(self, options: BaseModel, option: str) -> tuple[Statistic, tuple[Notice, ...]]:
+        """The statistic of its table that an option asks for, and the warning where another has to answer for it.
+
+        What the user named is refused where it was not measured.
+        """
+        named = option if option in options.model_fields_set else ""
+        return statistic_of(self.table, getattr(options, option), named=named, at=f"tables.{self.table.name}")
+
+    @cached_property
+    def batches(self) -> tuple[float, ...]:
+        """The batch sizes to choose from: the run's own; where neither it nor a sibling says one, each measured.
+
+        A stated saturation holds at one batch.
+        """
+        alike = (run.at for run in self._variant.runs if run.hardware == self.hardware)
+        siblings = sum({**at, "batch": 0.0} == {**self.at, "batch": 0.0} for at in alike) > 1
+        if "batch" in self.at or self.saturation_qps is not None or siblings:
+            return (self.at.get("batch", 1.0),)
+        return tuple(b for b in self.own_table.axes.get("batch", ()) if b == int(b) >= 1) or (1.0,)
+
+    def slowdown(self, batch: int) -> tuple[float, ...]:
+        """By how much an instance is slower beside 0, 1, 2, ... others; () where nothing is known."""
+        return slowdown_of(self.profile, self.variant, self._run, batch)
+
+    # -- machines ------------------------------------------------------------------------------------------------------
+
+    @property
+    def needs(self) -> Mapping[str, float]:
+        """What an instance takes of its machine, as it is stated."""
+        return self._run.needs
+
+    @cached_property
+    def takes(self) -> dict[str, float]:
+        """The same without what is 0; an engine has its cards for itself."""
+        engine = self.profile.engines.get(self._run.engine or "")
+        cards = {} if engine is None else {"gpu": float(engine.tensor * engine.pipeline)}
+        return {name: amount for name, amount in {**self.needs, **cards}.items() if amount > 0}
+
+    @cached_property
+    def lacking(self) -> dict[str, float]:
+        """What a machine has of each resource of which it needs more; hardware that lists anything lists all it has."""
+        provides = self.machine.provides
+        room = {name: provides.get(name, 0.0) for name in self.needs} if provides else {}
+        return {name: most for name, most in room.items() if self.needs[name] > most * (1 + HAIR)}
+
+    @cached_property
+    def per_machine(self) -> int:
+        """How many instances one machine holds side by side."""
+        return instances_on(self._run, self.machine)
+
+    # -- money ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def own_price(self) -> int | None:
+        """What an instance costs by itself (a count of 1e-9 per hour), where the run has a price of its own."""
+        return self._run.price_per_hour
+
+    def price(self, offer: str | None) -> Price:
+        """What an instance costs under an offer."""
+        return price_of(self.profile, self._run, offer)
+
+    @cached_property
+    def is_paid(self) -> bool:
+        """Whether an instance is paid by itself, and not with its machine: by its own price, or by its slice."""
+        per = {offer.per for offer in self.profile.offers.values() if offer.hardware == self.hardware}
+        return self.own_price is not None or any(one in SLICES and one in self.needs for one in per)
+
+
+class Choices:
+    """The choices of a profile, each made once."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._of: dict[str, tuple[Choice, ...]] = {}
+
+    def of(self, variant: str | None) -> tuple[Choice, ...]:
+        """The ways to run a variant, in one order; none where the profile knows no such variant."""
+        name = variant or ""
+        if name not in self._of:
+            known = self.profile.variants.get(name)
+            places = [place for place, _ in known.in_order] if known is not None else []
+            self._of[name] = tuple(Choice(self.profile, name, place) for place in places)
+        return self._of[name]
+
+    def of_task(self, task: str) -> tuple[str, ...]:
+        """The variants that do a task."""
+        return tuple(name for name, variant in self.profile.variants.items() if variant.task == task)
+
+    def every(self) -> Iterator[Choice]:
+        """All of them."""
+        for name in self.profile.variants:
+            yield from self.of(name)
