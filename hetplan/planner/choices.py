@@ -144,8 +144,11 @@ class Choice:
 
         What the user named is refused where it was not measured.
         """
+        wanted: Statistic = getattr(options, option)
+        if wanted in self.law.statistics:
+            return wanted, ()
         named = option if option in options.model_fields_set else ""
-        return statistic_of(self.table, getattr(options, option), named=named, at=f"tables.{self.table.name}")
+        return statistic_of(self.table, wanted, named=named, at=f"tables.{self.table.name}")
 
     @cached_property
     def batches(self) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ from hetplan.profiles.operating_points import Limit, limits_of
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Change, Demand, Horizon, LatencyTarget, Survive, Traded
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
+from hetplan.serving.loads import same_point
 from hetplan.serving.runs import machine_price, variants_of
 from hetplan.serving.strictest import late_share, strictest, strictest_ms
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hetplan.profiles.fleet_fields import OfferLimit
     from hetplan.profiles.pipelines import Pipeline
     from hetplan.profiles.slo_sections import Candidate, Device
-    from hetplan.profiles.workers import Worker
+    from hetplan.profiles.workers import Load, Worker
 
 __all__ = ["PLENTY", "Application", "MachineType", "Offer", "Request", "cheapest_first", "read_request"]
 
@@ -344,6 +345,11 @@ class Request:
             variants = dict.fromkeys((*self.apps[app].variants, *(name for names in steps for name in names)))
         found = self.known.every() if variants is None else (one for name in variants for one in self.known.of(name))
         return tuple(one for one in found if hardware in (None, one.hardware))
+
+    def meant_by(self, load: Load, hardware: str) -> tuple[Choice, ...]:
+        """The choices that a load on a hardware can mean: one where it names its run, all where it does not."""
+        found = self.choices(variants=[load.variant or ""], hardware=hardware)
+        return tuple(one for one in found if load.at is None or same_point(one.at, load.at))
 
     def is_paid_by_run(self, hardware: str) -> bool:
         """Whether some run on a hardware has a price of its own."""
