@@ -150,17 +150,19 @@ class Choice:
         named = option if option in options.model_fields_set else ""
         return statistic_of(self.table, wanted, named=named, at=f"tables.{self.table.name}")
 
-    @cached_property
-    def batches(self) -> tuple[float, ...]:
-        """The batch sizes to choose from: the run's own; where neither it nor a sibling says one, each measured.
+    @property
+    def measured_batches(self) -> tuple[float, ...]:
+        """The batch sizes of which it is known how long they take: the run's own, or all of its table."""
+        return (self.at["batch"],) if "batch" in self.at else tuple(self.own_table.axes.get("batch", (1.0,)))
 
-        A stated saturation holds at one batch.
-        """
+    @property
+    def batches(self) -> tuple[float, ...]:
+        """Of these those to choose from: one, where a sibling has another, or a stated saturation holds at one."""
         alike = (run.at for run in self._variant.runs if run.hardware == self.hardware)
         siblings = sum({**at, "batch": 0.0} == {**self.at, "batch": 0.0} for at in alike) > 1
         if "batch" in self.at or self.saturation_qps is not None or siblings:
             return (self.at.get("batch", 1.0),)
-        return tuple(b for b in self.own_table.axes.get("batch", ()) if b == int(b) >= 1) or (1.0,)
+        return tuple(batch for batch in self.measured_batches if batch == int(batch) >= 1) or (1.0,)
 
     def slowdown(self, batch: int) -> tuple[float, ...]:
         """By how much an instance is slower beside 0, 1, 2, ... others; () where nothing is known."""
@@ -191,6 +193,11 @@ class Choice:
     def per_machine(self) -> int:
         """How many instances one machine holds side by side."""
         return instances_on(self._run, self.machine)
+
+    @property
+    def fits_twice(self) -> bool:
+        """Whether two would fit in twice the room: what it needs says what fits beside it."""
+        return instances_on(self._run, self.machine, times_as_large=2) > 1
 
     # -- money ---------------------------------------------------------------------------------------------------------
 

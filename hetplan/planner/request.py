@@ -355,6 +355,10 @@ class Request:
         """Whether some run on a hardware has a price of its own."""
         return any(one.own_price is not None for one in self.choices(hardware=hardware))
 
+    def is_sold_in_parts(self, hardware: str) -> bool:
+        """Whether an offer of a hardware is paid by the unit of a resource."""
+        return any(one.per is not None for one in self.profile.offers.values() if one.hardware == hardware)
+
     def pipeline(self, app: str) -> Pipeline | None:
         """The pipeline that an application runs."""
         return self.profile.pipelines.get(self.apps[app].pipeline or "")
