@@ -28,9 +28,8 @@ from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import InputHashes, Method, Notice, Plan, Route
 from hetplan.profiles.workers import Load, Serve, Share, Worker
 from hetplan.serving import demand
-from hetplan.serving.loads import same_point, table_of, worker_price
+from hetplan.serving.loads import worker_price
 from hetplan.serving.planned_system import planned_systems
-from hetplan.serving.runs import runs_on
 from hetplan.simulator.simulate import demands_of
 from hetplan.verifier import resources
 from hetplan.verifier.demand import classes_of, response_targets, wanted_rate
@@ -168,14 +167,13 @@ class Sought:
         self.options = {"percentile": statistic}
         self.policies = {"a": ()}
         faults = Faults.of(self.inputs)
-        models = read_models(self.inputs, read_request(self.inputs).apps["a"], "g", options, faults)
+        request = read_request(self.inputs)
+        models = read_models(request, request.apps["a"], "g", options, faults)
         faults.settle()
         assert models is not None
-        for m, name in enumerate(models.names):
-            runs = runs_on(self.inputs.profile, name, "g")
-            run = next(run for run in runs if same_point(run.at, models.ats[m]))
-            load = self._worker(name, run, None, 8, None, None)
-            for batch in table_of(self.inputs.profile, name, run).axes["batch"]:
+        for m, choice in enumerate(models.choices):
+            load = self._worker(choice.variant, choice, None, 8, None, None)
+            for batch in choice.table.axes["batch"]:
                 self._say(load, 0, int(batch), statistic, 1000.0 * float(models.latency_s[m, int(batch) - 1]))
 
 

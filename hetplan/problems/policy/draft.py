@@ -15,7 +15,6 @@ from hetplan.problems.policy.form import Asked, Group, Solved
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice
 from hetplan.problems.policy.wish import bought
-from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable
@@ -45,7 +44,7 @@ def draft(
     for several in groups:
         group, app = several[0].group, several[0].group.wish.app.id
         for offer, count in _offers(asked, group, discipline):
-            worker = _worker(inputs, len(workers) + 1, group, offer, count)
+            worker = _worker(len(workers) + 1, group, offer, count)
             worker = names.named(worker) if running else worker
             workers.append(worker)
             part = count / group.workers
@@ -70,17 +69,16 @@ def draft(
     )
 
 
-def _worker(inputs: Inputs, number: int, group: Group, offer: str | None, count: int) -> Worker:
-    profile, models = inputs.profile, group.models
-    loads = []
-    for k, (name, at) in enumerate(zip(models.names, models.ats, strict=True), start=1):
+def _worker(number: int, group: Group, offer: str | None, count: int) -> Worker:
+    models, loads = group.models, []
+    for k, choice in enumerate(models.choices, start=1):
         loads.append(
             Load(
                 id=f"w{number}.{k}",
                 app=group.wish.app.id,
-                variant=name,
-                at=dict(at),
-                artifact=profile.variants[name].weights,
+                variant=choice.variant,
+                at=choice.at,
+                artifact=choice.weights,
                 serve=Serve(max_batch=int(models.latency_s.shape[1])),
             )
         )
