@@ -6,7 +6,7 @@ it may be planned and how slow it is beside others mean the same in every questi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -78,8 +78,7 @@ class Choice:
     @property
     def quality(self) -> float | None:
         """How good its answers are, where that is stated."""
-        stated = self._variant.quality
-        return stated.value if stated is not None else None
+        return self._variant.quality.value if self._variant.quality is not None else None
 
     @property
     def weights(self) -> str | None:
@@ -97,6 +96,11 @@ class Choice:
         return self._run.saturation_qps
 
     # -- time ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether it is known how much slower it is beside others."""
+        return self._run.slowdown is not None
 
     @property
     def is_timed(self) -> bool:
@@ -194,6 +198,30 @@ class Choice:
         """How many instances one machine holds side by side."""
         return instances_on(self._run, self.machine)
 
+    @cached_property
+    def computes(self) -> frozenset[str]:
+        """The resources that it computes with: what has room in memory beside others need not be as fast beside them.
+
+        Of who computes on a card, its processor is not one.
+        """
+        named = {name for name in self.takes if not name.endswith("_gib")}
+        on_card = any(name.startswith("gpu") for name in (*self.needs, *self.takes))
+        return frozenset(named - {"cpu_cores"} if on_card else named)
+
+    @cached_property
+    def part(self) -> float | None:
+        """The largest share of a resource of its machine that it needs; None where nothing says what it computes with."""
+        provides = self.machine.provides
+        taken = {name: amount / provides[name] for name, amount in self.needs.items() if provides.get(name)}
+        return max(taken.values()) if self.computes & taken.keys() else None
+
+    @cached_property
+    def says_all(self) -> bool:
+        """Whether it says all that it takes of a machine: what it computes with, and a card where there is one."""
+        provides, has_card = self.machine.provides, self.machine.provides.get("gpu", 0.0) > 0
+        computes = any(not name.endswith("_gib") for name in self.takes)
+        return computes and self.takes.keys() <= provides.keys() and ("gpu" in self.takes or not has_card)
+
     @property
     def fits_twice(self) -> bool:
         """Whether two would fit in twice the room: what it needs says what fits beside it."""
@@ -232,6 +260,25 @@ class Choices:
             places = [place for place, _ in known.in_order] if known is not None else []
             self._of[name] = tuple(Choice(self.profile, name, place) for place in places)
         return self._of[name]
+
+    @property
+    def variants(self) -> Set[str]:
+        """The variants that were measured."""
+        return self.profile.variants.keys()
+
+    def quality(self, variant: str) -> float | None:
+        """How good the answers of a variant are, where that is stated."""
+        known = self.profile.variants.get(variant)
+        return known.quality.value if known is not None and known.quality is not None else None
+
+    def family(self, variant: str) -> str:
+        """What a variant is a form of."""
+        return self.profile.variants[variant].family or variant
+
+    def metrics(self, variants: Iterable[str]) -> list[str]:
+        """By which metrics the answers of some variants are judged."""
+        tasks = {self.profile.variants[name].task for name in variants} & self.profile.tasks.keys()
+        return sorted({str(self.profile.tasks[task].metric) for task in tasks})
 
     def of_task(self, task: str) -> tuple[str, ...]:
         """The variants that do a task."""

@@ -15,7 +15,6 @@ from hetplan.profiles.plan import Notice
 from hetplan.serving.demand import Classes, Target
 from hetplan.serving.distribution import PERCENTILES
 from hetplan.serving.law import Law
-from hetplan.serving.loads import law_of_run, run_of
 
 __all__ = ["LateAlone", "assumptions", "late_alone", "never_in_time"]
 
@@ -124,7 +123,7 @@ def _laws(request: Request, variants: Sequence[str]) -> tuple[Law, ...]:
 
 def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
     """Of each application the highest percentile shown in simulation that no measured time supports."""
-    apps, shown = read_request(inputs).apps, dict[str, float]()
+    request, shown = read_request(inputs), dict[str, float]()
     for one in draft.promises:
         if one.app is not None and one.percentile is not None and one.model.startswith("simulation"):
             shown[one.app] = max(shown.get(one.app, 0.0), one.percentile)
@@ -134,14 +133,13 @@ def assumptions(inputs: Inputs, draft: Draft) -> Iterator[Notice]:
             for load in worker.loads:
                 if load.app not in (None, name) or load.variant is None:
                     continue
-                run = run_of(inputs.profile, load, worker.hardware)
-                if run.latency is None:
+                (choice,) = request.meant_by(load, worker.hardware)
+                if not choice.is_timed:
                     continue
-                law = law_of_run(inputs.profile, load.variant, run)
-                if _is_constant(law, apps[name], load.serve.max_batch):
-                    constant.add(run.latency)
-                elif percentile > HIGHEST and "max" not in law.statistics:
-                    beyond.add(run.latency)
+                if _is_constant(choice.law, request.apps[name], load.serve.max_batch):
+                    constant.add(choice.table_id)
+                elif percentile > HIGHEST and "max" not in choice.law.statistics:
+                    beyond.add(choice.table_id)
         going_on = f"go on beyond p{HIGHEST:g} as they do below"
         for code, tables, what in (
             ("W-mean-times", constant, "do not vary"),

@@ -261,7 +261,7 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     running = _running(inputs, request, goal, faults)
     _without_use(request, faults)
     apps = tuple(_application(inputs, request, name, faults) for name in request.apps)
-    offers = tuple(_offers(inputs, request, faults))
+    offers = tuple(_offers(request, faults))
     if request.only_listed and inputs.profile.offers and not offers:
         why = "only hardware that is listed may be used, and limits.instances lists none that applications run on"
         faults.in_slo("$.limits.only_listed", why, 'List hardware under "instances", or leave this out.')
@@ -437,16 +437,12 @@ def _rates_of_trace(
     return tuple(float(np.percentile(rates[period == p], percentile)) for p in range(horizon.periods))
 
 
-def _offers(inputs: Inputs, request: Request, faults: Faults) -> Iterator[Bought]:
-    profile, used = inputs.profile, set[str]()
-    for variant in profile.variants.values():
-        for run in variant.runs:
-            used.add(run.hardware)
-    for name, variant in profile.variants.items():
-        for number, run in enumerate(variant.runs):
-            if run.price_per_hour is not None:
-                why = "a price of its own, where whole machines are bought"
-                faults.in_profile(f"$.variants.{name}.runs[{number}].price_per_hour", why, "Give offers the price.")
+def _offers(request: Request, faults: Faults) -> Iterator[Bought]:
+    profile, runs = request.profile, request.choices()
+    used = {one.hardware for one in runs}
+    for one in (one for one in runs if one.own_price is not None):
+        why = "a price of its own, where whole machines are bought"
+        faults.in_profile(f"$.{one.path}.price_per_hour", why, "Give offers the price.")
     if not profile.offers:
         faults.in_profile("$.offers", "no offers: a fleet says what to buy", "Add offers with their prices.")
     for name, offer in profile.offers.items():

@@ -305,7 +305,7 @@ class _Reader:
             yield (int(size) if "batch" in choice.table.axes else 1), ms
 
     def _quality(self, name: str, node: str) -> float:
-        value = self.request.known.of(name)[0].quality
+        value = self.request.known.quality(name)
         if value is None:
             if self.pipeline.quality.rule == "table":
                 return 1.0
@@ -330,7 +330,7 @@ class _Reader:
                 continue
             fanout = edge.fanout
             if isinstance(fanout, dict):
-                unknown = sorted(set(fanout) - {"*"} - set(self.request.profile.variants))
+                unknown = sorted(set(fanout) - {"*"} - self.request.known.variants)
                 if unknown:
                     self.faults.in_profile(
                         f"$.pipelines.{self.pipeline_id}.edges[{number}].fanout",
@@ -365,7 +365,7 @@ class _Reader:
             self.faults.in_profile(
                 at, f"not all paths are measured: {listed}", 'Measure them, or set "rule": "product".'
             )
-        known = set(self.request.profile.variants)
+        known = self.request.known.variants
         for key, value in quality.paths.items():
             steps = [step.partition("=") for step in key.split("/")]
             strange = [name for node, _, name in steps if node not in self.pipeline.nodes or name not in known]

@@ -56,9 +56,9 @@ def read_wish(request: Request, faults: Faults) -> Wish:
         faults.settle()
     (app,) = request.apps.values()
     names = app.variants
-    if len(names) != 1 or names[0] not in request.profile.variants:
+    if len(names) != 1 or names[0] not in request.known.variants:
         why, found = "a pool runs one variant of the profile", ", ".join(names) or "none"
-        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(request.profile.variants)[:8])}.'
+        remedy = f'Write {{"variants": ["..."]}} with one of {", ".join(sorted(request.known.variants)[:8])}.'
         faults.in_slo(f"$.apps.{app.id}.runs", why, remedy, value=found)
         faults.settle()
     p = np.array(app.classes.shares, dtype=float)

@@ -190,17 +190,17 @@ def _name_them(v: Snapshot, ups: list[_Change]) -> None:
     """replicate, upgrade, downgrade or load, by what runs of the same architecture and what it costs."""
     running: Counter[str] = Counter()
     dearest: dict[str, int] = {}
-    variants = v.inputs.profile.variants
+    family_of = v.wanted.known.family
     for slot in v.slots:
         if slot.kind is not None:
             kind = v.kinds[slot.kind]
             running[kind.variant] += slot.instances
-            family = variants[kind.variant].family or kind.variant
+            family = family_of(kind.variant)
             dearest[family] = max(dearest.get(family, 0), kind.price)
     price = {(kind.variant, kind.hardware, kind.batch): kind.price for kind in v.kinds}
     for change in ups:
         name = change.load.variant or ""
-        family = variants[name].family or name
+        family = family_of(name)
         if running[name]:
             change.do = "replicate"
         elif family in dearest:

@@ -23,7 +23,6 @@ __all__ = [
     "Slot",
     "check_least",
     "count_of",
-    "part_of",
     "read_kinds",
     "read_slots",
     "read_types",
@@ -200,7 +199,7 @@ def _kinds_of(reading: _Reading, choice: Choice) -> Iterator[Kind]:
         price, whole = _price(choice, kind)
         if kind.offers[0].id is None and choice.own_price is None:
             reading.unpriced.add(kind.hardware)
-        part = part_of(choice.needs, kind) if whole and number in reading.shared else None
+        part = choice.part if whole and number in reading.shared else None
         needs = {**choice.needs, WHOLE: 1.0} if whole and part is None else choice.needs
         nanos = price.nanos if part is None else round(price.nanos * part)
         none_there = count_of(kind) == 0 and not (whole or kind.provides)
@@ -227,17 +226,6 @@ def _paid_whole(request: Request, kind: MachineType) -> bool:
     offer = kind.offers[0].id
     by_slice = offer is not None and request.profile.offers[offer].per in SLICES
     return not by_slice and not request.is_paid_by_run(kind.hardware)
-
-
-def part_of(needs: Mapping[str, float], kind: MachineType) -> float | None:
-    """The largest share of a resource of the machine that is needed; None where nothing says what is computed with.
-
-    Memory alone does not say it: what has room beside others need not be as fast beside them.
-    """
-    taken = {name: amount / kind.provides[name] for name, amount in needs.items() if kind.provides.get(name)}
-    computes = {name for name in taken if not name.endswith("_gib") and needs[name] > 0}
-    on_card = any(name.startswith("gpu") for name in needs)
-    return max(taken.values()) if computes - ({"cpu_cores"} if on_card else set()) else None
 
 
 def _fits(reading: _Reading, choice: Choice) -> bool:

@@ -413,7 +413,7 @@ def read_snapshot(inputs: Inputs, options: VariantsOptions) -> Snapshot:
             why, at = "here all machines that run serve", f"$.workers[{number}].standby"
             file = inputs.files.get("state", "state.json")
             faults.found.append(Fault(file, at, str(worker.standby), why, 'Add them to "count".'))
-    names = sorted({name for one in asked for name in one.variants} | (running & request.profile.variants.keys()))
+    names = sorted({name for one in asked for name in one.variants} | (running & request.known.variants))
     shared = options.machines == "shared" and options.level != "aggregate"
     kinds = read_kinds(request, types, names, faults, notices, shared=shared)
     slots = read_slots(request, types, kinds, notices)
@@ -461,11 +461,8 @@ def _read_asked(request: Request, options: VariantsOptions, faults: Faults) -> t
 
 def _comparable(request: Request, asked: list[Asked], faults: Faults) -> None:
     """A floor speaks of one metric."""
-    profile = request.profile
     for one in asked:
-        if not one.has_quality_limit:
-            continue
-        metrics = sorted({str(profile.tasks[profile.variants[name].task].metric) for name in one.variants})
+        metrics = request.known.metrics(one.variants) if one.has_quality_limit else []
         if len(metrics) > 1:
             faults.in_slo(
                 f"$.apps.{one.id}.quality", f"its variants are of several metrics ({', '.join(metrics)})",
