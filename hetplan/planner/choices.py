@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetplan.profiles.profile import Profile
+from hetplan.profiles.workers import Load
 from hetplan.serving.loads import law_of_run, slowdown_of, table_of
 from hetplan.serving.price import SLICES, Price, price_of
 from hetplan.serving.reading import settings_of, statistic_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from hetplan.profiles.plan import Notice
-    from hetplan.profiles.profile import Hardware, Run, Variant
+    from hetplan.profiles.profile import Hardware, Run
     from hetplan.profiles.tables import Statistic, Table
     from hetplan.serving.law import Law
 
@@ -31,24 +32,31 @@ HAIR = 1e-9
 """By this part an instance may need more than a machine has: what files say is rounded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """A run of a variant on its hardware; `place` is its place among the variant's runs in the file.
+    """A run of a variant, the one at this `place` in the file, on one `machine` of its hardware; each is made once.
 
-    What follows from the files is worked out once, when it is asked for.
+    `needs` is what an instance takes of its machine as it is stated, `own_price` what it costs by itself (a count of
+    1e-9 per hour), `saturation_qps` the rate at which it is full, `load_s` how long a machine that is up loads its
+    `weights`. Its table has latencies (`is_timed`), or the rates of machines that serve several at once; an engine has
+    none (""). The rest is worked out when it is asked for.
     """
 
-    profile: Profile = field(repr=False, compare=False)
+    profile: Profile = field(repr=False)
+    run: Run = field(repr=False)
     variant: str
     place: int
-
-    @cached_property
-    def _variant(self) -> Variant:
-        return self.profile.variants[self.variant]
-
-    @cached_property
-    def _run(self) -> Run:
-        return self._variant.runs[self.place]
+    hardware: str
+    machine: Hardware = field(repr=False)
+    at: dict[str, float]
+    quality: float | None
+    weights: str | None
+    needs: Mapping[str, float]
+    load_s: float
+    saturation_qps: float | None
+    own_price: int | None
+    table_id: str
+    is_timed: bool
 
     @property
     def path(self) -> str:
@@ -56,65 +64,17 @@ class Choice:
         return f"variants.{self.variant}.runs[{self.place}]"
 
     @cached_property
-    def hardware(self) -> str:
-        """On what it runs."""
-        return self._run.hardware
-
-    @cached_property
-    def machine(self) -> Hardware:
-        """One machine of that."""
-        return self.profile.hardware[self.hardware]
-
-    @cached_property
-    def at(self) -> dict[str, float]:
-        """The point by which a load names the run."""
-        return dict(self._run.at)
-
-    @cached_property
     def knobs(self) -> dict[str, float]:
-        """The same without the batch, which may be chosen."""
+        """Where it is, without the batch, which may be chosen."""
         return {axis: value for axis, value in self.at.items() if axis != "batch"}
 
-    @property
-    def quality(self) -> float | None:
-        """How good its answers are, where that is stated."""
-        return self._variant.quality.value if self._variant.quality is not None else None
-
-    @property
-    def weights(self) -> str | None:
-        """The file that it loads."""
-        return self._variant.weights
-
-    @property
-    def load_s(self) -> float:
-        """How long a machine that is up takes to load it."""
-        return self._run.load_s
-
-    @property
-    def saturation_qps(self) -> float | None:
-        """The rate at which an instance is full, where that is stated."""
-        return self._run.saturation_qps
-
-    # -- time ----------------------------------------------------------------------------------------------------------
-
-    @property
-    def is_slowed(self) -> bool:
-        """Whether it is known how much slower it is beside others."""
-        return self._run.slowdown is not None
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether its table has latencies, and not the rates of machines that serve several at once."""
-        return self._run.latency is not None
-
-    @property
-    def table_id(self) -> str:
-        """The table that the run names; "" of an engine, which has laws in its place."""
-        return self._run.latency or self._run.rate or ""
+    def load(self, **said: Any) -> Load:
+        """A load of a plan that runs it."""
+        return Load(**{"id": "any", "variant": self.variant, "at": self.at, "artifact": self.weights, **said})
 
     @property
     def own_table(self) -> Table:
-        """That table: of a run of one batch, that batch alone."""
+        """The table that it names: of a run of one batch, that batch alone."""
         return self.profile.tables[self.table_id]
 
     @cached_property
@@ -125,23 +85,23 @@ class Choice:
     @property
     def is_alone(self) -> bool:
         """Whether it was measured with one query at a time, at the settings of its variant."""
-        own = {**self._variant.knobs, "batch": 1}
+        own = {**self.profile.variants[self.variant].knobs, "batch": 1}
         return all(own.get(name) == value for name, value in self.at.items())
 
     @cached_property
     def settings(self) -> dict[str, float]:
         """Where on the axes of its table it is, as far as files say it."""
-        return settings_of(knobs={}, at=self.at, variant_knobs=self._variant.knobs)
+        return settings_of(knobs={}, at=self.at, variant_knobs=self.profile.variants[self.variant].knobs)
 
     @cached_property
     def table(self) -> Table:
         """The table by which it is timed: its own, or that of the runs that it is one of (`table_of`)."""
-        return table_of(self.profile, self.variant, self._run)
+        return table_of(self.profile, self.variant, self.run)
 
     @cached_property
     def law(self) -> Law:
         """How long batches of queries take by that table."""
-        return law_of_run(self.profile, self.variant, self._run)
+        return law_of_run(self.profile, self.variant, self.run)
 
     def statistic(self, options: BaseModel, option: str) -> tuple[Statistic, tuple[Notice, ...]]:
         """The statistic of its table that an option asks for, and the warning where another has to answer for it.
@@ -162,7 +122,7 @@ class Choice:
     @property
     def batches(self) -> tuple[float, ...]:
         """Of these those to choose from: one, where a sibling has another, or a stated saturation holds at one."""
-        alike = (run.at for run in self._variant.runs if run.hardware == self.hardware)
+        alike = (run.at for run in self.profile.variants[self.variant].runs if run.hardware == self.hardware)
         siblings = sum({**at, "batch": 0.0} == {**self.at, "batch": 0.0} for at in alike) > 1
         if "batch" in self.at or self.saturation_qps is not None or siblings:
             return (self.at.get("batch", 1.0),)
@@ -170,19 +130,12 @@ class Choice:
 
     def slowdown(self, batch: int) -> tuple[float, ...]:
         """By how much an instance is slower beside 0, 1, 2, ... others; () where nothing is known."""
-        return slowdown_of(self.profile, self.variant, self._run, batch)
-
-    # -- machines ------------------------------------------------------------------------------------------------------
-
-    @property
-    def needs(self) -> Mapping[str, float]:
-        """What an instance takes of its machine, as it is stated."""
-        return self._run.needs
+        return slowdown_of(self.profile, self.variant, self.run, batch)
 
     @cached_property
     def takes(self) -> dict[str, float]:
-        """The same without what is 0; an engine has its cards for itself."""
-        engine = self.profile.engines.get(self._run.engine or "")
+        """What it needs, without what is 0; an engine has its cards for itself."""
+        engine = self.profile.engines.get(self.run.engine or "")
         cards = {} if engine is None else {"gpu": float(engine.tensor * engine.pipeline)}
         return {name: amount for name, amount in {**self.needs, **cards}.items() if amount > 0}
 
@@ -196,7 +149,7 @@ class Choice:
     @cached_property
     def per_machine(self) -> int:
         """How many instances one machine holds side by side."""
-        return instances_on(self._run, self.machine)
+        return instances_on(self.run, self.machine)
 
     @cached_property
     def computes(self) -> frozenset[str]:
@@ -210,7 +163,7 @@ class Choice:
 
     @cached_property
     def part(self) -> float | None:
-        """The largest share of a resource of its machine that it needs; None where nothing says what it computes with."""
+        """The largest share of a resource of its machine that it needs; None where nobody says what computes."""
         provides = self.machine.provides
         taken = {name: amount / provides[name] for name, amount in self.needs.items() if provides.get(name)}
         return max(taken.values()) if self.computes & taken.keys() else None
@@ -225,18 +178,11 @@ class Choice:
     @property
     def fits_twice(self) -> bool:
         """Whether two would fit in twice the room: what it needs says what fits beside it."""
-        return instances_on(self._run, self.machine, times_as_large=2) > 1
-
-    # -- money ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def own_price(self) -> int | None:
-        """What an instance costs by itself (a count of 1e-9 per hour), where the run has a price of its own."""
-        return self._run.price_per_hour
+        return instances_on(self.run, self.machine, times_as_large=2) > 1
 
     def price(self, offer: str | None) -> Price:
         """What an instance costs under an offer."""
-        return price_of(self.profile, self._run, offer)
+        return price_of(self.profile, self.run, offer)
 
     @cached_property
     def is_paid(self) -> bool:
@@ -252,14 +198,20 @@ class Choices:
         self.profile = profile
         self._of: dict[str, tuple[Choice, ...]] = {}
 
-    def of(self, variant: str | None) -> tuple[Choice, ...]:
+    def of(self, variant: str) -> tuple[Choice, ...]:
         """The ways to run a variant, in one order; none where the profile knows no such variant."""
-        name = variant or ""
-        if name not in self._of:
-            known = self.profile.variants.get(name)
-            places = [place for place, _ in known.in_order] if known is not None else []
-            self._of[name] = tuple(Choice(self.profile, name, place) for place in places)
-        return self._of[name]
+        if variant not in self._of:
+            self._of[variant] = tuple(self._read(variant))
+        return self._of[variant]
+
+    def _read(self, name: str) -> Iterator[Choice]:
+        profile, variant = self.profile, self.profile.variants.get(name)
+        for place, run in variant.in_order if variant is not None else ():
+            yield Choice(
+                profile, run, name, place, run.hardware, profile.hardware[run.hardware], dict(run.at),
+                self.quality(name), variant.weights if variant is not None else None, run.needs, run.load_s,
+                run.saturation_qps, run.price_per_hour, run.latency or run.rate or "", run.latency is not None,
+            )  # fmt: skip
 
     @property
     def variants(self) -> Set[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from hetplan.planner.request import Request, read_request
+from hetplan.planner.request import read_request
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.workers import Worker
 from hetplan.serving.needs import needs_of
-from hetplan.serving.price import SLICES
 
 __all__ = ["idle_machines"]
 
@@ -20,7 +19,7 @@ _Needs = tuple[tuple[tuple[str, float], ...], ...]
 def idle_machines(inputs: Inputs, workers: Sequence[Worker]) -> Iterator[Notice]:
     """Groups of machines with room for one more of a load that they hold, or for one of each that another holds."""
     request = read_request(inputs)
-    whole = [worker for worker in workers if _paid_whole(request, worker)]
+    whole = [worker for worker in workers if request.pays_whole(worker.hardware, worker.offer)]
     held = {_held(inputs, worker) for worker in whole}
     for worker in whole:
         provides = inputs.profile.hardware[worker.hardware].provides
@@ -54,9 +53,3 @@ def _fit(needs: Iterable[Mapping[str, float]], room: Mapping[str, float]) -> boo
     """Whether all of these fit in what is free."""
     total = sum(map(Counter, needs), Counter[str]())
     return all(amount <= room.get(name, 0.0) + 1e-9 for name, amount in total.items())
-
-
-def _paid_whole(request: Request, worker: Worker) -> bool:
-    """Whether its machines are paid whatever is on them: not by prices of runs, nor by the slice."""
-    by_slice = worker.offer is not None and request.profile.offers[worker.offer].per in SLICES
-    return not by_slice and not request.is_paid_by_run(worker.hardware)

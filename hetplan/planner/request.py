@@ -21,6 +21,7 @@ from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import App, Change, Demand, Horizon, LatencyTarget, Survive, Traded
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
 from hetplan.serving.loads import same_point
+from hetplan.serving.price import SLICES
 from hetplan.serving.runs import machine_price, variants_of
 from hetplan.serving.strictest import late_share, strictest, strictest_ms
 
@@ -350,6 +351,11 @@ class Request:
         """The choices that a load on a hardware can mean: one where it names its run, all where it does not."""
         found = self.choices(variants=[load.variant or ""], hardware=hardware)
         return tuple(one for one in found if load.at is None or same_point(one.at, load.at))
+
+    def pays_whole(self, hardware: str, offer: str | None) -> bool:
+        """Whether machines are paid whatever is on them: not by prices of runs, nor by the slice."""
+        by_slice = offer is not None and self.profile.offers[offer].per in SLICES
+        return not by_slice and not self.is_paid_by_run(hardware)
 
     def is_paid_by_run(self, hardware: str) -> bool:
         """Whether some run on a hardware has a price of its own."""

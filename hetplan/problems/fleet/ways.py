@@ -213,7 +213,7 @@ def _takes_alike(wish: Wish, choice: Choice, runs: Sequence[Choice]) -> bool:
     """Whether an instance takes as much of a machine as one of any other run there, and no neighbour slows it down."""
     others = [one for one in runs if one.hardware == choice.hardware]
     paid = wish.request.is_sold_in_parts(choice.hardware)
-    apart = any(one.is_slowed or one.own_price is not None or not one.is_timed for one in others)
+    apart = any(one.run.slowdown is not None or one.own_price is not None or not one.is_timed for one in others)
     alike = all(one.takes == choice.takes for one in others)
     return alike and not (paid or apart) and bool(choice.computes) and choice.says_all
 

@@ -237,17 +237,8 @@ def _load(problem: Pipelines, tree: Tree, t: int, c: int) -> Load:
     """What one server of a configuration runs."""
     task = tree.tasks[t]
     choice = task.choice(c)
-    return Load(
-        id="any",
-        app=tree.app,
-        node=task.id,
-        variant=choice.variant,
-        at=choice.at,
-        artifact=choice.weights,
-        instances=int(task.k[c]),
-        share=problem.wish.fleet.fee_of(choice).share,
-        serve=Serve(max_batch=int(task.batch[c])),
-    )
+    serve, share = Serve(max_batch=int(task.batch[c])), problem.wish.fleet.fee_of(choice).share
+    return choice.load(app=tree.app, node=task.id, instances=int(task.k[c]), share=share, serve=serve)
 
 
 def _place(worker: Worker) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from hetplan.problems.policy.wish import bought
 from hetplan.profiles.plan import Notice, Promise, Route, Valid
 from hetplan.profiles.plan_dispatch_further import Estimate, QueueSlackDispatch
 from hetplan.profiles.plan_policy import Expected, Otherwise, PolicyTable
-from hetplan.profiles.workers import Load, Serve, Worker
+from hetplan.profiles.workers import Serve, Worker
 
 __all__ = ["draft"]
 
@@ -70,18 +70,9 @@ def draft(
 
 
 def _worker(number: int, group: Group, offer: str | None, count: int) -> Worker:
-    models, loads = group.models, []
-    for k, choice in enumerate(models.choices, start=1):
-        loads.append(
-            Load(
-                id=f"w{number}.{k}",
-                app=group.wish.app.id,
-                variant=choice.variant,
-                at=choice.at,
-                artifact=choice.weights,
-                serve=Serve(max_batch=int(models.latency_s.shape[1])),
-            )
-        )
+    models, app = group.models, group.wish.app.id
+    serve = Serve(max_batch=int(models.latency_s.shape[1]))
+    loads = [one.load(id=f"w{number}.{k}", app=app, serve=serve) for k, one in enumerate(models.choices, start=1)]
     return Worker(
         id=f"w{number}",
         hardware=models.hardware,

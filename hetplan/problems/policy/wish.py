@@ -446,16 +446,12 @@ def read_models(
         why = f"no variant that it may run has a run on {hardware}"
         faults.in_slo(f"$.apps.{app.id}.runs", why, "Profile one, or name others.")
         return None
-    rows.sort(key=lambda row: (row.latency_s[0], -row.accuracy, row.choice.variant))
-    models = Models(
-        hardware,
-        tuple(row.choice for row in rows),
-        np.stack([row.latency_s for row in rows]),
-        np.array([row.accuracy for row in rows]),
-        tuple(reading.notices),
-    )
+    rows.sort(key=lambda row: (row[1][0], -(row[0].quality or 0.0), row[0].variant))
+    accuracy = np.array([choice.quality or 0.0 for choice, _ in rows])
+    choices, latencies = zip(*rows, strict=True)
+    models = Models(hardware, choices, np.stack(latencies), accuracy, tuple(reading.notices))
     best = pareto(models.latency_s[:, 0], models.accuracy) if options.pareto else list(range(len(rows)))
-    provides, needs = request.profile.hardware[hardware].provides, [row.choice.needs for row in rows]
+    provides, needs = request.profile.hardware[hardware].provides, [choice.needs for choice in choices]
     if fitting_sets([needs[place] for place in best], provides)[0] == [tuple(range(len(best)))]:
         return models.only(best)
     # A model that another one beats may be the one that there is room for.
@@ -467,15 +463,6 @@ def read_models(
     return replace(models, sets=tuple(sets), all_sets=every)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One model."""
-
-    choice: Choice
-    accuracy: float
-    latency_s: Floats
-
-
 @dataclass
 class _Reading:
     """Reads the models of one hardware; faults and notices are collected."""
@@ -484,8 +471,8 @@ class _Reading:
     faults: Faults
     notices: list[Notice] = field(default_factory=list)
 
-    def model(self, runs: Sequence[Choice]) -> _Row | None:
-        """A model with its latencies; None where a fault was found, which is kept."""
+    def model(self, runs: Sequence[Choice]) -> tuple[Choice, Floats] | None:
+        """The run of a model that workers hold, and its latencies; None where a fault was found, which is kept."""
         name, accuracy, options = runs[0].variant, runs[0].quality, self.options
         if accuracy is None or not 0 <= accuracy <= 1:
             hint = "is this a percentage? Write a fraction." if accuracy is not None and 1 < accuracy <= 100 else ""
@@ -513,7 +500,7 @@ class _Reading:
         if options.queue_max > batches.max():
             text = f"batches above {batches.max():g}, the largest measured, are extrapolated"
             self.notices.append(Notice(code="W-extrapolated", at=at, text=text))
-        return _Row(choice, float(accuracy or 0.0), latency_ms / 1000.0)
+        return choice, latency_ms / 1000.0
 
     def _chosen(self, runs: Sequence[Choice]) -> Choice | None:
         """The run that a worker holds: of several the fastest with one query, whatever their order."""

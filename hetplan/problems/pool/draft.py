@@ -15,7 +15,7 @@ from hetplan.problems.pool.rates import Chosen, Rated
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Dispatch, MatchingDispatch, Notice, Promise, Route, SharesDispatch, Valid
 from hetplan.profiles.tables import Table
-from hetplan.profiles.workers import Load, Worker
+from hetplan.profiles.workers import Worker
 from hetplan.serving.reading import answering
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def worker_groups(pool: Pool, counts: Counts) -> list[tuple[int, Worker]]:
     for o in np.flatnonzero(counts):
         offer, t = pool.offers[int(o)], int(pool.of[o])
         kind = pool.types[t]
-        named = {"app": pool.wish.app.id, "variant": kind.variant, "artifact": kind.weights, "at": kind.at}
-        loads = (Load.model_validate({"id": "any", **named}),) * pool.k[t]
+        loads = (kind.load(app=pool.wish.app.id),) * pool.k[t]
         queue: Literal["shared", "per-load"] = "per-load" if len(loads) > 1 else "shared"
         worker = Worker(
             id="any", hardware=kind.hardware, offer=offer.id, count=int(counts[o]), queue=queue, loads=loads

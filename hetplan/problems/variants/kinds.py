@@ -13,7 +13,7 @@ from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 from hetplan.profiles.workers import Load, Share, Worker
 from hetplan.serving.loads import offer_of, same_point
-from hetplan.serving.price import SLICES, Price
+from hetplan.serving.price import Price
 from hetplan.serving.runs import machine_price
 
 __all__ = [
@@ -159,7 +159,9 @@ def read_kinds(
     """Every way to run these variants; `shared` says whether instances may share machines that are paid whole."""
     reading = _Reading(request, types, faults, notices)
     if shared:
-        reading.shared = {number for number, kind in enumerate(types) if _paid_whole(request, kind)}
+        reading.shared = {
+            number for number, kind in enumerate(types) if request.pays_whole(kind.hardware, kind.offers[0].id)
+        }
     for number, kind in enumerate(types):
         reading.of_hardware.setdefault(kind.hardware, []).append(number)
     found = [kind for choice in request.choices(variants=names) for kind in _kinds_of(reading, choice)]
@@ -219,13 +221,6 @@ def _price(choice: Choice, kind: MachineType) -> tuple[Price, bool]:
         return Price(NANO), True
     price = choice.price(offer)
     return price, choice.own_price is None and price.share is None
-
-
-def _paid_whole(request: Request, kind: MachineType) -> bool:
-    """Whether every run on a type of machine pays for the machine: none has a price of its own, or pays a slice."""
-    offer = kind.offers[0].id
-    by_slice = offer is not None and request.profile.offers[offer].per in SLICES
-    return not by_slice and not request.is_paid_by_run(kind.hardware)
 
 
 def _fits(reading: _Reading, choice: Choice) -> bool:

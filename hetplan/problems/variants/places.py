@@ -439,10 +439,8 @@ def _load(v: Snapshot, i: int, name: str, instances: int) -> Load:
     item = v.items[i]
     kind = v.kinds[item.kind]
     app = v.asked[item.app].id if item.app is not None else None
-    return Load(
-        id=name, app=app, variant=kind.variant, at=kind.choice.at, knobs=kind.choice.knobs, instances=instances,
-        serve=_serve(v, i), share=kind.share, artifact=kind.choice.weights,
-    )  # fmt: skip
+    given = {"knobs": kind.choice.knobs, "instances": instances, "serve": _serve(v, i), "share": kind.share}
+    return kind.choice.load(id=name, app=app, **given)
 
 
 def _serve(v: Snapshot, i: int) -> Serve:
