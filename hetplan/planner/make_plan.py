@@ -335,14 +335,13 @@ def _not_found(ask: Asking) -> Found:
 
 def _idle(inputs: Inputs, workers: Sequence[Worker]) -> Iterable[Notice]:
     """Machines with room for more; looked for where an operator is on one, or what needs half of it or less."""
-    profile, there = inputs.profile, {(load.variant, worker.hardware) for worker in workers for load in worker.loads}
-    small = any(load.variant is None for worker in workers for load in worker.loads)
+    there = {(load.variant, worker.hardware) for worker in workers for load in worker.loads}
+    small = any(name is None for name, _ in there)
+    known = read_request(inputs)
     for name, hardware in there:
-        provides = profile.hardware[hardware].provides
-        for run in profile.variants[name].runs if name in profile.variants else ():
-            needs = run.needs if run.hardware == hardware else {}
-            computed = ((resource, amount) for resource, amount in needs.items() if not resource.endswith("_gib"))
-            small |= any(2 * amount <= provides.get(resource, 0.0) for resource, amount in computed)
+        for one in known.choices(variants=[name or ""], hardware=hardware):
+            computed = ((resource, amount) for resource, amount in one.needs.items() if not resource.endswith("_gib"))
+            small |= any(2 * amount <= one.machine.provides.get(resource, 0.0) for resource, amount in computed)
     if small:
         from hetplan.planner.idle import idle_machines
 

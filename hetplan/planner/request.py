@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from math import inf
 from typing import TYPE_CHECKING, Literal, cast
 
+from hetplan.planner.choices import Choice, Choices
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.operating_points import Limit, limits_of
@@ -19,13 +20,16 @@ from hetplan.profiles.profile import Hardware, Profile
 from hetplan.profiles.profile import Offer as ProfileOffer
 from hetplan.profiles.slo import App, Change, Demand, Horizon, LatencyTarget, Survive, Traded
 from hetplan.serving.demand import Classes, Target, classes_of, response_targets, stated_qps
+from hetplan.serving.loads import same_point
+from hetplan.serving.price import SLICES
 from hetplan.serving.runs import machine_price, times, variants_of
 from hetplan.serving.strictest import late_share, strictest, strictest_ms
 
 if TYPE_CHECKING:
     from hetplan.profiles.fleet_fields import OfferLimit
+    from hetplan.profiles.pipelines import Pipeline
     from hetplan.profiles.slo_sections import Candidate, Device
-    from hetplan.profiles.workers import Worker
+    from hetplan.profiles.workers import Load, Worker
 
 __all__ = [
     "PLENTY",
@@ -354,9 +358,57 @@ class Request:
     """What runs now."""
     has_state: bool = False
     """Whether a state says what runs; it may be nothing."""
+    known: Choices = field(default_factory=lambda: Choices(Profile()), repr=False, compare=False)
+    """The runs of the profile, each read once."""
     quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     law_error: bool = True
     """Whether laws of engines are slower by their stated error."""
+
+    @property
+    def profile(self) -> Profile:
+        """What was measured."""
+        return self.known.profile
+
+    def choices(
+        self, app: str | None = None, *, variants: Iterable[str] | None = None, hardware: str | None = None
+    ) -> tuple[Choice, ...]:
+        """Every way to serve an application (its steps, of a pipeline), or these variants; on one hardware, or any.
+
+        Without either, every way to run any variant of the profile.
+        """
+        if app is not None:
+            steps = self.steps(app).values()
+            variants = dict.fromkeys((*self.apps[app].variants, *(name for names in steps for name in names)))
+        found = self.known.every() if variants is None else (one for name in variants for one in self.known.of(name))
+        return tuple(one for one in found if hardware in (None, one.hardware))
+
+    def meant_by(self, load: Load, hardware: str) -> tuple[Choice, ...]:
+        """The choices that a load on a hardware can mean: one where it names its run, all where it does not."""
+        found = self.choices(variants=[load.variant or ""], hardware=hardware)
+        return tuple(one for one in found if load.at is None or same_point(one.at, load.at))
+
+    def pays_whole(self, hardware: str, offer: str | None) -> bool:
+        """Whether machines are paid whatever is on them: not by prices of runs, nor by the slice."""
+        by_slice = offer is not None and self.profile.offers[offer].per in SLICES
+        return not by_slice and not self.is_paid_by_run(hardware)
+
+    def is_paid_by_run(self, hardware: str) -> bool:
+        """Whether some run on a hardware has a price of its own."""
+        return any(one.own_price is not None for one in self.choices(hardware=hardware))
+
+    def is_sold_in_parts(self, hardware: str) -> bool:
+        """Whether an offer of a hardware is paid by the unit of a resource."""
+        return any(one.per is not None for one in self.profile.offers.values() if one.hardware == hardware)
+
+    def pipeline(self, app: str) -> Pipeline | None:
+        """The pipeline that an application runs."""
+        return self.profile.pipelines.get(self.apps[app].pipeline or "")
+
+    def steps(self, app: str) -> dict[str, tuple[str, ...]]:
+        """Of each step of an application's pipeline that is a task, the variants that may do it."""
+        pipeline = self.pipeline(app)
+        tasks = {name: node.task for name, node in pipeline.nodes.items() if node.task} if pipeline is not None else {}
+        return {name: self.known.of_task(task) for name, task in tasks.items()}
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
@@ -366,6 +418,11 @@ class Request:
     def lists(self, hardware: str) -> bool:
         """Whether a hardware is not ruled out by the limits, which may list all that may be used."""
         return not self.only_listed or hardware in self.instances
+
+    def may_rent(self, hardware: str) -> bool:
+        """Whether the limits leave any machine of a hardware."""
+        _, most = self.instances.get(hardware, (0, None))
+        return most != 0 and self.lists(hardware)
 
     def of(self, machine: str) -> MachineType:
         """The type of this id."""
@@ -481,6 +538,7 @@ def read_request(inputs: Inputs) -> Request:
         slo.change,
         state.workers if state is not None else (),
         state is not None,
+        Choices(inputs.profile),
         {zone: held.quota for zone, held in inputs.profile.zones.items()},
         slo.robust.law,
     )

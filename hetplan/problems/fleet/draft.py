@@ -292,7 +292,7 @@ def _loading(wish: Wish, periods: Sequence[Period], parts: Mapping[str, PlanPart
         for name in (name for names in (period.failures or {}).values() for name in names):
             now = before.get(_whose(parts[name]))
             if now is not None and now.question in ("pipeline", "variants"):
-                late.setdefault(_whose(now), []).append(loaded_anew_s(wish.inputs.profile, now, parts[name]))
+                late.setdefault(_whose(now), []).append(loaded_anew_s(wish.request, now, parts[name]))
     for name, seconds in late.items():
         slow = [one for one in seconds if one > SOON_S]
         if slow:

@@ -243,9 +243,9 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     horizon, survive = request.horizon, request.survive
     goal, most = _goal(inputs, request, faults)
     running = _running(inputs, request, goal, faults)
-    _without_use(inputs, request, faults)
+    _without_use(request, faults)
     apps = tuple(_application(inputs, request, name, faults) for name in request.apps)
-    offers = _offers(inputs, request, faults)
+    offers = _offers(request, faults)
     if request.only_listed and inputs.profile.offers and not offers:
         why = "only hardware that is listed may be used, and limits.instances lists none that applications run on"
         faults.in_slo("$.limits.only_listed", why, 'List hardware under "instances", or leave this out.')
@@ -268,9 +268,9 @@ def read_wish(inputs: Inputs, options: FleetOptions, faults: Faults) -> Wish:
     )
 
 
-def _without_use(inputs: Inputs, request: Request, faults: Faults) -> None:
+def _without_use(request: Request, faults: Faults) -> None:
     """What is stated, and would change nothing."""
-    refuse_not_provided(inputs.profile, request, faults)
+    refuse_not_provided(request, faults)
     survive = request.survive
     if survive.keep != 1 and not survive.hosts and not survive.zones and survive.spot == "none":
         why = "a share that is kept after a failure, and nothing may fail"
@@ -315,7 +315,7 @@ def _goal(inputs: Inputs, request: Request, faults: Faults) -> tuple[Goal, str |
     if wanted and request.budget is None:
         _bounded(inputs, request, wanted[0], faults)
     if goal == "quality":
-        higher_is_better(inputs.profile, request, faults)
+        higher_is_better(request, faults)
     return goal, next(iter(wanted), None)
 
 
@@ -421,15 +421,13 @@ def _rates_of_trace(
     return tuple(float(np.percentile(rates[period == p], percentile)) for p in range(horizon.periods))
 
 
-def _offers(inputs: Inputs, request: Request, faults: Faults) -> tuple[Offer, ...]:
+def _offers(request: Request, faults: Faults) -> tuple[Offer, ...]:
     """What is sold of the hardware that something runs on, as the profile lists it."""
-    profile = inputs.profile
-    used = {run.hardware for variant in profile.variants.values() for run in variant.runs}
-    for name, variant in profile.variants.items():
-        for number, run in enumerate(variant.runs):
-            if run.price_per_hour is not None:
-                why = "a price of its own, where whole machines are bought"
-                faults.in_profile(f"$.variants.{name}.runs[{number}].price_per_hour", why, "Give offers the price.")
+    profile, runs = request.profile, request.choices()
+    used = {one.hardware for one in runs}
+    for one in (one for one in runs if one.own_price is not None):
+        why = "a price of its own, where whole machines are bought"
+        faults.in_profile(f"$.{one.path}.price_per_hour", why, "Give offers the price.")
     if not profile.offers:
         faults.in_profile("$.offers", "no offers: a fleet says what to buy", "Add offers with their prices.")
         return ()

@@ -40,7 +40,6 @@ from hetplan.problems.simulated import (
 )
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Plan
-from hetplan.serving.times import law_of_table
 
 __all__ = ["better_apart", "estimated", "kept", "without_room"]
 
@@ -676,11 +675,5 @@ def _length_s(p: Pipelines, queries: int, longest: float = LONGEST_CYCLES) -> fl
 
 def _has_constant_times(p: Pipelines, tree: Tree) -> bool:
     """Whether simulation plays some step's times as constants, because their table says no more of them."""
-    profile = p.inputs.profile
-    tables = (
-        profile.tables.get(run.latency or "")
-        for task in tree.tasks
-        for name in task.variants
-        for run in profile.variants[name].runs
-    )
-    return any(table is not None and not law_of_table(table).has_spread for table in tables)
+    runs = p.request.choices(variants=(name for task in tree.tasks for name in task.variants))
+    return any(one.is_timed and not one.law.has_spread for one in runs)

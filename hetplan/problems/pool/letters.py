@@ -45,15 +45,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hetplan.planner.choices import Choice
 from hetplan.planner.machine_limits import MachineLimit, keeps, machine_limits
 from hetplan.planner.request import Application, Offer, Request, cheapest_first
 from hetplan.planner.terms import Tools
 from hetplan.problems.pool.options import PoolOptions
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Notice
-from hetplan.profiles.profile import Run
 
-__all__ = ["Counts", "Matrix", "Pool", "Times", "Type", "Vector", "Wish"]
+__all__ = ["Counts", "Matrix", "Pool", "Times", "Vector", "Wish"]
 
 
 Matrix = NDArray[np.float64]
@@ -79,29 +79,6 @@ class Wish:
     def max_ms(self) -> float | None:
         """The latency target as the file states it (None where there is none)."""
         return self.app.targets[-1].max_ms if self.app.targets else None
-
-
-@dataclass(frozen=True)
-class Type:
-    """A machine type that runs the variant; `Pool.request` has what it costs and how many there are."""
-
-    run: Run
-    per_machine: int = 1
-
-    @property
-    def hardware(self) -> str:
-        """Its hardware's id."""
-        return self.run.hardware
-
-    @property
-    def is_rate(self) -> bool:
-        """Whether its table gives requests per second, several being served at once, and not times of single ones."""
-        return self.run.latency is None
-
-    @property
-    def table_id(self) -> str:
-        """The table of its times or rates."""
-        return self.run.latency or self.run.rate or ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +111,7 @@ class Pool:
 
     inputs: Inputs
     wish: Wish
-    types: tuple[Type, ...]
+    types: tuple[Choice, ...]
     request: Request
     """Its machine types are those of `types`, in the same order."""
     times: Times

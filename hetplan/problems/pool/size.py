@@ -49,7 +49,7 @@ def check_can_simulate(pool: Pool) -> None:
     """Raise where a pool cannot be simulated: nobody to do it, rates instead of times, noise without its numbers."""
     file = pool.inputs.files.get("profile", "profile.json")
     check_simulator(pool.tools)
-    if not pool.served.all() or any(kind.is_rate for kind in pool.types):
+    if not pool.served.all() or not all(kind.is_timed for kind in pool.types):
         raise InputError.one(
             file=file,
             path=f"$.variants.{pool.wish.variant}.runs",

@@ -706,6 +706,6 @@ class Near:
         offer = type_.offers[0]
         here = (worker.hardware, worker.offer or (offer.id if worker.host in offer.hosts else None))
         settings = (load.variant, load.serve.max_batch, dict(load.at or {}), dict(load.knobs))
-        mine = (kind.variant, kind.batch, dict(kind.at), dict(kind.knobs))
+        mine = (kind.variant, kind.batch, dict(kind.choice.at), dict(kind.choice.knobs))
         of_app = load.app in (None, *(self.v.asked[b].id for b in self._serving[i]))
         return here == (type_.hardware, offer.id) and settings == mine and of_app

@@ -56,7 +56,6 @@ from hetplan.problems.variants.bursts import answering_fewest, in_bursts
 from hetplan.problems.variants.near import Apps, Near, Units, asking, why_none
 from hetplan.problems.variants.ways import filled
 from hetplan.problems.variants.wish import Asked, Serves, Snapshot
-from hetplan.serving.loads import law_of_run
 from hetplan.serving.reading import answering
 
 __all__ = ["busy_limit", "busy_limit_of_law", "leaving_room_to_wait", "sized"]
@@ -208,8 +207,7 @@ def _with_room(v: Snapshot, pair: Serves) -> Serves:
 def _times(v: Snapshot, pair: Serves) -> tuple[float, ...]:
     """What batches of 1, 2, ... take, as long as a full one takes `latency_ms`; none where all take as long."""
     kind, points = v.kinds[pair.kind], v.asked[pair.app].classes.points
-    run = v.inputs.profile.variants[kind.variant].runs[kind.run]
-    law = law_of_run(v.inputs.profile, kind.variant, run)
+    law = kind.choice.law
     if kind.batch == 1 or "batch" not in law.axes or any("batch" in point for point in points):
         return ()
     stat = answering(law.statistics, str(v.options.latency_stat))
