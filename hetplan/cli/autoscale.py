@@ -111,7 +111,7 @@ def autoscale(
             every_s=every, period_s=period, change=change, hold_s=hold, settle_s=settle, headroom=headroom,
             floor_qps=floor, com=com,
         )  # fmt: skip
-        named = sort_files(files, "autoscale", plans=(0, 1))
+        named = sort_files(files, "autoscale", plans=(0, 1), takes_state=False)
         if named.state is not None:
             why = "what runs is what the hosts say"
             raise InputError.one(file=str(named.state), why=why, remedy="Leave the state out.")

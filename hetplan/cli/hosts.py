@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,17 +48,19 @@ def apply(
 ) -> None:
     """Start, change and stop replicas until the hosts match the plan.
 
-    Without `--yes` it only shows what would change.
-    What ran before runs again where the wanted state cannot be reached (exit 7). An apply that was killed is finished
-    by the next one, or undone by `--undo --yes`. `--restore` starts the keepers of this machine where they are missing:
-    with them comes back all that was applied.
+    Without `--yes` it only shows what would change. What ran before runs again where the wanted state cannot be reached
+    (exit 7). An apply that was killed is finished by the next one, or undone by `--undo --yes`.
+
+    `--restore` acts at once: it starts the keepers of this machine where they are missing, and with them comes back all
+    that was applied.
     """
     with Output("apply", as_json=as_json) as out:
         from hetplan.executor.deployment import Deployment
         from hetplan.executor.hosts_file import read_hosts, with_setting
         from hetplan.registry import target
 
-        _check_flags(plan, undo=undo, restore=restore, systemd=systemd)
+        beside = {"--yes": yes, "--undo": undo, "--period": period, "--take-over": take_over, "--wait": wait}
+        _check_flags(plan, restore=restore, systemd=systemd, beside=beside)
         if restore:
             _restore(out, hosts, systemd)
             return
@@ -83,11 +86,13 @@ def apply(
             out.end(Exit.OK, reason, endpoint=applied.endpoint)
 
 
-def _check_flags(plan: Path | None, *, undo: bool, restore: bool, systemd: Path | None) -> None:
+def _check_flags(plan: Path | None, *, restore: bool, systemd: Path | None, beside: Mapping[str, object]) -> None:
     """`--restore` is an action of its own, and `--systemd` a way to do it."""
-    if restore and (plan is not None or undo):
-        why = "it starts what was applied before, and takes no plan"
-        raise InputError.one(file="--restore", why=why, remedy="Write hetplan apply --restore --hosts hosts.toml.")
+    extra = [str(plan)] if plan is not None else [name for name, value in beside.items() if value]
+    if restore and extra:
+        why = "it starts at once what was applied before, and takes neither a plan nor what says how to apply one"
+        remedy = f"Leave {extra[0]} out: hetplan apply --restore --hosts hosts.toml."
+        raise InputError.one(file="--restore", value=extra[0], why=why, remedy=remedy)
     if systemd is not None and not restore:
         raise InputError.one(file="--systemd", why="units restore what was applied", remedy="Add --restore.")
 
@@ -108,6 +113,7 @@ def _restore(out: Output, hosts: Path, systemd: Path | None) -> None:
             if systemd is None:
                 one.keep()
                 continue
+            systemd.mkdir(parents=True, exist_ok=True)
             path = systemd / unit_name(read, name)
             write_atomically(path, unit_text(read, one).encode())
             out.send({"unit": str(path)})

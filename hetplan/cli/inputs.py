@@ -50,17 +50,20 @@ def check(
     Says which problem they state. Faults exit 2. Findings (odd units, dominated hardware, demand that the tables do
     not cover) exit 0, and 2 with --strict.
     """
-    with Output("check", as_json=as_json, quiet=schema is not None) as out:
+    with Output("check", as_json=as_json and schema is None, quiet=schema is not None) as out:
         if schema is not None:
+            if files or as_json or strict:
+                why = "it prints a schema, and looks at no file"
+                raise InputError.one(file="--schema", value=schema.value, why=why, remedy="Leave all else out.")
             typer.echo(_schema_text(schema))
             return
-        if not files:
+        if not files and not as_json and not strict:
             typer.echo(context.get_help())
             return
         from hetplan.cli.which_question import asked
         from hetplan.profiles.lint import lint
 
-        inputs = sort_files(files, "check").inputs
+        inputs = sort_files(files or (), "check").inputs
         findings = [*inputs.warnings, *lint(inputs)]
         question = asked(inputs)
         for code, at, text in findings:

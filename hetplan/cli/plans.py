@@ -61,13 +61,18 @@ def show(
     steps to it; of a policy (--view policies) also which model answers which queue. PLAN may be - for stdin.
     """
     with Output("show", as_json=as_json) as out:
+        from hetplan.cli.fleet_page import bill_csv
         from hetplan.cli.fleet_page import totals as bill_totals
         from hetplan.planner.summary import summarize
+        from hetplan.profiles.plan_file import write_atomically
 
         _check_view(view)
         named = sort_files(files, "show", plans=(1, 1), needs_inputs=False)
         plan, found = named.plan, plan_from(named.plan, warn=out.warn)
         inputs = named.inputs if named.has_inputs else None
+        if csv is not None and found.bill is None:
+            why, remedy = "the plan has no bill: only plans with periods have one", "Leave --csv out: see the summary."
+            raise InputError.one(file=str(plan), path="$.bill", why=why, remedy=remedy)
         for kind, digest in (("profile", found.inputs.profile), ("slo", found.inputs.slo)):
             if inputs is not None and inputs.digests.get(kind) != digest:
                 out.warn(f"the plan was made from another {kind}: prices and limits are those of the files")
@@ -86,23 +91,13 @@ def show(
                 out.people.line("The plan has no bill: only plans with periods have one. See the summary.")
         if view in ("policies", "all") or load is not None:
             draw_policies(found, out.people, load_qps=load)
-        if csv is not None:
-            _write_bill(plan, found, csv)
+        if csv is not None and found.bill is not None:
+            write_atomically(csv, bill_csv(found.bill).encode())
             out.people.line(f"written to {csv}")
         if svg is not None:
             write_svg(found, svg, load_qps=load)
             out.note("")
             out.note(f"drawn into {svg}")
-
-
-def _write_bill(plan: Path, found: Plan, to: Path) -> None:
-    from hetplan.cli.fleet_page import bill_csv
-    from hetplan.profiles.plan_file import write_atomically
-
-    if found.bill is None:
-        why, remedy = "the plan has no bill: only plans with periods have one", "Leave --csv out: see the summary."
-        raise InputError.one(file=str(plan), path="$.bill", why=why, remedy=remedy)
-    write_atomically(to, bill_csv(found.bill).encode())
 
 
 def _check_view(view: str) -> None:

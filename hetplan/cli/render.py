@@ -53,7 +53,19 @@ def render(
     lp, mps     options of the formulation by --set; ask=2 is its second program,
                 where it asks several, each depending on the answers before it
     """
-    with Output("render", as_json=as_json, quiet=to is not Target.KUBERNETES and output == "-") as out:
+    is_text = to is not Target.KUBERNETES and output == "-"
+    with Output("render", as_json=as_json and not is_text, quiet=is_text) as out:
+        if is_text and as_json:
+            why = "the program and --json both go to stdout"
+            raise InputError.one(file="--json", why=why, remedy="Add -o FILE, or leave --json out.")
+        flags = (
+            {"--question": question, "--formulation": formulation} if to is Target.KUBERNETES else {"--hosts": hosts}
+        )
+        for name, value in flags.items():
+            if value is not None:
+                raise InputError.one(
+                    file=name, value=value, why=f"it says nothing of {to.value}", remedy="Leave it out."
+                )
         if to is Target.KUBERNETES:
             _render_kubernetes(out, files, output, hosts, read_settings(settings or []))
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from hetplan.errors import InputError
@@ -31,14 +30,20 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--most-tokens", type=int, help="the longest batch; else the engine's own")
     parser.add_argument("--most-seqs", type=int, help="the most sequences; else the engine's own")
     given = parser.parse_args(words)
+    if not 0 <= given.port < 65536:
+        parser.error(f"--port: from 0 to 65535, not {given.port}")
+    numbers = {"--times": given.times, "--most-tokens": given.most_tokens, "--most-seqs": given.most_seqs}
+    for name, value in numbers.items():
+        if value is not None and not value > 0:
+            parser.error(f"{name}: a number above 0, not {value:g}")
     try:
         engines = load_profile(*given.profiles).engines
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     if given.engine not in engines:
-        sys.stderr.write(f"there is no engine {given.engine!r}; there are: {', '.join(engines) or 'none'}\n")
-        return 2
+        files, names = " + ".join(map(str, given.profiles)), ", ".join(engines) or "none"
+        parser.error(f"{files}: $.engines: there is no engine {given.engine!r}; there are: {names}")
     law = law_of_engine(engines[given.engine])
     law = law.limited(given.most_tokens or law.most_tokens, given.most_seqs or law.most_seqs)
 
@@ -46,10 +51,14 @@ def main(words: list[str] | None = None) -> int:
         sys.stderr.write(f"{given.engine} listens on http://{given.bind}:{at}\n")
         sys.stderr.flush()
 
-    with suppress(KeyboardInterrupt):
+    try:
         asyncio.run(
             serve_engine(law, given.engine, bind=given.bind, port=given.port, times=given.times, on_ready=ready)
         )
+    except OSError as error:
+        parser.error(f"--port {given.port}: cannot listen there: {error.strerror or error}; name another, or 0")
+    except KeyboardInterrupt:
+        pass
     return 0
 
 

@@ -65,6 +65,8 @@ class MachineLimit:
     elastic: Elastic | None = None
     """Of all limits of one name that have it in common; its field says `{label}`."""
     equation: str = ""
+    stated: float = 0.0
+    """Of a share: the number that the SLO states."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Floor:
         """The limit with another number there."""
         if self.whole:
             return replace(self.limit, lower=to)
-        return replace(self.limit, total=self.limit.total + (self.stated - to))
+        return replace(self.limit, total=self.limit.total + (self.stated - to), stated=to)
 
 
 def floors_of(limit: MachineLimit) -> Iterator[Floor]:
@@ -95,22 +97,23 @@ def floors_of(limit: MachineLimit) -> Iterator[Floor]:
     if limit.name == "share":
         kind, _, end = limit.label.rpartition(" at ")
         place, verb = (0, "lower") if end == "least" else (1, "raise")
-        yield Floor(limit, f"slo.limits.offers.{kind}.share[{place}]", verb, -float(limit.total.min(initial=0.0)))
+        yield Floor(limit, f"slo.limits.offers.{kind}.share[{place}]", verb, limit.stated)
 
 
 def machine_limits(
-    request: Request, offers: Sequence[Offer] | None = None, *, fees: int = 0, slip: float = 0.0
+    request: Request, offers: Sequence[Offer] | None = None, *, fees: int = 0, slip: float = 0.0, commits: bool = False
 ) -> Iterator[MachineLimit]:
     """All limits on machines of these offers (all of the request); those of one name come one after the other.
 
-    `fees` is what everything that is paid beside machines is a multiple of, a count of 1e-9. `slip` tightens the budget
-    by that share: the way out where a solver's tolerance let a plan through that is a hair too dear.
+    Where nobody `commits`, no machine is paid for ahead. `fees` is what everything that is paid beside machines is a
+    multiple of, a count of 1e-9. `slip` tightens the budget by that share: the way out where a solver's tolerance let a
+    plan through that is a hair too dear.
     """
     offers = request.offers if offers is None else offers
     kinds = [request.of(offer.machine) for offer in offers]
     none = np.zeros(len(offers))
     yield from _stocks(offers)
-    yield from _counts(kinds)
+    yield from _counts(request, kinds)
     for zone, quota in request.quotas.items():
         here = np.array([float(offer.zone == zone) for offer in offers])
         for resource, amount in quota.items():
@@ -124,8 +127,9 @@ def machine_limits(
     if request.budget is not None:
         elastic = Elastic(PRICE_OF_SLACK, "slo.limits.cost_per_hour", unit=request.currency)
         prices = np.array([offer.price for offer in offers])
-        saved = np.array([0.0 if offer.committed is None else offer.committed - offer.price for offer in offers])
-        upper = budget_in_whole_machines(request, fees) / NANO * (1.0 - slip)
+        ahead = [offer.committed if commits else None for offer in offers]
+        saved = np.array([0.0 if paid is None else paid - price for paid, price in zip(ahead, prices, strict=True)])
+        upper = budget_in_whole_machines(request, fees, commits=commits) / NANO * (1.0 - slip)
         yield MachineLimit("budget", "hour", prices, saved, upper=upper, elastic=elastic, equation="(4)")
     yield from _bought(request, offers)
 
@@ -161,19 +165,22 @@ def _stocks(offers: Sequence[Offer]) -> Iterator[MachineLimit]:
             yield MachineLimit(name, label, ones, none, upper=stock, elastic=elastic, equation="(2)")
 
 
-def _counts(kinds: Sequence[MachineType]) -> Iterator[MachineLimit]:
-    """The fewest and the most machines of each hardware."""
+def _counts(request: Request, kinds: Sequence[MachineType]) -> Iterator[MachineLimit]:
+    """The fewest and the most machines of each hardware; what must be there of a hardware that nobody sells is, too."""
     hardware, none = np.array([kind.hardware for kind in kinds]), np.zeros(len(kinds))
-    limited = {kind.hardware: kind for kind in kinds}
-    for name, place, verb in (("least", 0, "lower"), ("most", 1, "raise")):
+    limited = {name: (least, PLENTY) for name, (least, _) in request.instances.items() if name not in hardware}
+    for name in dict.fromkeys(kind.hardware for kind in kinds):  # the types of one hardware are limited together
+        alike = [kind for kind in kinds if kind.hardware == name]
+        limited[name] = max(kind.least for kind in alike), min(kind.most for kind in alike)
+    for place, (name, verb) in enumerate((("least", "lower"), ("most", "raise"))):
         at = f"slo.limits.instances.{{label}}[{place}]"
         elastic = Elastic(PRICE_OF_SLACK, at, verb=verb, unit="machines", whole=True)
-        for label, kind in limited.items():
-            low, high = (kind.least, PLENTY) if name == "least" else (0, kind.most)
-            if low > 0 or high < PLENTY:
-                lower, upper = (float(low), np.inf) if name == "least" else (-np.inf, float(high))
-                mine = (hardware == label).astype(float)
-                yield MachineLimit(name, label, mine, none, lower, upper, elastic, "(3)")
+        for label, (least, most) in limited.items():
+            mine = (hardware == label).astype(float)
+            if name == "least" and least > 0:
+                yield MachineLimit(name, label, mine, none, float(least), np.inf, elastic, "(3)")
+            if name == "most" and most < PLENTY:
+                yield MachineLimit(name, label, mine, none, -np.inf, float(most), elastic, "(3)")
 
 
 def _bought(request: Request, offers: Sequence[Offer]) -> Iterator[MachineLimit]:
@@ -188,9 +195,9 @@ def _bought(request: Request, offers: Sequence[Offer]) -> Iterator[MachineLimit]
             yield MachineLimit("offers", name, total, ahead, float(limit.least), top, give)
         low, high = limit.share if limit.share is not None else (0.0, 1.0)
         if low > 0:
-            yield MachineLimit("share", f"{name} at least", total - low, ahead, lower=0.0)
+            yield MachineLimit("share", f"{name} at least", total - low, ahead, lower=0.0, stated=low)
         if high < 1:
-            yield MachineLimit("share", f"{name} at most", total - high, ahead, upper=0.0)
+            yield MachineLimit("share", f"{name} at most", total - high, ahead, upper=0.0, stated=high)
 
 
 def _of_kind(offers: Sequence[Offer], name: str) -> tuple[Floats, Floats]:
@@ -203,12 +210,13 @@ def _of_kind(offers: Sequence[Offer], name: str) -> tuple[Floats, Floats]:
     return np.array([float(offer.name == name) for offer in offers]), none
 
 
-def budget_in_whole_machines(request: Request, fees: int = 0) -> int:
+def budget_in_whole_machines(request: Request, fees: int = 0, *, commits: bool = False) -> int:
     """The budget, lowered to what whole machines can cost at all: a multiple of what all prices are multiples of.
 
     That is far coarser than a solver's tolerance; so no plan that costs a hair too much passes the row. `fees` is what
     all of these are multiples of. A price that is paid at the beginning of a term is no whole number per hour.
     """
-    budget, ahead = request.budget or 0, [offer.ahead for offer in request.offers if offer.ahead is not None]
+    budget = request.budget or 0
+    ahead = [offer.ahead for offer in request.offers if offer.ahead is not None and commits]
     step = gcd(fees, *(offer.nanos for offer in request.offers), *(one.nanos for one in ahead))
     return budget // step * step if step and not any(one.upfront for one in ahead) else budget

@@ -15,7 +15,7 @@ from hetplan.planner.answer import Limits, Status
 from hetplan.planner.ask import Asking
 from hetplan.planner.elastic import explain
 from hetplan.planner.forms.milp import Builder
-from hetplan.planner.machine_limits import budget_in_whole_machines, keeps, machine_limits
+from hetplan.planner.machine_limits import budget_in_whole_machines, floors_of, keeps, machine_limits
 from hetplan.planner.program import Expression, Uses, limit_moves, lose, pay_starts, rent, rent_by_period, weighted
 from hetplan.planner.request import PLENTY, Commitment, MachineType, Offer, Request
 from hetplan.profiles.fleet_fields import OfferLimit
@@ -247,7 +247,7 @@ def test_over_time_the_cheapest_machines_are_those_of_all_counts(seed: int) -> N
     offers, most = request.offers, 3
     sold = np.array([float(most * (one.ahead is not None)) for one in offers])
     m, none = Builder("min"), np.zeros(2)
-    limits = list(machine_limits(request))
+    limits = list(machine_limits(request, commits=True))
     machines = rent_by_period(m, offers, limits, hours, most=(sold, np.full(2, most)), whole=True)
     for p, count in enumerate(used):
         row = m.rows(f"used in {p}", ["a"], lower=float(count))
@@ -286,3 +286,28 @@ def test_no_more_machines_are_lost_than_there_are(count: int, left: float) -> No
     m.add(row, there, -1.0)
     answer = Asking(registry.solvers("milp"), Limits())(m.build())
     assert answer.value == pytest.approx(-left)
+
+
+def test_what_must_be_there_of_a_hardware_is_so_of_all_its_types_together() -> None:
+    """Also where the last of its types states none; and of a hardware that nobody sells there is none."""
+    whole = MachineType("a", (Offer("a", "a", NANO),), least=2, most=4)
+    own = MachineType("a!", (Offer("a", "a!", 0),), most=4, hardware="a")
+    limits = list(machine_limits(Request((whole, own))))
+    assert [(one.name, one.label, one.lower, one.upper) for one in limits] == [
+        ("least", "a", 2.0, math.inf),
+        ("most", "a", -math.inf, 4.0),
+    ]
+    assert [keeps(limits, counts) for counts in ([1, 0], [1, 1], [3, 2])] == [False, True, False]
+    unsold = list(machine_limits(Request((whole,), instances={"a": (2, 4), "b": (1, None)})))
+    assert [(one.name, one.label) for one in unsold] == [("least", "b"), ("least", "a"), ("most", "a")]
+    assert not keeps(unsold, [3])
+
+
+def test_a_share_names_the_number_that_is_stated() -> None:
+    """Also where every offer is of that kind: what would do is looked for from there."""
+    request = replace(FREE, shares={"on-demand": OfferLimit(share=(0.0, 0.5))})
+    (share,) = [one for one in machine_limits(request) if one.name == "share"]
+    (floor,) = floors_of(share)
+    assert (floor.verb, floor.stated) == ("raise", 0.5)
+    assert keeps([floor.at(1.0)], [0, 3])
+    assert not keeps([share], [0, 3])

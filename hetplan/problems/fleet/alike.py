@@ -32,8 +32,7 @@ def _zones(wish: Wish) -> list[list[Index]]:
     for zone in dict.fromkeys(offer.zone for offer in wish.offers):
         places = [n for n, offer in enumerate(wish.offers) if offer.zone == zone]
         places.sort(key=sold)
-        held = wish.inputs.profile.zones.get(zone or "")
-        quota = tuple(sorted(held.quota.items())) if held is not None else ()
+        quota = tuple(sorted(wish.request.quotas.get(zone or "", {}).items()))
         apart = zone if zone is None or any(wish.offers[n].name in named for n in places) else ""
         key = (apart, quota, tuple(sold(n) for n in places))
         groups.setdefault(key, []).append(np.array(places, dtype=np.int64))

@@ -228,7 +228,7 @@ def is_alone(search: Search) -> bool:
     wish, asked = search.wish, search.wish.request
     (part, *others) = search.menus.parts.values()
     limited = asked.shares or asked.resources or asked.instances or asked.only_listed or wish.stated
-    quotas = any(zone.quota for zone in wish.inputs.profile.zones.values())
+    quotas = any(asked.quotas.values())
     bought = any(offer.committed is not None for offer in wish.offers)
     return isinstance(part, Table) and not (others or limited or quotas or bought) and len(wish.situations) == 1
 

@@ -110,7 +110,7 @@ class Search:
     @classmethod
     def of(cls, wish: Wish, parts: Mapping[str, Part], ask: Ask) -> Search:
         """An empty search."""
-        return cls(wish, ask, Menus(wish, parts), limits=tuple(machine_limits(wish.request, wish.offers)))
+        return cls(wish, ask, Menus(wish, parts), limits=tuple(machine_limits(wish.request, wish.offers, commits=True)))
 
     @cached_property
     def pairs(self) -> list[tuple[Application, int]]:

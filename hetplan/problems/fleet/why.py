@@ -50,7 +50,7 @@ def contradicted(search: Search, form: Milp) -> Infeasible:
 
     repairs += [one for floor in floors if (one := _loosened(search, floor, can)) is not None]
     stated = [f"{floor.field} ({floor.stated:g})" for floor in floors]
-    stated += [limit.elastic.field for limit in kept if limit.elastic is not None]
+    stated += [limit.elastic.field.format(label=limit.label) for limit in kept if limit.elastic is not None]
     *others, last = dict.fromkeys(stated)
     together = f"{', '.join(others)} and {last} cannot hold together" if others else f"{last} cannot be kept"
     return Infeasible(why=("the limits on machines contradict one another", together), repairs=tuple(repairs))
@@ -263,7 +263,7 @@ def _of_period(search: Search, p: int) -> Iterator[Repair]:
     wish = search.wish
 
     def can(tried: Wish, limits: Sequence[MachineLimit] | None = None) -> bool:
-        limits = tuple(machine_limits(tried.request, tried.offers)) if limits is None else limits
+        limits = tuple(machine_limits(tried.request, tried.offers, commits=True)) if limits is None else limits
         other = Search(tried, search.ask, Menus(tried, search.menus.parts), limits=limits)
         return asked_once(other, p, gap=0.01).fleet is not None
 
