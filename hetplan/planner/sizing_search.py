@@ -30,6 +30,7 @@ plans that are alike, up to one machine or a quarter of a kind. This Gaussian pr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, inf, log, nextafter
@@ -197,21 +198,24 @@ class Search(Generic[C, P]):
 
     def _confirmed(self, top: C, *, any_will_do: bool) -> P | Refused:
         """The cheapest plan from here on down that runs confirm."""
-        last, near = Refused(()), list[C]()
+        last, near = Refused(()), Counter[Hashable]()
         while True:
             if not any_will_do:
                 self._descend(top)
-            left = [one for one in ([top] if any_will_do else self._in_turn(top)) if one not in self.refused]
-            one = next((one for one in left if self.looks[one] <= GOOD or one in near or len(near) < MOST_NEAR), None)
+            left = [one for one in self._in_turn(top) if one == top or not any_will_do]
+            one = next((one for one in left if all(near[name] < MOST_NEAR for name in self._near(one))), None)
             if one is None:
                 return last
-            if self.looks[one] > GOOD:
-                near.append(one)
             found = self.sizing.confirm(one)
             if not isinstance(found, Refused):
                 return found
+            near.update(name for name in self._near(one) if name in found.stations)
             last = found
             self._refuse(one, found)
+
+    def _near(self, one: C) -> list[Hashable]:
+        """The stations that are only just not late."""
+        return [name for name, counts in self.sizing.stations(one).items() if self.known[name][counts] > GOOD]
 
     def _refuse(self, one: C, found: Refused) -> None:
         """Take these stations for late."""
@@ -317,20 +321,27 @@ class Belief:
 
     def learn(self, counts: Counts, room: float, late: float) -> None:
         """What a look showed: how far it is from what room alone says."""
-        if 0.0 < room < inf:
-            self._inverse = None
-            self.seen.append(counts)
-            self.off.append(log(min(max(late, SEEN[0]), SEEN[1])) + SLOPE * log(room))
+        import numpy as np
+
+        if not 0.0 < room < inf:
+            return
+        own = 2.0 + NOISE**2
+        if self._inverse is None:
+            self._inverse = np.array([[1.0 / own]])
+        else:  # of all covariances, one more row and column
+            with_this = _alike(self.seen, [counts])[:, 0]
+            weights = np.append(self._inverse @ with_this, -1.0)
+            left = own + float(weights[:-1] @ -with_this)
+            self._inverse = np.pad(self._inverse, (0, 1)) + np.outer(weights, weights) / left
+        self.seen.append(counts)
+        self.off.append(log(min(max(late, SEEN[0]), SEEN[1])) + SLOPE * log(room))
 
     def chance(self, counts: Counts, room: float) -> float:
         """The chance that it is not late."""
         import numpy as np
 
         mean, variance = 0.0, 2.0
-        if self.seen:
-            if self._inverse is None:
-                of_all = _alike(self.seen, self.seen) + NOISE**2 * np.eye(len(self.seen))
-                self._inverse = np.linalg.inv(of_all)
+        if self._inverse is not None:
             of_this = _alike(self.seen, [counts])[:, 0]
             weights = self._inverse @ of_this
             mean, variance = float(weights @ np.array(self.off)), float(variance - weights @ of_this)

@@ -36,15 +36,17 @@ from hetplan.errors import Cancelled
 from hetplan.planner.contract import Ask, Tools
 from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
+from hetplan.planner.sizing import ErrorBudget
 from hetplan.planner.sizing_search import LATE, Counts, Refused, Search, more_room
 from hetplan.planner.tolerances import BOUND_SLIP
 from hetplan.problems.simulated import (
     FRESH,
     Played,
-    Simulations,
     check_simulator,
     look,
     plan_to_simulate,
+    play_until_clear,
+    together,
     where_late,
     with_shown,
 )
@@ -62,7 +64,7 @@ Way = Callable[[Snapshot, Ask], Draft | Infeasible]
 Lates = Mapping[int, float]
 """Of applications, the violation rate over what may be."""
 
-MOST_LOOKED, MORE_LOOKED = 80.0, 40.0
+MOST_LOOKED, MORE_LOOKED = 50.0, 20.0
 """Queries of all looks, in those that one short look at each application takes; so many more each time that a plan
 which looked good was refused."""
 MOST_OF_TRIAL = 3
@@ -192,6 +194,8 @@ class _Sizing:
     """Plans of the program."""
     shown: dict[tuple[Apps, Counts], Lates] = field(default_factory=dict)
     """What looks showed of each application, and what a test did."""
+    confirmed: dict[tuple[Apps, Counts], Played] = field(default_factory=dict)
+    """Stations that runs of their own confirmed."""
     looked: float = 0.0
     """Queries of all looks."""
     looks: int = 0
@@ -199,10 +203,10 @@ class _Sizing:
 
     def __post_init__(self) -> None:
         assert self.tools.simulate is not None
+        self.simulate, self.budget = self.tools.simulate, ErrorBudget(self.ask.limits.seed)
         self.near = Near(replace(self.v, serves=tuple(_asked(pair, 1.0) for pair in self.v.serves)))
         self.pairs = {(pair.app, pair.kind): pair for pair in self.v.serves}
         self.most = min(self.v.options.evaluations, MOST_OF_TRIAL if self.tools.trial else 50)
-        self.simulations = Simulations(self.tools.simulate, self.v.inputs, self.ask, self.most, self.ask.limits.seed)
         every = [(b,) for b, one in enumerate(self.v.asked) if one.load_qps > 0]
         self.queries = sum(self._queries(apps) for apps in every)
 
@@ -215,7 +219,7 @@ class _Sizing:
     @property
     def may_go_on(self) -> bool:
         """Whether there is time, and queries are left for another look."""
-        most = MOST_LOOKED + MORE_LOOKED * self.simulations.budget.spent
+        most = MOST_LOOKED + MORE_LOOKED * self.budget.spent
         return self.looked <= most * self.queries and self.ask.remaining > 0
 
     # --- up -----------------------------------------------------------------------------------------------------------
@@ -340,29 +344,43 @@ class _Sizing:
         names = {b: self.v.asked[b].id for b in judged}
         plan = plan_to_simulate("variants", self.formulation, made)
         shown, _ = look(
-            self.simulations.simulate, plan, self.v.inputs, list(names.values()), [(1, length_s), (1, longer_s)],
+            self.simulate, plan, self.v.inputs, list(names.values()), [(1, length_s), (1, longer_s)],
             seed=self.ask.limits.seed + FRESH + self.looks, goes_on=goes_on,
         )  # fmt: skip
         return {b: shown.each[name] for b, name in names.items()}
 
     def confirm(self, one: Units) -> tuple[Draft, Played] | Refused:
-        """The plan, if runs of its own confirm it."""
+        """The plan, if runs of their own confirm all stations; what was confirmed beside others is not run again."""
         made, at = self.drafted(one), self.near.stations(one)
         if made is None:
             return Refused(list(at))
-        apps = tuple(b for mine in at for b in mine)
-        plan, names = plan_to_simulate("variants", self.formulation, made), [self.v.asked[b].id for b in apps]
+        groups = list(self._in_groups([apps for apps, counts in at.items() if (apps, counts) not in self.confirmed]))
+        for group, budget in zip(groups, self.budget.parts(max(len(groups), 1)), strict=False):
+            tested = self._tested(one, tuple(b for apps in group for b in apps), budget)
+            late = {b for apps in group for b in apps if self.v.asked[b].id in tested.late}
+            if late:
+                for apps in group:
+                    worst = {b: max(by, math.nextafter(LATE, math.inf)) for b, by in self.shown[apps, at[apps]].items()}
+                    self.shown[apps, at[apps]] = {
+                        b: worst[b] if b in late else by for b, by in self.shown[apps, at[apps]].items()
+                    }
+                return Refused([apps for apps in group if not late.isdisjoint(apps)])
+            self.confirmed |= {(apps, at[apps]): tested.of(self.v.asked[b].id for b in apps) for apps in group}
+        tested = together(self.confirmed[part] for part in sorted(at.items()))
+        self._keep(one, tested)
+        return made, tested
+
+    def _tested(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
+        """What runs show of these applications, until it is clear; none is confirmed once the time is over."""
+        made, names = self.drafted(one, apps), [self.v.asked[b].id for b in apps]
+        if made is None or self.ask.remaining <= 0:
+            return Played(0.0, tuple(names))
         length_s = self._length_s(apps, CYCLES[1])
         length_s = max(length_s, min(TESTED * length_s, MOST_PLAYED / sum(self.v.asked[b].load_qps for b in apps)))
-        tested = self.simulations.test(plan, names, length_s)
-        if not tested.late:
-            self._keep(one, tested)
-            return made, tested
-        late = {b for b in apps if self.v.asked[b].id in tested.late}
-        for mine, counts in at.items():
-            more = {b: max(self.shown[mine, counts].get(b, 0.0), math.nextafter(LATE, math.inf)) for b in mine}
-            self.shown[mine, counts] = {**self.shown[mine, counts], **{b: more[b] for b in mine if b in late}}
-        return Refused([mine for mine in at if not late.isdisjoint(mine)])
+        return play_until_clear(
+            self.simulate, plan_to_simulate("variants", self.formulation, made), self.v.inputs, budget,
+            apps=names, length_s=length_s, may_go_on=lambda: self.ask.remaining > 0,
+        )  # fmt: skip
 
     def _keep(self, one: Units, tested: Played | None = None) -> None:
         """Keep a plan that looked in time, or was confirmed."""

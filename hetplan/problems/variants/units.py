@@ -45,6 +45,8 @@ Apps = tuple[int, ...]
 MORE = 1.05
 """Numbers of units alike that are thought of are so much apart, or one: less shows no difference."""
 CHEAPER = 1e-9
+MANY = 10**6
+"""Of each type of machine: who may rent these may rent any."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,8 @@ class Near:
 
     def may_be(self, units: Units) -> bool:
         """Whether stocks, rooms and the budget allow it."""
+        if self._is_free:
+            return True
         v, used = self.v, Counter[int]()
         for (t, holds), n in units:
             used[t] += n if self._is_paid_whole(t, holds) else 0
@@ -172,17 +176,67 @@ class Near:
 
     def around(self, units: Units, apps: Apps) -> Iterator[Units]:
         """The plans with other units for these applications that may be and cost less, the cheapest first."""
-        now, most = Counter(dict(units)), self.cost(units) * (1.0 - CHEAPER)
-        own = Counter({unit: n for unit, n in now.items() if self._served_by([unit]) & {*apps}})
-        seen = {units}
+        now, cost = dict(units), self.cost(units)
+        own = Counter({unit: n for unit, n in units if not self._served_by_one(unit).isdisjoint(apps)})
+        seen, machines, most = {units}, self._sum(now), cost * (1.0 - CHEAPER)
         for change in sorted(self._changes(own, apps), key=lambda change: change.dearer):
             # What is loaded, or must be there beside, only adds to it.
-            if self._sum(now) + change.dearer >= most:
+            if machines + change.dearer >= most:
                 return
-            one = self.filled(now - change.gone + change.more)
-            if one not in seen and self.cost(one) < most and self.may_be(one):
-                yield one
+            one = self._changed(now, change)
+            if one in seen:
+                continue
             seen.add(one)
+            if self._is_plain:
+                self._costs.setdefault(one, cost + change.dearer)
+            if self.cost(one) < most and self.may_be(one):
+                self._note_station(units, one, change, apps)
+                yield one
+
+    def _changed(self, now: Mapping[Unit, int], change: _Change) -> Units:
+        after = dict(now)
+        for unit, n in change.gone.items():
+            after[unit] -= n
+        for (t, holds), n in change.more.items():
+            unit = t, self._full_of(t, holds)
+            after[unit] = after.get(unit, 0) + n
+        return tuple(sorted((unit, n) for unit, n in after.items() if n > 0))
+
+    def _note_station(self, units: Units, one: Units, change: _Change, apps: Apps) -> None:
+        """What waits together, where it is the same: of a long plan only what changed is counted."""
+        changed = [(t, self._full_of(t, holds)) for t, holds in (*change.gone, *change.more)]
+        if one in self._waiting or any(self._shared_by(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed):
+            return
+        items = self.items_of(apps)
+        x, place = list(self.stations(units)[apps]), {i: k for k, i in enumerate(items)}
+        for sign, some in ((-1, change.gone), (1, change.more)):
+            for (t, holds), n in some.items():
+                for i, count in self._full_of(t, holds):
+                    x[place[i]] += sign * n * count
+        self._waiting[one] = {**self._waiting[units], apps: tuple(x)}
+
+    def _shared_by(self, unit: Unit) -> bool:
+        """Whether several applications may have a part in one of its instances."""
+        return any(len(self._serving[i]) > 1 for i, _ in unit[1])
+
+    def _served_by_one(self, unit: Unit) -> frozenset[int]:
+        if unit not in self._served:
+            self._served[unit] = frozenset(b for i, _ in unit[1] for b in self._serving[i])
+        return self._served[unit]
+
+    _served: dict[Unit, frozenset[int]] = field(default_factory=dict)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether a plan costs what its units do."""
+        return self.v.weight == 0.0 and not any(kind.least for kind in self.v.types)
+
+    @cached_property
+    def _is_free(self) -> bool:
+        """Whether nothing limits the machines."""
+        v = self.v
+        plenty = v.may_rent(dict.fromkeys(range(len(v.types)), MANY))
+        return plenty and self._is_plain and v.wanted.moves is None and v.request.budget is None and not self._rooms
 
     def _changes(self, own: Counter[Unit], apps: Apps) -> Iterator[_Change]:
         yield from self._fewer(own)
@@ -274,10 +328,13 @@ class Near:
         return sum(self._price(unit) * n for unit, n in units.items())
 
     def _price(self, unit: Unit) -> float:
-        t, holds = unit
-        if self._is_machine(t, holds):
-            return self.v.types[t].offers[0].price
-        return sum(float(self.v.paid[i]) * n for i, n in holds)
+        if unit not in self._prices:
+            t, holds = unit
+            alone = sum(float(self.v.paid[i]) * n for i, n in holds)
+            self._prices[unit] = self.v.types[t].offers[0].price if self._is_machine(t, holds) else alone
+        return self._prices[unit]
+
+    _prices: dict[Unit, float] = field(default_factory=dict)
 
     # --- who is served ------------------------------------------------------------------------------------------------
 
@@ -310,7 +367,7 @@ class Near:
         return [room for room in rooms_of(self.v) if room.block in (TAKEN, IN_TOTAL)]
 
     def _served_by(self, units: Iterable[Unit]) -> frozenset[int]:
-        return frozenset(b for _, holds in units for i, _ in holds for b in self._serving[i])
+        return frozenset().union(*map(self._served_by_one, units))
 
     def _is_machine(self, t: int, holds: Holds) -> bool:
         return t in self.v.sharing and holds[0][0] in self.v.sharing[t].things

@@ -11,7 +11,7 @@ import hetplan as hp
 from benchmarks.kept import is_kept
 from benchmarks.kept import variants as random_variants
 from hetplan.planner.contract import Tools
-from hetplan.problems.variants.size import BUSIER
+BUSIER = 6
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan_file import with_digest
 from hetplan.simulator.figures import Together, responses_of

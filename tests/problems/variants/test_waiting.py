@@ -9,7 +9,8 @@ from cases.variants import counts, money, solve, table2
 import hetplan as hp
 from hetplan.planner.contract import Tools
 from hetplan.problems.variants.options import VariantsOptions
-from hetplan.problems.variants.size import busy_limit, busy_limit_of_law, leaving_room_to_wait
+from hetplan.problems.batch_queue import busy_limit_of_law
+from hetplan.problems.variants.busy import busy_limit, leaving_room_to_wait
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.figures import Together, responses_of
