@@ -65,8 +65,8 @@ Lates = Mapping[int, float]
 """Of applications, the violation rate over what may be."""
 
 MOST_LOOKED, MORE_LOOKED = 50.0, 20.0
-"""Queries of all looks, in those that one short look at each application takes; so many more each time that a plan
-which looked good was refused."""
+"""Queries of all looks, in those that one short look at each station takes, as wide as it may be; so many more each
+time that a plan which looked good was refused."""
 MOST_OF_TRIAL = 3
 """So many plans are played, at most, to see whether a repair does."""
 MOST_SAME = 20
@@ -204,11 +204,10 @@ class _Sizing:
     def __post_init__(self) -> None:
         assert self.tools.simulate is not None
         self.simulate, self.budget = self.tools.simulate, ErrorBudget(self.ask.limits.seed)
-        self.near = Near(replace(self.v, serves=tuple(_asked(pair, 1.0) for pair in self.v.serves)))
+        self.near = Near(replace(self.v, serves=tuple(_asked(pair, 1.0) for pair in self.v.serves)), sharing_queues(self.v))
         self.pairs = {(pair.app, pair.kind): pair for pair in self.v.serves}
         self.most = min(self.v.options.evaluations, MOST_OF_TRIAL if self.tools.trial else 50)
-        every = [(b,) for b, one in enumerate(self.v.asked) if one.load_qps > 0]
-        self.queries = sum(self._queries(apps) for apps in every)
+        self.queries = sum(self._queries(apps) for apps in self.near.widest)
 
     @property
     def any_will_do(self) -> bool:

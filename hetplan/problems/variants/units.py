@@ -5,6 +5,7 @@ pay for themselves. Near a plan are those with
 
 - one unit less, or 2, 4, ... alike; two replaced by one; one, or two, replaced by one or two others;
 - all units of an application, or all alike, replaced by so many of another;
+- applications that share units on units of their own: no queue has queries that may wait for long before others;
 - another batch in all places, and one unit less.
 
 What is free on a machine is filled up, since it costs nothing, but where moves are limited.
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 
@@ -45,6 +46,8 @@ Apps = tuple[int, ...]
 MORE = 1.05
 """Numbers of units alike that are thought of are so much apart, or one: less shows no difference."""
 CHEAPER = 1e-9
+MOST_WAYS, TIMES = 3, (0.9, 1.0, 1.1, 1.25, 1.5)
+"""Units of which each application may have its own, and how many, in those that a formula says to be enough."""
 MANY = 10**6
 """Of each type of machine: who may rent these may rent any."""
 
@@ -64,6 +67,8 @@ class Near:
 
     v: Snapshot
     """At saturation."""
+    pooled: Snapshot
+    """Each choice as if it carried a load alone, in one queue (`busy`)."""
     _waiting: dict[Units, Mapping[Apps, Counts]] = field(default_factory=dict)
     _costs: dict[Units, float] = field(default_factory=dict)
     _filling: dict[Unit, Holds] = field(default_factory=dict)
@@ -247,6 +252,7 @@ class Near:
         alone = Counter({unit: n for unit, n in own.items() if self._served_by([unit]) <= {*apps}})
         for gone in [alone, *(Counter({unit: n}) for unit, n in alone.items() if len(alone) > 1)]:
             yield from self._served_otherwise(gone)
+        yield from self._apart(alone, apps)
         for other in self._batched(own):
             for fewer in self._fewer(other):
                 yield self._change(own, other - fewer.gone)
@@ -278,6 +284,27 @@ class Near:
                 while n * cost < price:
                     yield self._change(gone, Counter({unit: n}))
                     n = max(n + 1, int(n * MORE))
+
+    def _apart(self, gone: Counter[Unit], apps: Apps) -> Iterator[_Change]:
+        """All applications that share instances on units of their own: as many alike as carry each, or some more."""
+        if len(apps) == 1 or self._served_by(gone) < {*apps}:
+            return
+        ways = list[list[tuple[Unit, float]]]()
+        for b in apps:
+            rates = {s.kind: s.qps for item in self.pooled.items for s in item.serves if s.app == b}
+            found = list[tuple[float, Unit, float]]()
+            for unit, cost in self._full.items():
+                carries = sum(n * rates.get(self.v.items[i].kind, 0.0) for i, n in unit[1] if b in self._serving[i])
+                if carries > 0:
+                    number = self.v.asked[b].need_qps / carries
+                    found.append((math.ceil(number) * cost, unit, number))
+            ways.append([(unit, number) for _, unit, number in sorted(found)[:MOST_WAYS]])
+        for chosen in product(*ways):
+            for times in TIMES:
+                more = Counter[Unit]()
+                for unit, number in chosen:
+                    more[unit] += math.ceil(times * number)
+                yield self._change(gone, more)
 
     def _batched(self, now: Counter[Unit]) -> Iterator[Counter[Unit]]:
         """Another batch of one item wherever it runs, on machines that cost the same."""
@@ -348,6 +375,11 @@ class Near:
                 found = [apps for apps in found if not apps & self._serving[i]] + [set[int]().union(*joined)]
             self._joined[shared] = tuple(sorted(tuple(sorted(apps)) for apps in found if apps))
         return self._joined[shared]
+
+    @property
+    def widest(self) -> tuple[Apps, ...]:
+        """The stations where all is in use that may be shared."""
+        return self._together([1] * len(self.v.items))
 
     _joined: dict[frozenset[int], tuple[Apps, ...]] = field(default_factory=dict)
 
