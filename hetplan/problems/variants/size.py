@@ -26,7 +26,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import cast
 
 import numpy as np
@@ -95,6 +95,8 @@ MOST_HELPED = 2
 MOST_NAMED = 5
 CLOSE = 1e-6
 """So much below a plan's cost, in parts of it, the bound at saturation is another one."""
+NEARLY, MOST_CHOICES = 0.9, 1000
+"""Of what shared instances carry, what is enough where each application has its own; so many ways are tried."""
 CARRIES, MOST_CARRIED = 1.1, 40
 """By so much more instances are taken to carry until their loads can be spread, and how often."""
 LESS_ASKED = "bounded by the program before simulation asked less of its instances"
@@ -436,11 +438,10 @@ class _Sizing:
             if _carried(np.minimum(times * rates, full) * x / needs) >= 1.0:
                 break
             times *= CARRIES
-        found = {}
+        found, of = {}, _apart(rates * x / needs)
         for k, i in enumerate(self.near.items_of(apps)):
             for pair in self.near.v.items[i].serves:
-                if pair.app in apps:
-                    b = apps.index(pair.app)
+                if pair.app in apps and of.get(k, b := apps.index(pair.app)) == b:
                     busy = float(min(times * rates[b, k], full[b, k]) / full[b, k])
                     found[pair.app, pair.kind] = _asked(pair, busy)
         return found
@@ -490,6 +491,24 @@ def _carried(tables: Vector) -> float:
             price[list(some)] = 1.0 / column[list(some)]
             prices.append(price / price.sum())
     return float(min((tables * price[:, None]).max(axis=0).sum() / price.sum() for price in prices))
+
+
+def _apart(tables: Vector) -> Mapping[int, int]:
+    """Whose instances are whose, where that carries nearly as much as if all had a part in each; else none.
+
+    Queries that may wait for long then come before no others.
+    """
+    used = np.flatnonzero(tables.any(axis=0)).tolist()
+    choices = [np.flatnonzero(tables[:, k] > 0).tolist() for k in used]
+    if len(tables) == 1 or math.prod(map(len, choices)) > MOST_CHOICES:
+        return {}
+    best, most = dict[int, int](), NEARLY * _carried(tables)
+    for chosen in product(*choices):
+        each = np.zeros(len(tables))
+        np.add.at(each, list(chosen), tables[list(chosen), used])
+        if each.min() >= most:
+            best, most = dict(zip(used, chosen, strict=True)), float(each.min())
+    return best
 
 
 def _allowed(one: Asked) -> float:
