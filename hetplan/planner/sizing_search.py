@@ -67,7 +67,7 @@ Plan = TypeVar("Plan", covariant=True)
 GOOD, LATE = 0.7, 1.0
 """Of what may be late. A choice is biased towards luck, so that a search goes down to what has some left. What a look
 finds to be late is not put to the test."""
-MOST_NEAR, MOST_TESTED = 2, 8
+MOST_NEAR, MOST_TESTED = 3, 8
 """Of candidates between the two so many are tested before one that is good; and of all together so many: each takes
 half of the error budget that is left."""
 SLOPE = 10.0
@@ -289,8 +289,7 @@ class Search(Generic[C, P]):
         if min(rooms) <= 0.0:
             return False
         return self.sizing.is_one_less(one, best) or all(
-            self._belief(name).chance(counts, room) >= UNLIKELY
-            for (name, counts), room in zip(new, rooms, strict=True)
+            self._belief(name).chance(counts, room) >= UNLIKELY for (name, counts), room in zip(new, rooms, strict=True)
         )
 
     def _belief(self, name: Hashable) -> Belief:

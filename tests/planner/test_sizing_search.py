@@ -9,7 +9,16 @@ from itertools import product
 import pytest
 
 from hetplan.planner.sizing_search import (
-    GOOD, LATE, UNLIKELY, Belief, Counts, Refused, Search, Together, more_room, neighbours,
+    GOOD,
+    LATE,
+    UNLIKELY,
+    Belief,
+    Counts,
+    Refused,
+    Search,
+    Together,
+    more_room,
+    neighbours,
 )  # fmt: skip
 
 PRICES = (50, 22, 9)

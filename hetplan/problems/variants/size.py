@@ -64,7 +64,7 @@ Way = Callable[[Snapshot, Ask], Draft | Infeasible]
 Lates = Mapping[int, float]
 """Of applications, the violation rate over what may be."""
 
-MOST_LOOKED, MORE_LOOKED = 50.0, 20.0
+MOST_LOOKED, MORE_LOOKED = 100.0, 40.0
 """Queries of all looks, in those that one short look at each station takes, as wide as it may be; so many more each
 time that a plan which looked good was refused."""
 MOST_OF_TRIAL = 3
@@ -123,7 +123,9 @@ def sized(v: Snapshot, ask: Ask, way: Way, tools: Tools, formulation: str) -> Dr
     said = replace(with_shown(made, shown), searched=made is not first or v.options.size == "simulated")
     if v.options.size == "auto" and not tools.trial:
         full = _saturated(v, ask, way, _cost(made))
-        if isinstance(full, Draft) and (made is not first or hopeful is not v or _least(full) < _cost(made) * (1.0 - CLOSE)):
+        if isinstance(full, Draft) and (
+            made is not first or hopeful is not v or _least(full) < _cost(made) * (1.0 - CLOSE)
+        ):
             return _bounded_by(full, replace(said, searched=True), AT_SATURATION)
     return said if made is first and hopeful is v else _bounded_by(first, said)
 
@@ -206,7 +208,9 @@ class _Sizing:
     def __post_init__(self) -> None:
         assert self.tools.simulate is not None
         self.simulate, self.budget = self.tools.simulate, ErrorBudget(self.ask.limits.seed)
-        self.near = Near(replace(self.v, serves=tuple(_asked(pair, 1.0) for pair in self.v.serves)), sharing_queues(self.v))
+        self.near = Near(
+            replace(self.v, serves=tuple(_asked(pair, 1.0) for pair in self.v.serves)), sharing_queues(self.v)
+        )
         self.pairs = {(pair.app, pair.kind): pair for pair in self.v.serves}
         self.most = min(self.v.options.evaluations, MOST_OF_TRIAL if self.tools.trial else 50)
         self.queries = sum(self._queries(apps) for apps in self.near.widest)

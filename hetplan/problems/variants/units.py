@@ -26,7 +26,7 @@ import numpy as np
 
 from hetplan.planner.draft import Draft
 from hetplan.planner.placing import IN_TOTAL, Filling
-from hetplan.planner.sizing_search import Counts, is_less
+from hetplan.planner.sizing_search import Counts
 from hetplan.problems.variants.form import TAKEN, rooms_of
 from hetplan.problems.variants.wish import Integers, Snapshot
 from hetplan.profiles.fields import NANO
@@ -210,7 +210,9 @@ class Near:
     def _note_station(self, units: Units, one: Units, change: _Change, apps: Apps) -> None:
         """What waits together, where it is the same: of a long plan only what changed is counted."""
         changed = [(t, self._full_of(t, holds)) for t, holds in (*change.gone, *change.more)]
-        if one in self._waiting or any(self._shared_by(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed):
+        if one in self._waiting or any(
+            self._shared_by(unit) or not self._served_by_one(unit) <= {*apps} for unit in changed
+        ):
             return
         items = self.items_of(apps)
         x, place = list(self.stations(units)[apps]), {i: k for k, i in enumerate(items)}

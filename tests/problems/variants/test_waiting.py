@@ -8,9 +8,9 @@ from cases.variants import counts, money, solve, table2
 
 import hetplan as hp
 from hetplan.planner.contract import Tools
-from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.batch_queue import busy_limit_of_law
 from hetplan.problems.variants.busy import busy_limit, leaving_room_to_wait
+from hetplan.problems.variants.options import VariantsOptions
 from hetplan.problems.variants.wish import read_snapshot
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.figures import Together, responses_of
@@ -101,7 +101,7 @@ def test_every_way_leaves_room(formulation):
 
 
 class Shown:
-    """A simulator that shows the same whatever is planned, violation rates in turn, and counts how often it was asked."""
+    """A simulator that shows the same whatever is planned, violation rates in turn, and counts its calls."""
 
     def __init__(self, *rates):
         self.held, self.rates, self.asked = SimpleNamespace(value=80.0, low=70.0, high=99.0), rates, 0
