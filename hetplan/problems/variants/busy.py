@@ -61,7 +61,7 @@ def busy_together(busy: float, instances: float) -> float:
     >>> [round(busy_together(0.02, n), 2) for n in (1, 2, 4, 10)]
     [0.02, 0.09, 0.23, 0.46]
     """
-    return busy ** max(instances, 1.0) ** -POOLED
+    return math.pow(busy, math.pow(max(instances, 1.0), -POOLED))
 
 
 def sharing_queues(v: Snapshot) -> Snapshot:

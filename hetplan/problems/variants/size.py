@@ -487,7 +487,7 @@ def _carried(tables: Vector) -> float:
     """The part of all loads that instances carry, which would carry so much of each alone (rows: applications)."""
     if len(tables) == 1:
         return float(tables.sum())
-    prices = [row for row in np.eye(len(tables))]
+    prices = list(np.eye(len(tables)))
     for column in tables.T:
         served = np.flatnonzero(column > 0)
         for some in {tuple(served), *combinations(served, 2)} if served.size > 1 else ():

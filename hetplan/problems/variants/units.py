@@ -27,7 +27,7 @@ import numpy as np
 from hetplan.planner.draft import Draft
 from hetplan.planner.placing import IN_TOTAL, Filling
 from hetplan.planner.sizing_search import Counts
-from hetplan.problems.variants.form import TAKEN, rooms_of
+from hetplan.problems.variants.form import TAKEN, Room, rooms_of
 from hetplan.problems.variants.wish import Integers, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Worker
@@ -397,7 +397,7 @@ class Near:
         return tuple(frozenset(s.app for s in item.serves) & loaded for item in self.v.items)
 
     @cached_property
-    def _rooms(self) -> list:
+    def _rooms(self) -> list[Room]:
         return [room for room in rooms_of(self.v) if room.block in (TAKEN, IN_TOTAL)]
 
     def _served_by(self, units: Iterable[Unit]) -> frozenset[int]:
