@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetplan.errors import Cancelled
-from hetplan.planner.contract import Ask, Tools
+from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.draft import Draft, Infeasible, without_bound
 from hetplan.planner.next_state import USED
 from hetplan.planner.sizing import ErrorBudget
@@ -82,6 +82,8 @@ MOST_PLAYED = 200_000
 """Queries of all applications in one simulation."""
 ALIKE = 2.0
 """Looks that are so many times longer, at most, are one simulation."""
+MANY = 100
+"""Of an application of which in so many simulations of all too few queries come, none is made for its sake."""
 SEEN = 5.0
 """Of an application of which fewer queries come than would take so many looks, the formula alone says what it needs."""
 SPANS = 200.0
@@ -213,6 +215,10 @@ class _Sizing:
         )
         self.pairs = {(pair.app, pair.kind): pair for pair in self.v.serves}
         self.most = min(self.v.options.evaluations, MOST_OF_TRIAL if self.tools.trial else 50)
+        load_qps = sum(one.load_qps for one in self.v.asked)
+        most = {b: MANY * MOST_PLAYED / load_qps * one.load_qps * _allowed(one) for b, one in enumerate(self.v.asked)
+                if one.load_qps > 0}  # fmt: skip
+        self.seldom = frozenset(b for b, late in most.items() if late < TAIL)
         self.queries = sum(self._queries(apps) for apps in self.near.widest)
 
     @property
@@ -346,6 +352,7 @@ class _Sizing:
             self.looked += longer_s * load_qps if is_open else 0.0
             return is_open
 
+        self.ask.note(Event("simulated", f"plans with other machines: look {self.looks}"))
         names = {b: self.v.asked[b].id for b in judged}
         plan = plan_to_simulate("variants", self.formulation, made)
         shown, _ = look(
@@ -377,6 +384,7 @@ class _Sizing:
 
     def _tested(self, one: Units, apps: Apps, budget: ErrorBudget) -> Played:
         """What runs show of these applications, until it is clear; none is confirmed once the time is over."""
+        self.ask.note(Event("simulated", f"putting {len(apps)} applications to the test"))
         made, names = self.drafted(one, apps), [self.v.asked[b].id for b in apps]
         if made is None or self.ask.remaining <= 0:
             return Played(0.0, tuple(names))
@@ -457,7 +465,7 @@ class _Sizing:
 
     def _length_s(self, apps: Iterable[int], cycles: float = CYCLES[0]) -> float:
         """How long a look at these applications is."""
-        some = [self.v.asked[b] for b in apps]
+        some = [self.v.asked[b] for b in apps if b not in self.seldom] or [self.v.asked[b] for b in apps]
         spans = max(SPANS * one.limit_ms() / 1000.0 if math.isfinite(one.limit_ms()) else 0.0 for one in some)
         cycle_s = max(sum(one.demand.arrivals.stay_s or ()) for one in some)
         tail_s = max(TAIL / _allowed(one) / one.load_qps for one in some)
@@ -466,12 +474,12 @@ class _Sizing:
     def _is_judged(self, b: int, length_s: float) -> bool:
         """Whether enough queries of an application are played to say that it is late."""
         one = self.v.asked[b]
-        return SEEN * one.load_qps * length_s * _allowed(one) >= TAIL
+        return b not in self.seldom and SEEN * one.load_qps * length_s * _allowed(one) >= TAIL
 
     def _in_groups(self, some: Sequence[Apps]) -> Iterator[list[Apps]]:
         """Stations that are looked at together: their looks take nearly as long."""
-        group = list[Apps]()
-        for apps in sorted(some, key=lambda apps: (self._length_s(apps), apps)):
+        group, seldom = list[Apps](), [apps for apps in some if self.seldom.issuperset(apps)]
+        for apps in sorted(set(some) - set(seldom), key=lambda apps: (self._length_s(apps), apps)):
             following = [b for mine in (*group, apps) for b in mine]
             load_qps = sum(self.v.asked[b].load_qps for b in following)
             length_s = self._length_s(apps)
@@ -479,8 +487,8 @@ class _Sizing:
                 yield group
                 group = []
             group.append(apps)
-        if group:
-            yield group
+        if group or seldom:
+            yield [*group, *seldom]
 
 
 def _carried(tables: Vector) -> float:
