@@ -71,7 +71,7 @@ def test_files_come_in_any_order_and_a_folder_stands_for_them(name: str, sound: 
     [
         (("solve", "profile"), "SLO"),
         (("solve", "slo"), "profile"),
-        (("solve", "profile", "slo", "slo"), "a second slo file"),
+        (("solve", "profile", "slo", "slo"), "a second SLO file"),
         (("solve", "plan", "profile", "slo"), "does not take"),
         (("verify", "profile", "slo"), "a plan file is needed"),
         (("verify", "plan", "plan", "profile", "slo"), "a second plan file"),
