@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from hetplan.profiles.load_one import load_profile
 from hetplan.serving.tokens import law_of_engine
 
 __all__ = ["main"]
+
+
+log = logging.getLogger(__name__)
+"""Its lines go to standard error, as Python does with those that nobody takes."""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -39,8 +44,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         engines = load_profile(*given.profiles).engines
     except InputError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+        parser.error(str(error))
     if given.engine not in engines:
         files, names = " + ".join(map(str, given.profiles)), ", ".join(engines) or "none"
         parser.error(f"{files}: $.engines: there is no engine {given.engine!r}; there are: {names}")
@@ -48,8 +52,7 @@ def main(words: list[str] | None = None) -> int:
     law = law.limited(given.most_tokens or law.most_tokens, given.most_seqs or law.most_seqs)
 
     def ready(at: int) -> None:
-        sys.stderr.write(f"{given.engine} listens on http://{given.bind}:{at}\n")
-        sys.stderr.flush()
+        log.warning("%s listens on http://%s:%d", given.engine, given.bind, at)
 
     try:
         asyncio.run(
