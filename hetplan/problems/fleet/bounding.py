@@ -63,6 +63,8 @@ def bounding(wish: Wish, tools: Tools, claim: Claim, plan: Plan) -> Sequence[Bou
     known = (claim.about, claim.sense) == ("cost_per_hour", "min") and claim.scope in ("problem", "relaxation")
     if not known or wish.most is not None:
         return []
+    if claim.bound is not None and claim.bound <= 0.0:  # no prices are needed: nothing costs less than none
+        return [Bounding(split=Split(lambda _: 0.0, lambda _: 0.0))]
     priced_by = _Priced(wish, tools, plan)
     return [Bounding(split=Split(priced_by.carried, priced_by.anew))]
 
