@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 
 def main(words: list[str] | None = None) -> int:
     """Serve the engine that the words of a command line name; 2 where there is no such engine."""
-    parser = argparse.ArgumentParser(prog="python -m hetplan.executor.emulator", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m hetplan.executor.emulator", description="Serve an engine of a profile by its law."
+    )
     parser.add_argument("engine", metavar="ENGINE", help="its name in the profile")
     parser.add_argument("profiles", metavar="PROFILE", nargs="+", type=Path)
     parser.add_argument("--port", type=int, default=8000, help="0: any that is free")

@@ -120,31 +120,31 @@ class Sizing(Protocol[C, Plan]):
         """Candidates of the question's program, each with more room; what is sent is how late the last one was."""
         ...
 
-    def stations(self, one: C) -> Mapping[Hashable, Counts]:
+    def stations(self, one: C, /) -> Mapping[Hashable, Counts]:
         """What waits apart from all else, by name, and how many machines of each kind each has."""
         ...
 
-    def neighbours(self, one: C, station: Hashable) -> Iterator[C]:
+    def neighbours(self, one: C, station: Hashable, /) -> Iterator[C]:
         """Cheaper candidates like this one, with other machines at this station, the cheapest first."""
         ...
 
-    def is_one_less(self, one: C, than: C) -> bool:
+    def is_one_less(self, one: C, than: C, /) -> bool:
         """Whether it is the other one but for a machine."""
         ...
 
-    def price(self, one: C) -> float:
+    def price(self, one: C, /) -> float:
         """What it costs."""
         ...
 
-    def room(self, station: Hashable, counts: Counts) -> float:
+    def room(self, station: Hashable, counts: Counts, /) -> float:
         """What they carry by a formula, over what is asked for; 0: surely not enough, infinite: no formula says."""
         ...
 
-    def look(self, one: C, stations: Collection[Hashable]) -> Mapping[Hashable, float]:
+    def look(self, one: C, stations: Collection[Hashable], /) -> Mapping[Hashable, float]:
         """How late a few queries are at these stations, over what may be."""
         ...
 
-    def confirm(self, one: C) -> Plan | Refused:
+    def confirm(self, one: C, /) -> Plan | Refused:
         """The plan, if runs of its own confirm it."""
         ...
 

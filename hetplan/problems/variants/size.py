@@ -238,7 +238,7 @@ class _Sizing:
     def candidates(self) -> Generator[Units, float, None]:
         """Plans of the program, each with more room for the applications that were late."""
         v, made = self.v, None
-        pooled = sharing_queues(v)
+        roomy = pooled = sharing_queues(v)
         for roomy in [v, pooled] if self.any_will_do else [pooled]:
             made = self.way(replace(roomy, explains=False), self.ask)
             if isinstance(made, Draft) or self.ask.remaining <= 0:
