@@ -429,9 +429,10 @@ class _Around:
                 yield f"the program alone takes {other}; what is said here is said of the program"
             else:
                 value = f"{self.program['about']} {self.program['value']:.6g}" if self.program["ok"] else "no plan"
-                yield f"without simulation {other} would do ({value}); plans are compared as simulation sizes them"
+                by = "a formula" if self.plan.method.options.get("size") == "estimated" else "simulation"
+                yield f"without {by} {other} would do ({value}); plans are compared as {by} sizes them"
                 if self.thorough:
-                    yield "prices and times at which others come in are those of the program without simulation"
+                    yield f"prices and times at which others come in are those of the program without {by}"
         if self.how and self.base["fleet"] != fleet_of(self.plan):
             yield f"planned anew it is {fleet_text(self.base['fleet'])}"
         if not self.thorough:

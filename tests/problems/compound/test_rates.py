@@ -162,7 +162,9 @@ def test_an_explanation_is_what_planning_anew_says():
     (fewer,) = [one for one in said.others if one.without_one_of == "a100-share"]
     limited = {**slo, "limits": {"instances": {"a100": [0, 1]}}}
     assert fewer.worse_by == pytest.approx(cost(solve(limited, options=FORMULA).require()) - cost(plan))
-    assert not said.notes
+    program, prices = said.notes
+    assert program.startswith("without a formula 2 a100-share would do"), "nothing waits there"
+    assert "without a formula" in prices
     assert [(one.offer, one.why) for one in said.absent] == [("phone-own", "")]
 
 
