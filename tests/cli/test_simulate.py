@@ -1,4 +1,4 @@
-"""`hetplan simulate` and `solve --simulate`: promised against simulated, on the command line."""
+"""`hetplan simulate`: promised against simulated, on the command line."""
 
 from __future__ import annotations
 
