@@ -1,4 +1,4 @@
-"""`hetplan autoscale` with a plan with periods: a schedule with machines paid for ahead, and more queries than its hour expects."""
+"""`hetplan autoscale` of a schedule with machines paid for ahead, where more queries come than its hour expects."""
 
 from __future__ import annotations
 
