@@ -34,7 +34,8 @@ from hetplan.serving.strictest import late_share
 __all__ = ["QUESTIONS", "Instance", "Judged", "Question", "is_kept", "judge"]
 
 Json = dict[str, Any]
-UNSEEN, SEEDS, QUERIES = 5_000_011, 5, 60_000
+UNSEEN, SEEDS, QUERIES = 5_000_011, 20, 60_000
+"""So many runs, as bursts differ much: of five of a plan with .94% late and 1% allowed two in five say more than 1%."""
 BURSTY = ({"process": "gamma", "shape": 0.5}, {"process": "mmpp", "relative_rates": [0.6, 1.8], "stay_s": [2.0, 1.0]})
 
 
@@ -64,7 +65,7 @@ class Question:
 
 
 def is_kept(instance: Instance, plan: Plan, *, noise: str = "table", seed: int = UNSEEN) -> bool:
-    """Whether five runs on queries that nobody planned with have no more late than may be."""
+    """Whether runs on queries that nobody planned with have no more late than may be."""
     inputs = hp.load_inputs(instance.profile, instance.slo)
     rates = [_rate(plan, name, app) for name, app in inputs.slo.apps.items()]
     cycles = [sum(app.demand.arrivals.stay_s or ()) for app in inputs.slo.apps.values()]

@@ -83,9 +83,9 @@ def test_lists_say_what_the_program_says() -> None:
         if seed % 3 == 2:  # machines are worth less than the program says
             wish = replace(wish, rooms={("app", rate): {h: rng.uniform(1.0, 2.0) for h in menus.parts["app"].hardware}})
             menus = menus.roomier(wish)
-        kinds = {(o.hardware, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
+        kinds = {(o.machine, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
         for turn in range(3):
-            at = [wish.prices, [kinds[o.hardware, o.spot] for o in wish.offers], np.array(wish.prices) * 0.5][turn]
+            at = [wish.prices, [kinds[o.machine, o.spot] for o in wish.offers], np.array(wish.prices) * 0.5][turn]
             before = menus.asked
             ((cost, choice),) = menus.price(ask, [(app, rate, np.array(at))])
             grid = tuple(int(n) for n in np.floor(np.array(at) / STEP + 1e-9))
@@ -160,8 +160,8 @@ def test_the_program_of_zones_that_are_alike_says_what_that_of_all_offers_says(
         if rng.random() < 0.5:
             wish = replace(wish, rooms={("app", rate): {h: rng.uniform(1.0, 2.0) for h in menus.parts["app"].hardware}})
             menus = menus.roomier(wish)
-        kinds = {(o.hardware, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
-        for at in (wish.prices, np.array([kinds[o.hardware, o.spot] for o in wish.offers])):
+        kinds = {(o.machine, o.spot): rng.uniform(0.0, 1.0) for o in wish.offers}
+        for at in (wish.prices, np.array([kinds[o.machine, o.spot] for o in wish.offers])):
             before = menus.asked
             ((bound, choice),) = menus.price(ask, [(app, rate, at)])
             zoned_only += menus.asked - before < 1.0
