@@ -118,11 +118,10 @@ def sort_files(
     found["profile"] += unknown
     usage = " ".join(["hetplan", command, *["plan.json"] * plans[0], "profile.json", "slo.json"])
     named = [file.resolve() for file in files]
-    if plans[0] or not takes_state:
-        made_from = _made_from(found["plan"][0]) if plans[0] and found["plan"] else {}
-        for kind in ("state", "measured"):
-            used = made_from.get(kind) is not None
-            found[kind] = [one for one in found[kind] if used or one.resolve() in named]
+    made_from = _made_from(found["plan"][0]) if plans[0] and found["plan"] else {}
+    of_no_use = [kind for kind in ("state", "measured") if plans[0] and made_from.get(kind) is None]
+    for kind in of_no_use if takes_state else [*of_no_use, "state"]:
+        found[kind] = [one for one in found[kind] if one.resolve() in named]
     _check_counts(found, plans, usage, needs_inputs=needs_inputs)
     state, measured = (next(iter(found[kind]), None) for kind in ("state", "measured"))
     slo = next(iter(found["slo"]), Path())
