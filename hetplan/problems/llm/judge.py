@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hetplan.planner.sizing import FRESH, ErrorBudget, LimitShares, Verdict, confirm
+from hetplan.planner.sizing import ALPHA, FRESH, ErrorBudget, LimitShares, Verdict, confirm
 from hetplan.problems.llm.wish import Wish
 from hetplan.profiles.operating_points import Limit
 from hetplan.profiles.slo import Arrivals
@@ -22,6 +22,9 @@ FEW = 800
 """Requests of a play that only shows which fleets are far from their limits."""
 PLAYED, CONFIRMED = 2.0, 6.0
 """So many times as long as a fleet takes to fill it is played at least, to choose and to confirm it."""
+ANY = 0.1
+"""Which part of the error budget is kept for a search for any fleet: for trials of what may help, and where the search
+for the cheapest found none. So what a trial finds the plan finds, too."""
 MOST_CYCLES, LONG = 30_000, 40.0
 """Bursts and days are shortened to about so many requests, but not to less than so many times as long as that."""
 
@@ -53,7 +56,7 @@ class Judge:
     """Whether repairs are looked for, which takes simulations."""
     may_go_on: Callable[[], bool] = lambda: True
     """Whether there is time for another play of a fleet that is put to the test."""
-    budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0))
+    budget: ErrorBudget = field(default_factory=lambda: ErrorBudget(0, alpha=(1.0 - ANY) * ALPHA))
     played: int = 0
     sent: list[float] = field(default_factory=list)
     """Of the fleet that was confirmed last: the requests that each instance got."""
@@ -64,6 +67,10 @@ class Judge:
     def of(self, wish: Wish) -> Judge:
         """A judge of another wish, with the same simulator and seed."""
         return Judge(wish, self.play, self.draw, self.seed, self.repairs, self.may_go_on)
+
+    def of_any(self) -> Judge:
+        """A judge of a search for any fleet, which has seen no other: the same after a search in vain as in a trial."""
+        return replace(self.of(self.wish), budget=ErrorBudget(0, alpha=ANY * ALPHA))
 
     def played_demand(self, demand: TokenDemand) -> TokenDemand:
         """The demand with bursts and days that a play sees whole.

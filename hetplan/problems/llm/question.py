@@ -94,9 +94,9 @@ class LlmQuestion:
                 return drafted(wish, found, bounds, tried=tried, shares=shares)
             if parts > MOST_SEARCHED_WHOLE:
                 return too_dear(wish, judge, ask, least, tried)
-        found, tried = sized(wish, judge, ask, least, cheapest=not self.tools.trial)  # a trial asks for any fleet
-        if found is None and not self.tools.trial:
-            # Near the edge of what is possible the search for the cheapest may miss the fleet that a trial found.
+        found, tried = (None, Tried()) if self.tools.trial else sized(wish, judge, ask, least)
+        if found is None:  # near the edge of what is possible the search for the cheapest may miss what a trial finds
+            judge = judge.of_any()
             found, tried = sized(wish, judge, ask, least, cheapest=False)
         if found is None:
             return too_dear(wish, judge, ask, least, tried)
