@@ -10,8 +10,9 @@ the time between two arrivals (1 unless their process has a shape). The use u lo
 more late than the target does.
 
 `auto` plays the plan itself, under the arrivals that the wish states. For a budget the rate is narrowed down that the
-chosen pool keeps. For a rate, pools of the fluid program are played until one keeps it, then cheaper ones, nearest
-first. What is handed out is confirmed by seeds that chose nothing. Plans and queries are counted; no clock decides.
+program's pool keeps, then that of pools around it which the formula does not say to carry less. For a rate, pools of
+the fluid program are played until one keeps it, then cheaper ones, nearest first. What is handed out is confirmed by
+seeds that chose nothing. Plans and queries are counted; no clock decides.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from hetplan.problems.pool.infeasible import less_rate
 from hetplan.problems.pool.letters import Pool
 from hetplan.problems.pool.options import FluidOptions
 from hetplan.problems.pool.program import fluid, rates_of, read_counts
-from hetplan.problems.pool.rates import GAP, Chosen, Rated, RatedPools, Simulated, rate_at, start
+from hetplan.problems.pool.rates import GAP, Chosen, Rated, RatedPools, Simulated, rate_at, rated_by, start
 from hetplan.problems.pool.size import lower_bound, tolerant
 from hetplan.problems.simulated import (
     QUERIES,
@@ -76,6 +77,11 @@ ROUNDS = 6
 """Plans of which each takes its derate from the one before, and tries to confirm a rate."""
 LESS = 0.97
 """What is left of a derate, or of a rate, each time that it proves too high."""
+LIKELY = 0.92
+"""Times what is wanted: of which the formula, scaled to the best pool so far, says less is not looked at. It errs by up
+to 8% between few fast machines and many slow ones."""
+AROUND = 12
+"""Machine types in use, and so many of the cheapest others at most, are exchanged for another."""
 FULL = 0.9
 """Of the share that may be late, what the rate of one pool may use up: fresh seeds confirm it, and more of them if
 they leave it open."""
@@ -187,10 +193,53 @@ def kept(pool: Pool, ask: Ask, chosen: Chosen) -> Draft:
     if not is_playable(pool, chosen.rated):
         return _unplayed(pool, chosen)
     ask.keep(lambda: _by_formula(pool, chosen), rank=(0,))
-    trial = _Trial(pool, ask)
+    trial, rated = _Trial(pool, ask), chosen.rated
     if pool.wish.rate_qps is not None:
-        return trial.confirmed(chosen.rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
-    return trial.confirmed(chosen.rated, (1.0 - WIDTH) * trial.narrowed(chosen.rated), chosen.backed, chosen.warnings)
+        return trial.confirmed(rated, pool.wish.rate_qps, chosen.backed, chosen.warnings)
+    if pool.formulation == "fluid-milp":
+        rated, rate = trial.most_kept(rated)
+    else:
+        rate = trial.narrowed(rated)
+    backed = chosen.backed if rated is chosen.rated else tuple(_of_another(pool, rated, one) for one in chosen.backed)
+    return trial.confirmed(rated, (1.0 - WIDTH) * rate, backed, chosen.warnings)
+
+
+def _of_another(pool: Pool, rated: Rated, said: Reported) -> Reported:
+    """What the program proves, said of another pool than its own."""
+    value = pool.cost(rated.counts) / NANO if said.about == "cost_per_hour" else pool.options.derate * rated.lam
+    return replace(said, scope="none", answer=None, value=value)
+
+
+def _around(pool: Pool, per_type: Counts) -> Iterator[Counts]:
+    """Pools for the same money: one machine more of a type, fewer of another; or one fewer, and more of another.
+
+    What is left of the budget buys more of any one type.
+    """
+    budget, kinds = pool.request.budget or 0, pool.request.machines
+    owned = [t for t, count in enumerate(per_type) if count]
+    cheapest = sorted(pool.rentable, key=lambda t: float(pool.W[:, t] @ pool.p) * pool.prices[t])
+    types = list(dict.fromkeys([*owned, *cheapest[:AROUND]]))
+
+    def left(counts: Counts) -> int:
+        return budget - sum(kinds[t].cost(n) for t, n in enumerate(counts) if n)
+
+    def filled(counts: Counts) -> Iterator[Counts]:
+        for t in types:
+            afford = kinds[t].affordable(left(counts) + kinds[t].cost(counts[t]))
+            yield _changed(counts, t, max(0, min(afford, kinds[t].available) - counts[t]))
+
+    for more in (t for t in types if per_type[t] < kinds[t].available):
+        grown = _changed(per_type, more, 1)
+        yield from filled(grown) if left(grown) >= 0 else ()
+        for less in (t for t in owned if t != more and left(grown) < 0):
+            fewer = max(0, kinds[less].affordable(left(grown) + kinds[less].cost(grown[less])))
+            yield from filled(_changed(grown, less, fewer - grown[less]))
+    for less in owned:
+        yield from filled(_changed(per_type, less, -1))
+
+
+def _changed(counts: Counts, place: int, by: int) -> Counts:
+    return (*counts[:place], counts[place] + by, *counts[place + 1 :])
 
 
 def is_playable(pool: Pool, rated: Rated) -> bool:
@@ -269,17 +318,44 @@ class _Trial:
             self.ask.note(Event("simulated", text, value=self.played[key].worst))
         return self.played[key]
 
-    def narrowed(self, rated: Rated) -> float:
-        """The highest rate that a few queries show to be kept."""
-        low, high = 0.0, rated.lam
-        rate = rated.lam * estimated_use(self.pool, rated)
+    def narrowed(self, rated: Rated, low: float = 0.0) -> float:
+        """The highest rate that a few queries show to be kept; `low` is known to be."""
+        high = rated.lam
+        rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else high * estimated_use(self.pool, rated)
         for _ in range(MOST_NARROWED):
-            good = self.at(rated, rate).worst <= FULL
-            low, high = (rate, high) if good else (low, rate)
             if high - low <= WIDTH * high or not self.left:
                 break
+            good = self.at(rated, rate).worst <= FULL
+            low, high = (rate, high) if good else (low, rate)
             rate = min(0.5 * (low + high), 1.08 * low) if low > 0 else 0.8 * high
         return low
+
+    def most_kept(self, first: Rated) -> tuple[Rated, float]:
+        """The pool that few queries show to carry most within the budget, and its rate.
+
+        The formula errs alike for pools that are alike. So it says in which order those around the best so far are
+        looked at, each at a rate that is worth the change, and which are not.
+        """
+        pool, best, rate = self.pool, first, self.narrowed(first)
+        tried = {tuple(pool.of_type(first.counts).tolist())}
+        while rate > 0 and self.left:
+            want, says = (1.0 + WIDTH) * rate, best.lam * estimated_use(pool, best) / rate
+            around = dict.fromkeys(_around(pool, tuple(pool.of_type(best.counts).tolist())))
+            rows = [row for row in around if row not in tried and any(row) and self._may_be_had(row)]
+            tried.update(rows)
+            answers = rates_of(pool, self.ask, np.array(rows), about="rates of pools around the best") if rows else []
+            near = [rated_by(pool, pool.by_offer(np.array(row)), one) for row, one in zip(rows, answers, strict=True)]
+            carried = [(one.lam * estimated_use(pool, one) / says, one) for one in near if one.lam >= want]
+            hopeful = sorted((one for one in carried if one[0] >= LIKELY * want), key=lambda one: -one[0])
+            found = next((one for _, one in hopeful if self.left and self.at(one, want).worst <= FULL), None)
+            if found is None:
+                break
+            best, rate = found, self.narrowed(found, want)
+        return best, rate
+
+    def _may_be_had(self, per_type: tuple[int, ...]) -> bool:
+        pool, counts = self.pool, self.pool.by_offer(np.array(per_type))
+        return pool.cost(counts) <= (pool.request.budget or 0) and pool.allows(counts)
 
     def confirmed(
         self, rated: Rated, rate: float, program: Sequence[Reported], warnings: Sequence[Notice] = ()
@@ -332,8 +408,9 @@ class _Trial:
         programs = [one for one in program if one.about == "rate_qps"]
         if not programs:
             return [*program, fluid_rate]
-        note = "the most that any pool for the budget can carry if nothing waits"
-        fluid_rate = replace(fluid_rate, scope="problem", answer=programs[0].answer, note=note)
+        if programs[0].answer is not None:
+            note = "the most that any pool for the budget can carry if nothing waits"
+            fluid_rate = replace(fluid_rate, scope="problem", answer=programs[0].answer, note=note)
         if self.bound is None:
             self.bound = self.ask(fluid(tolerant(self.pool), None), gap=GAP, about="rate that no dispatcher can exceed")
         note = "the rate that simulation shows to be kept, against the most that any dispatcher can carry"
