@@ -38,6 +38,8 @@ SIZES = 8
 """So many ways that nothing pays for, or has machines for, say what is missing."""
 SPARE = 2
 """So many ways that leave alone a tier of which there are only so many machines."""
+FEWER, EACH = 2, 1
+"""Where machines are paid whole, sizes on so many fewer are looked for, and so many for each number of machines."""
 WAYS_EACH = 4
 """Ways of one configuration, where others may be sought for another figure."""
 TIGHTER = (1.0, 0.97, 0.93, 0.87, 0.8)
@@ -210,10 +212,39 @@ def _rated_ways(form: Rated, sought: Sought, trusted: Mapping[int, Measured], mo
         # What leaves alone what there is little of is wanted where others need it.
         spares = min(SPARE, form.sizes - 1)
         spare = [_cheapest(form, founds, spares, only=only, fits=fits) for only in without] if spares else []
-        for one in dict.fromkeys((*found, *(one for these in spare for one in these))):
+        own = [way for one in found for way in _sized_way(form, sought, one)]
+        fewer = _on_fewer_machines(form, sought, founds, own)
+        for one in dict.fromkeys((*found, *(one for these in spare for one in these), *fewer)):
             ways += _sized_way(form, sought, one)
     ways = _undominated(ways, sought)
     return ways[:most] if form.aim.cheapest else _spread(ways, form.aim.of, most)
+
+
+def _on_fewer_machines(form: Rated, sought: Sought, founds: Sequence[Measured], ways: Sequence[Way]) -> list[Sized]:
+    """Where machines are paid whole, the cheapest sizes on ever fewer of them.
+
+    What costs least by its shares may pack badly, and what is dearer by its shares pack on a machine less.
+    """
+    sized: list[Sized] = []
+    for tier in filter(_is_whole, sought.tiers):
+        most = max((_machines_used(tier, way) for way in ways), default=0)
+        for fewer in range(most - 1, max(most - 1 - FEWER, 0), -1):
+            tiers = tuple(replace(one, machines=float(fewer)) if one is tier else one for one in sought.tiers)
+            on_these = _cheapest(form, founds, EACH, fits=partial(_fits, form, replace(sought, tiers=tiers)))
+            if not on_these:
+                break
+            sized += on_these
+    return sized
+
+
+def _machines_used(tier: Tier, way: Way) -> int:
+    """How many machines of a tier a way takes alone."""
+    return _machines_for(tier, [item.size for item in way.items if item.tier == tier.name])
+
+
+def _is_whole(tier: Tier) -> bool:
+    """Whether its machines are paid whole, however much of them is used."""
+    return not tier.own and tier.per != "gpu" and tier.machine_price > 0
 
 
 def _cheapest(form: Rated, founds: Sequence[Measured], most: int, **how: Any) -> list[Sized]:
@@ -309,6 +340,11 @@ def _fits(form: Rated, sought: Sought, placement: int, shares: Vector, replicas:
 
 
 def _packs(tier: Tier, parts: Sequence[Mapping[str, float]]) -> bool:
+    return _machines_for(tier, parts) <= tier.machines
+
+
+def _machines_for(tier: Tier, parts: Sequence[Mapping[str, float]]) -> int:
+    """How many machines these parts take, each put where it fits, the largest first; one too many where it is full."""
     machines: list[dict[str, float]] = []
     for part in sorted(parts, key=tier.part_of, reverse=True):
         room = (m for m in machines if tier.fits({k: m[k] + a - 1e-9 for k, a in part.items()}))
@@ -317,8 +353,8 @@ def _packs(tier: Tier, parts: Sequence[Mapping[str, float]]) -> bool:
         for kind, amount in part.items():
             into[kind] += amount
         if len(machines) > tier.machines:
-            return False
-    return True
+            break
+    return len(machines)
 
 
 def _times(form: Rated, response_s: Sequence[float]) -> tuple[float, tuple[tuple[float, float, float | None], ...]]:
@@ -397,7 +433,7 @@ def _paid(sought: Sought, tiers: Sequence[Tier], cut: _Cut) -> float:
 
 
 def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
-    """Without those that take nowhere less than another and cost no less; cheapest first."""
+    """Without those that take nowhere less than another, on no fewer machines, and cost no less; cheapest first."""
     if not ways:
         return []
     names = [tier.name for tier in sought.tiers if not tier.own]
@@ -405,6 +441,8 @@ def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
     extra: list[Figure] = [name for name in sought.aim.of if name != "cost"]
     limits = sorted({key for way in ways for key in way.demand if key.startswith("profile.apis.")})
     first = 1 + len(names) * len(kinds)
+    whole = list(filter(_is_whole, sought.tiers))
+    machines = np.array([[_machines_used(tier, way) for tier in whole] for way in ways]).reshape(len(ways), len(whole))
     rows = np.zeros((len(ways), first + len(limits) + len(extra)))
     for w, way in enumerate(ways):
         rows[w, first : first + len(limits)] = [way.demand.get(key, 0.0) for key in limits]
@@ -417,7 +455,8 @@ def _undominated(ways: Sequence[Way], sought: Sought) -> list[Way]:
     order = np.lexsort((latency, rows.sum(axis=1), rows[:, 0]))
     kept: list[int] = []
     for w in order:
-        if not (rows[kept] <= rows[w] + 1e-12).all(axis=1).any():
+        fewer = (rows[kept] <= rows[w] + 1e-12).all(axis=1) & (machines[kept] <= machines[w]).all(axis=1)
+        if not fewer.any():
             kept.append(int(w))
     return sorted((ways[w] for w in kept), key=by_share)
 
