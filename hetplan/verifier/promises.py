@@ -289,7 +289,7 @@ asked for, and what is then solved again for the counts that it chose may close 
 CLAMPED = 10 * BOUND_SLIP
 """A bound that is no further than this inside the plan's own value is moved onto it."""
 
-_TRIED_ALL = ("brute-force", "enumerate-lp")
+_TRIED_ALL = ("brute-force",)
 """Formulations whose word that nothing better exists rests on no solve: they went through everything."""
 
 

@@ -1,0 +1,135 @@
+"""What a package needs that adds formulations, problems or solvers to hetplan: everything it may import but `hetplan`.
+
+A formulation is a named way to solve a problem. It is a function of the problem and of `Ask`, by which it reaches the
+solvers, and an entry point of the group `hetplan.formulations` named ``PROBLEM/NAME`` points to its `Formulation`. The
+problem does the rest: it reads the files, sizes what was chosen, writes the plan. Here is one for pools, as the package
+of the papers has it: as many machines of the base type as the budget buys.
+
+>>> from hetplan import extend
+>>> class FewOptions(extend.PoolOptions):
+...     "What may be set about it."
+>>> def rent_base_only(pool, ask):
+...     found = extend.list_affordable(pool, ask, with_base=True)
+...     base = [found.row(i) for i in range(len(found)) if found.row(i).sum() == found.row(i)[pool.base]]
+...     rated = extend.rate_at(pool, ask, pool.by_offer(base[-1]))
+...     return extend.Chosen(rated, (extend.unbounded_claim(pool, rated),))
+>>> FEW = extend.Formulation(FewOptions, rent_base_only)
+
+====================  ==========================================================================================
+what it is for        names
+====================  ==========================================================================================
+every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasible` `Reported`;
+                      `Inputs` `Request` `Tools`
+pools                 `Pool` with `PoolOptions` or `SearchOptions`, decides with a `Chosen`: a `Rated` pool from
+                      `rate_at` or `rated_by`; `Configurations` are those that `list_affordable` lists
+engines for catalogs  `CatalogEngine` asks a `CatalogSearch` for the next candidate of a `Catalog`
+====================  ==========================================================================================
+
+Names load on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetplan.planner.answer import Answer, Limits, Status
+    from hetplan.planner.contract import Ask
+    from hetplan.planner.draft import Draft, Infeasible, Reported
+    from hetplan.planner.forms.catalog import Catalog
+    from hetplan.planner.request import Request
+    from hetplan.planner.terms import Formulation, Options, Size, Tools
+    from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rates, missing_base, unbounded_claim, with_estimate
+    from hetplan.problems.pool.infeasible import nothing_served
+    from hetplan.problems.pool.letters import Pool
+    from hetplan.problems.pool.listing import (
+        Configurations,
+        best_rated,
+        cheapest_enough,
+        list_affordable,
+        serves_all_classes,
+    )
+    from hetplan.problems.pool.options import PoolOptions, SearchOptions
+    from hetplan.problems.pool.program import rates_of
+    from hetplan.problems.pool.rates import Chosen, Rated, flows, rate_at, rated_by
+    from hetplan.problems.pool.search import search_pools
+    from hetplan.profiles.inputs import Inputs
+    from hetplan.solvers.catalog import CatalogEngine, CatalogSearch
+    from hetplan.solvers.gaussian_process import expected_improvement
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Catalog",
+    "CatalogEngine",
+    "CatalogSearch",
+    "Chosen",
+    "Configurations",
+    "Draft",
+    "Formulation",
+    "Infeasible",
+    "Inputs",
+    "Limits",
+    "Options",
+    "Pool",
+    "PoolOptions",
+    "Rated",
+    "Reported",
+    "Request",
+    "SearchOptions",
+    "Size",
+    "Status",
+    "Tools",
+    "best_rated",
+    "cheapest_enough",
+    "eq15_numbers",
+    "estimate_rates",
+    "expected_improvement",
+    "flows",
+    "list_affordable",
+    "missing_base",
+    "nothing_served",
+    "rate_at",
+    "rated_by",
+    "rates_of",
+    "search_pools",
+    "serves_all_classes",
+    "unbounded_claim",
+    "with_estimate",
+]
+
+_NAMES = {
+    "planner.answer": "Answer Limits Status",
+    "planner.contract": "Ask",
+    "planner.draft": "Draft Infeasible Reported",
+    "planner.forms.catalog": "Catalog",
+    "planner.request": "Request",
+    "planner.terms": "Formulation Options Size Tools",
+    "problems.pool.eq15": "eq15_numbers estimate_rates missing_base unbounded_claim with_estimate",
+    "problems.pool.infeasible": "nothing_served",
+    "problems.pool.letters": "Pool",
+    "problems.pool.listing": "Configurations best_rated cheapest_enough list_affordable serves_all_classes",
+    "problems.pool.options": "PoolOptions SearchOptions",
+    "problems.pool.program": "rates_of",
+    "problems.pool.rates": "Chosen Rated flows rate_at rated_by",
+    "problems.pool.search": "search_pools",
+    "profiles.inputs": "Inputs",
+    "solvers.catalog": "CatalogEngine CatalogSearch",
+    "solvers.gaussian_process": "expected_improvement",
+}
+"""Module -> what it hands in."""
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    where = _WHERE.get(name)
+    if where is None:
+        raise AttributeError(f"module 'hetplan.extend' has no attribute {name!r}")
+    value = getattr(import_module(f"hetplan.{where}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
