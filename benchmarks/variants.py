@@ -41,7 +41,7 @@ from hetplan.dispatch.variants import (
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
-from hetplan.problems.variants.baselines.rules import greedy_counts
+from hetplan_papers.variants.rules import greedy_counts
 from hetplan.problems.variants.question import Variants
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs

@@ -34,10 +34,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hetplan.dispatch.replanning import Replanning
     from hetplan.planner.answer import Answer, Limits, Status
     from hetplan.planner.contract import Ask
     from hetplan.planner.draft import Draft, Infeasible, Reported
     from hetplan.planner.forms.catalog import Catalog
+    from hetplan.planner.next_state import COUNTERS, next_state
     from hetplan.planner.request import Request
     from hetplan.planner.terms import Formulation, Options, Size, Tools
     from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rates, missing_base, unbounded_claim, with_estimate
@@ -54,11 +56,17 @@ if TYPE_CHECKING:
     from hetplan.problems.pool.program import rates_of
     from hetplan.problems.pool.rates import Chosen, Rated, flows, rate_at, rated_by
     from hetplan.problems.pool.search import search_pools
+    from hetplan.problems.variants.form import Room, capacity_rooms
+    from hetplan.problems.variants.instances import plan_instances
+    from hetplan.problems.variants.options import VariantsOptions
+    from hetplan.problems.variants.wish import Snapshot
     from hetplan.profiles.inputs import Inputs
+    from hetplan.simulator.autoscale import OfflineWork, autoscale
     from hetplan.solvers.catalog import CatalogEngine, CatalogSearch
     from hetplan.solvers.gaussian_process import expected_improvement
 
 __all__ = [
+    "COUNTERS",
     "Answer",
     "Ask",
     "Catalog",
@@ -71,17 +79,24 @@ __all__ = [
     "Infeasible",
     "Inputs",
     "Limits",
+    "OfflineWork",
     "Options",
     "Pool",
     "PoolOptions",
     "Rated",
+    "Replanning",
     "Reported",
     "Request",
+    "Room",
     "SearchOptions",
     "Size",
+    "Snapshot",
     "Status",
     "Tools",
+    "VariantsOptions",
+    "autoscale",
     "best_rated",
+    "capacity_rooms",
     "cheapest_enough",
     "eq15_numbers",
     "estimate_rates",
@@ -89,7 +104,9 @@ __all__ = [
     "flows",
     "list_affordable",
     "missing_base",
+    "next_state",
     "nothing_served",
+    "plan_instances",
     "rate_at",
     "rated_by",
     "rates_of",
@@ -100,10 +117,12 @@ __all__ = [
 ]
 
 _NAMES = {
+    "dispatch.replanning": "Replanning",
     "planner.answer": "Answer Limits Status",
     "planner.contract": "Ask",
     "planner.draft": "Draft Infeasible Reported",
     "planner.forms.catalog": "Catalog",
+    "planner.next_state": "COUNTERS next_state",
     "planner.request": "Request",
     "planner.terms": "Formulation Options Size Tools",
     "problems.pool.eq15": "eq15_numbers estimate_rates missing_base unbounded_claim with_estimate",
@@ -114,7 +133,12 @@ _NAMES = {
     "problems.pool.program": "rates_of",
     "problems.pool.rates": "Chosen Rated flows rate_at rated_by",
     "problems.pool.search": "search_pools",
+    "problems.variants.form": "Room capacity_rooms",
+    "problems.variants.instances": "plan_instances",
+    "problems.variants.options": "VariantsOptions",
+    "problems.variants.wish": "Snapshot",
     "profiles.inputs": "Inputs",
+    "simulator.autoscale": "OfflineWork autoscale",
     "solvers.catalog": "CatalogEngine CatalogSearch",
     "solvers.gaussian_process": "expected_improvement",
 }

@@ -60,8 +60,8 @@ class Formulation:
     """A named way to solve a problem; another package brings one by an entry point ``PROBLEM/NAME``.
 
     `decide(problem, ask)` gets the problem as it was read and returns what the problem's own ways return. A problem
-    decides by itself where it is None. `like` is the paper's name in `method.like`. One that is `partial` also plans
-    where not all demand can be served.
+    decides by itself where it is None. `like` is the paper's name in `method.like`. One that is `partial` is asked also
+    where hetplan sees at once that no plan serves all demand.
     """
 
     options: type[Options]

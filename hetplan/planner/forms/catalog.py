@@ -33,19 +33,19 @@ Vector = NDArray[np.float64]
 class Catalog(Form[int]):
     """Candidates by their number; see the module.
 
-        `place` gives each candidate whole coordinates (a row each): what is near what, and what is contained in what.
-        `bound` may be None: then nothing can be left out and nothing is proved but by trying all. `monotone` says that a
-        candidate contained in another (nowhere larger) is worth no more. `prune` lets engines leave out what cannot be
-        better; the proof of an answer rests on the bounds all the same. `cost` breaks ties: the cheaper first. `most` is
-        how many candidates may be valued, where trying them has a price. `evaluate_above(i, best)` may be quicker: of a
-    candidate that is worth no more than `best` it may say any value that is not more either.
+    `place` gives each candidate whole coordinates (a row each): what is near what, and what is contained in what.
+    `bound` may be None: then nothing can be left out and nothing is proved but by trying all. `monotone` says that a
+    candidate contained in another (nowhere larger) is worth no more. `prune` lets engines leave out what cannot be
+    better; the proof of an answer rests on the bounds all the same. `cost` breaks ties: the cheaper first. `most` is
+    how many candidates may be valued, where trying them has a price. `evaluate_above(i, best)` may be quicker: of a
+    candidate that is worth no more than `best` it may say any value that is no more either.
 
-        >>> worth = [3.0, 5.0, 4.0]
-        >>> form = Catalog(np.array([[0], [1], [2]]), worth.__getitem__, bound=np.array([4.0, 6.0, 4.5]))
-        >>> form.value(1), form.journal
-        (5.0, {1: 5.0})
-        >>> form.upper_bound()
-        5.0
+    >>> worth = [3.0, 5.0, 4.0]
+    >>> form = Catalog(np.array([[0], [1], [2]]), worth.__getitem__, bound=np.array([4.0, 6.0, 4.5]))
+    >>> form.value(1), form.journal
+    (5.0, {1: 5.0})
+    >>> form.upper_bound()
+    5.0
     """
 
     kind: ClassVar[str] = "catalog"

@@ -1,4 +1,4 @@
-"""Searches of pools: each engine keeps the manners of its form, each formulation finds the best pool within its bound."""
+"""Searches of pools: engines pass the kit of their form, and formulations find the best pool within its bound."""
 
 from __future__ import annotations
 
