@@ -20,9 +20,14 @@ what it is for        names
 ====================  ==========================================================================================
 every problem         `Formulation` `Options` `Size`; `Ask` `Answer` `Limits` `Status`; `Draft` `Infeasible` `Reported`;
                       `Inputs` `Request` `Tools`
-pools                 `Pool` with `PoolOptions` or `SearchOptions`, decides with a `Chosen`: a `Rated` pool from
+pools                 decides by (`Pool`, `Ask`), with `PoolOptions` or `SearchOptions`, a `Chosen`: a `Rated` pool from
                       `rate_at` or `rated_by`; `Configurations` are those that `list_affordable` lists
+variants              decides by (`Snapshot`, `Ask`), with `VariantsOptions`, by `plan_instances`: so many of each of
+                      `Snapshot.items`, within each `Room` of `capacity_rooms`
+policies              decides by (`Asked`, `Bench`), with `PolicyOptions`, by `plan_rule`: of each `Group` of workers at
+                      each load a `SolvedPolicy`, which `Bench` solves, values and simulates
 engines for catalogs  `CatalogEngine` asks a `CatalogSearch` for the next candidate of a `Catalog`
+plans over time       `autoscale` with `Replanning` and `OfflineWork`; `next_state` of a plan
 ====================  ==========================================================================================
 
 Names load on first use.
@@ -39,9 +44,15 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import Ask
     from hetplan.planner.draft import Draft, Infeasible, Reported
     from hetplan.planner.forms.catalog import Catalog
+    from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
     from hetplan.planner.next_state import COUNTERS, next_state
     from hetplan.planner.request import Request
     from hetplan.planner.terms import Formulation, Options, Size, Tools
+    from hetplan.problems.policy.bench import Bench
+    from hetplan.problems.policy.form import Group, SolvedPolicy
+    from hetplan.problems.policy.options import PolicyOptions
+    from hetplan.problems.policy.rules import plan_rule
+    from hetplan.problems.policy.wish import capacity_qps
     from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rates, missing_base, unbounded_claim, with_estimate
     from hetplan.problems.pool.infeasible import nothing_served
     from hetplan.problems.pool.letters import Pool
@@ -69,6 +80,7 @@ __all__ = [
     "COUNTERS",
     "Answer",
     "Ask",
+    "Bench",
     "Catalog",
     "CatalogEngine",
     "CatalogSearch",
@@ -76,13 +88,18 @@ __all__ = [
     "Configurations",
     "Draft",
     "Formulation",
+    "Group",
     "Infeasible",
     "Inputs",
+    "Late",
     "Limits",
     "OfflineWork",
     "Options",
+    "PolicyOptions",
     "Pool",
     "PoolOptions",
+    "QueuePolicy",
+    "QueueProcess",
     "Rated",
     "Replanning",
     "Reported",
@@ -91,11 +108,13 @@ __all__ = [
     "SearchOptions",
     "Size",
     "Snapshot",
+    "SolvedPolicy",
     "Status",
     "Tools",
     "VariantsOptions",
     "autoscale",
     "best_rated",
+    "capacity_qps",
     "capacity_rooms",
     "cheapest_enough",
     "eq15_numbers",
@@ -107,6 +126,7 @@ __all__ = [
     "next_state",
     "nothing_served",
     "plan_instances",
+    "plan_rule",
     "rate_at",
     "rated_by",
     "rates_of",
@@ -122,9 +142,15 @@ _NAMES = {
     "planner.contract": "Ask",
     "planner.draft": "Draft Infeasible Reported",
     "planner.forms.catalog": "Catalog",
+    "planner.forms.queue_process": "Late QueuePolicy QueueProcess",
     "planner.next_state": "COUNTERS next_state",
     "planner.request": "Request",
     "planner.terms": "Formulation Options Size Tools",
+    "problems.policy.bench": "Bench",
+    "problems.policy.form": "Group SolvedPolicy",
+    "problems.policy.options": "PolicyOptions",
+    "problems.policy.rules": "plan_rule",
+    "problems.policy.wish": "capacity_qps",
     "problems.pool.eq15": "eq15_numbers estimate_rates missing_base unbounded_claim with_estimate",
     "problems.pool.infeasible": "nothing_served",
     "problems.pool.letters": "Pool",
