@@ -40,9 +40,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hetplan.dispatch.replanning import Replanning
+    from hetplan.measure.evaluator_profiler import Profiler, Setup, measuring
+    from hetplan.measure.evaluator_synthetic import SyntheticQuery, draw
     from hetplan.planner.answer import Answer, Limits, Status
     from hetplan.planner.contract import Ask
     from hetplan.planner.draft import Draft, Infeasible, Reported
+    from hetplan.planner.forms.black_box import BlackBox, Measured, Verdict
     from hetplan.planner.forms.catalog import Catalog
     from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
     from hetplan.planner.next_state import COUNTERS, next_state
@@ -74,17 +77,23 @@ if TYPE_CHECKING:
     from hetplan.profiles.inputs import Inputs
     from hetplan.simulator.autoscale import OfflineWork, autoscale
     from hetplan.solvers.catalog import CatalogEngine, CatalogSearch
-    from hetplan.solvers.gaussian_process import expected_improvement
+    from hetplan.solvers.gaussian_process import LightProcess, expected_improvement
+    from hetplan.solvers.search import BlackBoxEngine, BlackBoxSearch, Cmbo, StructCi
+    from hetplan.solvers.search_beliefs import MakeProcess
 
 __all__ = [
     "COUNTERS",
     "Answer",
     "Ask",
     "Bench",
+    "BlackBox",
+    "BlackBoxEngine",
+    "BlackBoxSearch",
     "Catalog",
     "CatalogEngine",
     "CatalogSearch",
     "Chosen",
+    "Cmbo",
     "Configurations",
     "Draft",
     "Formulation",
@@ -92,12 +101,16 @@ __all__ = [
     "Infeasible",
     "Inputs",
     "Late",
+    "LightProcess",
     "Limits",
+    "MakeProcess",
+    "Measured",
     "OfflineWork",
     "Options",
     "PolicyOptions",
     "Pool",
     "PoolOptions",
+    "Profiler",
     "QueuePolicy",
     "QueueProcess",
     "Rated",
@@ -106,22 +119,28 @@ __all__ = [
     "Request",
     "Room",
     "SearchOptions",
+    "Setup",
     "Size",
     "Snapshot",
     "SolvedPolicy",
     "Status",
+    "StructCi",
+    "SyntheticQuery",
     "Tools",
     "VariantsOptions",
+    "Verdict",
     "autoscale",
     "best_rated",
     "capacity_qps",
     "capacity_rooms",
     "cheapest_enough",
+    "draw",
     "eq15_numbers",
     "estimate_rates",
     "expected_improvement",
     "flows",
     "list_affordable",
+    "measuring",
     "missing_base",
     "next_state",
     "nothing_served",
@@ -138,9 +157,12 @@ __all__ = [
 
 _NAMES = {
     "dispatch.replanning": "Replanning",
+    "measure.evaluator_profiler": "Profiler Setup measuring",
+    "measure.evaluator_synthetic": "SyntheticQuery draw",
     "planner.answer": "Answer Limits Status",
     "planner.contract": "Ask",
     "planner.draft": "Draft Infeasible Reported",
+    "planner.forms.black_box": "BlackBox Measured Verdict",
     "planner.forms.catalog": "Catalog",
     "planner.forms.queue_process": "Late QueuePolicy QueueProcess",
     "planner.next_state": "COUNTERS next_state",
@@ -166,7 +188,9 @@ _NAMES = {
     "profiles.inputs": "Inputs",
     "simulator.autoscale": "OfflineWork autoscale",
     "solvers.catalog": "CatalogEngine CatalogSearch",
-    "solvers.gaussian_process": "expected_improvement",
+    "solvers.gaussian_process": "LightProcess expected_improvement",
+    "solvers.search": "BlackBoxEngine BlackBoxSearch Cmbo StructCi",
+    "solvers.search_beliefs": "MakeProcess",
 }
 """Module -> what it hands in."""
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}

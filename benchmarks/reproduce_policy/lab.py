@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hetplan_papers.policy.rules import serve_on_one_queue, switch_by_percentile, switch_by_throughput
 from numpy.typing import NDArray
 
 from benchmarks.datasets import ramsis
@@ -28,6 +27,7 @@ from hetplan.problems.policy.wish import Models
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.policy import PolicyRun, simulate_policy
 from hetplan.solvers.queue_structured import QueueStructured
+from hetplan_papers.policy.rules import serve_on_one_queue
 
 __all__ = ["ARTIFACTS", "CALLED", "WAYS", "Lab", "between_models"]
 
@@ -112,7 +112,9 @@ class Lab:
             return serve_on_one_queue(bench, group, load, *_roomy(group, load, _TO_SPARE))
         if way == ARTIFACTS["modelswitching"]:
             how.update(queries=int(_PLAYED_S * load), seeds=1)
-            return serve_on_one_queue(bench, group, load, *_seldom_late(self.bench(BaselineOptions(**how)), group, load))
+            return serve_on_one_queue(
+                bench, group, load, *_seldom_late(self.bench(BaselineOptions(**how)), group, load)
+            )
         return {"jellyfish": jellyfish, "modelswitching": modelswitching}[way](bench, group, load)
 
     def on_trace(self, way: str, seeds: Sequence[int]) -> PolicyRun:

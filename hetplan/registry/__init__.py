@@ -92,10 +92,6 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "wide": ("black-box", "hetplan.solvers.search_wide:Wide"),
     "cmbo": ("black-box", "hetplan.solvers.search:Cmbo"),
     "cmbo-ci": ("black-box", "hetplan.solvers.search:CmboCi"),
-    "struct-ci-botorch": ("black-box", "hetplan.solvers.search_botorch:StructCiBotorch"),
-    "cmbo-botorch": ("black-box", "hetplan.solvers.search_botorch:CmboBotorch"),
-    "vulcan": ("black-box", "hetplan.solvers.search:Vulcan"),
-    "videostorm": ("black-box", "hetplan.solvers.search:VideoStorm"),
     "random-plans": ("black-box", "hetplan.solvers.search:RandomPlans"),
     "priced-columns": ("priced", "hetplan.solvers.priced_columns:PricedColumns"),
 }

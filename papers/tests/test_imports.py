@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = {"hetplan", "hetplan.extend"}
-KIT = {"hetplan.testing"}
+KIT = {"hetplan.testing", "hetplan.testing.black_box_checks"}
 """What tests of other packages may use besides."""
 OWN = sorted(path for part in ("hetplan_papers", "benchmarks", "tests") for path in (ROOT / part).rglob("*.py"))
 
