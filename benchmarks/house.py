@@ -46,9 +46,9 @@ class Room:
 
 
 def room_of(module: str) -> str:
-    """The room of a module name below `hetplan`; "" for errors, which everyone imports, and for the package itself."""
+    """The room of a module name below `hetplan`; "" for errors, which everyone imports, and for the package's faces."""
     first = module.split(".")[0]
-    return "" if first == "errors" or first.startswith("__") else first
+    return "" if first in ("errors", "extend") or first.startswith("__") else first
 
 
 def sources(tree: Path) -> Iterator[tuple[str, Path]]:

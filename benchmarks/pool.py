@@ -27,8 +27,8 @@ from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.form import certify
-from hetplan.problems.pool.baselines.eq15 import estimate, estimate_one, from_pool, most_similar
-from hetplan.problems.pool.listing import Configurations, configurations, top
+from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rate, estimate_rates, most_similar
+from hetplan.problems.pool.listing import Configurations, best_rated, configurations
 from hetplan.problems.pool.program import at_counts, fluid, fluid_at
 from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
@@ -104,18 +104,18 @@ def pose(model: str, budget: str) -> PoolQuestion:
 def ranked(pool: PoolQuestion) -> int:
     """List, estimate, rank, choose: what the published code does, for all configurations at once."""
     found = configurations(pool, pool.request.budget or 0, with_base=True)
-    best = top(estimate(from_pool(pool), found.counts), found.cost, 10)
+    best = best_rated(estimate_rates(eq15_numbers(pool), found.counts), found.cost, 10)
     return int(best[most_similar(found.rows(best), pool.base)])
 
 
 def ranked_one_by_one(pool: PoolQuestion, found: Configurations) -> int:
     """The same, one configuration at a time in plain Python."""
-    numbers = from_pool(pool)
+    numbers = eq15_numbers(pool)
     prices = pool.c.tolist()
     rows = found.rows(np.arange(len(found))).tolist()
     order = sorted(
         range(len(rows)),
-        key=lambda i: (-estimate_one(numbers, rows[i]), sum(c * n for c, n in zip(prices, rows[i], strict=True)), i),
+        key=lambda i: (-estimate_rate(numbers, rows[i]), sum(c * n for c, n in zip(prices, rows[i], strict=True)), i),
     )
     return order[most_similar(np.array([rows[i] for i in order[:10]]), pool.base)]
 

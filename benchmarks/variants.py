@@ -41,11 +41,11 @@ from hetplan.dispatch.variants import (
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.draft import Draft
-from hetplan.problems.variants.baselines.rules import greedy_counts
 from hetplan.problems.variants.question import Variants
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.validate import collector_at_rest
+from hetplan_papers.variants.rules import greedy_counts
 
 Row = dict[str, Any]
 PLANNED = {"size": "planned"}

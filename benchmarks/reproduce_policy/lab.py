@@ -19,15 +19,15 @@ from benchmarks.datasets.sources import read
 from hetplan.planner.answer import Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.contract import Tools
-from hetplan.problems.policy.baselines import jellyfish, modelswitching, on_shared_queue
 from hetplan.problems.policy.bench import Bench
-from hetplan.problems.policy.form import Group, Solved
+from hetplan.problems.policy.form import Group, SolvedPolicy
 from hetplan.problems.policy.options import BaselineOptions, PaperOptions, PolicyOptions
 from hetplan.problems.policy.question import Policy
 from hetplan.problems.policy.wish import Models
 from hetplan.profiles.load import load_inputs
 from hetplan.simulator.policy import PolicyRun, simulate_policy
 from hetplan.solvers.queue_structured import QueueStructured
+from hetplan_papers.policy.rules import serve_on_one_queue
 
 __all__ = ["ARTIFACTS", "CALLED", "WAYS", "Lab", "between_models"]
 
@@ -70,7 +70,7 @@ class Lab:
     count: int = 0
     """So many models, those added lying between the published ones."""
     _groups: dict[float, Group] = field(default_factory=dict, repr=False)
-    _made: dict[Any, Solved] = field(default_factory=dict, repr=False)
+    _made: dict[Any, SolvedPolicy] = field(default_factory=dict, repr=False)
 
     def bench(self, options: PolicyOptions) -> Bench:
         """A conversation of its own, with the simulator at hand."""
@@ -93,13 +93,13 @@ class Lab:
         wish = replace(first.wish, loads_qps=(load,))
         return replace(first, wish=wish, loads_qps=(load,))
 
-    def served(self, way: str, load: float) -> Solved:
+    def served(self, way: str, load: float) -> SolvedPolicy:
         """A way's policy for a load, with its simulation."""
         if (way, load) not in self._made:
             self._made[way, load] = self._serve(way, load)
         return self._made[way, load]
 
-    def _serve(self, way: str, load: float) -> Solved:
+    def _serve(self, way: str, load: float) -> SolvedPolicy:
         how: dict[str, Any] = {"queries": self.queries, "monotone": "optimistic"}
         if way == "paper":
             return self.bench(PaperOptions(**how)).solve(self.group(load), [load])[0]
@@ -109,10 +109,12 @@ class Lab:
         how["queries"] = max(10_000, int(30 * load))
         bench, group = self.bench(BaselineOptions(**how)), self.group(load)
         if way == ARTIFACTS["jellyfish"]:
-            return on_shared_queue(bench, group, load, *_roomy(group, load, _TO_SPARE))
+            return serve_on_one_queue(bench, group, load, *_roomy(group, load, _TO_SPARE))
         if way == ARTIFACTS["modelswitching"]:
             how.update(queries=int(_PLAYED_S * load), seeds=1)
-            return on_shared_queue(bench, group, load, *_seldom_late(self.bench(BaselineOptions(**how)), group, load))
+            return serve_on_one_queue(
+                bench, group, load, *_seldom_late(self.bench(BaselineOptions(**how)), group, load)
+            )
         return {"jellyfish": jellyfish, "modelswitching": modelswitching}[way](bench, group, load)
 
     def on_trace(self, way: str, seeds: Sequence[int]) -> PolicyRun:
@@ -166,7 +168,7 @@ def _seldom_late(bench: Bench, group: Group, load: float) -> tuple[int, int]:
     if (group.workers, load) in _SHIPPED:
         return _SHIPPED[group.workers, load], cap
     for model in np.argsort(-group.models.accuracy, kind="stable").tolist():
-        if on_shared_queue(bench, group, load, model, cap).violation < _MOST_LATE:
+        if serve_on_one_queue(bench, group, load, model, cap).violation < _MOST_LATE:
             return model, cap
     return 0, cap
 

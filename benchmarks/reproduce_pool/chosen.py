@@ -16,9 +16,9 @@ from hetplan.api.solve import choose, pose
 from hetplan.planner.answer import Limits
 from hetplan.planner.contract import Tools
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.problems.pool.baselines.eq15 import estimate, from_pool, most_similar
+from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rates, most_similar
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.listing import configurations, top
+from hetplan.problems.pool.listing import best_rated, configurations
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Plan
 
@@ -121,5 +121,5 @@ def our_ranking(service: Service) -> list[tuple[Counts, float]]:
     inputs = load_inputs(*service.inputs())
     pool = cast("Pool", pose(inputs, choose(inputs, formulation="eq15")))
     found = configurations(pool, pool.request.budget or 0, with_base=True)
-    rates = estimate(from_pool(pool), found.counts)
-    return [(tuple(found.row(int(at)).tolist()), float(rates[at])) for at in top(rates, found.cost, len(found))]
+    rates = estimate_rates(eq15_numbers(pool), found.counts)
+    return [(tuple(found.row(int(at)).tolist()), float(rates[at])) for at in best_rated(rates, found.cost, len(found))]

@@ -166,7 +166,7 @@ def unplayed_size(choice: Choice, inputs: Inputs) -> dict[str, str]:
     if "size" not in fields or "size" in choice.options.model_fields_set:
         return {}
     try:
-        options_of(choice.problem, choice.formulation, UNPLAYED)
+        options_of(choice.way, UNPLAYED)
         pose(inputs, replace(choice, options=choice.options.model_copy(update=UNPLAYED)))
     except InputError as error:
         if any(fault.file == "options" for fault in error.faults):

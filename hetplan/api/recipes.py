@@ -67,8 +67,8 @@ class Recipes:
 
         self._names = Names()
         self._planner, self._slo = Planner(self.inputs.profile), at_any_moment(self.inputs.slo)
-        asked = registry.problem(self.plan.question).formulations.get(self.plan.method.formulation)
-        known = asked.model_fields if asked is not None else {}
+        asked = registry.formulation(registry.problem(self.plan.question), self.plan.method.formulation)
+        known = asked.options.model_fields if asked is not None else {}
         self._options = {name: value for name, value in options_again(self.plan).items() if name in known}
         if self.stateful and self._options.get("size") == "auto":
             # The formula's plan, which auto begins with: to simulate each of hundreds of plans by itself takes minutes,

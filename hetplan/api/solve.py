@@ -18,7 +18,7 @@ from hetplan.planner.answer import Deadline, Limits
 from hetplan.planner.ask import Asking
 from hetplan.planner.make_plan import all_proved, make_plan
 from hetplan.planner.outcome import Outcome
-from hetplan.planner.terms import Obstacle, OnEvent, Options, Tools, logged
+from hetplan.planner.terms import Formulation, Obstacle, OnEvent, Options, Tools, logged
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.load import load_inputs
 from hetplan.profiles.plan import Method, Plan
@@ -54,11 +54,18 @@ class Choice:
     inferred: bool = False
 
     @property
+    def way(self) -> Formulation:
+        """The formulation itself."""
+        found = registry.formulation(self.problem, self.formulation)
+        assert found is not None
+        return found
+
+    @property
     def method(self) -> Method:
         """How the plan will say that it was made."""
         return Method(
             formulation=self.formulation,
-            like=self.problem.like.get(self.formulation),
+            like=self.way.like,
             options=self.options.model_dump(mode="json", exclude_none=True),
         )
 
@@ -114,8 +121,8 @@ def choose(
         from hetplan.api.which_question import not_asked
 
         raise not_asked(kind.question, reasons[0], inputs)
-    name = _formulation(kind, formulation)
-    return Choice(kind, name, options_of(kind, name, options or {}), inferred=not question)
+    name, way = _formulation(kind, formulation)
+    return Choice(kind, name, options_of(way, options or {}), inferred=not question)
 
 
 def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:
@@ -126,8 +133,10 @@ def _in_the_way(question: str, inputs: Inputs) -> list[Obstacle]:
 def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: Plan | None = None) -> Problem:
     """The problem itself, ready to decide or to export."""
     try:
+        handed = tools or Tools()
+        handed = handed if choice.way.decide is None else replace(handed, formulation=choice.way)
         return choice.problem.from_inputs(
-            inputs, choice.options, formulation=choice.formulation, tools=tools or Tools(), start=start
+            inputs, choice.options, formulation=choice.formulation, tools=handed, start=start
         )
     except InputError as error:
         if choice.inferred:
@@ -135,10 +144,10 @@ def pose(inputs: Inputs, choice: Choice, *, tools: Tools | None = None, start: P
         raise
 
 
-def options_of(kind: type[Problem], formulation: str, given: Mapping[str, Any]) -> Options:
+def options_of(way: Formulation, given: Mapping[str, Any]) -> Options:
     """Typed options; names accept "-" and "_" alike."""
     data = {name.replace("-", "_"): value for name, value in given.items()}
-    typed: Options = validate(kind.formulations[formulation], data, file="options")
+    typed: Options = validate(way.options, data, file="options")
     return typed
 
 
@@ -338,8 +347,8 @@ def options_again(plan: Plan) -> dict[str, Any]:
     A plan lists every option. A statistic that is only the default stays unsaid: one that is said is refused where a
     table lacks it, and the default is not.
     """
-    asked = registry.problem(plan.question).formulations.get(plan.method.formulation)
-    known = asked.model_fields if asked is not None else {}
+    asked = registry.formulation(registry.problem(plan.question), plan.method.formulation)
+    known = asked.options.model_fields if asked is not None else {}
     defaults = {name: one.default for name, one in known.items() if one.default in get_args(Statistic)}
     missing = object()
     return {name: at for name, at in plan.method.options.items() if at != defaults.get(name, missing)}
@@ -359,11 +368,11 @@ def _infer(inputs: Inputs) -> str:
     return further(inputs)
 
 
-def _formulation(kind: type[Problem], name: str | None) -> str:
-    if name is None:
-        return next(iter(kind.formulations))
-    if name in kind.formulations:
-        return name
+def _formulation(kind: type[Problem], name: str | None) -> tuple[str, Formulation]:
+    name = next(iter(kind.formulations)) if name is None else name
+    found = registry.formulation(kind, name)
+    if found is not None:
+        return name, found
     from hetplan.api.which_question import formulation_meant
 
     return formulation_meant(kind, name)

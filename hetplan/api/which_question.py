@@ -10,7 +10,7 @@ from hetplan.problems.ladder import LADDER
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import Problem
-    from hetplan.planner.terms import Obstacle
+    from hetplan.planner.terms import Formulation, Obstacle
     from hetplan.profiles.inputs import Inputs
 
 __all__ = ["formulation_meant", "further", "not_asked"]
@@ -59,17 +59,15 @@ def not_asked(question: str, first: Obstacle, inputs: Inputs) -> InputError:
     )
 
 
-def formulation_meant(kind: type[Problem], name: str) -> str:
+def formulation_meant(kind: type[Problem], name: str) -> tuple[str, Formulation]:
     """The formulation of this name, however it is spelt, or the first like the paper of this name."""
-    wanted = name.lower().replace("_", "-")
-    if wanted in kind.formulations:
-        return wanted
-    by_paper = [mine for mine, paper in kind.like.items() if paper == wanted]
-    if by_paper:
-        return by_paper[0]
+    wanted, known = name.lower().replace("_", "-"), registry.formulations(kind)
+    found = wanted if wanted in known else next((one for one in known if known[one].like == wanted), None)
+    if found is not None:
+        return found, known[found]
     raise InputError.one(
         path="formulation",
         value=name,
         why=f"the question {kind.question} has no such formulation",
-        remedy=f"Choose one of {', '.join(kind.formulations)}; `hetplan list options {kind.question}` describes them.",
+        remedy=f"Choose one of {', '.join(known)}; `hetplan list options {kind.question}` describes them.",
     )

@@ -66,14 +66,14 @@ def list_catalog(
 
 
 def _list_problems(out: Output) -> None:
-    from hetplan.registry import problem, problem_names
+    from hetplan.registry import formulations, problem, problem_names
 
     rows = []
     for name in problem_names():
         asked = problem(name)
-        formulations, aliases, about = list(asked.formulations), list(asked.aliases), _opening(asked)
-        rows.append((name, ", ".join(formulations), ", ".join(aliases) or "-", about))
-        out.send({"problem": name, "formulations": formulations, "aliases": aliases, "about": about})
+        named, aliases, about = list(formulations(asked)), list(asked.aliases), _opening(asked)
+        rows.append((name, ", ".join(named), ", ".join(aliases) or "-", about))
+        out.send({"problem": name, "formulations": named, "aliases": aliases, "about": about})
     out.people.table(("problem", "formulations (default first)", "also called", "decides"), rows)
     out.people.line()
     out.people.line("`hetplan list options PROBLEM` lists what can be set.")
@@ -86,14 +86,13 @@ def _opening(question: type) -> str:
 
 
 def _list_options(out: Output, name: str) -> None:
-    from hetplan.registry import problem
+    from hetplan.registry import formulations, problem
 
-    asked = problem(name)
-    for position, (formulation, model) in enumerate(asked.formulations.items()):
-        rows = option_rows(model.model_json_schema())
+    for position, (formulation, way) in enumerate(formulations(problem(name)).items()):
+        rows = option_rows(way.options.model_json_schema())
         default = " (the default)" if position == 0 else ""
-        like = f", like {asked.like[formulation]}" if formulation in asked.like else ""
-        out.people.line(f"{formulation}{default}{like}: {_summary(model)}")
+        like = f", like {way.like}" if way.like else ""
+        out.people.line(f"{formulation}{default}{like}: {_summary(way.options)}")
         out.people.table(("option", "default", "takes", "meaning"), rows)
         out.people.line()
         for option, default_text, accepted, meaning in rows:

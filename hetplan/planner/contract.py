@@ -7,14 +7,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_chec
 
 from hetplan.planner.answer import Answer, Limits
 from hetplan.planner.forms.form import Form
-from hetplan.planner.terms import Event, Obstacle, OnEvent, Options, Size, Tools, logged
+from hetplan.planner.terms import Event, Formulation, Obstacle, OnEvent, Options, Size, Tools, logged
 
 if TYPE_CHECKING:
     from hetplan.planner.draft import Draft, Infeasible
     from hetplan.profiles.inputs import Inputs
     from hetplan.profiles.plan import Plan
 
-__all__ = ["Ask", "Engines", "Event", "Obstacle", "OnEvent", "Options", "Problem", "Size", "Solver", "Tools", "logged"]
+__all__ = [
+    "Ask",
+    "Engines",
+    "Event",
+    "Formulation",
+    "Obstacle",
+    "OnEvent",
+    "Options",
+    "Problem",
+    "Size",
+    "Solver",
+    "Tools",
+    "logged",
+]
 
 X = TypeVar("X")
 

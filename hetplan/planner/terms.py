@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Event", "Obstacle", "OnEvent", "Options", "Size", "Tools", "logged"]
+__all__ = ["Event", "Formulation", "Obstacle", "OnEvent", "Options", "Size", "Tools", "logged"]
 
 Size = Literal["planned", "estimated", "simulated", "auto"]
 """Option `size` of every question."""
@@ -56,6 +56,21 @@ class Options(BaseModel):
 
 
 @dataclass(frozen=True)
+class Formulation:
+    """A named way to solve a problem; another package brings one by an entry point ``PROBLEM/NAME``.
+
+    `decide(problem, ask)` gets the problem as it was read and returns what the problem's own ways return. A problem
+    decides by itself where it is None. `like` is the paper's name in `method.like`. One that is `partial` is asked also
+    where hetplan sees at once that no plan serves all demand.
+    """
+
+    options: type[Options]
+    decide: Callable[[Any, Any], Any] | None = None
+    like: str | None = None
+    partial: bool = False
+
+
+@dataclass(frozen=True)
 class Obstacle:
     """One thing in the files that keeps them from asking a question: a field that is missing or in the way.
 
@@ -77,7 +92,7 @@ class Tools:
 
     `simulate(draft_plan, inputs, **how)` and `evaluate(point)` simulate and measure; `extra`: for one question alone.
     `repairs`: also those that take simulations. `trial`: is there a plan, or, where it `explains`, what is missing?
-    `known`: what one question of a row of like ones leaves to the next.
+    `known`: what one question of a row of like ones leaves to the next. `formulation`: how another package decides.
     """
 
     simulate: Callable[..., Any] | None = None
@@ -87,6 +102,7 @@ class Tools:
     trial: bool = False
     explains: bool = True
     known: dict[str, Any] = field(default_factory=dict)
+    formulation: Formulation | None = None
 
     @property
     def says_what_helps(self) -> bool:

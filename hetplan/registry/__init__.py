@@ -3,8 +3,9 @@
 First the parts that plans are made with: questions, engines, checks, tools. Then targets, importers of foreign files,
 and what is compiled ahead.
 
-Entry points of other packages (groups `hetplan.problems`, `.solvers`, `.checks`, `.targets`, `.importers`) join the
-same lists, behind what is listed here. Nothing is imported before it is asked for; entry points are looked up once.
+Entry points of other packages (groups `hetplan.problems`, `.formulations`, `.solvers`, `.checks`, `.targets`,
+`.importers`) join the same lists, behind what is listed here. Nothing is imported before it is asked for; entry points
+are looked up once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hetplan.registry.entry_points import plugins, sound_plugins
 if TYPE_CHECKING:
     from hetplan.executor.target import Target
     from hetplan.planner.contract import Problem, Solver
-    from hetplan.planner.terms import Obstacle, Tools
+    from hetplan.planner.terms import Formulation, Obstacle, Tools
     from hetplan.profiles.inputs import Inputs
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "check_of",
     "compile_ahead",
     "find_part",
+    "formulation",
+    "formulations",
     "importers",
     "load_part",
     "obstacles",
@@ -73,10 +76,6 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "mdp-mpi": ("mdp", "hetplan.solvers.policy_iteration:MdpModifiedPolicy"),
     "bound-order": ("catalog", "hetplan.solvers.catalog:BoundOrder"),
     "exhaustive": ("catalog", "hetplan.solvers.catalog:Exhaustive"),
-    "random-order": ("catalog", "hetplan.solvers.catalog:RandomOrder"),
-    "genetic": ("catalog", "hetplan.solvers.catalog:Genetic"),
-    "annealing": ("catalog", "hetplan.solvers.catalog:Annealing"),
-    "gaussian-process": ("catalog", "hetplan.solvers.catalog:GaussianProcess"),
     "dual": ("packing", "hetplan.solvers.packing_exact:Dual"),
     "dual-core": ("packing", "hetplan.solvers.packing_exact:DualCore"),
     "exact": ("packing", "hetplan.solvers.packing_exact:Exact"),
@@ -93,10 +92,6 @@ SOLVERS: dict[str, tuple[str, str]] = {
     "wide": ("black-box", "hetplan.solvers.search_wide:Wide"),
     "cmbo": ("black-box", "hetplan.solvers.search:Cmbo"),
     "cmbo-ci": ("black-box", "hetplan.solvers.search:CmboCi"),
-    "struct-ci-botorch": ("black-box", "hetplan.solvers.search_botorch:StructCiBotorch"),
-    "cmbo-botorch": ("black-box", "hetplan.solvers.search_botorch:CmboBotorch"),
-    "vulcan": ("black-box", "hetplan.solvers.search:Vulcan"),
-    "videostorm": ("black-box", "hetplan.solvers.search:VideoStorm"),
     "random-plans": ("black-box", "hetplan.solvers.search:RandomPlans"),
     "priced-columns": ("priced", "hetplan.solvers.priced_columns:PricedColumns"),
 }
@@ -193,6 +188,23 @@ def problem(name: str) -> type[Problem]:
         raise InputError.one(path="question", value=name, why="there is no such question", remedy=remedy)
     kind: type[Problem] = found
     return kind
+
+
+def formulation(kind: type[Problem], name: str) -> Formulation | None:
+    """The formulation of a problem by its name: its own, else one that another package brings."""
+    from hetplan.planner.terms import Formulation
+
+    if name in kind.formulations:
+        return Formulation(kind.formulations[name], like=kind.like.get(name))
+    found: Formulation | None = find_part({}, "formulations", f"{kind.question}/{name}")
+    return found
+
+
+def formulations(kind: type[Problem]) -> dict[str, Formulation]:
+    """All formulations of a problem by name: the default first, those of other packages last."""
+    brought = [name.partition("/") for name in sound_plugins("formulations", {})]
+    names = [*kind.formulations, *(name for question, _, name in brought if question == kind.question)]
+    return {name: found for name in dict.fromkeys(names) if (found := formulation(kind, name)) is not None}
 
 
 def obstacles(question: str, inputs: Inputs) -> tuple[Obstacle, ...]:

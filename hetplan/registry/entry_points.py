@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUPS", "broken_plugin", "plugins", "sound_plugins"]
 
-GROUPS = ("problems", "solvers", "checks", "targets", "importers")
+GROUPS = ("problems", "formulations", "solvers", "checks", "targets", "importers")
 """What other packages may bring."""
 
 

@@ -21,8 +21,8 @@
     packing.py          "greedy", "fcfs"   machines being filled, greedy orders, prices
       packing_local.py    a choice improved step by step
     packing_exact.py    "dual", "dual-core", "exact"    with a bound
-    catalog.py          "bound-order", "genetic", "annealing", "gaussian-process", ...
-    search.py           "struct-ci", "cmbo", ...    compound plans; search_botorch.py the same by BoTorch
+    catalog.py          "bound-order", "exhaustive"
+    search.py           "struct-ci", "cmbo", ...    compound plans
       search_beliefs.py   what a search believes of what it has not measured
     gaussian_process.py Gaussian processes of the searches above
     policy_iteration.py "mdp-mpi"          decision processes, for whatever offers sweeps

@@ -1,8 +1,7 @@
-"""Searches over a catalog: in a fixed order (best bound first, as listed, at random), genetic, annealing, Bayesian.
+"""Searches over a catalog: best bound first, or as listed.
 
 A search suggests a candidate of those that are still open, is sent what it is worth, and suggests again. What cannot be
-better any more is left out on the way, alike for all of them. Candidates are whole numbers, so the Gaussian process is
-only ever asked at rounded counts, as Ribbon does.
+better any more is left out on the way, alike for all of them.
 """
 
 from __future__ import annotations
@@ -17,24 +16,12 @@ from numpy.typing import NDArray
 from hetplan.planner.answer import Answer, Limits, Status, Stop
 from hetplan.planner.contract import Event
 from hetplan.planner.forms.catalog import Catalog
-from hetplan.solvers.gaussian_process import expected_improvement, matern_posterior
 from hetplan.solvers.running import OneByOne
 
 if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
-__all__ = [
-    "Annealing",
-    "BoundOrder",
-    "CatalogEngine",
-    "Exhaustive",
-    "GaussianProcess",
-    "Genetic",
-    "Nearness",
-    "Open",
-    "RandomOrder",
-    "Search",
-]
+__all__ = ["BoundOrder", "CatalogEngine", "CatalogSearch", "Exhaustive", "Open"]
 
 
 class Open:
@@ -71,7 +58,7 @@ class Open:
         return np.flatnonzero(self.open).astype(np.int64)
 
 
-class Search:
+class CatalogSearch:
     """One walk through a catalog: a generator that is sent the value of each candidate it suggested."""
 
     def __init__(self, form: Catalog, seed: int) -> None:
@@ -88,7 +75,9 @@ class CatalogEngine(OneByOne[Catalog, int]):
 
     form: ClassVar[str] = "catalog"
     takes: ClassVar[type[Catalog]] = Catalog
-    search: ClassVar[type[Search]] = Search
+    search: ClassVar[type[CatalogSearch]] = CatalogSearch
+    fixed_order: ClassVar[bool] = False
+    """Whether it suggests the same whatever candidates are worth that are not the best."""
 
     def answer(self, form: Catalog, limits: Limits, *, start: int | None, on_event: OnEvent | None) -> Answer[int]:
         """Try candidates until none is worth trying, or a limit is hit."""
@@ -101,7 +90,7 @@ class CatalogEngine(OneByOne[Catalog, int]):
             if stop is not Stop.FINISHED:
                 break
             before = search.open.best
-            value = form.value(i)
+            value = form.value(i, above=search.open.best_value if self.fixed_order else -np.inf)
             search.open.note(i, value)
             tried += 1
             if search.open.best != before:
@@ -112,7 +101,7 @@ class CatalogEngine(OneByOne[Catalog, int]):
             stop = Stop.WORK
         return self._answer(search, stop, tried, to_best)
 
-    def _answer(self, search: Search, stop: Stop, tried: int, to_best: int) -> Answer[int]:
+    def _answer(self, search: CatalogSearch, stop: Stop, tried: int, to_best: int) -> Answer[int]:
         best, left = search.open.best, int(search.open.left.size)
         work = {"evaluations": float(tried), "evaluations_to_best": float(to_best), "left": float(left)}
         if best is None:
@@ -132,7 +121,7 @@ class CatalogEngine(OneByOne[Catalog, int]):
         )
 
 
-def _with_start(start: int | None, search: Search) -> Iterator[int]:
+def _with_start(start: int | None, search: CatalogSearch) -> Iterator[int]:
     if start is not None and 0 <= start < len(search.form):
         yield start
     for i in search.suggest():
@@ -150,26 +139,7 @@ def _limit(limits: Limits, most: int | None, tried: int, began: float) -> Stop:
     return Stop.FINISHED
 
 
-class Nearness:
-    """Candidates' coordinates, each axis scaled by its range.
-
-    >>> near = Nearness(np.array([[0, 0], [4, 0], [0, 100]]))
-    >>> near.nearest(np.array([0.0, 60.0]), np.array([0, 2]))
-    2
-    """
-
-    def __init__(self, place: NDArray[np.int64]) -> None:
-        low, high = place.min(axis=0), place.max(axis=0)
-        self.scale: NDArray[np.float64] = np.maximum(high - low, 1).astype(np.float64)
-        self.points: NDArray[np.float64] = place / self.scale
-
-    def nearest(self, point: NDArray[np.float64], among: NDArray[np.int64]) -> int:
-        """The candidate nearest to a point in unscaled coordinates; of equally near ones the first."""
-        apart = ((self.points[among] - point / self.scale) ** 2).sum(axis=1)
-        return int(among[int(np.argmin(apart))])
-
-
-class _ByBound(Search):
+class _ByBound(CatalogSearch):
     def suggest(self) -> Iterator[int]:
         """Highest bound first, then cheapest, then the first."""
         form = self.form
@@ -179,17 +149,10 @@ class _ByBound(Search):
             yield int(i)
 
 
-class _InOrder(Search):
+class _InOrder(CatalogSearch):
     def suggest(self) -> Iterator[int]:
         """As they are listed."""
         yield from range(len(self.form))
-
-
-class _Shuffled(Search):
-    def suggest(self) -> Iterator[int]:
-        """All of them, shuffled."""
-        for i in self.random.permutation(len(self.form)):
-            yield int(i)
 
 
 class BoundOrder(CatalogEngine):
@@ -204,124 +167,13 @@ class BoundOrder(CatalogEngine):
     """
 
     name: ClassVar[str] = "bound-order"
-    search: ClassVar[type[Search]] = _ByBound
+    search: ClassVar[type[CatalogSearch]] = _ByBound
+    fixed_order: ClassVar[bool] = True
 
 
 class Exhaustive(CatalogEngine):
     """One after the other, as they are listed."""
 
     name: ClassVar[str] = "exhaustive"
-    search: ClassVar[type[Search]] = _InOrder
-
-
-class RandomOrder(CatalogEngine):
-    """At random, each once."""
-
-    name: ClassVar[str] = "random-order"
-    search: ClassVar[type[Search]] = _Shuffled
-
-
-POPULATION = 10
-PARENTS = 4
-MUTATION = 0.3
-"""Odds that a coordinate of a child moves by one step, up or down."""
-
-
-class _Breeding(Search):
-    def suggest(self) -> Iterator[int]:
-        """A first population at random, then children of the best valued so far."""
-        form, near = self.form, Nearness(self.form.place)
-        for i in self.random.permutation(len(form))[:POPULATION]:
-            yield int(i)
-        while self.open.left.size:
-            fittest = sorted(form.journal, key=lambda i: (-form.journal[i], i))[:PARENTS]
-            child = self._child(form.place[fittest])
-            yield near.nearest(child, self.open.left)
-
-    def _child(self, parents: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Each coordinate from one of two parents, now and then a step beside it."""
-        mother, father = parents[self.random.integers(len(parents), size=2)]
-        child = np.where(self.random.random(mother.size) < 0.5, mother, father)
-        step = self.random.integers(0, 2, size=child.size) * 2 - 1
-        moved: NDArray[np.float64] = child + np.where(self.random.random(child.size) < MUTATION, step, 0)
-        return moved.astype(np.float64)
-
-
-class Genetic(CatalogEngine):
-    """Uniform crossover of the four best, single-step mutation."""
-
-    name: ClassVar[str] = "genetic"
-    search: ClassVar[type[Search]] = _Breeding
-
-
-START = 0.3
-"""The first temperature, as a share of the value at the start."""
-COOLING = 0.93
-"""By how much a step cools."""
-REACH = 2.5
-"""How far a step goes, in steps of the grid: the spread of a normal draw per coordinate, shrinking as it cools."""
-
-
-class _Walk(Search):
-    def suggest(self) -> Iterator[int]:
-        """From a random candidate to an open one near it, and on from there where it was accepted."""
-        form, near = self.form, Nearness(self.form.place)
-        here = int(self.random.integers(len(form)))
-        yield here
-        warmth = START
-        while self.open.left.size:
-            reach = 1.0 + (REACH - 1.0) * warmth / START
-            step = np.rint(self.random.normal(scale=reach, size=form.place.shape[1]))
-            there = near.nearest(form.place[here] + step, self.open.left)
-            yield there
-            fall = form.value(here) - form.value(there)
-            scale = warmth * max(abs(form.value(here)), 1e-300)
-            if fall <= 0 or self.random.random() < np.exp(-fall / scale):
-                here = there
-            warmth = max(warmth * COOLING, 1e-6)
-
-
-class Annealing(CatalogEngine):
-    """Temperatures fall from 30% of the value by 7% a step."""
-
-    name: ClassVar[str] = "annealing"
-    search: ClassVar[type[Search]] = _Walk
-
-
-FIRST = 5
-"""Candidates tried at random before there is anything to learn from."""
-KNOWN = 400
-"""The process learns from at most so many values, the best and the latest."""
-ASKED = 20_000
-"""At most so many open candidates are asked about, drawn at random."""
-
-Vector = NDArray[np.float64]
-
-
-class _Learning(Search):
-    def suggest(self) -> Iterator[int]:
-        """A few at random, then whatever is expected to improve most."""
-        form, near = self.form, Nearness(self.form.place)
-        for i in self.random.permutation(len(form))[:FIRST]:
-            yield int(i)
-        while (left := self.open.left).size:
-            if left.size > ASKED:
-                left = np.sort(self.random.choice(left, ASKED, replace=False))
-            known = self._known()
-            values = np.array([form.journal[i] for i in known])
-            mean, spread = matern_posterior(near.points[known], values, near.points[left])
-            yield int(left[int(np.argmax(expected_improvement(mean, spread, float(values.max()))))])
-
-    def _known(self) -> list[int]:
-        journal = self.form.journal
-        if len(journal) <= KNOWN:
-            return list(journal)
-        best = sorted(journal, key=lambda i: (-journal[i], i))[: KNOWN // 2]
-        return [*best, *[i for i in list(journal)[-KNOWN // 2 :] if i not in set(best)]]
-
-
-class GaussianProcess(CatalogEngine):
-    """Expected improvement under a Matern 5/2 process."""
-
-    name: ClassVar[str] = "gaussian-process"
-    search: ClassVar[type[Search]] = _Learning
+    search: ClassVar[type[CatalogSearch]] = _InOrder
+    fixed_order: ClassVar[bool] = True

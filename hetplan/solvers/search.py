@@ -18,8 +18,7 @@ Where something else than the least cost is sought (`Aim`), `struct` and `struct
 that figure within budget and limits: of accuracy by its process, of latency with the shares that the budget pays for,
 of a front by weighted sums of the figures whose weights are drawn anew at every step. Searches at random take any aim.
 
-To compare with: at random, hill climbing (VideoStorm), Bayesian optimisation of one utility (Vulcan). Both latter
-maximise the utility -(|l - L| / L + |m - A| / A) of latency l and accuracy m.
+To compare with: at random.
 """
 
 from __future__ import annotations
@@ -44,18 +43,15 @@ if TYPE_CHECKING:
     from hetplan.planner.contract import OnEvent
 
 __all__ = [
+    "BlackBoxEngine",
+    "BlackBoxSearch",
     "Cmbo",
     "CmboCi",
     "CmboSearch",
     "RandomPlans",
-    "Search",
-    "SearchEngine",
     "Struct",
     "StructCi",
     "StructSearch",
-    "VideoStorm",
-    "Vulcan",
-    "utility",
 ]
 
 
@@ -63,7 +59,7 @@ MOST_IN_VAIN = 8
 """After so many configurations set aside and none measured, the evaluator is taken to be broken."""
 
 
-class Search:
+class BlackBoxSearch:
     """One search: `ask` for plans to measure, `tell` what they gave; `best` and `front` are of those measured so far.
 
     Deterministic in the seed and in what was measured.
@@ -153,12 +149,12 @@ class Search:
         return np.arange(first, first + placements)
 
 
-class SearchEngine(OneByOne[BlackBox, int]):
+class BlackBoxEngine(OneByOne[BlackBox, int]):
     """The engine around a search; `limits.work` counts measurements."""
 
     form: ClassVar[str] = "black-box"
     takes: ClassVar[type[BlackBox]] = BlackBox
-    search: ClassVar[type[Search]] = Search
+    search: ClassVar[type[BlackBoxSearch]] = BlackBoxSearch
     any_aim: ClassVar[bool] = False
     any_space: ClassVar[bool] = False
 
@@ -168,7 +164,7 @@ class SearchEngine(OneByOne[BlackBox, int]):
             return f"{self.name} lists every setting; only some of them are allowed here, or they are too many"
         return "" if form.aim.cheapest or self.any_aim else f"{self.name} looks for the least cost only"
 
-    def begin(self, form: BlackBox, seed: int) -> Search:
+    def begin(self, form: BlackBox, seed: int) -> BlackBoxSearch:
         """The search itself, for those who measure themselves (ask and tell)."""
         return self.search(form, seed)
 
@@ -205,7 +201,7 @@ class SearchEngine(OneByOne[BlackBox, int]):
                 break
         return self._answer(form, search, stop or Stop.FINISHED, spent, to_first)
 
-    def _answer(self, form: BlackBox, search: Search, stop: Stop, spent: float, to_first: int) -> Answer[int]:
+    def _answer(self, form: BlackBox, search: BlackBoxSearch, stop: Stop, spent: float, to_first: int) -> Answer[int]:
         work = {"measured": float(search.observed), "to_first": float(to_first), "gpu_s": spent}
         engine = self.signature
         if (chance := search.chance()) is not None:
@@ -239,7 +235,7 @@ def _each(form: BlackBox, configurations: Sequence[int]) -> Iterator[Measured]:
     next(given, None)  # it ends
 
 
-def _limit(form: BlackBox, limits: Limits, search: Search, began: float, spent: float) -> Stop | None:
+def _limit(form: BlackBox, limits: Limits, search: BlackBoxSearch, began: float, spent: float) -> Stop | None:
     if limits.cancel is not None and limits.cancel.is_set():
         return Stop.CANCELLED
     if search.observed >= form.most or (limits.work is not None and search.observed >= limits.work):
@@ -252,7 +248,7 @@ def _limit(form: BlackBox, limits: Limits, search: Search, began: float, spent: 
     return None
 
 
-def _event(search: Search, plan: int, found: Measured, form: BlackBox) -> Event:
+def _event(search: BlackBoxSearch, plan: int, found: Measured, form: BlackBox) -> Event:
     value = search.best_value if np.isfinite(search.best_value) else None
     return Event("measured", f"{form.name} plan {plan}: {found.verdict}", value=value, done=search.observed / form.most)
 
@@ -277,7 +273,7 @@ Without them it said 0.94 where 0.7 were right; `benchmarks/compound_fronts.py` 
 """A configuration whose samples are all cached still counts for this share of the mean cost: a step is not free."""
 
 
-class CmboSearch(Search):
+class CmboSearch(BlackBoxSearch):
     """Accuracy by configuration, latency by one process over (configuration, placement)."""
 
     improving: ClassVar[bool] = False
@@ -321,7 +317,7 @@ class CmboCiSearch(CmboSearch):
     improving: ClassVar[bool] = True
 
 
-class StructSearch(Search):
+class StructSearch(BlackBoxSearch):
     """Latency from what is believed of each operator; measuring a configuration settles all its placements."""
 
     whole: ClassVar[bool] = True
@@ -515,44 +511,37 @@ def _paid_for(form: BlackBox, predicted: Predicted, latency: Vector) -> Vector:
     return np.asarray(latency + np.maximum(root**2 / max(form.aim.budget, 1e-9) - paid, 0.0))
 
 
-class Cmbo(SearchEngine):
+class Cmbo(BlackBoxEngine):
     """The paper's search."""
 
     name: ClassVar[str] = "cmbo"
-    search: ClassVar[type[Search]] = CmboSearch
+    search: ClassVar[type[BlackBoxSearch]] = CmboSearch
 
 
-class CmboCi(SearchEngine):
+class CmboCi(BlackBoxEngine):
     """The paper's search, then by cost."""
 
     name: ClassVar[str] = "cmbo-ci"
-    search: ClassVar[type[Search]] = CmboCiSearch
+    search: ClassVar[type[BlackBoxSearch]] = CmboCiSearch
 
 
-class Struct(SearchEngine):
+class Struct(BlackBoxEngine):
     """By operators, per second of measuring."""
 
     name: ClassVar[str] = "struct"
     any_aim: ClassVar[bool] = True
-    search: ClassVar[type[Search]] = StructSearch
+    search: ClassVar[type[BlackBoxSearch]] = StructSearch
 
 
-class StructCi(SearchEngine):
+class StructCi(BlackBoxEngine):
     """By operators and expected saving: the default."""
 
     name: ClassVar[str] = "struct-ci"
     any_aim: ClassVar[bool] = True
-    search: ClassVar[type[Search]] = StructCiSearch
+    search: ClassVar[type[BlackBoxSearch]] = StructCiSearch
 
 
-def utility(form: BlackBox, plan: int, found: Measured) -> float:
-    """How near a plan is to its targets; the further, the lower."""
-    k = plan % len(form.placements)
-    latency = float(form.at_full(found)[k])
-    return -(abs(latency - form.limit_s) / form.limit_s + abs(found.mean - form.target) / max(abs(form.target), 1e-9))
-
-
-class RandomSearch(Search):
+class RandomSearch(BlackBoxSearch):
     """Any open plan."""
 
     def next(self) -> int:
@@ -560,78 +549,9 @@ class RandomSearch(Search):
         return self.first()
 
 
-class VideoStormSearch(Search):
-    """From a plan to the better of its neighbours, one knob or operator changed; at a peak anew at random."""
-
-    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
-        super().__init__(form, seed, make)
-        self.here, self.height = -1, -np.inf
-
-    def learn(self, plan: int, found: Measured) -> None:
-        """Climb where it goes up."""
-        if found.verdict is Verdict.SET_ASIDE:
-            return
-        height = utility(self.form, plan, found)
-        if height > self.height:
-            self.here, self.height = plan, height
-
-    def next(self) -> int:
-        """A neighbour that was not tried, or another beginning."""
-        around = self._neighbours(self.here) if self.here >= 0 else np.zeros(0, dtype=np.int64)
-        around = around[self.open[around]]
-        if not around.size:
-            self.here, self.height = -1, -np.inf
-            return self.first()
-        return int(self.random.choice(around))
-
-    def _neighbours(self, plan: int) -> NDArray[np.int64]:
-        form = self.form
-        c, k = divmod(plan, len(form.placements))
-        near_c = np.flatnonzero((form.configurations != form.configurations[c]).sum(axis=1) == 1)
-        near_k = np.flatnonzero((form.placements != form.placements[k]).sum(axis=1) == 1)
-        return np.concatenate([near_c * len(form.placements) + k, c * len(form.placements) + near_k])
-
-
-class VulcanSearch(Search):
-    """One process for the utility over (configuration, placement); the plan of the most expected improvement."""
-
-    def __init__(self, form: BlackBox, seed: int = 0, make: MakeProcess = LightProcess) -> None:
-        super().__init__(form, seed, make)
-        rows = np.repeat(form.configurations, len(form.placements), axis=0)
-        where = np.tile(form.placements, (len(form.configurations), 1))
-        self.process = make(np.concatenate([rows, where], axis=1))
-
-    def learn(self, plan: int, found: Measured) -> None:
-        """Update the process."""
-        if found.verdict is not Verdict.SET_ASIDE:
-            self.process.add(plan, utility(self.form, plan, found))
-
-    def next(self) -> int:
-        """The plan of the most expected improvement."""
-        if not self.process.values:
-            return self.first()
-        mean, sd = self.process.posterior()
-        gain = expected_improvement(mean, sd, max(self.process.values))
-        return int(np.argmax(np.where(self.open, gain, -1.0)))
-
-
-class RandomPlans(SearchEngine):
+class RandomPlans(BlackBoxEngine):
     """At random."""
 
     name: ClassVar[str] = "random-plans"
     any_aim: ClassVar[bool] = True
-    search: ClassVar[type[Search]] = RandomSearch
-
-
-class VideoStorm(SearchEngine):
-    """Hill climbing."""
-
-    name: ClassVar[str] = "videostorm"
-    search: ClassVar[type[Search]] = VideoStormSearch
-
-
-class Vulcan(SearchEngine):
-    """Bayesian optimisation of one utility."""
-
-    name: ClassVar[str] = "vulcan"
-    search: ClassVar[type[Search]] = VulcanSearch
+    search: ClassVar[type[BlackBoxSearch]] = RandomSearch

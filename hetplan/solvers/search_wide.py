@@ -35,7 +35,7 @@ from hetplan.planner.forms.black_box import BlackBox, Measured, Operator, Verdic
 from hetplan.planner.forms.space import Space
 from hetplan.planner.front import unbeaten
 from hetplan.solvers.gaussian_process import LightProcess, expected_improvement, normal_below
-from hetplan.solvers.search import Search, SearchEngine
+from hetplan.solvers.search import BlackBoxEngine, BlackBoxSearch
 from hetplan.solvers.search_beliefs import ACCURACY_SPREAD, LATENCY_SPREAD, LOG_SPREAD, MakeProcess
 
 __all__ = ["PointProcess", "Wide", "WideSearch"]
@@ -254,7 +254,7 @@ class PointProcess:
         return self.centre + self.scale * (cross.T @ self._solved), self.scale * np.sqrt(variance)
 
 
-class WideSearch(Search):
+class WideSearch(BlackBoxSearch):
     """The search of the module. Plans are numbers: that of the row times placements, plus the placement's."""
 
     whole: ClassVar[bool] = True
@@ -478,10 +478,10 @@ class WideSearch(Search):
         return np.stack(seconds, axis=1), np.stack(spread, axis=1), np.stack(sizes, axis=1), arrives
 
 
-class Wide(SearchEngine):
+class Wide(BlackBoxEngine):
     """Among settings that are too many to be listed."""
 
     name: ClassVar[str] = "wide"
-    search: ClassVar[type[Search]] = WideSearch
+    search: ClassVar[type[BlackBoxSearch]] = WideSearch
     any_aim: ClassVar[bool] = True
     any_space: ClassVar[bool] = True

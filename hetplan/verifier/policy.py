@@ -6,8 +6,8 @@ What a plan of question ``policy`` holds, and what is checked of it
     A group per offer and application: ``queue`` shared, a load per model, each with ``app`` and ``variant``; of
     ``serve`` the largest batch is N + 1, and all else the default.
 ``dispatch[app]``
-    ``queue-slack/1`` with ``late`` and ``balancing`` as the SLO has them (``shared_fifo`` only for the baselines that
-    keep one queue for all).
+    ``queue-slack/1`` with ``late`` and ``balancing`` as the SLO has them (``shared_fifo`` only for rules of other
+    packages, which may keep one queue for all).
 ``policies[app]``
     Tables by worker group and load. Queries reach all workers in turn, or groups by the shares of ``routing``, which
     unlike hardware needs; either is what the tables are for. ``slo_ms`` is the response target less the network; the
@@ -38,7 +38,7 @@ from hetplan.profiles.plan_policy import PolicyTable
 from hetplan.profiles.slo import App
 from hetplan.profiles.workers import Serve
 from hetplan.verifier.policy_chain import NewHeads
-from hetplan.verifier.policy_figures import ON_GRID, ONE_QUEUE, QUANTILES, Choices, figures_of, in_turn, latencies_s
+from hetplan.verifier.policy_figures import ON_GRID, QUANTILES, Choices, figures_of, has_one_queue, in_turn, latencies_s
 from hetplan.verifier.promises import plain_name
 from hetplan.verifier.report import Violation
 
@@ -66,7 +66,7 @@ def check(plan: Plan, inputs: Inputs) -> list[Violation]:
         expected: list[tuple[float, dict[str, float]]] = []
         for number, table in enumerate(tables):
             at = f"policies.{app_id}[{number}]"
-            found += _table(plan, inputs, app, table, at)
+            found += _table(plan, inputs, app_id, table, at)
             top = table.rate_qps == max(other.rate_qps for other in tables if other.workers == table.workers)
             figures = figures_of(plan, inputs, app_id, table, heads) if not found else None
             if figures is not None:
@@ -112,8 +112,9 @@ def _dispatch(plan: Plan, app_id: str, app: App) -> Iterator[Violation]:
     if rule.late != app.late and (rule.late, app.late) != ("serve", None):
         text = f"late queries: {rule.late or 'nothing is said'}, the wish says {app.late or 'nothing'}"
         yield Violation("dispatch", at, text)
-    one_queue = plan.method.formulation in ONE_QUEUE
-    may = ("shared_fifo",) if one_queue else (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
+    may: tuple[str, ...] = (app.balancing,) if app.balancing else ("round_robin", "shortest_queue")
+    if has_one_queue(plan, app_id):
+        may = ("shared_fifo",)
     if rule.balancing not in may:
         yield Violation("dispatch", at, f"balancing {rule.balancing}, not {' or '.join(may)}")
     if rule.estimate != QueueSlackDispatch().estimate:
@@ -180,8 +181,9 @@ def _highest_load(app: App, inputs: Inputs, app_id: str) -> float | None:
     return None if times is None else (len(times) - 1) / (float(times[-1]) - float(times[0]))
 
 
-def _table(plan: Plan, inputs: Inputs, app: App, table: PolicyTable, at: str) -> Iterator[Violation]:
+def _table(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, at: str) -> Iterator[Violation]:
     """Who runs it, and whether every choice is one that may be made."""
+    app = inputs.slo.apps[app_id]
     worker = next((worker for worker in plan.workers if worker.id == table.workers), None)
     if worker is None:
         yield Violation("unknown-reference", at, f"there is no worker group {table.workers}")
@@ -212,7 +214,7 @@ def _table(plan: Plan, inputs: Inputs, app: App, table: PolicyTable, at: str) ->
         yield Violation(
             "policy-models", at, "the first model, which serves what the table does not reach, is not the fastest"
         )
-    if plan.method.formulation not in ONE_QUEUE:
+    if not has_one_queue(plan, app_id):
         yield from _choices(app, table, latency, at)
 
 

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "ONE_QUEUE",
     "ON_GRID",
+    "OWN_QUEUES",
     "QUANTILES",
     "Choices",
     "accuracy_of",
     "arrivals_of",
     "batch_latencies_ms",
     "figures_of",
+    "has_one_queue",
     "latencies_s",
     "row_of",
 ]
@@ -104,8 +105,8 @@ def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
 
 
 ON_GRID = 1e-9
-ONE_QUEUE = ("jellyfish", "modelswitching")
-"""Formulations that keep one queue for all workers."""
+OWN_QUEUES = ("per-query", "paper", "fewest-workers")
+"""Formulations whose tables are of a worker's own queue; a rule of another package may keep one queue for all."""
 QUANTILES = {"accuracy_p1": 0.01, "accuracy_p50": 0.5, "queue_p50": 0.5, "queue_p99": 0.99}
 """What of an expectation is no average: the least value that such a share does not exceed."""
 _MOST_STAGES = 2000
@@ -132,6 +133,12 @@ class Choices:
         model, batch = np.array(table.model_rows()), np.array(table.batch_rows())
         busy = np.where(batch > 0, latency_s[model, batch - 1], 0.0)
         return cls(grid, model, batch, busy, (batch > 0) & (busy <= grid + ON_GRID * grid[-1]))
+
+
+def has_one_queue(plan: Plan, app_id: str) -> bool:
+    """Whether all workers of an application take from one queue, as its dispatch says and its formulation may."""
+    one_queue = getattr(plan.dispatch.get(app_id), "balancing", None) == "shared_fifo"
+    return one_queue and plan.method.formulation not in OWN_QUEUES
 
 
 def latencies_s(plan: Plan, inputs: Inputs, worker: Worker, table: PolicyTable) -> Floats | None:
@@ -169,7 +176,7 @@ def figures_of(plan: Plan, inputs: Inputs, app_id: str, table: PolicyTable, head
     """
     worker, app = next(worker for worker in plan.workers if worker.id == table.workers), inputs.slo.apps[app_id]
     latency = latencies_s(plan, inputs, worker, table)
-    if latency is None or plan.method.formulation in ONE_QUEUE:
+    if latency is None or has_one_queue(plan, app_id):
         return None
     arrivals = arrivals_of(plan, inputs, app_id, app, table, latency)
     if arrivals is None:

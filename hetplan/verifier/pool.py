@@ -30,8 +30,8 @@ What a plan of question ``pool`` holds, and what is checked of it
 ``claims``
     ``rate_qps`` (max) in the unit of the promise (derated), or ``fluid_rate_qps`` (max), or ``cost_per_hour`` (min);
     a value equals the promise of the same name. Over all pools (scope ``problem``) speaks only a solve that chooses
-    whole counts, or formulation ``enumerate-lp``; the fluid rate of the chosen pool is a ``restriction`` unless
-    formulation ``fluid-lp`` was given the pool.
+    whole counts; the fluid rate of the chosen pool is a ``restriction`` unless formulation ``fluid-lp`` was given the
+    pool.
 ``method.options``
     ``latency_stat`` (default "mean"), ``derate`` (default 1), ``violation_tolerance`` (default 0), and where used
     ``xi``, ``base_type``.
@@ -210,8 +210,7 @@ def _claims(facts: Facts) -> Iterator[Violation]:
         if claim.scope != "problem" or solve is None:
             continue
         given = method == "fluid-lp" and claim.about == "fluid_rate_qps"
-        listed = method == "enumerate-lp" and claim.about != "fluid_rate_qps"
-        chosen = given or listed or solve.size.get("whole", 0) > 0
+        chosen = given or solve.size.get("whole", 0) > 0
         if not chosen:
             text = f"bounds all pools, and solve {solve.id} was given one"
             yield Violation("claim", f"claims[{number}]", text)

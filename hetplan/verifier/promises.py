@@ -289,9 +289,6 @@ asked for, and what is then solved again for the counts that it chose may close 
 CLAMPED = 10 * BOUND_SLIP
 """A bound that is no further than this inside the plan's own value is moved onto it."""
 
-_TRIED_ALL = ("brute-force", "enumerate-lp")
-"""Formulations whose word that nothing better exists rests on no solve: they went through everything."""
-
 
 def _about(facts: Facts, claim: Claim, whole: Mapping[str, float]) -> Iterator[str]:
     """A claim is about something that the plan promises, or that can be recomputed, and says the same of it."""
@@ -353,8 +350,7 @@ def _backing(facts: Facts, claim: Claim) -> Iterator[str]:
     if solve is None:
         if claim.vouched == "certified":
             yield "certified, but no solve carries a certified bound"
-        unfounded = facts.plan.question in QUESTIONS and facts.plan.method.formulation not in _TRIED_ALL
-        if claim.scope == "problem" and unfounded and facts.plan.workers:
+        if claim.scope == "problem" and facts.plan.question in QUESTIONS and facts.plan.workers:
             yield "bounds all plans, and no solve says so"
         return
     if solve.status not in ("optimal", "feasible"):

@@ -51,9 +51,6 @@ from hetplan.verifier.taking_down import has_room
 
 __all__ = ["Held", "check", "worst_ms"]
 
-_WITHOUT_SLACK = ("greedy", "replicate-only", "static")
-"""Formulations that serve what they can; what they cannot is said to be unserved."""
-
 
 @dataclass(frozen=True)
 class Held:
@@ -160,8 +157,8 @@ def _needs(reading: Reading) -> dict[str, float]:
         load = wanted - unserved[name]
         if load <= VALUE * max(wanted, 1.0):
             continue
-        # A load that is partly declined has no room to keep a slack of, and baselines keep none.
-        if unserved[name] > 0 or reading.plan.method.formulation in _WITHOUT_SLACK:
+        # A load that is partly declined has no room to keep a slack of, and rules that only aim at it promise none.
+        if unserved[name] > 0 or reading.plan.method.options.get("slack") == "aimed":
             found[name] = load
         else:
             found[name] = load + (change.slack_qps or 0.0) if additive else load * change.slack
@@ -234,7 +231,7 @@ def part_of(reading: Reading, held: Held) -> float:
     needs as a part of what the machine provides.
     """
     method, profile = reading.plan.method, reading.inputs.profile
-    alone = "whole" if method.formulation in (*_WITHOUT_SLACK, "infaas-paper", "brute-force") else "shared"
+    alone = "whole" if method.formulation == "infaas-paper" else "shared"
     if method.options.get("machines", alone) != "shared" or method.options.get("level") == "aggregate":
         return 0.0
     hardware, offer = held.worker.hardware, _offer(reading, held.worker)

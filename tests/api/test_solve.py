@@ -16,7 +16,7 @@ from hetplan.api.solve import choose, options_of, pose
 from hetplan.planner.status import Found
 from hetplan.profiles.plan import Notice, Plan
 from hetplan.profiles.plan_file import plan_bytes, with_digest
-from hetplan.registry import problem
+from hetplan.registry import formulation, problem
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pool"
 PROFILE, SLO = EXAMPLE / "profile.json", EXAMPLE / "slo.json"
@@ -161,7 +161,7 @@ def test_the_question_is_inferred_and_papers_names_are_aliases(slo: dict) -> Non
     by_paper = choose(inputs, question="Kairos", formulation="fluid_milp", options={"latency-stat": "mean"})
     assert by_paper.problem.question == "pool"
     assert pose(inputs, by_paper).question == "pool"
-    assert options_of(problem("pool"), "fluid-milp", {"derate": 0.7}).model_dump()["derate"] == 0.7
+    assert options_of(formulation(problem("pool"), "fluid-milp"), {"derate": 0.7}).model_dump()["derate"] == 0.7
 
 
 def test_every_public_name_is_there() -> None:
@@ -175,7 +175,7 @@ def test_every_public_name_is_there() -> None:
 def test_an_engine_for_another_kind_of_form_is_not_silently_left_out(slo: dict) -> None:
     pytest.importorskip("ortools")
     with pytest.raises(hp.NoSolver, match="another kind of form"):
-        hp.solve(PROFILE, slo, solver="genetic", options=PLANNED)
+        hp.solve(PROFILE, slo, solver="exhaustive", options=PLANNED)
     assert hp.solve(PROFILE, slo, solver="mathopt-scip", options=PLANNED).exit_code == 0
 
 

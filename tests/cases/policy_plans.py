@@ -15,6 +15,8 @@ from hetplan.profiles.plan_policy import PolicyTable, write_runs
 from hetplan.verifier.policy import check
 
 Wish = dict[str, Any]
+ONE_QUEUE = "one-queue"
+"""The formulation of another package, which keeps one queue for all workers."""
 OPTIONS = {"queue_max": 4, "grid": "fld{8}", "simulate": False}
 
 
@@ -51,8 +53,7 @@ WISHES: dict[str, tuple[Wish, Wish, str | None]] = {
     "over a range": ({"rate_qps": {"low": 60.0, "high": 120.0}}, {"accuracy_step": 0.5}, None),
     "far too much": ({"rate_qps": 3000.0}, {}, None),
     "over a network": ({"network_ms_per_hop": 5}, {"monotone": "optimistic"}, None),
-    "half of the SLO": ({}, {}, "jellyfish"),
-    "one model": ({}, {}, "single"),
+    "one queue for all": ({}, {}, ONE_QUEUE),
 }
 
 
@@ -60,8 +61,18 @@ WISHES: dict[str, tuple[Wish, Wish, str | None]] = {
 def planned(name: str) -> tuple[Plan, Inputs]:
     wish, options, formulation = WISHES[name]
     documents = files(**{"workers": (2, 2), **wish})
-    outcome = solve(*documents, question="policy", formulation=formulation, options={**OPTIONS, **options})
-    return outcome.require(), load_inputs(*documents)
+    own = None if formulation == ONE_QUEUE else formulation
+    plan = solve(*documents, question="policy", formulation=own, options={**OPTIONS, **options}).require()
+    return of_one_queue(plan) if formulation == ONE_QUEUE else plan, load_inputs(*documents)
+
+
+def of_one_queue(plan: Plan) -> Plan:
+    """The plan as a rule of another package would make it that keeps one queue for all workers."""
+    rule = plan.dispatch["a"].model_copy(update={"balancing": "shared_fifo"})
+    method = plan.method.model_copy(update={"formulation": ONE_QUEUE})
+    promises = tuple(one for one in plan.promises if not one.model.startswith("stationary"))
+    plan = plan.model_copy(update={"dispatch": {"a": rule}, "method": method, "promises": promises, "claims": ()})
+    return with_table(plan, expected=None, gain=None)
 
 
 def named(plan: Plan, inputs: Inputs) -> list[str]:

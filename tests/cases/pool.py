@@ -16,11 +16,11 @@ from hetplan.problems.pool.question import PoolQuestion
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.profile import Profile
 from hetplan.profiles.slo import Slo
-from hetplan.solvers.catalog import Annealing, BoundOrder, Exhaustive, GaussianProcess, Genetic, RandomOrder
+from hetplan.solvers.catalog import BoundOrder, Exhaustive
 
 Json = dict[str, Any]
 
-CATALOG = (BoundOrder(), Exhaustive(), RandomOrder(), Genetic(), Annealing(), GaussianProcess())
+CATALOG = (BoundOrder(), Exhaustive())
 
 
 def files(

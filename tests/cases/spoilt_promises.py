@@ -158,8 +158,6 @@ TOLD: list[Change] = [
     ("certified by the program of the chosen pool", {"plan/claims/0/vouched": "certified", "plan/claims/0/solve": 3},
      "claim @ claims[0]"),
     ("claimed by the program of the chosen pool", {"plan/claims/0/solve": 3}, "claim @ claims[0]"),
-    ("the best of all, by a program of one", {"plan/claims/0/solve": 3, "plan/method/formulation": "enumerate-lp"},
-     "claim @ claims[0]"),
     ("among few, by the program of the chosen pool", {"plan/claims/0/solve": 3, "plan/claims/0/scope": "restriction",
      "plan/status": "feasible"}, ""),
     ("the most of the chosen pool", {"plan/claims/2": {"about": "fluid_rate_qps", "sense": "max", "value": FLUID,
@@ -178,7 +176,6 @@ TOLD: list[Change] = [
     ("a claim of what a policy claims", {"plan/claims/2": {"about": "accuracy_of_40_decisions", "sense": "max",
      "value": 0.7, "scope": "none", "vouched": "none"}}, "claim @ claims[2]"),
     ("bounded by nobody", {"plan/claims/0/solve": None}, "claim @ claims[0]"),
-    ("bounded by having tried all", {"plan/claims/0/solve": None, "plan/method/formulation": "enumerate-lp"}, ""),
     ("bounded among few by nobody", {"plan/claims/0/solve": None, "plan/claims/0/scope": "relaxation"}, ""),
     ("a bound that no solve has", {"plan/claims/1/bound": 1.3, "plan/claims/1/gap": 0.2 / 1.5}, "claim @ claims[1]"),
     ("a bound not derated", {"plan/claims/0/bound": FLUID, "plan/claims/0/gap": 0.2, "plan/claims/0/scope":

@@ -130,21 +130,16 @@ HOMES = {
     "columns": Home(one_model, "columns", cheapest_that_carries),
     "queue-process": Home(one_server, "per-query", in_time_alone, rough=0.005),  # slack is looked at in steps
     "priced": Home(two_stages, "budget", best_of_stages, heuristics=("priced-columns",)),
-    "catalog": Home(most_rate, "exhaustive"),
+    "catalog": Home(most_rate, "kairos-plus"),
     "packing": Home(scarce, "two-stage", heuristics=("dual", "greedy", "fcfs"), by_option="packing"),
 }
 """Kind of program -> where it is asked."""
 INSIDE = {"mdp", "black-box"}
 """Kinds that no question asks by an engine's name: the kit in `hetplan.testing` alone judges their engines."""
-WAYS = {
-    "bound-order": "kairos-plus", "exhaustive": "exhaustive", "random-order": "rand", "genetic": "gene",
-    "annealing": "anneal", "gaussian-process": "bo",
-}  # fmt: skip
-"""Engine of a catalog -> the formulation that asks for it."""
 NORMS = {"greedy-sum": "sum", "greedy-norm": "norm", "greedy-max": "max", "greedy-l2": "l2"}
 HANDS_ON = {"cp-sat": "cp-sat-scaled", "exchange": "highs"}
 """Engines behind which another one answers what they cannot take, or cannot prove."""
-LONG = {*WAYS, "queue-generic"}
+LONG = {"bound-order", "exhaustive", "queue-generic"}
 """Engines that take more than a second: those of catalogs simulate one pool after the other."""
 
 ALL = engines()
@@ -154,7 +149,7 @@ ALL = engines()
 def planned(form: str, engine: str) -> Answer:
     home = HOMES[form]
     if not home.by_option:
-        return solve(home.wish(), "fluid", formulation=WAYS.get(engine, home.formulation), solver=engine)
+        return solve(home.wish(), "fluid", formulation=home.formulation, solver=engine)
     norm, stops = NORMS.get(engine), engine == "greedy-stop"
     said = {home.by_option: engine.partition("-")[0] if norm or stops else engine}
     said |= ({"norm": norm} if norm else {}) | ({"exhausted": "stop"} if stops else {})

@@ -232,11 +232,10 @@ def test_a_poor_plan_is_not_called_the_best_because_its_proof_is_hidden(how: str
     assert verify(sold, rich, prove=False).bounds[0] == "not proved here"
 
 
-@pytest.mark.parametrize("formulation", ["kairos-plus", "rand"])
-def test_no_point_of_a_relaxation_refutes_a_plan(formulation: str) -> None:
+def test_no_point_of_a_relaxation_refutes_a_plan() -> None:
     """Such a pool may say less than the fluid program does: points of that are no plans."""
     wish = tiny("pool").rated("max").limited(cost=1.0).aiming("max rate")
-    answer = solve(wish, "fluid", formulation=formulation)
+    answer = solve(wish, "fluid", formulation="kairos-plus")
     assert answer.plan is not None
     for how in ({"prove": True}, {"solver": "highs"}):
         said = verify(answer.plan, wish, simulate=False, **how)

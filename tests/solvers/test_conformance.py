@@ -15,9 +15,9 @@ DEFAULTS = ("highs", "cp-sat", "queue-structured", "struct")
 
 
 def marks_of(engine: Solver, check: Check) -> list[pytest.MarkDecorator]:
-    """Those that load torch take half a minute, where it is installed."""
+    """What takes most of a second is not among the quick ones, but for the default engines."""
     longer = engine.name not in DEFAULTS and any(words in check.name for words in TAKES_LONGER)
-    return [pytest.mark.slow] if longer or engine.name.endswith("-botorch") else []
+    return [pytest.mark.slow] if longer else []
 
 
 @pytest.mark.quick_sample(400)

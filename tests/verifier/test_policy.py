@@ -152,11 +152,6 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         lambda plan: with_state_of(plan, balancing="shared_fifo"),
         ["dispatch @ dispatch.a"],
     ),
-    "queues of their own, where one is meant": (
-        "half of the SLO",
-        lambda plan: with_state_of(plan, balancing="round_robin"),
-        ["dispatch @ dispatch.a"],
-    ),
     "valid beyond its tables": ("late are served", lambda plan: valid(plan, 100.001), ["valid @ valid.rate_qps.a"]),
     "valid without end": ("late are served", lambda plan: valid(plan, None), ["valid @ valid.rate_qps.a"]),
     "valid as far as its tables": ("late are served", lambda plan: valid(plan, 100.00009), []),
@@ -176,18 +171,18 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         [f"policy-models @ {TABLE}"],
     ),
     "a grid to elsewhere, of models in another order": (
-        "half of the SLO",
+        "one queue for all",
         lambda plan: otherwise(with_table(plan, slack_ms=(*plan.policies["a"][0].slack_ms[:-1], 99.0)), model="slow"),
         [f"policy-grid @ {TABLE}"],
     ),
     "a table twice": ("late are served", doubled, ["policy-load @ policies.a"]),
     "another load": ("late are served", lambda plan: with_table(plan, rate_qps=100.0002), ["policy-load @ policies.a"]),
     "a lower load": (
-        "half of the SLO",
+        "one queue for all",
         lambda plan: with_table(plan, rate_qps=99.9998),
         ["policy-load @ policies.a"],
     ),
-    "a load but for rounding": ("half of the SLO", lambda plan: with_table(plan, rate_qps=100.00009), []),
+    "a load but for rounding": ("one queue for all", lambda plan: with_table(plan, rate_qps=100.00009), []),
     "another group": (
         "late are served",
         lambda plan: with_table(plan, workers="w9"),
@@ -199,7 +194,7 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         [f"policy-models @ {TABLE}"],
     ),
     "another SLO": (
-        "half of the SLO",
+        "one queue for all",
         lambda plan: with_table(plan, slo_ms=100.001, slack_ms=(*plan.policies["a"][0].slack_ms[:-1], 100.001)),
         [f"policy-slo @ {TABLE}"],
     ),
@@ -214,7 +209,7 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         [f"policy-grid @ {TABLE}"],
     ),
     "a grid to the end but for rounding": (
-        "half of the SLO",
+        "one queue for all",
         lambda plan: with_table(plan, slack_ms=(*plan.policies["a"][0].slack_ms[:-1], 100.00000009)),
         [],
     ),
@@ -224,12 +219,12 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         [f"policy-models @ {TABLE}"],
     ),
     "models in another order": (
-        "half of the SLO",
+        "one queue for all",
         lambda plan: with_table(plan, models=("middle", "fast", "slow")),
         [f"policy-models @ {TABLE}"],
     ),
     "models in another order, and so where the table ends": (
-        "half of the SLO",
+        "one queue for all",
         lambda plan: otherwise(with_table(plan, models=("middle", "fast", "slow")), model="middle"),
         [f"policy-models @ {TABLE}"],
     ),
@@ -249,7 +244,7 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         [f"policy-models @ {TABLE}"],
     ),
     "batches at once": (
-        "half of the SLO",
+        "one queue for all",
         lambda plan: served(plan, max_batch=5, concurrency=2),
         [f"policy-models @ {TABLE}"],
     ),
@@ -258,7 +253,7 @@ SPOILT: dict[str, tuple[str, Callable[[Plan], Plan], list[str]]] = {
         lambda plan: with_table(plan, expected=None),
         [f"policy-expected @ {TABLE}"],
     ),
-    "no expectation of one queue for all": ("half of the SLO", lambda plan: plan, []),
+    "no expectation of one queue for all": ("one queue for all", lambda plan: plan, []),
     "another number of workers": (
         "late are served",
         lambda plan: with_workers(plan, count=3),

@@ -159,8 +159,15 @@ def test_stated_targets_hold_by_what_the_tables_say() -> None:
     ]
 
 
+def test_only_rules_of_other_packages_keep_one_queue_for_all() -> None:
+    made, inputs = planned("one queue for all")
+    assert named(made, inputs) == []
+    own = made.model_copy(update={"method": made.method.model_copy(update={"formulation": "per-query"})})
+    assert "dispatch @ dispatch.a" in named(own, inputs)
+
+
 def test_the_rate_of_a_trace_is_what_is_wanted() -> None:
-    plan, _ = planned("half of the SLO")
+    plan, _ = planned("one queue for all")
     wanted = load_inputs(*files(workers=(2, 2), rate_qps=None))
     assert named(plan, replace(wanted, traces={"a": np.arange(1001) / 100.0})) == []
     assert named(plan, replace(wanted, traces={"a": 50.0 + np.arange(1001) / 100.0})) == []

@@ -37,7 +37,8 @@ class Catalog(Form[int]):
     `bound` may be None: then nothing can be left out and nothing is proved but by trying all. `monotone` says that a
     candidate contained in another (nowhere larger) is worth no more. `prune` lets engines leave out what cannot be
     better; the proof of an answer rests on the bounds all the same. `cost` breaks ties: the cheaper first. `most` is
-    how many candidates may be valued, where trying them has a price.
+    how many candidates may be valued, where trying them has a price. `evaluate_above(i, best)` may be quicker: of a
+    candidate that is worth no more than `best` it may say any value that is no more either.
 
     >>> worth = [3.0, 5.0, 4.0]
     >>> form = Catalog(np.array([[0], [1], [2]]), worth.__getitem__, bound=np.array([4.0, 6.0, 4.5]))
@@ -52,6 +53,7 @@ class Catalog(Form[int]):
 
     place: NDArray[np.int64]
     evaluate: Callable[[int], float]
+    evaluate_above: Callable[[int, float], float] | None = None
     bound: Vector | None = None
     cost: Vector | None = None
     monotone: bool = False
@@ -67,10 +69,11 @@ class Catalog(Form[int]):
         """Candidates, and how many of them were valued so far."""
         return {"candidates": len(self), "valued": len(self.journal)}
 
-    def value(self, i: int) -> float:
-        """What a candidate is worth; found out once."""
+    def value(self, i: int, *, above: float = -np.inf) -> float:
+        """What a candidate is worth; found out once. Only a value `above` that has to be exact."""
         if i not in self.journal:
-            self.journal[i] = float(self.evaluate(i))
+            quick = self.evaluate_above if above > -np.inf else None
+            self.journal[i] = float(self.evaluate(i) if quick is None else quick(i, above))
         return self.journal[i]
 
     def upper_bound(self) -> float:

@@ -7,10 +7,14 @@ from typing import Literal
 from pydantic import Field
 
 from hetplan.planner.contract import Options, Size
+from hetplan.profiles.fields import Id
 
 __all__ = ["CompoundOptions", "PaperOptions"]
 
-Method = Literal["struct-ci", "struct", "cmbo", "cmbo-ci", "random", "videostorm", "vulcan"]
+SEARCH = (
+    "how plans of one query are searched for: struct-ci, struct, cmbo, cmbo-ci, random, or another package's engine "
+    "for black boxes"
+)
 
 
 class CompoundOptions(Options):
@@ -32,8 +36,7 @@ class CompoundOptions(Options):
     aging: float = Field(
         default=0.0, ge=0, description="by which share a weight grows with every plan in a row that leaves it unserved"
     )
-    search: Method = Field(default="struct-ci", description="how plans of one query are searched for")
-    engine: Literal["light", "botorch"] = Field(default="light", description="who fits the Gaussian processes")
+    search: Id = Field(default="struct-ci", description=SEARCH)
     steps: int = Field(default=60, ge=1, description="the most plans measured per query")
     deadline_s: float | None = Field(default=None, gt=0, description="seconds of measuring per query")
     gpu_s: float | None = Field(default=None, gt=0, description="seconds of the reference GPU per query")
@@ -107,7 +110,7 @@ class PaperOptions(CompoundOptions):
     norm: Literal["best", "sum", "norm", "max", "l2"] = Field(
         default="sum", description="greedy: how demands on several tiers count together; best tries all"
     )
-    search: Method = Field(default="cmbo", description="how plans of one query are searched for")
+    search: Id = Field(default="cmbo", description=SEARCH)
     stop_rule: Literal["betting", "t", "fixed"] = Field(
         default="t",
         description="when accuracy is known: betting holds however often one looks, t (the paper's) does not",

@@ -126,8 +126,7 @@ def _one(asked: Asked, ask: Ask, tools: Tools, sought: Sought, past: Any) -> Sta
 def _engine(options: CompoundOptions, *, wide: bool) -> str:
     if wide:
         return "wide"
-    name = "random-plans" if options.search == "random" else options.search
-    return name if options.engine == "light" else f"{name}-botorch"
+    return "random-plans" if options.search == "random" else options.search
 
 
 def _seconds(options: CompoundOptions, sought: Sought, ask: Ask) -> float | None:

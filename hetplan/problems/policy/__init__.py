@@ -22,5 +22,5 @@ whose oldest query is late counts as late. Goodput was never above simulation in
 
 The files, in the order in which they are used: `question` (the door), `wish` (reading), `form` (groups of workers and
 their decision process), `bench` (solving and simulating them), `ways` (the conversation), `why` (targets that are
-missed, and what would keep them), `draft` (the plan), `baselines/` (rules to compare with).
+missed, and what would keep them), `draft` (the plan), `rules` (the plan of a rule that another package brings).
 """

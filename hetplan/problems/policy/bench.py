@@ -24,7 +24,7 @@ from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask, Event, Tools
 from hetplan.planner.forms.queue_process import QueuePolicy, QueueProcess
 from hetplan.planner.forms.queue_process_measures import Measures, measure
-from hetplan.problems.policy.form import Group, Solved
+from hetplan.problems.policy.form import Group, SolvedPolicy
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.simulated import FRESH
 
@@ -76,12 +76,12 @@ class Bench:
 
     def solve(
         self, group: Group, loads_qps: Sequence[float], *, slo_s: float | None = None, about: str = "policy"
-    ) -> list[Solved]:
+    ) -> list[SolvedPolicy]:
         """The best policy at each load; `batching` auto tries both kinds.
 
         Fewer come back where a cancellation ends the work; where it leaves nothing, `Cancelled` is raised.
         """
-        found: dict[float, Solved] = {}
+        found: dict[float, SolvedPolicy] = {}
         left = list(dict.fromkeys(loads_qps))
         # Where any number may be taken a process holds some hundred megabytes: no more of them than threads.
         few = max(_AT_ONCE if self.options.batching == "max" else 1, self.ask.limits.threads)
@@ -97,7 +97,9 @@ class Bench:
                 raise
         return [found[load] for load in loads_qps if load in found]
 
-    def _together(self, group: Group, loads_qps: Sequence[float], slo_s: float | None, about: str) -> list[Solved]:
+    def _together(
+        self, group: Group, loads_qps: Sequence[float], slo_s: float | None, about: str
+    ) -> list[SolvedPolicy]:
         """Some loads, side by side."""
         if self.options.rates == "fitted" and group.wish.balancing == "shortest_queue" and self.can_simulate:
             return [self._fitted(group, load, slo_s, about) for load in loads_qps]
@@ -114,7 +116,7 @@ class Bench:
         found = self._asked(group, [load_qps], kind, None, f"{group.wish.balancing} tables")
         return _worth(found[0]) if found else None
 
-    def _kept(self, solved: Solved, about: str) -> Solved:
+    def _kept(self, solved: SolvedPolicy, about: str) -> SolvedPolicy:
         """Confirmed by fresh seeds; where it is late too often, the policy for which answers in time weigh enough.
 
         Accuracies a are planned as (a + mu) / (1 + mu): the Lagrangian of the share of queries in time.
@@ -146,12 +148,12 @@ class Bench:
                 break
         return found
 
-    def _confirmed(self, solved: Solved) -> Solved:
+    def _confirmed(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With what seeds show that chose nothing."""
         how: dict[str, Any] = solved.group.traffic(solved.load_qps)
         return replace(solved, simulated=self.run(solved.form, solved.policy, fresh=FRESH, **how))
 
-    def _over_family(self, solved: Solved) -> Solved:
+    def _over_family(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With the goodput over the family, and what the stated arrivals gave."""
         how: dict[str, Any] = solved.group.traffic(solved.load_qps)
         few = {"queries": FAMILY_QUERIES, "seeds": FAMILY_SEEDS}
@@ -165,7 +167,7 @@ class Bench:
         goodput = [float(one.goodput) for one in found]
         return replace(solved, simulated=stated, robust=0.5 * (float(np.mean(goodput)) + min(goodput)))
 
-    def simulated(self, solved: Solved) -> Solved:
+    def simulated(self, solved: SolvedPolicy) -> SolvedPolicy:
         """With what simulation gives, where there is a simulator."""
         if not self.can_simulate:
             return solved
@@ -181,10 +183,10 @@ class Bench:
         seeds = tuple(range(first, first + int(how.pop("seeds", self.options.seeds))))
         return simulate(form, [policy], queries=how.pop("queries", self.options.queries), seeds=seeds, **how)
 
-    def valued(self, group: Group, load_qps: float, form: QueueProcess, policy: QueuePolicy) -> Solved:
+    def valued(self, group: Group, load_qps: float, form: QueueProcess, policy: QueuePolicy) -> SolvedPolicy:
         """A policy made elsewhere, with its long-run averages."""
         mass = form.long_run(form.chosen(policy))
-        return Solved(group, load_qps, form, policy, None, measure(form, policy, mass))
+        return SolvedPolicy(group, load_qps, form, policy, None, measure(form, policy, mass))
 
     def _likely(self, group: Group, load_qps: float) -> Batches:
         """Without a simulator: any batches, unless the load is beyond what the fastest model can do."""
@@ -192,20 +194,20 @@ class Bench:
 
     def _asked(
         self, group: Group, loads_qps: Sequence[float], kind: Batches, slo_s: float | None, about: str
-    ) -> list[Solved]:
-        solved: list[Solved] = []
+    ) -> list[SolvedPolicy]:
+        solved: list[SolvedPolicy] = []
         forms = [group.form(load, self.options, batching=kind, slo_s=slo_s) for load in loads_qps]
         answers = self.ask.all(forms, about=f"{about}, {kind} batches")
         for load, form, answer in zip(loads_qps, forms, answers, strict=True):
             if answer.point is not None and answer.status in (Status.OPTIMAL, Status.FEASIBLE):
-                solved.append(Solved(group, load, form, answer.point, answer, _measured(form, answer)))
+                solved.append(SolvedPolicy(group, load, form, answer.point, answer, _measured(form, answer)))
             form.forget()
         if not self.can_simulate:
             return solved
         with ThreadPoolExecutor(max_workers=max(1, self.ask.limits.threads)) as pool:
             return list(pool.map(self.simulated, solved))
 
-    def _fitted(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> Solved:
+    def _fitted(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> SolvedPolicy:
         """Arrival rates by queue length and policy, in turn: simulate, read the rates off, solve again."""
         solved = self._plain(group, load_qps, slo_s, about)
         for _ in range(_FITTING_ROUNDS):
@@ -220,7 +222,7 @@ class Bench:
             solved = again
         return solved
 
-    def _plain(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> Solved:
+    def _plain(self, group: Group, load_qps: float, slo_s: float | None, about: str) -> SolvedPolicy:
         kinds: list[Batches] = ["max", "variable"] if self.options.batching == "auto" else [self.options.batching]
         return _better([self._asked(group, [load_qps], kind, slo_s, about)[0] for kind in kinds])
 
@@ -233,12 +235,12 @@ def _measured(form: QueueProcess, answer: Answer[QueuePolicy]) -> Measures:
     return measure(form, policy, mass)
 
 
-def _worth(solved: Solved) -> float:
+def _worth(solved: SolvedPolicy) -> float:
     """What tables are chosen by."""
     return solved.goodput if solved.robust is None else solved.robust
 
 
-def _better(several: Sequence[Solved]) -> Solved:
+def _better(several: Sequence[SolvedPolicy]) -> SolvedPolicy:
     """The one that simulates best; ties go to whole batches, which are exact."""
     best = max(several, key=lambda solved: round(_worth(solved), 7))
     others = [s for s in several if s is not best]

@@ -11,7 +11,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.forms.mdp import Criterion
 from hetplan.planner.promised import on_service_times
 from hetplan.planner.transition import Names, transition
-from hetplan.problems.policy.form import Asked, Group, Solved
+from hetplan.problems.policy.form import Asked, Group, SolvedPolicy
 from hetplan.problems.policy.options import PolicyOptions
 from hetplan.problems.policy.why import overload_notice
 from hetplan.problems.policy.wish import bought
@@ -28,7 +28,7 @@ _OVER = 1e-6
 
 def draft(
     asked: Asked,
-    groups: Sequence[Sequence[Solved]],
+    groups: Sequence[Sequence[SolvedPolicy]],
     *,
     reported: Sequence[Reported] = (),
     notices: Sequence[Notice] = (),
@@ -91,7 +91,7 @@ def _offers(asked: Asked, group: Group, discipline: str) -> list[tuple[str | Non
     return bought(asked.inputs, asked.request, group.models.hardware, group.workers, of_one=of_one)
 
 
-def _table(worker: str, solved: Solved, part: float, options: PolicyOptions) -> PolicyTable:
+def _table(worker: str, solved: SolvedPolicy, part: float, options: PolicyOptions) -> PolicyTable:
     """A policy for the part of its group's workers that come of one offer."""
     form, models = solved.form, solved.group.models
     names = np.array(models.names)
@@ -126,14 +126,14 @@ def _table(worker: str, solved: Solved, part: float, options: PolicyOptions) -> 
     )
 
 
-def _gain(solved: Solved) -> float | None:
+def _gain(solved: SolvedPolicy) -> float | None:
     """The value of the objective: that of the plain accuracies, also where others were raised to keep a percentile."""
     if solved.answer is None:
         return None
     return solved.measures.goodput if solved.shifted and solved.measures is not None else solved.answer.value
 
 
-def _span(solved: Solved) -> float | None:
+def _span(solved: SolvedPolicy) -> float | None:
     """How far any other policy of the same process can be better; None of a policy without a bound."""
     answer = solved.answer
     if answer is None or answer.value is None or answer.bound is None:
@@ -141,7 +141,7 @@ def _span(solved: Solved) -> float | None:
     return max(answer.bound - answer.value, 0.0)
 
 
-def _expected(solved: Solved) -> Expected | None:
+def _expected(solved: SolvedPolicy) -> Expected | None:
     m = solved.measures
     if m is None:
         return None
@@ -170,7 +170,7 @@ def _dispatch(
     return QueueSlackDispatch(late=late, balancing=kind, estimate=Estimate())
 
 
-def _promises(app: str, groups: Sequence[Sequence[Solved]], statistic: str) -> list[Promise]:
+def _promises(app: str, groups: Sequence[Sequence[SolvedPolicy]], statistic: str) -> list[Promise]:
     """Averages at the highest load, over the application's groups by their load."""
     tops = [group[-1] for group in groups if group[0].group.wish.app.id == app]
     weights = np.array([top.load_qps for top in tops])
@@ -217,7 +217,7 @@ def _promises(app: str, groups: Sequence[Sequence[Solved]], statistic: str) -> l
     return found
 
 
-def _claimed(groups: Sequence[Sequence[Solved]], options: PolicyOptions) -> Iterator[Reported]:
+def _claimed(groups: Sequence[Sequence[SolvedPolicy]], options: PolicyOptions) -> Iterator[Reported]:
     """A claim about each policy; groups that are alike have one."""
     seen = set[str]()
     for solved in (solved for group in groups for solved in group):
@@ -227,7 +227,7 @@ def _claimed(groups: Sequence[Sequence[Solved]], options: PolicyOptions) -> Iter
         seen.add(made.about)
 
 
-def _reported(solved: Solved, options: PolicyOptions, groups: Sequence[Sequence[Solved]]) -> Reported:
+def _reported(solved: SolvedPolicy, options: PolicyOptions, groups: Sequence[Sequence[SolvedPolicy]]) -> Reported:
     """The claim about one policy: best of all policies of its model of the queue."""
     about = "goodput" if options.objective == "per_query" else "accuracy_per_decision"
     if solved.form.criterion is Criterion.HORIZON:
@@ -243,7 +243,7 @@ def _reported(solved: Solved, options: PolicyOptions, groups: Sequence[Sequence[
     return Reported(about=about, sense="max", scope="model", answer=solved.answer, note=note)
 
 
-def _warnings(group: Sequence[Solved], options: PolicyOptions) -> list[Notice]:
+def _warnings(group: Sequence[SolvedPolicy], options: PolicyOptions) -> list[Notice]:
     found = list(group[0].group.models.notices)
     first, at = group[0].group, f"policies.{group[0].group.wish.app.id}"
     wish = first.wish
@@ -267,7 +267,7 @@ def _warnings(group: Sequence[Solved], options: PolicyOptions) -> list[Notice]:
     return found + _best_batching(group, at)
 
 
-def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
+def _solved_warnings(solved: SolvedPolicy, at: str) -> list[Notice]:
     found: list[Notice] = []
     load, wish, measures = f"{solved.load_qps:g} qps", solved.group.wish, solved.measures
     if solved.overload:
@@ -285,7 +285,7 @@ def _solved_warnings(solved: Solved, at: str) -> list[Notice]:
     return found
 
 
-def _best_batching(group: Sequence[Solved], at: str) -> list[Notice]:
+def _best_batching(group: Sequence[SolvedPolicy], at: str) -> list[Notice]:
     """Which batches simulated best, where several kinds were tried."""
     tried = [solved for solved in group if solved.beaten]
     if len(tried) == 1:

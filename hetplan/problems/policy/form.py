@@ -49,7 +49,7 @@ from hetplan.problems.policy.wish import (
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Plan
 
-__all__ = ["Asked", "Group", "Solved", "read_asked", "slack_grid"]
+__all__ = ["Asked", "Group", "SolvedPolicy", "read_asked", "slack_grid"]
 
 Floats = NDArray[np.float64]
 
@@ -178,7 +178,7 @@ def _apart(points: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolvedPolicy:
     """A policy for one load of a group, with what is expected of it and what it gave in simulation."""
 
     group: Group

@@ -12,7 +12,7 @@ from pydantic.config import JsonDict
 from hetplan.planner.contract import Options, Size
 from hetplan.profiles.fields import Id
 
-__all__ = ["BaselineOptions", "FewestOptions", "PaperOptions", "PolicyOptions", "SingleOptions"]
+__all__ = ["FewestOptions", "PaperOptions", "PolicyOptions"]
 
 Percentile = Literal["mean", "p50", "p90", "p95", "p99", "max"]
 _GRID = re.compile(r"(fld|union)(?:[{:](\d{1,6})\}?)?|md")
@@ -133,16 +133,3 @@ class FewestOptions(PolicyOptions):
     most_workers: int = Field(
         default=10_000, ge=1, le=10_000, description="where limits.instances gives no most: stop searching here"
     )
-
-
-class BaselineOptions(PolicyOptions):
-    """`jellyfish`, `modelswitching`, `greedy`: one model per load, or the best that fits now."""
-
-    batching: Literal["max", "variable", "auto"] = "max"
-    size: Size = Field(default="simulated", description=SIZE)
-
-
-class SingleOptions(BaselineOptions):
-    """`single`: one model, whatever comes."""
-
-    model: Id | None = Field(default=None, description="which; by default the one of most goodput")

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
-from hetplan.problems.policy.options import (
-    BaselineOptions,
-    FewestOptions,
-    PaperOptions,
-    PolicyOptions,
-    SingleOptions,
-)
+from hetplan.problems.policy.options import FewestOptions, PaperOptions, PolicyOptions
 
 if TYPE_CHECKING:
     from hetplan.planner.certify import Bounding
@@ -25,9 +19,6 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["Policy"]
-
-_RULES = ("jellyfish", "modelswitching", "greedy", "single")
-"""Formulations that are baselines."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +31,11 @@ class Policy:
         "per-query": PolicyOptions,
         "paper": PaperOptions,
         "fewest-workers": FewestOptions,
-        "jellyfish": BaselineOptions,
-        "modelswitching": BaselineOptions,
-        "greedy": BaselineOptions,
-        "single": SingleOptions,
     }
     like: ClassVar[Mapping[str, str]] = {
         "per-query": "ramsis",
         "paper": "ramsis",
         "fewest-workers": "ramsis",
-        "jellyfish": "jellyfish+",
-        "modelswitching": "modelswitching",
     }
 
     asked: Asked
@@ -76,7 +61,7 @@ class Policy:
         """The decision process that a claim of such a plan is about, or the fewest workers that have the time."""
         from hetplan.problems.policy.bounding import bounding
 
-        return None if self.formulation in _RULES else bounding(self.asked, claim, plan)
+        return None if self.tools.formulation is not None else bounding(self.asked, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """The conversation: policies at every load; targets checked; repairs where one is missed."""
@@ -95,12 +80,11 @@ class Policy:
 
         if asked.fewest:
             return fewest_workers(asked, bench)
-        groups = divided(asked, bench)
-        if self.formulation in _RULES:
-            from hetplan.problems.policy.baselines import by_rule
-
-            return by_rule(asked, bench, groups)
-        return best_policies(asked, bench, groups)
+        brought = self.tools.formulation
+        if brought is not None and brought.decide is not None:
+            planned: Draft | Infeasible = brought.decide(asked, bench)
+            return planned
+        return best_policies(asked, bench, divided(asked, bench))
 
     def _unplayed(self, ask: Ask) -> Draft | Infeasible:
         """Policies of whole batches at the ends of the range: these are found soon. None is simulated."""

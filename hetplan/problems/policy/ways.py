@@ -13,7 +13,7 @@ from hetplan.errors import Cancelled
 from hetplan.planner.draft import Draft, Infeasible, Reported
 from hetplan.problems.policy.bench import Bench
 from hetplan.problems.policy.draft import draft
-from hetplan.problems.policy.form import Asked, Group, Solved
+from hetplan.problems.policy.form import Asked, Group, SolvedPolicy
 from hetplan.problems.policy.held import held
 from hetplan.problems.policy.options import FewestOptions
 from hetplan.problems.policy.why import fewest, fewest_possible, repairs_of
@@ -61,7 +61,7 @@ def _balanced(bench: Bench, group: Group) -> Group:
 
 def best_policies(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft | Infeasible:
     """A set of policies per group; where a stated target is missed, what would keep it."""
-    solved: list[list[Solved]] = []
+    solved: list[list[SolvedPolicy]] = []
     notices: list[Notice] = []
     for group in groups:
         policies, open_gaps = _policy_set(bench, group, also_qps=_loads_before(asked, group))
@@ -121,15 +121,15 @@ def fewest_workers(asked: Asked, bench: Bench) -> Draft | Infeasible:
 
 
 def _policy_set(
-    bench: Bench, group: Group, known: Mapping[float, Solved] | None = None, *, also_qps: Sequence[float] = ()
-) -> tuple[list[Solved], list[tuple[float, float]]]:
+    bench: Bench, group: Group, known: Mapping[float, SolvedPolicy] | None = None, *, also_qps: Sequence[float] = ()
+) -> tuple[list[SolvedPolicy], list[tuple[float, float]]]:
     """One policy, or a set over a range of loads; and the gaps that a limit or a cancellation left open.
 
     Between neighbours whose expected accuracy differs by more than `accuracy_step` another is put, until they lie
     `min_gap` of the range apart; `also_qps` are loads to begin with. Accuracy need not fall with the load, so all
     neighbours are looked at each time.
     """
-    found: dict[float, Solved] = dict(known or {})
+    found: dict[float, SolvedPolicy] = dict(known or {})
     wanted = [load for load in sorted({*group.loads_qps, *also_qps}) if load not in found]
     open_gaps: list[tuple[float, float]] = []
     least = bench.options.min_gap * (group.loads_qps[-1] - group.loads_qps[0])
@@ -156,12 +156,12 @@ def _policy_set(
     return [found[load] for load in sorted(found)], []
 
 
-def _gaps(wanted: Sequence[float], found: Mapping[float, Solved]) -> list[tuple[float, float]]:
+def _gaps(wanted: Sequence[float], found: Mapping[float, SolvedPolicy]) -> list[tuple[float, float]]:
     loads = sorted([*wanted, *found])
     return [(low, high) for low, high in pairwise(loads) if low in wanted or high in wanted]
 
 
-def _expected(solved: Solved) -> float:
+def _expected(solved: SolvedPolicy) -> float:
     return solved.measures.accuracy_by_query if solved.measures is not None else solved.accuracy
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from hetplan.errors import Cancelled
 from hetplan.planner.draft import Infeasible, Repair
 from hetplan.problems.policy.bench import Bench
-from hetplan.problems.policy.form import Asked, Group, Solved
+from hetplan.problems.policy.form import Asked, Group, SolvedPolicy
 from hetplan.problems.policy.wish import capacity_qps
 from hetplan.profiles.plan import Notice
 
@@ -48,7 +48,7 @@ def too_tight(asked: Asked, bench: Bench) -> Infeasible | None:
     return Infeasible(tuple(why), tuple(repairs)) if why else None
 
 
-def repairs_of(bench: Bench, solved: Solved) -> tuple[Repair, ...]:
+def repairs_of(bench: Bench, solved: SolvedPolicy) -> tuple[Repair, ...]:
     """The smallest number of workers, the largest load and the smallest SLO with which the targets would be kept."""
     if not _sought(bench):
         return ()
@@ -133,7 +133,7 @@ def _smallest_slo(holds: Callable[[float], bool], slo_s: float, *, fine: float =
     return high
 
 
-def overload_notice(solved: Solved) -> Notice:
+def overload_notice(solved: SolvedPolicy) -> Notice:
     """What to say of a load that the workers cannot carry."""
     group, load = solved.group, solved.load_qps
     per_worker = group.sustainable_qps / group.workers
@@ -173,12 +173,12 @@ def fewest_possible(group: Group, load_qps: float) -> int:
 
 def fewest(
     bench: Bench, group: Group, loads_qps: Sequence[float], *, least: int, most: int
-) -> tuple[Group, list[Solved]] | None:
+) -> tuple[Group, list[SolvedPolicy]] | None:
     """The least number of workers with which every load keeps the targets; None where `most` does not.
 
     By bisection: more workers are taken to be no worse, which holds for goodput and was found to hold for the targets.
     """
-    memory: dict[int, list[Solved]] = {}
+    memory: dict[int, list[SolvedPolicy]] = {}
 
     def holds(workers: int) -> bool:
         if workers not in memory:

@@ -12,10 +12,11 @@ The letters and the mathematics are in `letters`. To read on, in the order of a 
 `rates`              what given counts carry
 `sizing`             the default: plans that meet the SLO in simulation
 `infeasible`         there is no pool
-`draft`              the plan
+`draft`, `chosen`    the plan
 `bursts`             what bursts of queries ask of all pools, whoever dispatches
 `bounding`           the programs that prove its bounds again
 `part`               a pool within a fleet
 
-Only when named: `size` (rates found by Kairos' simulation), `listing` and `search` (trying many pools), `baselines`.
+Only when named: `size` (rates found by Kairos' simulation), `listing` and `search` (trying many pools), `eq15` (the
+paper's estimate).
 """

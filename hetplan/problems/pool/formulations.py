@@ -5,21 +5,19 @@ The default asks the exact fluid program, reads whole counts, and asks again for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hetplan.planner.answer import Answer, Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Repair, Reported, Scope
+from hetplan.planner.draft import Draft, Infeasible, Repair, Reported
 from hetplan.planner.elastic import explain
 from hetplan.planner.request import PLENTY
-from hetplan.planner.transition import transition
 from hetplan.problems.faults import Faults
-from hetplan.problems.pool.draft import cost_promise, draft, worker_groups
+from hetplan.problems.pool.chosen import draft_chosen, draft_idle
 from hetplan.problems.pool.infeasible import (
     SHOWN,
     cover_costs,
@@ -27,25 +25,21 @@ from hetplan.problems.pool.infeasible import (
     looser_target,
     minima_over_budget,
     more_tolerance,
-    nothing_served,
     too_poor,
-    too_slow,
     unaffordable,
 )
 from hetplan.problems.pool.letters import Counts, Pool
-from hetplan.problems.pool.options import FluidAtOptions, FluidOptions
+from hetplan.problems.pool.options import FluidAtOptions, FluidOptions, SearchOptions
 from hetplan.problems.pool.program import fluid, minima, read_counts
 from hetplan.problems.pool.rates import GAP, SAME_RATE, Chosen, Rated, backed, carried, holds, point_of, rate_at, start
 from hetplan.profiles.fields import NANO
-from hetplan.profiles.plan import Notice, Promise, Unserved, Valid
+from hetplan.profiles.plan import Notice
 
 if TYPE_CHECKING:
     Way = Callable[[Pool, Ask], Chosen | Infeasible | Draft]
 
 __all__ = [
     "GROUPS",
-    "chosen_by",
-    "drafted",
     "fluid_lp",
     "given_counts",
     "groups_of",
@@ -55,14 +49,11 @@ __all__ = [
     "merged_best",
     "planned",
     "then_cheapest",
-    "waiting",
     "way_of",
     "worth_merging",
 ]
 
 
-SEARCHES = ("kairos-plus", "exhaustive", "rand", "gene", "anneal", "bo")
-"""Formulations that try out pools, whatever their size."""
 SLIPS = (0.0, 2e-6, 2e-5)
 """By how much budget and rate are tightened, in turn, until whole counts keep them exactly; the first is the rule."""
 
@@ -75,7 +66,7 @@ def planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
 
 def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
     if pool.wish.rate_qps == 0.0 and pool.formulation != "fluid-lp":
-        return drafted(pool, ask, idle(pool, ask))
+        return draft_chosen(pool, ask, idle(pool, ask))
     if pool.options.size == "simulated" or pool.options.dispatch == "threshold":
         from hetplan.problems.pool.size import check_can_simulate
 
@@ -83,29 +74,38 @@ def _planned(pool: Pool, ask: Ask) -> Draft | Infeasible:
     reason = impossible(pool)
     if reason is not None:
         return reason
-    if pool.wish.app.targets and (pool.formulation in SEARCHES or pool.options.size != "planned"):
+    searches = isinstance(pool.options, SearchOptions)
+    if pool.wish.app.targets and (searches or pool.options.size != "planned"):
         from hetplan.problems.pool import sizing
         from hetplan.problems.pool.size import against_bursts
 
-        if pool.formulation in ("fluid-milp", *SEARCHES):
+        if searches or pool.formulation == "fluid-milp":
             sizing.keep_first(pool, ask)
 
         if pool.options.size == "estimated":
-            return sizing.estimated(
-                pool, ask, lambda tried: drafted(tried, ask, chosen_by(pool.formulation)(tried, ask))
-            )
+            return sizing.estimated(pool, ask, lambda tried: draft_chosen(tried, ask, way_of(pool)(tried, ask)))
         if pool.options.size == "auto" and pool.fluid_target is not None and pool.formulation == "fluid-milp":
             sized = sizing.cheapest_kept(pool, ask)
             if sized is not None:
                 return sized if isinstance(sized, Infeasible) else against_bursts(pool, ask, sized)
-    return drafted(pool, ask, chosen_by(pool.formulation)(pool, ask))
+    return draft_chosen(pool, ask, way_of(pool)(pool, ask))
 
 
-def chosen_by(formulation: str) -> Way:
-    """The way of a formulation; what is not the default is imported only when it is named."""
-    if formulation == "fluid-milp":
-        return fluid_milp
-    return way_of(formulation)
+def way_of(pool: Pool) -> Way:
+    """How the pool's formulation chooses: as another package says, or one of hetplan's, imported when it is named."""
+    if pool.tools.formulation is not None and pool.tools.formulation.decide is not None:
+        return pool.tools.formulation.decide
+    if pool.formulation == "fluid-lp":
+        return fluid_lp
+    if pool.formulation == "eq15":
+        from hetplan.problems.pool.eq15 import choose_by_estimate
+
+        return choose_by_estimate
+    if pool.formulation == "kairos-plus":
+        from hetplan.problems.pool.search import search_pools
+
+        return search_pools
+    return fluid_milp
 
 
 def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
@@ -113,7 +113,7 @@ def fluid_milp(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     if pool.options.size == "simulated" and pool.fluid_target is not None:
         from hetplan.problems.pool.size import smallest
 
-        sized = smallest(pool, ask, drafted)
+        sized = smallest(pool, ask, draft_chosen)
         if sized is not None:
             return sized
         found = fluid_best(pool, ask)  # it says why there is none
@@ -163,40 +163,6 @@ def worth_merging(pool: Pool, most: int) -> bool:
     return pool.p.size > most and all(share <= 0 for _, share in pool.limits) and not pool.wish.then_cheapest
 
 
-def drafted(pool: Pool, ask: Ask, found: Chosen | Infeasible | Draft) -> Draft | Infeasible:
-    """The plan of a chosen pool, with what the answers say about it."""
-    if not isinstance(found, Chosen):
-        return found
-    rated, simulated, claims = found.rated, found.simulated, found.backed
-    if rated.lam <= 0:
-        if pool.wish.rate_qps == 0.0:
-            return waiting(pool, rated.counts)
-        return nothing_served(pool, ask, rated.counts)
-    if pool.options.size == "auto" and pool.wish.app.targets and pool.wish.rate_qps != 0.0 and simulated is None:
-        from hetplan.problems.pool.sizing import kept
-
-        return kept(pool, ask, found)
-    if pool.options.size == "simulated" and simulated is None:
-        from hetplan.problems.pool import size
-
-        simulated = size.simulate(pool, pool.of_type(rated.counts), rated.lam, first_seed=ask.limits.seed)
-        simulated = replace(simulated, at_most=rated.lam)
-        claims = tuple(size.claims(pool, ask, simulated, claims))
-    elif simulated is None and pool.request.budget is None and not holds(pool, rated):
-        given = pool.formulation == "fluid-lp" and rated.answer.status is Status.OPTIMAL
-        return too_slow(pool, rated.counts, rated.lam, proved=given)
-    note = "the most that the chosen pool can carry"
-    scope: Scope = "restriction" if claims else "problem"
-    reported = (*claims, Reported("fluid_rate_qps", "max", scope, rated.answer, value=rated.lam, note=note))
-    threshold = simulated.threshold if simulated is not None else None
-    if pool.options.dispatch == "threshold" and simulated is not None and threshold is None:
-        from hetplan.problems.pool.size import simulate
-
-        n, seed = pool.of_type(rated.counts), ask.limits.seed
-        threshold = simulate(pool, n, rated.lam, first_seed=seed, look="sweep").threshold
-    return draft(pool, replace(found, simulated=simulated), reported, threshold=threshold)
-
-
 MOST_TOLERANCE = 0.5
 """Option violation_tolerance stays below it: a target that most queries miss is none."""
 
@@ -235,30 +201,7 @@ def _cover_over_budget(pool: Pool) -> Infeasible | None:
     return cover_costs(pool, pool.cover, pool.request.budget) if pool.cost(pool.cover) > pool.request.budget else None
 
 
-# -- by name ---------------------------------------------------------------------------------------------------------
-#
-# The ways to choose a pool that are asked by name, each imported only then; and the least cost at the most rate.
-
-
-def way_of(formulation: str) -> Way:
-    """The way of a formulation other than the default."""
-    if formulation == "fluid-lp":
-        return fluid_lp
-    if formulation == "enumerate-lp":
-        from hetplan.problems.pool.listing import by_enumeration
-
-        return by_enumeration
-    if formulation in ("eq15", "eq15-rerank"):
-        from hetplan.problems.pool.baselines.eq15 import by_eq15, by_rerank
-
-        return by_eq15 if formulation == "eq15" else by_rerank
-    if formulation == "homogeneous":
-        from hetplan.problems.pool.baselines.eq15 import homogeneous
-
-        return homogeneous
-    from hetplan.problems.pool.search import by_search
-
-    return partial(by_search, drafted=drafted)
+# -- the least cost at the most rate ---------------------------------------------------------------------------------
 
 
 def then_cheapest(pool: Pool, ask: Ask, best: Rated, answer: Answer[Any]) -> Chosen:
@@ -432,22 +375,4 @@ def idle(pool: Pool, ask: Ask) -> Chosen | Infeasible | Draft:
         rated = rate_at(pool, ask, counts)
         if rated.lam > 0:
             return Chosen(rated, (cost,))
-    return waiting(pool, counts, [cost])
-
-
-def waiting(pool: Pool, counts: Counts, reported: Sequence[Reported] = ()) -> Draft:
-    """Instances to which no query is sent: a plan for a rate of 0 exactly."""
-    app = pool.wish.app.id
-    workers = tuple(worker for _, worker in worker_groups(pool, counts))
-    rates = [
-        Promise(app=app, quantity=quantity, relation=">=", value=0.0, model="fluid")
-        for quantity in ("rate_qps", "fluid_rate_qps")
-    ]
-    return Draft(
-        workers=workers,
-        actions=transition(pool.request.running, workers, offers=pool.inputs.profile.offers),
-        promises=(*rates, cost_promise(pool, counts)),
-        reported=tuple(reported),
-        unserved=(Unserved(app=app, rate_qps=0.0, why="nothing is asked for, so no query has a route"),),
-        valid=Valid(rate_qps={app: (0.0, 0.0)}),
-    )
+    return draft_idle(pool, counts, [cost])

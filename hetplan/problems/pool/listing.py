@@ -11,27 +11,24 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.planner.answer import Status
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Infeasible, Reported
+from hetplan.planner.draft import Infeasible
 from hetplan.planner.elastic import explain
 from hetplan.planner.request import PLENTY
-from hetplan.problems.pool.infeasible import nothing_served, too_slow
+from hetplan.problems.pool.infeasible import too_slow
 from hetplan.problems.pool.letters import Counts, Pool, Vector
-from hetplan.problems.pool.program import MOST_PROGRAMS, fluid, rates_of
-from hetplan.problems.pool.rates import Chosen, Rated, flows, holds, rated_by
-from hetplan.profiles.fields import NANO
+from hetplan.problems.pool.program import fluid, rates_of
+from hetplan.problems.pool.rates import Rated, holds, rated_by
 
 __all__ = [
     "MOST_CONFIGURATIONS",
     "Configurations",
-    "best_of",
-    "by_enumeration",
+    "best_rated",
     "cheapest_enough",
     "configurations",
-    "covers",
     "enumerate_counts",
     "ladder",
-    "listed",
-    "top",
+    "list_affordable",
+    "serves_all_classes",
 ]
 
 MOST_CONFIGURATIONS = 10_000_000
@@ -128,7 +125,7 @@ def configurations(pool: Pool, budget: int, *, with_base: bool = False) -> Confi
     return found
 
 
-def covers(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
+def serves_all_classes(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
     """Which configurations have an instance for every class: the others carry nothing."""
     keep = np.ones(len(found), dtype=bool)
     for pattern in np.unique(pool.usable, axis=0):
@@ -140,8 +137,6 @@ def covers(pool: Pool, found: Configurations) -> NDArray[np.bool_]:
 
 # -- the best of a list ----------------------------------------------------------------------------------------------
 #
-# Choosing a pool from a list of all configurations: by the exact fluid rate of each (`enumerate-lp`).
-#
 # With a budget the highest rate is wanted; with a rate, the cheapest configuration that carries it. Ties: the cheaper
 # first, then the lexicographically first.
 
@@ -152,42 +147,7 @@ BATCH = 512
 """Programs asked for together while the cheapest that is enough is looked for."""
 
 
-def by_enumeration(pool: Pool, ask: Ask) -> Chosen | Infeasible:
-    """The exact fluid rate of every configuration: what the program over whole counts is checked against."""
-    found = listed(pool, ask)
-    if isinstance(found, Infeasible):
-        return found
-    if pool.fluid_target is None:
-        # One instance more never lowers the rate: only what cannot be added to is worth a program.
-        at = np.flatnonzero(_maximal(pool, found))
-        _at_most(at.size)
-        if not at.size:
-            return nothing_served(pool, ask, np.zeros(len(pool.offers), dtype=np.int64))
-        rated, bound = best_of(pool, ask, found, at)
-        derate = pool.options.derate
-        claim = Reported(
-            "rate_qps", "max", "problem", rated.answer, value=derate * rated.lam, scale=derate, note="the best of all"
-        )
-        return Chosen(rated, (claim,) if bound <= rated.lam * (1 + TIES) else ())
-    at = np.flatnonzero(covers(pool, found))
-    _at_most(at.size)
-    enough = cheapest_enough(pool, ask, found, at[np.argsort(found.cost[at], kind="stable")])
-    if isinstance(enough, Infeasible):
-        return enough
-    cost = pool.cost(enough.counts) / NANO
-    claim = Reported(
-        "cost_per_hour",
-        "min",
-        "problem",
-        value=cost,
-        bound=cost,
-        vouched="claimed",
-        note="all cheaper ones are too slow",
-    )
-    return Chosen(enough, (claim,))
-
-
-def listed(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) -> Configurations | Infeasible:
+def list_affordable(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) -> Configurations | Infeasible:
     """All configurations that may be the answer; for a rate, those no dearer than a pool that surely carries it.
 
     That pool is the program's without whole numbers, each count rounded up. `room` asks for more than the rate, where
@@ -206,48 +166,6 @@ def listed(pool: Pool, ask: Ask, *, with_base: bool = False, room: float = 1.0) 
     return configurations(pool, cost, with_base=with_base)
 
 
-def _at_most(count: int) -> None:
-    if count > MOST_PROGRAMS:
-        raise InputError.one(
-            path="method.formulation",
-            value=f"{count:,} configurations",
-            why=f"one program each is worth it up to {MOST_PROGRAMS:,}",
-            remedy="Use formulation fluid-milp, or lower the budget or limits.instances.",
-        )
-
-
-def _maximal(pool: Pool, found: Configurations) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which configurations serve every class and have no other that holds one instance more."""
-    keep = covers(pool, found)
-    if not len(found):
-        return keep
-    # A configuration is a number in mixed radix; "one more of t" is the number plus t's place value.
-    radix = [int(column.max()) + 2 for column in found.counts]
-    code, place = np.zeros(len(found), dtype=np.int64), 1
-    places = []
-    for column, size in zip(reversed(found.counts), reversed(radix), strict=True):
-        code += column.astype(np.int64) * place
-        places.append(place)
-        place *= size
-    there = np.sort(code)
-    for step in places:
-        at = np.minimum(np.searchsorted(there, code + step), there.size - 1)
-        keep &= there[at] != code + step
-    return keep
-
-
-def best_of(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> tuple[Rated, float]:
-    """Of some configurations the one of the highest fluid rate, and the highest bound of any."""
-    answers = rates_of(pool, ask, found.rows(at), about="fluid rate of each configuration")
-    said = [
-        answer.value if answer.value is not None else flows(pool, found.row(int(i)))[0]
-        for i, answer in zip(at, answers, strict=True)
-    ]
-    bounds = [answer.bound if answer.bound is not None else np.inf for answer in answers]
-    (best,) = top(np.array(said), found.cost[at], 1)
-    return rated_by(pool, pool.by_offer(found.row(int(at[best]))), answers[int(best)]), float(max(bounds))
-
-
 def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> Rated | Infeasible:
     """The first configuration, in order of cost, whose fluid rate reaches the target."""
     best: Rated | None = None
@@ -264,7 +182,7 @@ def cheapest_enough(pool: Pool, ask: Ask, found: Configurations, at: Counts) -> 
     return too_slow(pool, best.counts, best.lam, proved=False)
 
 
-def top(rates: Vector, cost: Counts, k: int) -> Counts:
+def best_rated(rates: Vector, cost: Counts, k: int) -> Counts:
     """The k best configurations in order: highest rate, then cheapest, then lexicographic (their order in the list)."""
     k = min(k, rates.size)
     if k == 0:

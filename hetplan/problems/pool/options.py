@@ -11,15 +11,11 @@ from hetplan.profiles.fields import Id, wrong
 
 __all__ = [
     "SIZE",
-    "EnumerateOptions",
     "Eq15Options",
-    "ExhaustiveOptions",
     "FluidAtOptions",
     "FluidOptions",
-    "HomogeneousOptions",
     "LatencyStat",
     "PoolOptions",
-    "RerankOptions",
     "SearchOptions",
 ]
 
@@ -118,27 +114,8 @@ class Eq15Options(PoolOptions):
     )
 
 
-class RerankOptions(PoolOptions):
-    """`eq15-rerank`: the best by the estimate, ranked again by the exact fluid rate."""
-
-    size: Size = Field(default="planned", description=SIZE)
-    keep: int = Field(default=200, ge=1, le=10_000, description="how many of the best by the estimate are looked at")
-
-
-class EnumerateOptions(PoolOptions):
-    """`enumerate-lp`: the exact fluid rate of every configuration, up to 100 000 of them."""
-
-    size: Size = Field(default="planned", description=SIZE)
-
-
-class HomogeneousOptions(PoolOptions):
-    """`homogeneous`: base instances alone."""
-
-    size: Size = Field(default="planned", description=SIZE)
-
-
 class SearchOptions(PoolOptions):
-    """Searches: pools are tried out one by one, in simulation or by what is handed in."""
+    """`kairos-plus`: pools are tried out one by one, in simulation or by what is handed in."""
 
     size: Size = Field(default="planned", description=SIZE)
     evaluator: Literal["simulate", "evaluate"] = Field(
@@ -153,9 +130,3 @@ class SearchOptions(PoolOptions):
         description="leave out pools contained in one that was tried (wrong for noisy types); implies prune",
     )
     evaluations: int | None = Field(default=None, ge=1, description="most pools tried; none: until nothing is left")
-
-
-class ExhaustiveOptions(SearchOptions):
-    """`exhaustive`: every pool is tried, whatever its bound, unless `prune` says otherwise."""
-
-    prune: bool = Field(default=False, description="leave out pools whose bound is no better than the best value found")

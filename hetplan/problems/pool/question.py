@@ -12,17 +12,7 @@ from hetplan.planner.terms import Obstacle, Options, Tools
 from hetplan.problems import ladder
 from hetplan.problems.faults import Faults
 from hetplan.problems.pool.letters import Pool
-from hetplan.problems.pool.options import (
-    EnumerateOptions,
-    Eq15Options,
-    ExhaustiveOptions,
-    FluidAtOptions,
-    FluidOptions,
-    HomogeneousOptions,
-    PoolOptions,
-    RerankOptions,
-    SearchOptions,
-)
+from hetplan.problems.pool.options import Eq15Options, FluidAtOptions, FluidOptions, PoolOptions, SearchOptions
 from hetplan.problems.pool.reading import read_columns, read_types, read_wish
 from hetplan.profiles.inputs import Inputs
 from hetplan.profiles.plan import Claim, Notice, Plan
@@ -47,17 +37,11 @@ class PoolQuestion(Pool):
         "fluid-milp": FluidOptions,
         "fluid-lp": FluidAtOptions,
         "eq15": Eq15Options,
-        "eq15-rerank": RerankOptions,
-        "enumerate-lp": EnumerateOptions,
-        "homogeneous": HomogeneousOptions,
         "kairos-plus": SearchOptions,
-        "exhaustive": ExhaustiveOptions,
-        **dict.fromkeys(("rand", "gene", "anneal", "bo"), SearchOptions),
     }
     like: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("fluid-milp", "fluid-lp", "eq15", "eq15-rerank", "enumerate-lp", "homogeneous"), "kairos"),
+        **dict.fromkeys(("fluid-milp", "fluid-lp", "eq15"), "kairos"),
         "kairos-plus": "kairos+",
-        "bo": "ribbon",
     }
 
     @classmethod

@@ -2,7 +2,7 @@
 
 The bound of a configuration is its fluid rate with all the lateness that the target leaves, which no dispatcher can
 exceed, or the estimate of Eq. 15, which proves nothing. Kairos+ (Algorithm 1) tries configurations in the order of the
-bound and leaves out those whose bound is below the best value found; so do the other searches, with option `prune`.
+bound and leaves out those whose bound is below the best value found; so may an engine of another package that searches.
 Where the order does not depend on values, the simulation of a pool ends as soon as it is known not to beat the best.
 """
 
@@ -16,35 +16,23 @@ import numpy as np
 
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Reported
+from hetplan.planner.draft import Infeasible, Reported
 from hetplan.planner.forms.catalog import Catalog
+from hetplan.problems.pool.chosen import draft_chosen
 from hetplan.problems.pool.infeasible import nothing_served
 from hetplan.problems.pool.letters import Pool, Vector
-from hetplan.problems.pool.listing import Configurations, configurations, covers
+from hetplan.problems.pool.listing import Configurations, configurations, serves_all_classes
 from hetplan.problems.pool.options import SearchOptions
 from hetplan.problems.pool.program import MOST_PROGRAMS, rates_of
 from hetplan.problems.pool.rates import Chosen, Simulated, rate_at
 from hetplan.problems.pool.size import check_can_simulate, simulate, tolerant
 from hetplan.profiles.plan import Notice
 
-__all__ = ["ENGINES", "by_search", "catalog"]
-
-ENGINES = {
-    "kairos-plus": "bound-order",
-    "exhaustive": "exhaustive",
-    "rand": "random-order",
-    "gene": "genetic",
-    "anneal": "annealing",
-    "bo": "gaussian-process",
-}
-"""Formulation -> the engine that searches."""
-
-FIXED_ORDER = ("kairos-plus", "exhaustive", "rand")
-"""Of a pool that is not the best these need not know what it is worth."""
+__all__ = ["catalog", "search_pools"]
 
 
-def by_search(pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft | Infeasible]) -> Chosen | Infeasible:
-    """The best pool that the search finds."""
+def search_pools(pool: Pool, ask: Ask, *, solver: str | None = None) -> Chosen | Infeasible:
+    """The best pool that an engine for catalogs finds, by the options `SearchOptions`."""
     if pool.request.budget is None:
         raise InputError.one(
             file=pool.inputs.files.get("slo", "slo.json"),
@@ -66,13 +54,13 @@ def by_search(pool: Pool, ask: Ask, drafted: Callable[[Pool, Ask, Chosen], Draft
         """Keep the best of those that were tried."""
         if tried[at].median > 0:
             ask.keep(
-                lambda: drafted(pool, ask, _chosen(pool, ask, found, at, tried, None)),
+                lambda: draft_chosen(pool, ask, _chosen(pool, ask, found, at, tried, None)),
                 simulated=True,
                 rank=(tried[at].median,),
             )
 
     form = catalog(pool, found, bound, _evaluator(pool, ask, found, bound, tried, keep))
-    answer = ask(form, about=f"search by {pool.formulation}", solver=ENGINES[pool.formulation])
+    answer = ask(form, about=f"search by {pool.formulation}", solver=solver)
     if answer.point is None:
         return Infeasible(why=(f"no pool was tried: {answer.stop}",), proved=False)
     if tried[answer.point].median <= 0:
@@ -113,13 +101,14 @@ def catalog(
     pool: Pool,
     found: Configurations,
     bound: Vector,
-    evaluate: Callable[[int], float],
+    evaluate: Callable[[int, float], float],
 ) -> Catalog:
     """The configurations as candidates."""
     options = cast(SearchOptions, pool.options)
     return Catalog(
         place=found.rows(np.arange(len(found))),
-        evaluate=evaluate,
+        evaluate=lambda i: evaluate(i, 0.0),
+        evaluate_above=evaluate,
         bound=bound,
         cost=found.cost.astype(np.float64),
         monotone=options.prune_sub,
@@ -131,9 +120,9 @@ def catalog(
 
 def _bounds(pool: Pool, ask: Ask, found: Configurations) -> Vector:
     if cast(SearchOptions, pool.options).bound == "eq15":
-        from hetplan.problems.pool.baselines.eq15 import estimate, from_pool
+        from hetplan.problems.pool.eq15 import eq15_numbers, estimate_rates
 
-        return estimate(from_pool(pool), found.counts)
+        return estimate_rates(eq15_numbers(pool), found.counts)
     if len(found) > MOST_PROGRAMS:
         raise InputError.one(
             path="method.options.bound",
@@ -145,7 +134,7 @@ def _bounds(pool: Pool, ask: Ask, found: Configurations) -> Vector:
     answers = rates_of(tolerant(pool), ask, rows, about="bound on the rate of each configuration")
     bounds = np.array([answer.bound if answer.bound is not None else np.inf for answer in answers])
     # A plan needs somebody in time for every class, also where the bound could do without.
-    return np.where(covers(pool, found), bounds, 0.0)
+    return np.where(serves_all_classes(pool, found), bounds, 0.0)
 
 
 def _evaluator(
@@ -155,7 +144,7 @@ def _evaluator(
     bound: Vector,
     tried: dict[int, Simulated],
     keep: Callable[[int], None],
-) -> Callable[[int], float]:
+) -> Callable[[int, float], float]:
     """What a candidate is worth: the median rate over seeds; `tried` keeps the whole of it."""
     measure = pool.tools.evaluate
     if cast(SearchOptions, pool.options).evaluator == "evaluate":
@@ -168,7 +157,8 @@ def _evaluator(
                 remedy='Hand in Tools(evaluate=...), or set the option to "simulate".',
             )
 
-        def measured(i: int) -> float:
+        def measured(i: int, above: float) -> float:
+            del above
             point = {"counts": dict(zip((t.hardware for t in pool.types), found.row(i).tolist(), strict=True))}
             tried[i] = Simulated((float(measure(point)),), model="measured")
             keep(i)
@@ -176,11 +166,9 @@ def _evaluator(
 
         return measured
     check_can_simulate(pool)
-    to_beat = pool.formulation in FIXED_ORDER
 
-    def simulated(i: int) -> float:
-        best = max((value.median for value in tried.values()), default=0.0) if to_beat else 0.0
-        tried[i] = simulate(pool, found.row(i), float(bound[i]), first_seed=ask.limits.seed, above=best)
+    def simulated(i: int, above: float) -> float:
+        tried[i] = simulate(pool, found.row(i), float(bound[i]), first_seed=ask.limits.seed, above=above)
         keep(i)
         return tried[i].median
 

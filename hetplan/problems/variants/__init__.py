@@ -43,5 +43,6 @@ is called feasible only once every instance has its machine.
 The files, in the order in which they are used: `question` (the door), `kinds` and `wish` (reading), `form` (the
 programs), `ways` (the conversation), `places` (instances on machines), `actions` and `draft` (the plan), `why` (no
 plan, and what would give one), `size` (room for waiting), `alone` (what is late though nobody waits), `near` (cheaper
-plans near by), `bursts` (what bursts ask of every plan), `baselines/` (rules to compare with).
+plans near by), `bursts` (what bursts ask of every plan), `instances` (the plan of what a rule of another package
+chose).
 """

@@ -12,7 +12,7 @@ from hetplan.planner.draft import Draft, Reported
 from hetplan.planner.next_state import COUNTERS, USED
 from hetplan.planner.placing import IN_TOTAL, total_of
 from hetplan.problems.variants.actions import steps
-from hetplan.problems.variants.form import rooms_of
+from hetplan.problems.variants.form import capacity_rooms
 from hetplan.problems.variants.kinds import WHOLE, count_of
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Snapshot
@@ -205,7 +205,7 @@ def _understated(v: Snapshot, placed: Placed) -> list[Notice]:
 
 def _unlimited(v: Snapshot) -> list[Notice]:
     """Resources that are taken and of which nobody says how much there is."""
-    totals = {room.label for room in rooms_of(v) if room.block == IN_TOTAL}
+    totals = {room.label for room in capacity_rooms(v) if room.block == IN_TOTAL}
     few = [v.types[t] for t in (*v.sharing, *v.whole) if count_of(v.types[t]) is not None]
     limited = {WHOLE, *v.wanted.capacity, *(resource for kind in few for resource in kind.provides)}
     taken = {resource for item in v.items for resource, amount in v.kinds[item.kind].needs.items() if amount > 0}

@@ -24,13 +24,13 @@ __all__ = [
     "LOAD",
     "TAKEN",
     "Room",
+    "capacity_rooms",
     "columns",
     "counts_in_order",
     "counts_of",
     "evenly",
     "least_use",
     "program",
-    "rooms_of",
     "spread",
     "why_no_columns",
     "written",
@@ -201,7 +201,7 @@ class Room:
     """Whether nothing else takes of it."""
 
 
-def rooms_of(v: Snapshot) -> tuple[Room, ...]:
+def capacity_rooms(v: Snapshot) -> tuple[Room, ...]:
     """What limits the counts of items, where as many machines are used up as may be had."""
     if "rooms" not in v.known:
         v.known["rooms"] = _rooms(v, {})
@@ -316,7 +316,7 @@ def why_no_columns(v: Snapshot) -> str:
         return "instances share machines"
     if any(kind.least for kind in v.types):
         return "some machines must be there, used or not"
-    if not all(room.alone for room in rooms_of(v)):
+    if not all(room.alone for room in capacity_rooms(v)):
         return "machines are limited together that are paid in several ways"
     first: dict[int, tuple[int, float]] = {}
     for item, g in zip(v.items, v.group.tolist(), strict=True):
@@ -335,7 +335,7 @@ def _order(v: Snapshot) -> NDArray[np.int64]:
 def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
     """The program as configuration columns, its items by application."""
     order = _order(v)
-    rooms = _rooms(v, shrunk) if shrunk else rooms_of(v)
+    rooms = _rooms(v, shrunk) if shrunk else capacity_rooms(v)
     use = np.array([room.use[order] for room in rooms]).reshape(len(rooms), order.size)
     return Columns(
         block=np.array([v.items[i].serves[0].app for i in order], dtype=np.int64),
@@ -357,7 +357,7 @@ def columns(v: Snapshot, shrunk: Mapping[str, float] | None = None) -> Columns:
 def least_use(v: Snapshot, room: Room) -> Columns:
     """The least that all loads can take of one room, the others kept."""
     form = columns(v)
-    others = [k for k, one in enumerate(rooms_of(v)) if one is not room]
+    others = [k for k, one in enumerate(capacity_rooms(v)) if one is not room]
     return replace(
         form, cost=room.use[_order(v)], surcharge=np.zeros_like(form.surcharge), use=form.use[others],
         capacity=form.capacity[others], rows=tuple(form.rows[k] for k in others), name="variants least use",

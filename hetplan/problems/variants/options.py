@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hetplan.planner.contract import Options, Size
 
-__all__ = ["GreedyOptions", "PaperOptions", "SimpleOptions", "VariantsOptions"]
+__all__ = ["PaperOptions", "VariantsOptions"]
 
 Machines = Literal["shared", "whole"]
 LatencyStat = Literal["mean", "p50", "p90", "p95", "p99", "max"]
@@ -63,16 +63,3 @@ class PaperOptions(VariantsOptions):
     machines: Machines = Field(default="whole", description="as printed: no machine is counted")
     loading: Literal["auto", "amortised", "weighted"] = Field(default="weighted", description="as printed: by lambda")
     size: Size = Field(default="planned", description="as printed: up to saturation, whatever waits")
-
-
-class SimpleOptions(VariantsOptions):
-    """The baselines."""
-
-    size: Size = Field(default="planned", description="rules of the literature, which leave no room to wait")
-    machines: Machines = Field(default="whole", description="rules of the literature, which share no machine")
-
-
-class GreedyOptions(SimpleOptions):
-    """`greedy`: Section 4.2.2, with its counters for scaling down."""
-
-    slot_s: float = Field(default=1.0, gt=0, description="seconds between two looks: T_v = ceil(load time / slot)")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from hetplan.planner.contract import Ask, Obstacle, Options, Tools
 from hetplan.problems import ladder
-from hetplan.problems.variants.options import GreedyOptions, PaperOptions, SimpleOptions, VariantsOptions
+from hetplan.problems.variants.options import PaperOptions, VariantsOptions
 from hetplan.profiles.validate import collector_at_rest
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from hetplan.profiles.plan import Claim, Plan
 
 __all__ = ["Variants"]
-
-RULES = ("greedy", "replicate-only", "static", "brute-force")
-"""Formulations that are baselines."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +31,8 @@ class Variants:
         "columns": VariantsOptions,
         "milp": VariantsOptions,
         "infaas-paper": PaperOptions,
-        "greedy": GreedyOptions,
-        "replicate-only": SimpleOptions,
-        "static": SimpleOptions,
-        "brute-force": SimpleOptions,
     }
-    like: ClassVar[Mapping[str, str]] = {
-        "infaas-paper": "infaas",
-        "greedy": "infaas-greedy",
-        "replicate-only": "sagemaker",
-        "static": "clipper",
-    }
+    like: ClassVar[Mapping[str, str]] = {"infaas-paper": "infaas"}
 
     snapshot: Snapshot
     formulation: str = "columns"
@@ -71,20 +59,17 @@ class Variants:
         """The programs that bound a claim of such a plan."""
         from hetplan.problems.variants.bounding import bounding
 
-        return None if self.formulation in RULES else bounding(self.snapshot, claim, plan)
+        return None if self.tools.formulation is not None else bounding(self.snapshot, claim, plan)
 
     def decide(self, ask: Ask) -> Draft | Infeasible:
         """Answer by the chosen formulation."""
+        from hetplan.problems.variants.ways import WAYS
         from hetplan.problems.variants.why import impossible
 
-        v = self.snapshot
-        if self.formulation not in ("static", "replicate-only") and (reason := impossible(v)) is not None:
+        v, brought = self.snapshot, self.tools.formulation
+        if not (brought and brought.partial) and (reason := impossible(v)) is not None:
             return reason
-        if self.formulation in RULES:
-            from hetplan.problems.variants.baselines.rules import WAYS
-        else:
-            from hetplan.problems.variants.ways import WAYS
-        way = WAYS[self.formulation]
+        way = brought.decide if brought and brought.decide else WAYS[self.formulation]
         if v.options.size != "planned":
             from hetplan.problems.variants.busy import leaving_room_to_wait
             from hetplan.problems.variants.ways import by_cheapest

@@ -27,7 +27,7 @@ import numpy as np
 from hetplan.planner.draft import Draft
 from hetplan.planner.placing import IN_TOTAL, Filling
 from hetplan.planner.sizing_search import Counts
-from hetplan.problems.variants.form import TAKEN, Room, rooms_of
+from hetplan.problems.variants.form import TAKEN, Room, capacity_rooms
 from hetplan.problems.variants.wish import Integers, Snapshot
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.workers import Load, Worker
@@ -398,7 +398,7 @@ class Near:
 
     @cached_property
     def _rooms(self) -> list[Room]:
-        return [room for room in rooms_of(self.v) if room.block in (TAKEN, IN_TOTAL)]
+        return [room for room in capacity_rooms(self.v) if room.block in (TAKEN, IN_TOTAL)]
 
     def _served_by(self, units: Iterable[Unit]) -> frozenset[int]:
         return frozenset().union(*map(self._served_by_one, units))

@@ -17,11 +17,11 @@ from hetplan.planner.forms.milp import Milp
 from hetplan.planner.placing import IN_TOTAL, Filling, read_places
 from hetplan.problems.variants.draft import aim, draft
 from hetplan.problems.variants.form import (
+    capacity_rooms,
     columns,
     counts_in_order,
     counts_of,
     program,
-    rooms_of,
     spread,
     why_no_columns,
 )
@@ -205,7 +205,7 @@ def _again(v: Snapshot, ask: Ask, shrunk: dict[str, float]) -> Integers | None:
 
 def _shrink(v: Snapshot, packed: Packed, shrunk: dict[str, float]) -> None:
     """Take what was left over out of the room of its type."""
-    for room in rooms_of(v):
+    for room in capacity_rooms(v):
         over = sum(float(room.use[i]) * count for i, count in packed.left.items())
         if over > 0 and room.block == IN_TOTAL:
             shrunk[room.label] = shrunk.get(room.label, 0.0) + over

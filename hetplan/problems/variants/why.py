@@ -16,7 +16,7 @@ from hetplan.planner.placing import IN_TOTAL
 from hetplan.planner.tolerances import SLIP
 from hetplan.problems.repairs import change
 from hetplan.problems.variants.draft import steady_nanos
-from hetplan.problems.variants.form import LOAD, least_use, program, rooms_of, why_no_columns
+from hetplan.problems.variants.form import LOAD, capacity_rooms, least_use, program, why_no_columns
 from hetplan.problems.variants.places import Placed
 from hetplan.problems.variants.wish import Serves, Snapshot
 from hetplan.profiles.fields import NANO
@@ -105,7 +105,7 @@ def _least_alone(v: Snapshot, ask: Ask) -> dict[tuple[str, str], float]:
     """What each total must be raised by alone: from configuration columns, for many applications."""
     found: dict[tuple[str, str], float] = {}
     if len(v.asked) > LARGE and not why_no_columns(v):
-        for room in (one for one in rooms_of(v) if one.block != IN_TOTAL):
+        for room in (one for one in capacity_rooms(v) if one.block != IN_TOTAL):
             answer = ask(least_use(v, room), gap=CLOSE, about=f"least use of {room.label}")
             if answer.value is not None or answer.status is Status.INFEASIBLE:
                 found[room.block, room.label] = math.inf if answer.value is None else max(answer.value - room.size, 0.0)

@@ -165,4 +165,4 @@ def test_a_search_for_a_front_says_how_likely_a_point_is_missing_and_goes_on_the
     assert 0.0 <= front.chance <= 1.0
     assert [f for f, _ in front.points] == [f for f, _ in made[1].front.points]
     with pytest.raises(InputError, match="least cost only"):
-        hp.solve(query.profile(), slo, tools=tools, options={"search": "vulcan"})
+        hp.solve(query.profile(), slo, tools=tools, options={"search": "cmbo"})

@@ -167,7 +167,7 @@ def test_a_given_pool_with_too_many_late() -> None:
 def test_a_base_that_serves_not_all_says_what_does() -> None:
     latency = {"a": [10.0, 200.0, 40.0], "b": [200.0, 10.0, 40.0]}
     case = files(latency, [0.5, 0.25, 0.25], prices={"a": 1, "b": 1}, qos_ms=100, budget=5)
-    found = refused(case, formulation="homogeneous")
+    found = refused(case, formulation="eq15")
     assert not found.proved
     assert "fluid-milp" in found.why[0]
     assert promise(decide(case), "rate_qps") > 0

@@ -5,7 +5,7 @@ from cases.variants import HOUR, LOAD_S, NEEDS, counts, machines, money, solve, 
 
 from benchmarks.datasets import infaas_generator
 
-EXACT = ["columns", "milp", "brute-force"]
+EXACT = ["columns", "milp"]
 GROSS, NET = "gross_cost_per_hour", "net_cost_per_hour"
 
 

@@ -76,7 +76,7 @@ def test_no_counts_cost_less(first):
     seen = set()
     for seed in range(first, first + 15):
         documents, best, running = whole_machines(random.Random(seed))
-        found = solve(documents, ["columns", "milp", "brute-force"][seed % 3])
+        found = solve(documents, ["columns", "milp"][seed % 2])
         assert found.exit_code == 0, (seed, found.violations)
         assert money(found, GROSS) * HOUR == pytest.approx(best, rel=1.1e-3), seed
         assert found.claims[0].about == (GROSS if running else BILL)

@@ -22,15 +22,13 @@ With A = sum_i v_i Qa_i and C = A (1 - f') / f'::
 
 s' takes one of few values ("levels"), so f', Qs and Qa are small tables over levels, and the estimate of a million
 configurations is a handful of array operations.
-
-Base instances alone (`homogeneous`), the paper's baseline, are here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,65 +36,35 @@ from numpy.typing import NDArray
 from hetplan.errors import InputError
 from hetplan.planner.contract import Ask
 from hetplan.planner.draft import Infeasible, Reported
-from hetplan.planner.request import Request
 from hetplan.problems.pool.letters import Pool, Vector
-from hetplan.problems.pool.listing import best_of, cheapest_enough, listed, top
-from hetplan.problems.pool.options import Eq15Options, RerankOptions
+from hetplan.problems.pool.listing import best_rated, cheapest_enough, list_affordable
+from hetplan.problems.pool.options import Eq15Options
 from hetplan.problems.pool.rates import Chosen, Rated, rate_at
 from hetplan.profiles.fields import NANO
 from hetplan.profiles.plan import Notice
 
 __all__ = [
     "Eq15",
-    "by_eq15",
-    "by_rerank",
-    "estimate",
-    "estimate_one",
-    "from_pool",
-    "homogeneous",
+    "choose_by_estimate",
+    "eq15_numbers",
+    "estimate_rate",
+    "estimate_rates",
+    "missing_base",
     "most_similar",
-    "no_base",
-    "word",
+    "unbounded_claim",
+    "with_estimate",
 ]
 
 
-def homogeneous(pool: Pool, ask: Ask) -> Chosen | Infeasible:
-    """Base instances alone, as many as the budget buys or the rate needs; reported also scaled to the whole budget."""
-    only = replace(pool, request=_base_only(pool))
-    found = listed(only, ask, with_base=True)
-    if isinstance(found, Infeasible) or not len(found):
-        return no_base(pool)
-    if pool.fluid_target is None:
-        rated = rate_at(pool, ask, pool.by_offer(found.row(len(found) - 1)))
-    else:
-        enough = cheapest_enough(pool, ask, found, np.arange(len(found)))
-        if isinstance(enough, Infeasible):
-            return enough
-        rated = enough
-    cost = pool.cost(rated.counts)
-    more: tuple[Mapping[str, Any], ...] = ()
-    if pool.request.budget is not None and cost:
-        scaled = rated.lam * pool.request.budget / cost
-        more = ({"what": "the same pool scaled to the whole budget", "fluid_rate_qps": scaled},)
-    return Chosen(rated, (word(pool, rated),), alternatives=more)
-
-
-def _base_only(pool: Pool) -> Request:
-    """The request with every other type limited to its least."""
-    machines = enumerate(pool.request.machines)
-    kinds = tuple(kind if t == pool.base else replace(kind, most=kind.least) for t, kind in machines)
-    return replace(pool.request, machines=kinds)
-
-
-def word(pool: Pool, rated: Rated) -> Reported:
-    """A heuristic's word: a value without a bound."""
+def unbounded_claim(pool: Pool, rated: Rated) -> Reported:
+    """What a heuristic claims: a value without a bound."""
     if pool.fluid_target is not None:
         return Reported("cost_per_hour", "min", "none", value=pool.cost(rated.counts) / NANO)
     return Reported("rate_qps", "max", "none", value=pool.options.derate * rated.lam)
 
 
-def no_base(pool: Pool) -> Infeasible:
-    """Why formulations that need a base instance have none."""
+def missing_base(pool: Pool) -> Infeasible:
+    """Why a formulation that needs a base instance has none."""
     base = pool.types[pool.base].hardware
     why = f"this formulation builds on instances of the base type {base}, and too few are within the budget and limits"
     remedy = "use formulation fluid-milp, which needs no base type"
@@ -110,9 +78,6 @@ OVERESTIMATES = 0.95
 
 ROOM = 1.25
 """For how much more than the rate pools are listed when the estimate chooses: more than it was seen to fall short."""
-
-UNDERESTIMATES = 0.85
-"""The estimate was measured up to 13.2% below the exact fluid rate: what is so far below may still do."""
 
 CHUNK = 1 << 16
 """Configurations worked on at once: their intermediate arrays stay in the processor's cache."""
@@ -134,7 +99,7 @@ class Eq15:
     Qa: NDArray[np.float64]
 
 
-def from_pool(pool: Pool) -> Eq15:
+def eq15_numbers(pool: Pool) -> Eq15:
     """The numbers from the exact shares, s_i the last size in time (the published profile takes the first late one)."""
     sizes = _sizes(pool)
     order = np.argsort(sizes)
@@ -170,7 +135,7 @@ def _rate(p: Vector, times: Vector) -> float:
     return 1000.0 * float(p.sum()) / work if work > 0 else np.inf
 
 
-def estimate(numbers: Eq15, counts: Columns) -> Vector:
+def estimate_rates(numbers: Eq15, counts: Columns) -> Vector:
     """(15) for every configuration, `counts[t]` being the count of type t in each."""
     total = counts[0].size
     found = np.empty(total)
@@ -215,7 +180,7 @@ def _counted(numbers: Eq15) -> list[int]:
     return [i for i in range(len(numbers.level)) if i != numbers.base]
 
 
-def estimate_one(numbers: Eq15, counts: Sequence[int]) -> float:
+def estimate_rate(numbers: Eq15, counts: Sequence[int]) -> float:
     """(15) of one configuration, step by step as the paper writes it: what the arrays are tested against."""
     u = counts[numbers.base]
     present = [i for i in _counted(numbers) if counts[i] > 0 and numbers.level[i] >= 0]
@@ -250,49 +215,29 @@ def most_similar(ranked: NDArray[np.int64], base: int) -> int:
     return int(np.argmin(apart))
 
 
-def by_eq15(pool: Pool, ask: Ask) -> Chosen | Infeasible:
+def choose_by_estimate(pool: Pool, ask: Ask) -> Chosen | Infeasible:
     """The best by the estimate, or the most typical of its best ten (`select`)."""
-    numbers, found = from_pool(pool), listed(pool, ask, with_base=True, room=ROOM)
+    numbers, found = eq15_numbers(pool), list_affordable(pool, ask, with_base=True, room=ROOM)
     if isinstance(found, Infeasible) or not len(found):
-        return found if isinstance(found, Infeasible) else no_base(pool)
-    rates = estimate(numbers, found.counts)
+        return found if isinstance(found, Infeasible) else missing_base(pool)
+    rates = estimate_rates(numbers, found.counts)
     if pool.fluid_target is not None:
         enough = np.flatnonzero(rates >= pool.fluid_target)
         rated = cheapest_enough(pool, ask, found, enough[np.argsort(found.cost[enough], kind="stable")])
-        return rated if isinstance(rated, Infeasible) else _estimated(pool, rated, numbers)
-    best = top(rates, found.cost, 10)
+        return rated if isinstance(rated, Infeasible) else with_estimate(pool, rated, numbers)
+    best = best_rated(rates, found.cost, 10)
     chosen = best[0]
     if cast(Eq15Options, pool.options).select == "similarity":
         chosen = best[most_similar(found.rows(best), pool.base)]
-    return _estimated(pool, rate_at(pool, ask, pool.by_offer(found.row(int(chosen)))), numbers)
+    return with_estimate(pool, rate_at(pool, ask, pool.by_offer(found.row(int(chosen)))), numbers)
 
 
-def by_rerank(pool: Pool, ask: Ask) -> Chosen | Infeasible:
-    """The best by the estimate, ranked again by their exact fluid rates."""
-    numbers, found = from_pool(pool), listed(pool, ask, with_base=True, room=ROOM)
-    if isinstance(found, Infeasible) or not len(found):
-        return found if isinstance(found, Infeasible) else no_base(pool)
-    keep = cast(RerankOptions, pool.options).keep
-    rates = estimate(numbers, found.counts)
-    if pool.fluid_target is None:
-        best = top(rates, found.cost, keep)
-        rated, _ = best_of(pool, ask, found, best)
-    else:
-        near = np.flatnonzero(rates >= UNDERESTIMATES * pool.fluid_target)
-        order = near[np.argsort(found.cost[near], kind="stable")][:keep]
-        enough = cheapest_enough(pool, ask, found, order)
-        if isinstance(enough, Infeasible):
-            return enough
-        rated = enough
-    return _estimated(pool, rated, numbers)
-
-
-def _estimated(pool: Pool, rated: Rated, numbers: Eq15) -> Chosen:
+def with_estimate(pool: Pool, rated: Rated, numbers: Eq15) -> Chosen:
     """The plan of a pool chosen by the estimate, which is reported beside the exact rate."""
-    said = estimate_one(numbers, pool.of_type(rated.counts).tolist())
+    said = estimate_rate(numbers, pool.of_type(rated.counts).tolist())
     warnings: tuple[Notice, ...] = ()
     if rated.lam < OVERESTIMATES * said:
         text = f"Eq. 15 gives {said:.6g} qps for this pool, its exact fluid rate is {rated.lam:.6g}"
         warnings = (Notice(code="W-overestimates", at="alternatives", text=text),)
     more = {"what": "estimate of this pool by Eq. 15, which is no bound", "eq15_qps": said}
-    return Chosen(rated, (word(pool, rated),), alternatives=(more,), warnings=warnings)
+    return Chosen(rated, (unbounded_claim(pool, rated),), alternatives=(more,), warnings=warnings)

@@ -1,10 +1,8 @@
-"""The paper's greedy rule (Section 4.2.2) with its counters, and the baselines: replicate-only, static, brute force."""
+"""INFaaS' greedy rule (Section 4.2.2) with its counters, and its baselines: replicate what runs, or change nothing."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -12,25 +10,17 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.errors import InputError
-from hetplan.planner.contract import Ask
-from hetplan.planner.draft import Draft, Infeasible, Reported
-from hetplan.problems.variants.draft import aim, draft
-from hetplan.problems.variants.form import Room, rooms_of, spread
-from hetplan.problems.variants.options import GreedyOptions
-from hetplan.problems.variants.places import Placed, pack, placed_by_counts, placed_on_machines
-from hetplan.problems.variants.ways import Way
-from hetplan.problems.variants.why import over_limits
-from hetplan.problems.variants.wish import CEILING, Snapshot
-from hetplan.profiles.fields import NANO
+from hetplan.extend import Ask, Draft, Infeasible, Room, Snapshot, capacity_rooms, plan_instances
+from hetplan_papers.variants.options import GreedyOptions
 
-__all__ = ["WAYS", "greedy_counts"]
+__all__ = ["greedy_counts", "keep_running", "replicate_only", "scale_greedily"]
 
 Integers = NDArray[np.int64]
 
 COUNTER = "scale_down"
 """Looks in a row at which a running load could have been scaled down; the plan hands it to the next state."""
-MOST_TRIED = 200_000
+CEILING = 1e-9
+"""What is this near above a whole number counts as that number."""
 
 
 @dataclass
@@ -63,7 +53,7 @@ class _Scaler:
             if left[item.kind] > 0:
                 own[item.serves[0].app][i] = left[item.kind]
                 left[item.kind] = 0
-        bounds = rooms_of(v)
+        bounds = capacity_rooms(v)
         takes = np.array([room.use for room in bounds]).reshape(len(bounds), len(v.items))
         most = [room.size * (1 + 1e-9) + 1e-9 for room in bounds]
         made = cls(
@@ -205,13 +195,13 @@ def greedy_counts(v: Snapshot) -> tuple[Integers, dict[str, int]]:
     return scaler.counts(), scaler.counters
 
 
-def _by_greedy(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def scale_greedily(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """The paper's rule as a plan."""
     x, counters = greedy_counts(v)
-    return _partly(v, ask, x, {load: {COUNTER: count} for load, count in sorted(counters.items())})
+    return plan_instances(v, ask, x, {load: {COUNTER: count} for load, count in sorted(counters.items())})
 
 
-def _by_replication(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def replicate_only(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """As many of the one variant that each application runs (or would start with) as its load needs."""
     scaler = _Scaler.of(v)
     scaler.come_inside()
@@ -227,10 +217,10 @@ def _by_replication(v: Snapshot, ask: Ask) -> Draft | Infeasible:
         while step > 0 and not scaler.fits({i: step}):
             step -= 1
         scaler.apply(b, {i: step})
-    return _partly(v, ask, scaler.counts())
+    return plan_instances(v, ask, scaler.counts())
 
 
-def _static(v: Snapshot, ask: Ask) -> Draft | Infeasible:
+def keep_running(v: Snapshot, ask: Ask) -> Draft | Infeasible:
     """What runs stays; an application of which nothing runs starts with enough of the cheapest single variant."""
     scaler = _Scaler.of(v)
     scaler.come_inside()
@@ -241,7 +231,7 @@ def _static(v: Snapshot, ask: Ask) -> Draft | Infeasible:
             while step > 0 and not scaler.fits({i: step}):
                 step -= 1
             scaler.apply(b, {i: step})
-    return _partly(v, ask, scaler.counts())
+    return plan_instances(v, ask, scaler.counts())
 
 
 def _chosen(scaler: _Scaler, b: int) -> int:
@@ -252,93 +242,3 @@ def _chosen(scaler: _Scaler, b: int) -> int:
         return -max(now)[1]
     serving = scaler.serving[b]
     return min(serving, key=lambda i: (math.ceil(need / serving[i] - CEILING) * (v.C[i] + v.loading[i]), i))
-
-
-def _by_brute_force(v: Snapshot, ask: Ask) -> Draft | Infeasible:
-    """Every choice of counts, one by one: the oracle of the tests."""
-    most = v.most.astype(int) if len(v.items) else np.zeros(0, dtype=int)
-    tries = math.prod(int(n) + 1 for n in most)
-    if tries > MOST_TRIED or any(len(item.serves) > 1 for item in v.items):
-        raise InputError.one(
-            path="formulation", value="brute-force", why=f"{tries:,} choices, or instances that are shared",
-            remedy="Use columns or milp; this is for the smallest of snapshots.",
-        )  # fmt: skip
-    bounds = rooms_of(v)
-    gain = np.zeros((len(v.asked), len(v.items)))
-    for i, item in enumerate(v.items):
-        gain[item.serves[0].app, i] = item.serves[0].qps
-    best: tuple[float, Integers] | None = None
-    for counts in itertools.product(*(range(int(n) + 1) for n in most)):
-        x = np.array(counts, dtype=np.int64)
-        if (gain @ x < v.need * (1 - 1e-9)).any() or any(room.use @ x > room.size * (1 + 1e-9) for room in bounds):
-            continue
-        cost = _cost(v, x)
-        if best is None or cost < best[0] - 1e-12:
-            best = (cost, x)
-    if best is None:
-        return Infeasible(why=("no choice of counts serves all loads within the capacities",))
-    claim = Reported(aim(v), "min", "problem", value=best[0], bound=best[0], vouched="claimed", note="all were tried")
-    flows = spread(v, best[1], ask)
-    assert flows is not None
-    return draft(v, best[1], flows, _placed(v, best[1], ask), (claim,))
-
-
-def _cost(v: Snapshot, x: Integers) -> float:
-    """Gross cost: every instance pays for itself, and idle machines that must be there."""
-    used = Counter({t: int(x[list(items)].sum()) for t, items in {**v.own, **v.whole}.items()})
-    return float(v.C @ x) + v.changes(x) + v.idle_nanos(used) / NANO
-
-
-def _placed(v: Snapshot, x: Integers, ask: Ask) -> Placed:
-    if not v.has_machines:
-        return placed_by_counts(v, x)
-    return placed_on_machines(v, pack(v, x, ask).machines)
-
-
-def _partly(
-    v: Snapshot, ask: Ask, x: Integers, counters: Mapping[str, Mapping[str, int]] | None = None
-) -> Draft | Infeasible:
-    """A draft that serves what these counts can; what finds no machine is left out, what is not served is said."""
-    if v.has_machines:
-        left = pack(v, x, ask).left
-        for i, count in left.items():
-            x[i] -= count
-    loads, unserved = _loads(v, x), dict[int, tuple[float, str]]()
-    for b, one in enumerate(v.asked):
-        if loads[b] < one.load_qps * (1 - 1e-9):
-            unserved[b] = (one.load_qps - loads[b], "nothing more fits: ask for a worker")
-    flows = spread(v, x, ask, loads)
-    if flows is None:
-        return Infeasible(
-            why=("the rule's instances are shared in a way that serves less than it counted",), proved=False
-        )
-    claim = Reported(aim(v), "min", "none", note="a rule, without a bound")
-    placed = _placed(v, x, ask)
-    return over_limits(v, placed) or draft(v, x, flows, placed, (claim,), unserved=unserved, counters=counters)
-
-
-def _loads(v: Snapshot, x: Integers) -> list[float]:
-    """What of each load these counts can serve; common instances go to their applications in order."""
-    left = x.astype(float)
-    serving: dict[int, list[tuple[int, float]]] = {}
-    for i, item in enumerate(v.items):
-        for s in item.serves:
-            serving.setdefault(s.app, []).append((i, s.qps))
-    found = []
-    for b, one in enumerate(v.asked):
-        rest = one.load_qps
-        for i, qps in serving.get(b, ()):
-            if left[i] > 0 and rest > 0:
-                used = min(left[i], rest / qps)
-                left[i] -= used
-                rest -= used * qps
-        found.append(one.load_qps - max(rest, 0.0))
-    return found
-
-
-WAYS: Mapping[str, Way] = {
-    "greedy": _by_greedy,
-    "replicate-only": _by_replication,
-    "static": _static,
-    "brute-force": _by_brute_force,
-}

@@ -1,6 +1,6 @@
-"""The same searches with BoTorch's exact process (extra ``bayes``): the reference for the light one.
+"""hetplan's searches with BoTorch's exact process (extra ``bayes``): the reference for the light one.
 
-Kernel, scaling, prior of width and grid are those of `search_gp`; fitting and posterior are GPyTorch's, in double
+Kernel, scaling, prior of width and grid are those of `LightProcess`; fitting and posterior are GPyTorch's, in double
 precision, a batch of settings at a time (a joint posterior of all would need gigabytes).
 """
 
@@ -11,15 +11,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hetplan.planner.forms.black_box import BlackBox
-from hetplan.solvers.gaussian_process import TREND, UNIT, LightProcess
-from hetplan.solvers.search import Cmbo, Search, StructCi
+from hetplan.extend import BlackBox, BlackBoxSearch, Cmbo, LightProcess, StructCi
 
 __all__ = ["BotorchProcess", "CmboBotorch", "StructCiBotorch"]
 
 Vector = NDArray[np.float64]
 
 BATCH = 4096
+
+UNIT, TREND = 16, 1.0
+"""Of `LightProcess`: parts of a coordinate that distances count, and the variance of a slope."""
 
 
 class BotorchProcess(LightProcess):
@@ -93,7 +94,7 @@ class _Lazy:
 
     def why_not(self, form: BlackBox) -> str:
         """Not installed, or a wish that it does not know."""
-        missing = "" if self.version() else "botorch is not installed; run: pip install 'hetplan[bayes]'"
+        missing = "" if self.version() else "botorch is not installed; run: pip install 'hetplan-papers[bayes]'"
         return missing or ("" if form.aim.cheapest else "it looks for the least cost only")
 
 
@@ -102,7 +103,7 @@ class StructCiBotorch(_Lazy, StructCi):
 
     name: ClassVar[str] = "struct-ci-botorch"
 
-    def begin(self, form: BlackBox, seed: int) -> Search:
+    def begin(self, form: BlackBox, seed: int) -> BlackBoxSearch:
         """The search itself."""
         return self.search(form, seed, BotorchProcess)
 
@@ -112,6 +113,6 @@ class CmboBotorch(_Lazy, Cmbo):
 
     name: ClassVar[str] = "cmbo-botorch"
 
-    def begin(self, form: BlackBox, seed: int) -> Search:
+    def begin(self, form: BlackBox, seed: int) -> BlackBoxSearch:
         """The search itself."""
         return self.search(form, seed, BotorchProcess)

@@ -1,29 +1,23 @@
-"""What policies are compared with: one model per load (Jellyfish+, ModelSwitching), the best that fits, one for all.
+"""What RAMSIS is compared with: one model per load (Jellyfish+, ModelSwitching), the best that fits, one for all.
 
 Jellyfish+ and ModelSwitching keep one queue for all workers, which take eagerly up to a cap (the batch of most
 throughput within half the SLO); greedy and single serve each worker's own queue. The discipline is in the plan's
-dispatch, since comparing across it compares two things. Loaded only when a formulation here is named.
+dispatch, since comparing across it compares two things.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
-from hetplan.errors import InputError
-from hetplan.planner.draft import Draft, Reported
-from hetplan.planner.forms.queue_process import Late, QueuePolicy, QueueProcess
-from hetplan.problems.policy.bench import Bench
-from hetplan.problems.policy.draft import draft
-from hetplan.problems.policy.form import Asked, Group, Solved
-from hetplan.problems.policy.options import SingleOptions
-from hetplan.problems.policy.wish import capacity_qps
+from hetplan import InputError
+from hetplan.extend import Bench, Group, Late, QueuePolicy, QueueProcess, SolvedPolicy, capacity_qps
+from hetplan_papers.policy.options import SingleOptions
 
-__all__ = ["by_rule", "jellyfish", "modelswitching", "on_shared_queue"]
+__all__ = ["one_model", "serve_greedily", "serve_on_one_queue", "switch_by_percentile", "switch_by_throughput"]
 
 _STEP_QPS = 100.0
 """ModelSwitching profiles loads in steps of this."""
@@ -35,10 +29,10 @@ def _constant(form: QueueProcess, model: int, cap: int) -> QueuePolicy:
     return QueuePolicy(np.full_like(batch, model), batch)
 
 
-def on_shared_queue(bench: Bench, group: Group, load_qps: float, model: int, cap: int) -> Solved:
+def serve_on_one_queue(bench: Bench, group: Group, load_qps: float, model: int, cap: int) -> SolvedPolicy:
     """One model for all workers, which take eagerly from one queue, so many at most."""
     form = group.form(load_qps, bench.options, batching="max")
-    solved = Solved(group, load_qps, form, _constant(form, model, cap), None, None)
+    solved = SolvedPolicy(group, load_qps, form, _constant(form, model, cap), None, None)
     if not bench.can_simulate:
         return solved
     how = {**group.traffic(load_qps), "balancing": "shared_fifo"}
@@ -52,7 +46,7 @@ def _cap(group: Group, model: int, limit_s: float) -> int:
     return int(rates.argmax()) + 1 if rates.max() > 0 else 1
 
 
-def jellyfish(bench: Bench, group: Group, load_qps: float) -> Solved:
+def switch_by_throughput(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     """Jellyfish+: the most accurate model that takes half the SLO at most and carries the load so; else the fastest."""
     half = 0.5 * group.wish.slo_s
     enough = [
@@ -61,10 +55,10 @@ def jellyfish(bench: Bench, group: Group, load_qps: float) -> Solved:
         if group.models.latency_s[m, 0] <= half and group.workers * capacity_qps(group.models, m, half) > load_qps
     ]
     model = max(enough, key=lambda m: float(group.models.accuracy[m])) if enough else 0
-    return on_shared_queue(bench, group, load_qps, model, _cap(group, model, half))
+    return serve_on_one_queue(bench, group, load_qps, model, _cap(group, model, half))
 
 
-def modelswitching(bench: Bench, group: Group, load_qps: float) -> Solved:
+def switch_by_percentile(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     """ModelSwitching: the most accurate model whose simulated 99th percentile meets the SLO; else the fastest."""
     if not bench.can_simulate:
         raise InputError.one(
@@ -78,13 +72,13 @@ def modelswitching(bench: Bench, group: Group, load_qps: float) -> Solved:
     order = np.argsort(-group.models.accuracy, kind="stable")
     for model in (int(m) for m in order):
         cap = _cap(group, model, 0.5 * group.wish.slo_s)
-        tried = on_shared_queue(bench, replace(group, wish=replace(group.wish, times_s=None)), profiled, model, cap)
+        tried = serve_on_one_queue(bench, replace(group, wish=replace(group.wish, times_s=None)), profiled, model, cap)
         if tried.simulated.response_s.get(99.0, np.inf) <= group.wish.slo_s:
-            return on_shared_queue(bench, group, load_qps, model, cap)
-    return on_shared_queue(bench, group, load_qps, 0, _cap(group, 0, 0.5 * group.wish.slo_s))
+            return serve_on_one_queue(bench, group, load_qps, model, cap)
+    return serve_on_one_queue(bench, group, load_qps, 0, _cap(group, 0, 0.5 * group.wish.slo_s))
 
 
-def _greedy(bench: Bench, group: Group, load_qps: float) -> Solved:
+def serve_greedily(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     """The most accurate model that fits the slack with all that wait; else the fastest, late."""
     form = group.form(load_qps, bench.options, batching="max")
     actions = form.actions
@@ -95,7 +89,7 @@ def _greedy(bench: Bench, group: Group, load_qps: float) -> Solved:
     return bench.simulated(bench.valued(group, load_qps, form, policy))
 
 
-def _single(bench: Bench, group: Group, load_qps: float) -> Solved:
+def one_model(bench: Bench, group: Group, load_qps: float) -> SolvedPolicy:
     """One model on all that wait: the one named, or that of most goodput."""
     wanted = cast(SingleOptions, bench.options).model
     if wanted is not None and wanted not in group.models.names:
@@ -113,21 +107,3 @@ def _single(bench: Bench, group: Group, load_qps: float) -> Solved:
         form = replace(alone.form(load_qps, bench.options, batching="max"), late=Late.SERVE)
         tried.append(bench.simulated(bench.valued(alone, load_qps, form, _constant(form, 0, form.queue))))
     return max(tried, key=lambda solved: solved.goodput)
-
-
-RULES = {"jellyfish": jellyfish, "modelswitching": modelswitching, "greedy": _greedy, "single": _single}
-
-
-def by_rule(asked: Asked, bench: Bench, groups: Sequence[Group]) -> Draft:
-    """The plan of a rule of others, at the given loads."""
-    rule = RULES[asked.formulation]
-    solved = [[rule(bench, group, load) for load in group.loads_qps] for group in groups]
-    shared = asked.formulation in ("jellyfish", "modelswitching")
-    reported = []
-    for one in (one for policies in solved for one in policies):
-        known = one.measures is not None or one.simulated is not None
-        value = one.goodput if known else float(one.group.models.accuracy[int(one.policy.model[0, 0])])
-        about = "goodput" if known else "quality"
-        of = f"{about}[{one.group.id}@{one.load_qps:g}qps]"
-        reported.append(Reported(about=of, sense="max", scope="none", value=value))
-    return draft(asked, solved, reported=reported, discipline="shared_fifo" if shared else "own")

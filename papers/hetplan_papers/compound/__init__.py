@@ -1,0 +1,1 @@
+"""Searches that Circinus is compared with: set option `search` to the engine's name."""

@@ -1,0 +1,1 @@
+"""Rules that RAMSIS is compared with."""

@@ -1,0 +1,24 @@
+"""What may be set about the rules that policies are compared with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hetplan.extend import PolicyOptions, Size
+
+__all__ = ["RuleOptions", "SingleOptions"]
+
+
+class RuleOptions(PolicyOptions):
+    """`jellyfish`, `modelswitching`, `greedy-policy`: one model per load, or the best that fits now."""
+
+    batching: Literal["max", "variable", "auto"] = "max"
+    size: Size = Field(default="simulated", description="whether what a rule does is simulated; planned: it is not")
+
+
+class SingleOptions(RuleOptions):
+    """`single`: one model, whatever comes."""
+
+    model: str | None = Field(default=None, description="which; by default the one of most goodput")

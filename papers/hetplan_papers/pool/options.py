@@ -1,0 +1,36 @@
+"""What may be set about the formulations of pools: one class of options for each."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hetplan.extend import PoolOptions, SearchOptions, Size
+
+__all__ = ["EnumerateOptions", "ExhaustiveOptions", "HomogeneousOptions", "RerankOptions", "SearchOptions"]
+
+FLUID = "what the promised rate rests on; as in the papers the fluid rate, derated"
+
+
+class RerankOptions(PoolOptions):
+    """`eq15-rerank`: the best by the estimate, ranked again by the exact fluid rate."""
+
+    size: Size = Field(default="planned", description=FLUID)
+    keep: int = Field(default=200, ge=1, le=10_000, description="how many of the best by the estimate are ranked again")
+
+
+class EnumerateOptions(PoolOptions):
+    """`enumerate-lp`: the exact fluid rate of every configuration, up to 100 000 of them."""
+
+    size: Size = Field(default="planned", description=FLUID)
+
+
+class HomogeneousOptions(PoolOptions):
+    """`homogeneous`: base instances alone."""
+
+    size: Size = Field(default="planned", description=FLUID)
+
+
+class ExhaustiveOptions(SearchOptions):
+    """`exhaustive`: every pool is tried, whatever its bound, unless `prune` says otherwise."""
+
+    prune: bool = Field(default=False, description="leave out pools whose bound is no better than the best value found")
