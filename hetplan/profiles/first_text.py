@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetplan.errors import InputError
+from hetplan.profiles.cards import cards
 from hetplan.profiles.first_files import Machine
-from hetplan.profiles.imports.cards import CARDS
 from hetplan.profiles.imports.datasheet import convert_sheet
 from hetplan.profiles.read_json import read_json
 
@@ -64,15 +64,18 @@ def text_profile(model: str, config: Path, machines: Sequence[Machine]) -> dict[
     gpus: dict[str, dict[str, Any]] = {}
     for machine in machines:
         found = re.fullmatch(r"(?:nvidia-|amd-)?(?P<card>[a-z0-9]+?)(?:x(?P<many>[1-9][0-9]?))?", machine.name)
-        if found is None or found["card"] not in CARDS:
-            remedy = f"Known are {', '.join(CARDS)}, several as in h100x2. Write a data sheet for others (docs/llm.md)."
+        if found is None or found["card"] not in cards():
+            remedy = (
+                f"Known are {', '.join(cards())}, several as in h100x2. Write a data sheet for others (docs/llm.md)."
+            )
             raise InputError.one(file="--gpu", value=machine.name, why="a GPU whose data sheet is known", remedy=remedy)
-        tflops, gbps, gb = CARDS[found["card"]]
+        of = cards()[found["card"]]
+        tflops, gbps, gb = of.flops["bf16"] / 1e12, of.bytes_per_s / 1e9, of.memory_bytes / 1e9
         priced = {"price_per_hour": machine.price} if machine.price is not None else {}
         card = {"tflops": tflops, "bandwidth_gbps": gbps, "memory_gb": gb, "gpus": int(found["many"] or 1)}
         gpus[machine.name] = card | priced
     if not gpus:
-        remedy = f"Add --gpu h100=6.88, with your price; known are {', '.join(CARDS)}."
+        remedy = f"Add --gpu h100=6.88, with your price; known are {', '.join(cards())}."
         raise InputError.one(file="--gpu", why="the GPUs that can be rented", remedy=remedy)
     profile = convert_sheet({"models": {model: config_of(config)}, "gpus": gpus}, file=str(config))
     for machine in machines:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetplan.errors import InputError
-from hetplan.profiles.imports.cards import MEMORY_SHARE, room_of
+from hetplan.profiles.cards import MEMORY_SHARE
 from hetplan.profiles.imports.words import above_0, digits, ill_written, section
 from hetplan.profiles.read_json import read_json
 
@@ -91,7 +91,7 @@ def _engine(
     kv = 2.0 * layers * kv_heads * size * above_0(model, "bytes_per_kv", at, file, 2.0)
     flops = above_0(card, "tflops", gpu_at, file) * 1e12 * usual["compute"] * count
     speed = above_0(card, "bandwidth_gbps", gpu_at, file) * 1e9 * usual["bandwidth"] * count
-    room = room_of(above_0(card, "memory_gb", gpu_at, file), count, weights, usual["memory"])
+    room = above_0(card, "memory_gb", gpu_at, file) * 1e9 * usual["memory"] * count - weights
     if room < kv:
         return None
     pair = 4.0 * heads * size * layers
