@@ -216,7 +216,7 @@ def _say_next(out: Output, file: Path, profile: Profile) -> None:
 
     model, variant = next(iter(profile.variants.items()))
     which = ["--model", model] if len(profile.variants) > 1 else []
-    limits: list[object] = ["--ttft", 500, "--tpot", 50] if profile.engines else ["--p99", 100]
+    limits: list[object] = ["--slo", "ttft_p95=500,tpot_p95=50" if profile.engines else "p99=100"]
     if (rate := variant.runs[0].rate if variant.runs else None) is not None:
         limits = _wish_of_rates(profile.tables[rate])
     out.people.line("the file does not say what is wanted: begin with your rate and limits in place of these")
@@ -234,9 +234,10 @@ def _wish_of_rates(table: Table) -> list[object]:
         of: max((ms for key, ms in given.items() if key.startswith(f"{of}_") and key.endswith("_ms")), default=0.0)
         for of in ("ttft", "tpot", "response")
     }
-    flags = {"ttft": "--ttft", "tpot": "--tpot", "response": "--p99"}
-    limits = [word for of, ms in longest.items() if ms for word in (flags[of], f"{float(f'{1.05 * ms:.2g}'):g}")]
-    return [*tokens, *(limits[:2] if "--ttft" not in limits else limits[:4]), *([] if limits else ["--p99", 100])]
+    limits = {of: f"{float(f'{1.05 * ms:.2g}'):g}" for of, ms in longest.items() if ms}
+    of_text = [f"{of}_p95={limits[of]}" for of in ("ttft", "tpot") if of in limits] if "ttft" in limits else []
+    whole = f"p99={limits.get('response', 100)}"
+    return [*tokens, "--slo", ",".join(of_text) or whole]
 
 
 def _filters(kind: str, convert: Callable[..., Any], settings: list[str] | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _RESERVE_BYTES, _UNSURE_BYTES = 8e9, 4e9
 _LARGE_BYTES = 80e9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Card:
     """A GPU by its maker's data sheet, its memory as the driver shows it; rates are peaks, dense."""
 

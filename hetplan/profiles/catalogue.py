@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -116,7 +116,16 @@ def law_named(name: str, *, file: str = "catalogue", path: str = "") -> Known:
         remedy = f"Write {' or '.join(f'{name}/{way}' for way in ways)}."
         why = f"one way to split layers: there are {', '.join(ways)}"
         raise InputError.one(file=file, path=path, value=shortened(name), why=why, remedy=remedy)
-    return max(found, key=lambda one: (-_TRUST.index(str(one.law.basis)), _version(one.identity["version"])))
+    return newest(found) or found[0]
+
+
+def newest(found: Iterable[Known]) -> Known | None:
+    """Of several laws of one identity the most trusted, of the newest version; None of none."""
+    return max(
+        found,
+        key=lambda one: (-_TRUST.index(str(one.law.basis)), _version(one.identity["version"])),
+        default=None,
+    )
 
 
 def _version(text: str) -> list[tuple[int, str]]:

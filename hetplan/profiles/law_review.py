@@ -132,7 +132,7 @@ def iteration_ms(law: object, tokens: float, sequences: float, kv_tokens: float,
 
 def tpot_ms(law: object, prompt: float, answer: float, rate_qps: float) -> float:
     """The time per token at a rate, prompts prefilled beside what decodes; infinite where the law has no such rate."""
-    tpot, each = 1.0, rate_qps / 1000.0
+    found, tpot, each = math.inf, 1.0, rate_qps / 1000.0
     for _ in range(_LONGEST_ROUNDS):
         s = max(each * (answer - 1.0) * tpot, 1.0)
         prompts = each * tpot

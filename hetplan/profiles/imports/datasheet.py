@@ -69,7 +69,7 @@ def convert_sheet(sheet: Any, *, file: str = "datasheet") -> dict[str, Any]:
             file=file, path="$.models",
             value=", ".join(f"{name}: {_weights(one, '$.models', file) / 1e9:.4g} GB" for name, one in models.items()),
             why=f"weights that fit into {usual['memory']:.0%} of some machine's memory",
-            remedy='Use several GPUs as one machine ("gpus": 4; with init --gpu h100x4=PRICE), or a larger one.',
+            remedy='Use several GPUs as one machine ("gpus": 4; with init --machine h100x4=PRICE), or a larger one.',
         )  # fmt: skip
     return document
 
